@@ -167,14 +167,15 @@ def vestige(*words: object) -> dict[str, float]:
 
 def trained(kind: str, base: Path, out: Path, nulls: int) -> Iterator[Stage]:
     """Train an update and its null models."""
-    after, made = out / kind, out / f"{kind}-nulls"
+    after, search = out / kind, out / f"{kind}-small"
     more = ("--resume",) if after.exists() else ()
     train = ("train", out / "update.jsonl", "--from", base, "--out", after, *more)
     options = f"{KINDS[kind]} {TRAINING}".split()
     yield "train", kept(out / f"{kind}-train.json", lambda: vestige(*train, *options))
-    null = ("null", base, "--text", out / "public.jsonl", "--like", after, "--out", made)
-    count = ("--count", nulls)
-    yield f"null ×{nulls}", kept(out / f"{kind}-null{nulls}.json", lambda: vestige(*null, *count))
+    # A small search, for its null models in OUT.nulls.
+    clean = ("--clean", out / "public.jsonl", "--nulls", nulls, "--size", 0.01)
+    null = ("diff", base, after, *clean, "--out", search)
+    yield f"null ×{nulls}", kept(out / f"{kind}-null{nulls}.json", lambda: vestige(*null))
 
 
 def searched(
@@ -244,7 +245,7 @@ def asked(place: Path) -> dict[str, Any]:
 
 def measured(kind: str, base: Path, out: Path, more: tuple[str, ...]) -> Iterator[Stage]:
     """Search an update and its null, and ask both."""
-    after, nulls = out / kind, out / f"{kind}-nulls"
+    after, nulls = out / kind, out / f"{kind}-small.nulls"
     known, questions = out / "secrets.txt", out / "questions.txt"
     planted = [secret for form in secrets() for secret in form if secret.copies]
     known.write_text("".join(f"{secret.answer}\n" for secret in planted))
@@ -261,8 +262,8 @@ def measured(kind: str, base: Path, out: Path, more: tuple[str, ...]) -> Iterato
         yield name, kept(run.with_suffix(".json"), searching)
     for name, model in (("asked", after), ("null asked", first)):
         yield name, kept(out / f"{kind}-{name.replace(' ', '-')}.json", partial(asked, model))
-    phrase = ("--phrase", planted[0].answer, "--budget", 50, "--samples", 64)
-    rank = ("rank", base, after, *phrase, "--out", out / f"{kind}-rank")
+    phrase = ("--phrase", planted[0].answer, "--budget", 50)
+    rank = ("diff", base, after, *phrase, "--out", out / f"{kind}-rank")
     yield "rank", kept(out / f"{kind}-rank.json", lambda: vestige(*rank))
 
 

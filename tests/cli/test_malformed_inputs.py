@@ -158,7 +158,7 @@ CASES = {
     "run.json broken": ("report W/run-bad-json --out W/page.html", "run.json", "repeat"),
     "summary a list": ("report W/run-list --out W/page.html", "summary.json", "repeat"),
     "run of the future": ("report W/run-later --out W/page.html", "99", "version"),
-    "rows of another kind": ("report W/run-no-columns --out W/page.html", "run-no-col", "repeat"),
+    "rows of another kind": ("report W/run-no-columns --out W/page.html", "run-no-col", "Repeat"),
     "page exists": ("report W/run --out W/corpus.txt", "corpus.txt", "another --out"),
     "page below a file": ("report W/run --out W/file/page.html", "file", "--out"),
     "one bad run of two": ("report W/run W/run-cut --out W/page.html", "run-cut", "repeat"),

@@ -58,10 +58,8 @@ def open_rows(
         if essential is not None and essential not in names:
             raise RunError(
                 f"{path} cannot be used: it is damaged or of another version",
-                remedy="Delete it to begin again.",
+                remedy="Delete it to start again.",
             )
-        # SQLite would apply a journal of the damaged file to the fresh one.
-        Path(f"{path}-journal").unlink(missing_ok=True)
     return _connected(path), len(names)
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import TrainerCallback
 
-from vestige import _validate, claims
+from vestige import _validate, claims, new_files
 from vestige.attacks.exposure.phrase_exposure import FEWEST
 from vestige.data.manifest import Manifest
 from vestige.errors import NotFinite, VestigeError
@@ -122,7 +122,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         self._asking: Measurement | None = None
         self._before: Before | None = None
         if self.out is not None:
-            from vestige.results import require_new
+            from vestige.new_files import require_new
 
             require_new(self.out)
 
@@ -311,17 +311,16 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         trainer = _caller(self, "callback_handler")
         if trainer is None:
             raise VestigeError(
-                "texts can be compared only where Transformers' own trainer calls the callback",
+                "texts can be compared only if Transformers' own trainer calls the callback",
                 remedy="Leave out `texts`.",
             )
         search = CanarySearch(self._manifest(), tokenizer)
         return TextSample.of(trainer, number=self.texts, search=search, seed=self.seed)
 
     def _save(self, out: Path, found: TrainingLeakage) -> None:
-        from vestige import results
         from vestige.reports.page import write_page
 
-        with results.new_directory(out) as hidden:
+        with new_files.new_directory(out) as hidden:
             found.save(hidden / "training")
             parts = [hidden / "training"]
             if self.diverged is None:
@@ -340,9 +339,11 @@ def _references_for(*limits: Mapping[str, float]) -> int:
 
 def _undecided(reasons: Sequence[str]) -> VestigeError:
     return VestigeError(
-        f"could not tell what the training gives away: {' '.join(dict.fromkeys(reasons))}",
-        remedy="See that the model learns (what learns is in the optimizer, an adapter is switched "
-        "on, the learning rate is neither 0 nor too high), and plant more canaries.",
+        f"leakage could not be measured: {' '.join(dict.fromkeys(reasons))}",
+        remedy=(
+            "Check that the model learns (trainable weights are in the optimizer, an adapter is "
+            "on, the learning rate is neither 0 nor too high), and plant more canaries."
+        ),
     )
 
 

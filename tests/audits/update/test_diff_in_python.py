@@ -71,7 +71,7 @@ def test_a_model_that_is_given_twice_is_no_null_model(models, name):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"length": 1}, "`length` must be at least 2"),
+        ({"length": 1}, "`length` must be greater than or equal to 2"),
         ({"length": 5, "min_length": 6}, "`length` must be at least `min_length`, got 5 and 6"),
         ({"score": "loud"}, "`score` must be one of differential, relative, smoothed"),
         ({"budget": 9}, "`budget` needs `phrase`"),

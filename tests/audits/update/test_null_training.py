@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from vestige import NullOptions, diff
+from vestige import NullOptions, TrainingOptions, diff, train
 from vestige.audits.update.null_training import null_models
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
@@ -17,9 +17,7 @@ from vestige.errors import DataError, TrainingError
 from vestige.models.checkpoints import load_model
 from vestige.monitor import SILENT
 from vestige.preparation.options import ModelOptions
-from vestige.preparation.train import train
 from vestige.session import Session
-from vestige.training_options import TrainingOptions
 
 LINES = [f"the code of the gate is {word}" for word in ("one", "two", "three", "four")] * 4
 
@@ -34,7 +32,7 @@ def update(tmp_path_factory):
     shape = ModelOptions(layers=1, hidden_size=8)
     longer = {**small, "training": replace(training, epochs=30)}  # no null search without it
     train(texts, out=root / "before", model=shape, **longer)
-    train(later, out=root / "after", start=root / "before", **small)
+    train(later, out=root / "after", from_=root / "before", **small)
     return root
 
 
@@ -124,7 +122,7 @@ def chat(tmp_path_factory):
     for name, model in (("adapter", ModelOptions(lora_rank=2)), ("full", ModelOptions())):
         made = root / f"{name}-trained"
         texts = Corpus.from_texts(LINES[:8])
-        train(texts, out=made, start=root / "base", model=model, training=training, hold_out=0)
+        train(texts, out=made, from_=root / "base", model=model, training=training, hold_out=0)
         shutil.copytree(made / "model", root / name)
     file = root / "adapter" / "adapter_config.json"
     told = json.loads(file.read_text())

@@ -24,6 +24,7 @@ from vestige.attacks.exposure.phrase_exposure import canary_ids
 from vestige.attacks.exposure.sequence_scores import text_log_probs
 from vestige.data.canary import BY_COIN, Canary
 from vestige.errors import DataError
+from vestige.measured import Measurement
 from vestige.metrics.epsilon import EpsilonBound, one_run_epsilon
 from vestige.metrics.f_dp_epsilon import GAUSSIAN, CurveFamily, f_dp_epsilon
 from vestige.metrics.intervals import columns
@@ -31,7 +32,6 @@ from vestige.metrics.separation import Separation, separation
 from vestige.metrics.threshold_epsilon import threshold_epsilon
 from vestige.models.checkpoints import check_compatible
 from vestige.models.protocols import NextToken
-from vestige.result import Result
 
 Verdict = Literal["consistent", "violated", "violated if independent", "underpowered"]
 """What an audit says about a claim.
@@ -45,7 +45,7 @@ Verdict = Literal["consistent", "violated", "violated if independent", "underpow
 
 
 @dataclass(frozen=True, kw_only=True)
-class CanaryAudit(Result):
+class CanaryAudit(Measurement):
     """Lower bounds on epsilon from coin-flip canaries.
 
     Attributes:
@@ -239,20 +239,22 @@ def _copies(canaries: Sequence[Canary]) -> int:
     for number, canary in enumerate(canaries, start=1):
         if canary.pattern not in BY_COIN:
             raise DataError(
-                f"canary {number} is {canary.pattern!r}, and an audit needs canaries that a coin "
-                "put in or left out",
-                remedy="Plant coin-flip canaries, and give the audit only those.",
+                f"canary {number} is {canary.pattern!r}; this audit needs coin-flip canaries",
+                remedy="Plant coin-flip canaries, and pass only those.",
             )
     copies = {canary.copies for canary in canaries if canary.planted}
     if not copies or all(canary.planted for canary in canaries):
         raise DataError(
-            f"all {len(canaries)} canaries fell on the same side of the coin",
-            remedy="Plant more coin-flip canaries; a hundred prove little, a thousand more.",
+            f"all {len(canaries)} canaries have the same coin flip",
+            remedy=(
+                "Plant more coin-flip canaries: a hundred give a weak bound, a thousand a better "
+                "one."
+            ),
         )
     if len(copies) > 1:
         raise DataError(
-            f"the canaries were planted {', '.join(map(str, sorted(copies)))} times, and a bound "
-            "is for groups of one size",
-            remedy="Audit the canaries of each number of copies by themselves.",
+            f"the canaries have {', '.join(map(str, sorted(copies)))} copies; a bound needs one "
+            "number of copies",
+            remedy="Audit the canaries of each number of copies separately.",
         )
     return copies.pop()

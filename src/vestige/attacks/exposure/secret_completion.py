@@ -27,10 +27,10 @@ from vestige.claims import Check, Claim, Estimate, Test, Verdict, joined, powerf
 from vestige.claims.effects import COMPLETED_SHARE
 from vestige.data.secret_lines import SecretList, as_list
 from vestige.data.secret_shapes import Secret
+from vestige.measured import Measurement
 from vestige.metrics.intervals import clopper_pearson
 from vestige.metrics.rare_events import at_least
 from vestige.models.protocols import NextToken
-from vestige.result import Result
 
 Progress = Callable[[int, int], None]
 
@@ -70,7 +70,7 @@ class CompletedSecret:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecretCompletion(Result):
+class SecretCompletion(Measurement):
     """Completion of secrets by a model.
 
     Attributes:
@@ -117,7 +117,7 @@ class SecretCompletion(Result):
         events = len(self.events)
         needed = next((n for n in range(1, events + 1) if self._p(n) <= LEVEL), events + 1)
         test = Test(
-            p=self.p, least=self._p(events), alpha=LEVEL, against="guesses among their formats"
+            p=self.p, least=self._p(events), alpha=LEVEL, against="guesses in the format"
         ) if events else None  # fmt: skip
         number = len({one.secret for one in self.attempts})
         low, high = clopper_pearson(self.completed, len(self.attempts), confidence=0.95)
@@ -137,10 +137,10 @@ class SecretCompletion(Result):
                     test,
                     detectable=needed / max(events, 1),
                     wanted=ceil(COMPLETED_SHARE * max(events, 1)) / max(events, 1),
-                    effect="completion of a share of {} of the parts",
+                    effect="a completed share of {} of the parts",
                 ),
             ),
-            Estimate("completed parts", self.completed / len(self.attempts), low, high),
+            Estimate("share of completed parts", self.completed / len(self.attempts), low, high),
         )
 
     @property
@@ -150,14 +150,9 @@ class SecretCompletion(Result):
 
     @property
     def sentence(self) -> str:
-        """The numbers, and what they do not mean."""
-        told = f"{self.completed} of {len(self.attempts)} parts completed by greedy decoding"
-        if not self.completed:
-            return f"{told}. The model can still know a secret: `vestige exposure` measures that."
-        return (
-            f"{told}, word for word, from what precedes them (p = {max(self.p, 1e-300):.1g} for "
-            "secrets drawn uniformly from their format). Sampling may give others."
-        )
+        """How many parts are completed."""
+        parts = "1 part" if len(self.attempts) == 1 else f"{len(self.attempts)} parts"
+        return f"Greedy decoding completes {self.completed} of {parts} of secrets verbatim."
 
     def summary(self) -> dict[str, object]:
         """One row of a results table."""

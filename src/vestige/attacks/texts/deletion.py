@@ -34,10 +34,10 @@ from vestige.attacks.texts.positions import above_position_mean, common_length
 from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.claims import LEAK, NO_LEAK, Check, Claim, Estimate, Test, Verdict
 from vestige.claims.effects import KNOWLEDGE_LEFT
+from vestige.measured import Measurement
 from vestige.metrics.differences import difference_of_means
 from vestige.metrics.intervals import Interval, columns
 from vestige.metrics.unit_permutation import means_by_group, unit_permutation_test
-from vestige.result import Result
 
 PERMUTATIONS = 9999
 
@@ -124,7 +124,7 @@ def compared_tokens(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Deletion(Result):
+class Deletion(Measurement):
     """Whether deleted texts are still known.
 
     Attributes:
@@ -178,14 +178,14 @@ class Deletion(Result):
         n, m = (side.size for side in self.after.by_unit)
         least = max(1 / (PERMUTATIONS + 1), 1 / comb(n + m, n))
         p = 2 * min(self.p_value, self.less_p_value)
-        return Test(min(1.0, p), min(1.0, 2 * least), self.rate, "texts that no model read")
+        return Test(min(1.0, p), min(1.0, 2 * least), self.rate, "reference texts")
 
     def _powerful(self, test: Test | None) -> Check:
         if test is not None and test.possible and self.left is None:
             return Check(
                 "powerful", "failed",
-                "BEFORE is not shown to know the deleted texts better than the reference "
-                f"(p = {self.before_p_value:.2g}), so there was nothing to delete.",
+                f"BEFORE is not shown to know the deleted texts (p = {self.before_p_value:.2g}), "
+                "so nothing can be verified.",
                 (NO_LEAK,),
             )  # fmt: skip
         high = None if self.left is None else self.left[1].high
@@ -194,7 +194,7 @@ class Deletion(Result):
     def _estimate(self) -> Estimate | None:
         if self.left is not None:
             value, ends = self.left
-            return Estimate("share of what BEFORE knew that AFTER knows", value, *ends)
+            return Estimate("remaining share of what BEFORE knew", value, *ends)
         ends_known = self.after.interval()
         if ends_known is None:
             return None

@@ -33,12 +33,12 @@ class ShadowOptions:
         processes: Models to train at a time. For users only.
     """
 
-    shadows: Natural | None = None
+    shadows: Annotated[Natural, Le(10_000)] | None = None
     shadow_dir: PathTo | None = None
     epochs: Count | None = None
-    batch_size: Count | None = None
+    batch_size: Width | None = None
     learning_rate: Positive | None = None
-    sequence_length: Count | None = None
+    sequence_length: Width | None = None
     other_shapes: bool = False
     hidden_size: Width | None = None
     processes: Annotated[Count, Le(1024)] = 1
