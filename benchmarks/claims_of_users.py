@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vestige.attacks.texts import token_statistics as statistics_module
+from vestige.attacks.texts import statistics_cache as statistics_module
 from vestige.audits.membership import ranked_users
 from vestige.audits.membership.membership import membership
 from vestige.audits.membership.shadow_options import ShadowOptions

@@ -46,7 +46,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from every_verb import COMMANDS, OUT, RESUMES, prepare
 
 from vestige.cli import interrupts
-from vestige.cli.main import app
+from vestige.cli.app import run as command
 from vestige.preparation import lineage
 from vestige.training.secret import Secret
 
@@ -55,14 +55,8 @@ KILLED = (
     *("plant", "plant nlu", "report", "diff", "extract utterances"),
 )
 RACED = (
-    "train",
-    "train private",
-    "train nlu",
-    "diff clean",
-    "membership users",
-    "plant",
-    "report",
-    "diff",
+    *("train", "train private", "train nlu", "membership users", "plant", "report"),
+    *("diff", "diff clean"),
 )
 VERDICTS = (0, 1, 3)
 """Exit codes of a command that did its work."""
@@ -102,7 +96,7 @@ def child(words: Sequence[str], where: Path, said: str = "said", *, most: int | 
     Secret.fresh = classmethod(lambda cls: cls.of_seed(0))
     lineage.new_id = lambda: "0" * 32
     try:
-        code = app([str(word) for word in words])
+        code = command([str(word) for word in words])
     except SystemExit as end:
         code = int(end.code or 0)
     except BaseException:
@@ -127,7 +121,7 @@ def import_for(kinds: Sequence[str], inputs: Path) -> None:
                 os.chdir(folder)
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
                 os.dup2(os.open(str(script), os.O_CREAT | os.O_WRONLY), 2)
-                app([str(word) for word in named(COMMANDS[kind])])
+                command([str(word) for word in named(COMMANDS[kind])])
                 names.write_text("\n".join(sys.modules))
                 os._exit(0)
             ended(pid)

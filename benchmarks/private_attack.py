@@ -59,7 +59,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import GPT2Config, GPT2LMHeadModel, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
-from vestige.cli.main import app
+from vestige.cli.app import run as command
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
 from vestige.data.vocabulary import WordVocabulary
@@ -489,7 +489,7 @@ def attacked_command(
     words = [f"--{name}={value}" for name, value in options.items()]
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        code = app(["train", str(folder / f"{member}.txt"), *words])
+        code = command(["train", str(folder / f"{member}.txt"), *words])
     if code:
         raise RuntimeError(said.getvalue())
     score = adversary.last(

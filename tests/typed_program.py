@@ -47,14 +47,13 @@ def training(corpus: vg.Corpus) -> None:
         out="out",
         model=vg.ModelOptions(layers=1),
         training=vg.TrainingOptions(epochs=2),
-        nlu=vg.NluSettings(),
+        nlu=vg.NluOptions(),
         defence=vg.DPSGD(epsilon=8),
     )
     assert_type(trained, vg.Trained | vg.RepeatedTraining)
 
 
 def measuring(model: vg.LanguageModel, manifest: vg.Manifest, corpus: vg.Corpus) -> None:
-
     assert_type(vg.exposure(model, manifest), Result)
     assert_type(vg.exposure(model, ["the code is 4917"], before=model), Result)
     assert_type(vg.extract(model, manifest, beam=4), Result)
@@ -94,10 +93,11 @@ def defences() -> None:
     assert_type(vg.Triplet(), vg.Triplet)
 
 
-def returned(run: vg.Run, found: Result) -> None:
+def returned(run: vg.Run, audit: vg.UserAudit) -> None:
     assert_type(run.result, str)
-    found.save(run.directory)
-    assert_type(found.verdict, str)
+    result: vg.Result = audit
+    result.save(run.directory)
+    assert_type(audit.summary()["users"], object)
 
 
 def errors(path: str) -> str:

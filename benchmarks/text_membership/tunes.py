@@ -12,9 +12,9 @@ LONGEST, BATCH, BLOCK = 200, 8, 128
 
 def encoded(folder: Path, texts) -> list[list[int]]:
     """Ids of texts between the marks of a document, as Vestige asks of them."""
-    from vestige.workflows.inputs import open_model
+    from vestige.models.checkpoints import load_model
 
-    model = open_model(str(folder), device="cpu")
+    model = load_model(str(folder), device="cpu")
     rows = model.vocabulary.encode_batch(list(texts))
     return [[model.first_token, *row[:LONGEST], model.vocabulary.eos_id] for row in rows]
 

@@ -1,6 +1,6 @@
 """`python -m vestige`: the command line, where its script is not on the path."""
 
-from vestige.cli.main import main
+from vestige.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cli import secret_cases
+from tests.cli import example, secret_cases
 from tests.cli.shell import invoke
 from vestige import results
+from vestige.cli import app as cli
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
@@ -239,3 +240,28 @@ def tiny_encoder():
         return folder
 
     return make
+
+
+@pytest.fixture
+def refit(monkeypatch, capsys):
+    """Calls of the example verb: (exit code, arguments or None, stdout, stderr)."""
+    table = {"Test": {"refit": ("tests.cli.example:refit", "Train a model on DATA.")}}
+    monkeypatch.setattr(cli, "VERBS", table)
+
+    def call(words):
+        seen = []
+        real = example.refit
+
+        def watched(*args, **kwargs):
+            seen.append(real(*args, **kwargs))
+            return seen[-1]
+
+        watched.__wrapped__, watched.__signature__ = real.__wrapped__, real.__signature__
+        watched.__doc__ = real.__doc__
+        monkeypatch.setattr(example, "refit", watched)
+        code = cli.run(["refit", *words])
+        monkeypatch.setattr(example, "refit", real)
+        told = capsys.readouterr()
+        return code, seen[0].record if seen else None, told.out, told.err
+
+    return call

@@ -5,7 +5,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vestige.cli import main
+from vestige.cli import app
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ def invoke(words: Sequence[object]) -> Done:
     found: BaseException | None = None
     with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
         try:
-            code = main.app([str(word) for word in words])
+            code = app.run([str(word) for word in words])
         except Exception as error:
-            code, found = main.BUG, error
+            code, found = app.BUG, error
     texts = [stream.buffer.getvalue().decode() for stream in streams]
     return Done(code, *texts, found)

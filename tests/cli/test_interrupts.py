@@ -11,7 +11,7 @@ import pytest
 QUICK = ["--layers", "1", "--hidden-size", "8", "--batch-size", "2", "--device", "cpu"]
 STARTED = """
 import sys
-import vestige.cli.main as main
+import vestige.cli.app as main
 import {module} as module
 original = module.{function}
 def told(*given, **named):

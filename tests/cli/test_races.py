@@ -12,7 +12,7 @@ TWINS = """
 import json, os, sys
 import torch._dynamo  # every optimizer imports it, for seconds: once here, not in each child
 import pyarrow.parquet
-from vestige.cli.main import app
+from vestige.cli.app import run as command
 
 def twin(words, number):
     if pid := os.fork():
@@ -20,7 +20,7 @@ def twin(words, number):
     for stream, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(f"{number}.{name}", os.O_CREAT | os.O_WRONLY | os.O_TRUNC), stream)
     try:
-        code = app(words)
+        code = command(words)
     except BaseException as error:
         print(repr(error), file=sys.stderr)
         os._exit(70)

@@ -32,7 +32,7 @@ OFTEN = ["--checkpoint-every", 3]
 
 KILLED = """
 import os, signal, sys
-from vestige.cli.main import main
+from vestige.cli.app import main
 from vestige.training import checkpoint
 
 def dying(directory, position, *others, save=checkpoint.save):

@@ -181,7 +181,7 @@ KILLED = """
 import os, sys, torch
 torch.set_num_threads({threads})  # other sums have other last bits
 from vestige.training import checkpoint
-from vestige.cli.main import main
+from vestige.cli.app import main
 save, left = checkpoint.save, [5]
 def save_and_die(*given):
     save(*given)

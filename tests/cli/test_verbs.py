@@ -11,31 +11,6 @@ from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.cli import app as cli
 
 
-@pytest.fixture
-def refit(monkeypatch, capsys):
-    """Calls of the example verb: (exit code, arguments or None, stdout, stderr)."""
-    table = {"Test": {"refit": ("tests.cli.example:refit", "Train a model on DATA.")}}
-    monkeypatch.setattr(cli, "VERBS", table)
-
-    def call(words):
-        seen = []
-        real = example.refit
-
-        def watched(*args, **kwargs):
-            seen.append(real(*args, **kwargs))
-            return seen[-1]
-
-        watched.__wrapped__, watched.__signature__ = real.__wrapped__, real.__signature__
-        watched.__doc__ = real.__doc__
-        monkeypatch.setattr(example, "refit", watched)
-        code = cli.run(["refit", *words])
-        monkeypatch.setattr(example, "refit", real)
-        told = capsys.readouterr()
-        return code, seen[0].record if seen else None, told.out, told.err
-
-    return call
-
-
 def test_words_reach_the_verb(refit, tmp_path):
     words = ["d", "--from", "x", "--null", "a", "--null=-b", "--epochs=3", "--out", f"{tmp_path}/r"]
     code, record, _, _ = refit(words)

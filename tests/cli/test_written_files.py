@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vestige.cli.app import places
-from vestige.cli.main import VERBS
+from vestige.cli import app
 from vestige.models.folders import is_model
 
 KINDS = (
@@ -41,7 +40,8 @@ def run(every_verb, inputs, shell, monkeypatch):
 
 def test_no_verb_is_forgotten(every_verb):
     assert tuple(every_verb.COMMANDS) == tuple(sorted(KINDS, key=[*every_verb.COMMANDS].index))
-    assert {words[0] for words in every_verb.COMMANDS.values()} == {*VERBS, *places()} - {"demo"}
+    verbs = {*app.places(), *app.HIDDEN} - {"demo"}
+    assert {words[0] for words in every_verb.COMMANDS.values()} == verbs
 
 
 def for_others(path: Path) -> bool:

@@ -241,9 +241,9 @@ def texts_of(planted: Path) -> list[str]:
 
 def _train(*words: object) -> None:
     """A training of the command line, in this process."""
-    from vestige.cli.main import app
+    from vestige.cli.app import run as command
 
-    if app(["train", *map(str, words), "--device", "cpu"]):
+    if command(["train", *map(str, words), "--device", "cpu"]):
         raise RuntimeError("a training of the contract's world failed")
 
 

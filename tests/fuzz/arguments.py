@@ -4,19 +4,18 @@ Verbs and options are read off the commands themselves, so that a new one is tri
 here. A verb that no sound line uses gets one made from what it requires.
 """
 
-import re
 import shlex
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any, get_args
 
 from hypothesis import strategies as st
 
 from tests.fuzz.cases import Case
 from tests.fuzz.world import MADE, PHRASE, SMALL, TINY
-from vestige.cli.main import VERBS
-from vestige.cli.main import verb as named_verb
-from vestige.workflows.parameters import REQUIRED, Option
+from vestige.cli import app
+from vestige.cli.usage import number_type
 
 LINES = (
     *MADE.values(),
@@ -59,11 +58,9 @@ LINES = (
     "extract W/nlu --pattern {name} --intent Play --candidates name=@W/names.txt "
     "--truth xyzzyred --rank-sample 20",
     "membership W/next-word --unit user --texts W/mine.jsonl --reference W/corpus.jsonl "
-    "--user user "
-    f"--shadows 2 {SMALL} --out C/audit",
+    f"--user user --shadows 2 {SMALL} --out C/audit",
     "membership W/next-word --unit user --texts W/mine.jsonl --reference W/corpus.jsonl "
-    "--user user "
-    f"--shadows 2 {SMALL} --out C/audit-cut",
+    f"--user user --shadows 2 {SMALL} --out C/audit-cut",
     f"{MADE['asked']} --json --out C/asked-cut",
     "membership W/after --base W/before --texts W/mine.jsonl --reference W/corpus.jsonl "
     "--device cpu",
@@ -126,13 +123,18 @@ OUTSIDE = {"/": "O/full-folder", "../..": "O/..", "/proc/self/mem": "/dev/null"}
 UNKNOWN = ("--nonsense", "--nonsense=1", "-z", "--", "extra")
 
 
-OPTIONS = {verb: named_verb(verb).options for verb in VERBS}
+def verbs() -> tuple[str, ...]:
+    """Every verb, hidden ones too."""
+    return (*app.places(), *app.HIDDEN)
+
+
+def _options(verb: str) -> tuple[Any, ...]:
+    found = app.verb_app(verb, app.function_of(verb)).assemble_argument_collection()
+    return tuple(one for one in found if one.names[:1] != ("*",))
+
+
+OPTIONS = {verb: _options(verb) for verb in verbs()}
 """Read here, since what is imported within a strategy must not touch `random`."""
-
-
-def options(verb: str) -> tuple[Option, ...]:
-    """Every option and argument of a verb."""
-    return OPTIONS[verb]
 
 
 @cache
@@ -172,28 +174,29 @@ def _change(draw: st.DrawFn, verb: str, words: list[str]) -> tuple[list[str], li
         return [*words, word], [word]
     if how == "twice":
         return [*words, *words[1:]], words[1:]
-    option = draw(st.sampled_from([each for each in options(verb) if each.flags]))
-    name = draw(st.sampled_from(option.flags))
-    if option.type is bool:
+    option = draw(st.sampled_from([each for each in OPTIONS[verb] if each.names]))
+    name = draw(st.sampled_from(option.names))
+    if number_type(option) is bool:
         return [*words, name], [name]
     value = draw(values(option))
-    if option.name == "out":
+    if name == "--out":
         value = OUTSIDE.get(value, value.replace("W/", "C/"))
     return [*words, f"{name}={value}"], [name, value]
 
 
-def values(option: Option) -> st.SearchStrategy[str]:
+def values(option: Any) -> st.SearchStrategy[str]:
     """What a parameter may be given, sound or not, by its type and by what its help names."""
-    kind, named = option.type, tuple(_named(option))
+    kind, named = number_type(option), tuple(_named(option))
+    path = Path in (option.hint, *get_args(option.hint))
     if kind is int:
         return st.sampled_from(INTEGERS)
     if kind is float:
         return st.sampled_from(NUMBERS) | st.floats().map(repr)
-    if option.name in PRIVATE:
+    if option.field_info.name in PRIVATE:
         return st.sampled_from(SAID) | st.sampled_from((*named, *TEXTS))
-    if named and kind is not Path:
+    if named and not path:
         return st.sampled_from((*named, *TEXTS)) | st.sampled_from(named)
-    if kind is Path or option.metavar in ("DATA", "MODEL", "DIR", "FILE", "RUN", "M", "PATH"):
+    if path or option.parameter.metavar in ("DATA", "MODEL", "DIR", "FILE", "RUN", "M", "PATH"):
         return st.sampled_from((*PATHS, *ENTRIES)) | st.sampled_from(TEXTS[:12])
     return (
         st.sampled_from((*TEXTS, *INTEGERS))
@@ -202,9 +205,9 @@ def values(option: Option) -> st.SearchStrategy[str]:
     )
 
 
-def _named(option: Option) -> Sequence[str]:
-    """The values that a choice has, or that the help of an option puts in backticks."""
-    return option.choices or (re.findall(r"`([^`\s]+)`", option.help) if option.type is str else ())
+def _named(option: Any) -> Sequence[str]:
+    """The values that a choice has."""
+    return option.get_choices() or ()
 
 
 def _with_out(line: tuple[str, ...]) -> tuple[str, ...]:
@@ -215,14 +218,13 @@ def _with_out(line: tuple[str, ...]) -> tuple[str, ...]:
 
 def _made(verb: str) -> tuple[str, ...]:
     """A line from what a verb requires: likely refused, and its options tried all the same."""
-    usual = {int: "1", float: "0.5", Path: "W/corpus.jsonl", str: "W/before"}
+    usual = {int: "1", float: "0.5"}
     words = [verb]
-    for option in options(verb):
-        if option.default is not REQUIRED:
+    for option in OPTIONS[verb]:
+        if not option.required:
             continue
-        named = _named(option)
-        value = named[0] if named else usual.get(option.type, "W/before")
-        if option.flags:
-            value = f"{option.shown}={'O/new' if option.name == 'out' else value}"
+        value = (*_named(option), usual.get(number_type(option), "W/before"))[0]
+        if not option.field_info.is_positional:
+            value = f"{option.name}={'O/new' if option.name == '--out' else value}"
         words.append(value)
     return tuple(words)

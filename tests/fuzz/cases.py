@@ -139,9 +139,11 @@ class Bench:
         """The word, with O/ for C/ once the copy is there."""
         if (found := re.search("(^|[=@])C/([^/]+)", word)) is None:
             return word
-        if not (own / found[2]).exists():
-            copy = shutil.copytree if (self.world / found[2]).is_dir() else shutil.copy
-            copy(self.world / found[2], own / found[2])
+        for one in self.world.iterdir():  # with the work of an unfinished run beside it
+            beside = one.is_dir() and one.name.startswith(f"{found[2]}.")
+            if (one.name == found[2] or beside) and not (own / one.name).exists():
+                copy = shutil.copytree if one.is_dir() else shutil.copy
+                copy(one, own / one.name)
         return word.replace("C/", "O/")
 
 

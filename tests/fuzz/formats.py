@@ -6,10 +6,9 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from tests.fuzz.arguments import sound
+from tests.fuzz.arguments import sound, verbs
 from tests.fuzz.cases import Case
 from tests.fuzz.damage import Damage, ways_of
-from vestige.cli.main import VERBS
 
 FORMATS = {
     "manifest": r"manifest\.json$",
@@ -45,7 +44,7 @@ def format_of(file: str) -> str:
 def readings(world: Path) -> dict[str, tuple[tuple[tuple[str, ...], str], ...]]:
     """By format: command lines, and a file that each of them reads."""
     found: dict[str, list[tuple[tuple[str, ...], str]]] = {}
-    for verb in VERBS:
+    for verb in verbs():
         for words in sound(verb):
             for file in _read_by(words, world):
                 found.setdefault(format_of(file), []).append((words, file))

@@ -3,15 +3,14 @@
 import pytest
 from hypothesis import given
 
-from tests.fuzz.arguments import command_lines, sound
+from tests.fuzz.arguments import command_lines, sound, verbs
 from tests.fuzz.cases import LONG, Case
 from tests.fuzz.oracles import complaints
 from tests.fuzz.trials import BUDGET, check, each_of
 from tests.fuzz.world import MADE
-from vestige.cli.main import VERBS
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "demo"])
+@pytest.mark.parametrize("verb", [verb for verb in verbs() if verb != "demo"])
 def test_what_the_fuzzer_changes_was_sound(bench, verb):
     for words in sound(verb):
         if " ".join(words[:-2]) in MADE.values():
@@ -21,9 +20,9 @@ def test_what_the_fuzzer_changes_was_sound(bench, verb):
         assert complaints(tried) == []
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", verbs())
 def test_arguments_are_done_or_refused(bench, verb):
-    @each_of(BUDGET // 2 // len(VERBS) // (10 if verb in LONG else 1))
+    @each_of(BUDGET // 2 // len(verbs()) // (10 if verb in LONG else 1))
     @given(command_lines(verb))
     def hostile(case):
         check(bench, case)

@@ -7,12 +7,11 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.arguments import command_lines
+from tests.fuzz.arguments import command_lines, verbs
 from tests.fuzz.cases import LONG, Bench, Case
 from tests.fuzz.formats import FORMATS, damaged
 from tests.fuzz.oracles import complaints
 from tests.fuzz.table import Table
-from vestige.cli.main import VERBS
 
 BUDGET = int(os.environ.get("VESTIGE_FUZZ_CASES", "160"))
 """Cases of the test suite: the same ones each time, unless the variable asks for a number."""
@@ -47,7 +46,7 @@ def trials(bench: Bench, table: Table, *, cases: int, seed: int, only: str | Non
         seed: decides which.
         only: the verbs and formats to try, with commas between them.
     """
-    strategies = {verb: command_lines(verb) for verb in VERBS}
+    strategies = {verb: command_lines(verb) for verb in verbs()}
     strategies |= {format: damaged(bench.world, format) for format in FORMATS}
     if only is not None:
         strategies = {name: strategies[name] for name in only.split(",")}

@@ -40,7 +40,13 @@ WORDS = [
 ]
 USERS = [f"fnord{n:02}" for n in range(46)]
 SERVICE = """
+from pathlib import Path
+
 def ask(contexts):
+    if Path("tired").exists():
+        if Path("tired").stat().st_size > 3:
+            raise ConnectionError("tired")
+        Path("tired").open("a").write("x")
     return [["the", "gate", "code"] for _ in contexts]
 
 def fails(contexts):
@@ -81,11 +87,9 @@ MADE = {
     "run-comparison": "compare W/before W/after --manifest W/planted --baseline before "
     "--device cpu",
     "audit": "membership W/next-word --unit user --texts W/mine.jsonl --reference W/corpus.jsonl "
-    "--user user "
-    f"--shadows 2 {SMALL}",
+    f"--user user --shadows 2 {SMALL}",
     "asked": "membership service:ask --unit user --texts W/mine.jsonl --reference W/corpus.jsonl "
-    "--user user "
-    "--shadows 0 --top-k 3 --calls 40 --vocabulary-size 50 --device cpu",
+    "--user user --shadows 0 --top-k 3 --calls 40 --vocabulary-size 50 --device cpu",
 }  # fmt: skip
 """How each directory is made; they build on those before them."""
 
@@ -103,10 +107,20 @@ def make_world(sandbox: Sandbox) -> Path:
         done = sandbox.run(words, folder, seconds=120, learn=True)
         assert done.code in (0, 1, 3), f"vestige {line}: {done.stderr or done}"
     _anatomy(world)
-    for name in ("audit", "asked"):
-        cut = shutil.ignore_patterns("run")
-        shutil.copytree(world / name, world / f"{name}-cut", ignore=cut)
+    _unfinished(sandbox, world)
     return world
+
+
+def _unfinished(sandbox: Sandbox, world: Path) -> None:
+    """An audit with its shadow models, and one whose service stopped after four calls."""
+    shutil.copytree(world / "audit.shadows", world / "audit-cut.shadows")
+    words = words_of(f"{MADE['asked']} --attempts 1 --out W/asked-cut", world=world, own=world)
+    folder = prepared(sandbox.root / "making")
+    shutil.copy(world / "service.py", folder / "cwd")
+    (folder / "cwd" / "tired").touch()
+    done = sandbox.run(words, folder, seconds=120, learn=True)
+    assert done.code == 2, done
+    assert (world / "asked-cut.partial" / "work.sqlite").is_file()
 
 
 def _anatomy(world: Path) -> None:

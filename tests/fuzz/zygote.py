@@ -43,7 +43,7 @@ MODULES = (
     "torch", "pandas", "pyarrow.parquet", "pyarrow.csv", "pyarrow.json", "safetensors.torch",
     "tokenizers", "transformers", "peft", "datasets", "opacus", "dp_accounting", "scipy.stats",
     "sklearn", "altair", "vl_convert", "jinja2", "rich.table", "rich.progress", "filelock",
-    "vestige.cli.main", "vestige.experiments", "vestige.reports.page",
+    "vestige.cli.app", "vestige.experiments", "vestige.reports.page",
 )  # fmt: skip
 
 
@@ -147,7 +147,7 @@ def _child(words: list[str], folder: Path, seconds: float) -> None:
     sys.argv = ["vestige", *words]
     code: object = 1
     try:
-        from vestige.cli.main import main
+        from vestige.cli.app import main
 
         main()
     except SystemExit as ended:

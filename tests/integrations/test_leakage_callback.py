@@ -23,8 +23,8 @@ from transformers import (
 )
 
 import vestige
+from tests.audits.told import sentences
 from tests.docs.documents import REPOSITORY
-from tests.workflows.asked import sentences
 from vestige.attacks.exposure.canary_audit import audit_canaries
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Claim
 from vestige.data.corpus import Corpus

@@ -14,7 +14,7 @@ def checks_of(**failed):
     """Every check of the verb, passed but for those with a sentence."""
     return tuple(
         Check(name, "failed" if name in failed else "passed", failed.get(name, "Fine."))
-        for name in REQUIRED["audit-users"]
+        for name in REQUIRED["membership"]
     )
 
 

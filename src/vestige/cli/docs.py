@@ -6,14 +6,10 @@ A test compares the pages with what this module would write, so that they cannot
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from vestige.cli import app
-from vestige.cli.main import VERBS, verb
-from vestige.cli.verbs import Verb
-from vestige.workflows.parameters import REQUIRED, Option
 
 NOTE = "<!-- Written by `make docs` from the verb's own help; edit the verb, not this page. -->"
 
@@ -23,8 +19,7 @@ _ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)$", re.MULTILINE)
 
 def pages() -> dict[str, str]:
     """The text of each verb's page, by file name."""
-    old = {f"{name}.md": _page(verb(name)) for name in VERBS}
-    return {**old, **{f"{name}.md": page_of(name) for name in (*app.places(), *app.HIDDEN)}}
+    return {f"{name}.md": page_of(name) for name in (*app.places(), *app.HIDDEN)}
 
 
 def write(folder: Path) -> None:
@@ -70,44 +65,6 @@ def _default_of(field: Any) -> str:
         return "required"
     nothing = field.default is None or field.default is False or field.default == ()
     return "" if nothing else f"`{field.default}`"
-
-
-def _page(of: Verb) -> str:
-    arguments = [option for option in of.options if not option.flags]
-    chosen = [option for option in of.options if option.flags]
-    parts = [f"# vestige {of.name}", NOTE, f"```\n{of.usage}\n```", of.text, *_examples(of)]
-    if arguments:
-        parts.append("\n".join(["| argument | |", "| --- | --- |", *map(_argument, arguments)]))
-    parts.append("\n".join(_options(chosen)))
-    return "\n\n".join(parts) + "\n"
-
-
-def _examples(of: Verb) -> Iterator[str]:
-    if of.examples:
-        yield "Examples:"
-    for example in of.examples:
-        yield "\n".join(f"    {line}" for line in example.splitlines())
-
-
-def _options(options: Sequence[Option]) -> Iterator[str]:
-    yield "| option | | default |"
-    yield "| --- | --- | --- |"
-    for option in options:
-        names = ", ".join(f"`{name}`" for name in option.flags)
-        choices = option.choices
-        among = "; one of " + ", ".join(f"`{c}`" for c in choices) if choices else ""
-        yield f"| {names} | {_cell(option.help)[:-1]}{_cell(among)}. | {_default(option)} |"
-
-
-def _argument(option: Option) -> str:
-    return f"| `{option.shown}` | {_cell(option.help)} |"
-
-
-def _default(option: Option) -> str:
-    if option.default is REQUIRED:
-        return "required"
-    shown = option.default_shown
-    return "" if shown is None else f"`{shown}`"
 
 
 def _cell(text: str) -> str:

@@ -163,7 +163,7 @@ def plant(
 
         out = require_new(fspath(out))
     elif COMMAND.get():
-        raise ValueError("Missing `out`, the folder to make")
+        raise ValueError("Missing `out`, the folder to make; see vestige plant --help")
     planting = (_in_utterances if task == "nlu" else _in_text)(run, run.arguments)
     return planting if out is None else write_planting(planting, out, run.monitor)
 

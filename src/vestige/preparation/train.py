@@ -120,7 +120,9 @@ def train(
             reddit-transformer for a transformer; with --from, a gentle training.
         model: Shape and vocabulary of a new model, or an adapter.
         training: How it is trained.
-        defence: Defence object, or None.
+        defence: dp-sgd and dp-fedavg bound what the model reveals of each text or user. adversarial
+            and triplet hide who wrote a text. goldfish never learns one token in four. In Python, a
+            defence such as DPSGD(epsilon=8).
         nlu: What only a model of intents and slots has.
         validation: Text that decides which epoch is best.
         hold_out: Share of DATA that validates otherwise, chosen by hashes. Default: 0.05, or 0.1

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from vestige import results
+from vestige import exposure, results
 from vestige.attacks.exposure.canary_checks import canary_checks
 from vestige.attacks.exposure.canary_exposure import canary_exposure
 from vestige.attacks.manifests import load_canaries
@@ -130,7 +130,7 @@ def test_the_manifest_may_be_named_itself_and_have_no_vocabulary(shell, planting
 def test_its_page_shows_the_table_and_no_phrase(shell, planting, tmp_path):
     run_verb(shell, planting, tmp_path / "run")
     done = shell("report", tmp_path / "run", "--out", tmp_path / "page.html")
-    assert done.exit_code == 0, done.stderr
+    assert done.finished, done.stderr
     page = (tmp_path / "page.html").read_text()
     assert "How exposed are the canaries?" in page
     assert "never planted" in page
@@ -215,3 +215,50 @@ def test_a_run_is_never_overwritten(shell, planting, tmp_path):
     done = run_verb(shell, planting, tmp_path)
     assert done.exit_code == 2
     assert "another --out" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def codes(planting):
+    """Secrets, of which the model knows the first, and a model from before it knew one."""
+    (planting / "codes.txt").write_text(
+        "lantern knows {{nobody|the|gate|mill}} {{new|his|our|nine}}\n"
+        "gate night {{code|mill}} his\n"
+    )
+    model = load_model(planting / "model")
+    size = len(model.vocabulary)
+    flat = torch.full((size,), 1 / size)
+    save_model(TableModel(flat, flat.expand(size, size), model.vocabulary), planting / "before")
+    return planting / "codes.txt"
+
+
+def test_secrets_are_listed_redacted_and_saved_with_the_words(shell, planting, codes, tmp_path):
+    done = shell("exposure", planting / "model", codes, "--out", tmp_path / "run")
+    assert done.finished, done.stderr
+    assert "Secrets among texts of their format" in done.stdout
+    assert "lantern" not in done.stdout + done.stderr
+    run = results.load(tmp_path / "run")
+    assert run.result == "SecretExposure"
+    assert run.rows[0]["phrase"] == SECRET
+    assert run.run["configuration"]["secrets"] == str(codes)
+    assert run.summary["claim"]["verb"] == "exposure secrets"
+
+
+def test_a_model_from_before_is_compared_with(shell, planting, codes, tmp_path):
+    given = ["exposure", planting / "model", codes, "--before", planting / "before"]
+    done = shell(*given, "--out", tmp_path / "run")
+    assert done.finished, done.stderr
+    run = results.load(tmp_path / "run")
+    assert (run.result, run.summary["claim"]["verb"]) == ("SecretRank", "exposure --before")
+    assert set(run.run["models"]) == {"before", "after"}
+    assert run.rows[0]["gain"] > 3
+    page = tmp_path / "page.html"
+    assert shell("report", tmp_path / "run", "--out", page).finished
+    assert "Did the update reveal these secrets?" in page.read_text()
+
+
+def test_texts_given_in_python_are_on_no_page_and_in_no_record(planting, codes):
+    lines = codes.read_text().splitlines()
+    found = exposure(planting / "model", lines, device="cpu")
+    assert found.record["arguments"]["secrets"] == "<list>"
+    assert "lantern" not in json.dumps(found.record)
+    assert "lantern" not in str(found)

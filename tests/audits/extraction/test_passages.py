@@ -10,7 +10,7 @@ from vestige import results
 from vestige.attacks.texts import statistics_cache as statistics_module
 from vestige.audits.extraction.extract import extract
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
-from vestige.cli.main import app
+from vestige.cli.app import run as command
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
@@ -173,19 +173,19 @@ def test_the_command_line_answers_first_and_withholds_the_texts(model, tmp_path,
     files = [str(tmp_path / "seen.jsonl"), f"--reference={tmp_path / 'never.jsonl'}"]
     sizes = ["--prefix=4", "--suffix=5", "--top-k=10"]
     out = tmp_path / "run"
-    app(["extract", str(tmp_path / "model"), *files, *sizes, f"--out={out}"])
+    command(["extract", str(tmp_path / "model"), *files, *sizes, f"--out={out}"])
     said = capsys.readouterr().out
     assert " of 36 passages of 5 tokens are extracted" in said
     assert said.startswith("LEAK")
     assert SEEN[0][:10] not in said
     assert results.load(out).summary["reference_texts"] == 80
     page = tmp_path / "page.html"
-    assert app(["report", str(out), f"--out={page}"]) == 1
+    assert command(["report", str(out), f"--out={page}"]) == 1
     assert "How much of these texts is extracted?" in page.read_text()
     assert SEEN[0][:10] not in page.read_text()
     shown = tmp_path / "shown"
-    command = ["extract", str(tmp_path / "model"), *files, *sizes, f"--out={shown}"]
-    app([*command, "--show-secrets"])
+    words = ["extract", str(tmp_path / "model"), *files, *sizes, f"--out={shown}"]
+    command([*words, "--show-secrets"])
     assert SEEN[0][:10] in capsys.readouterr().out
 
 

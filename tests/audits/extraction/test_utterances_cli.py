@@ -89,7 +89,7 @@ def test_an_audit_becomes_a_page(extract, shell, trained, tmp_path, secret):
     assert run.run["data"]["manifest"]
     assert "never planted" in done.stdout
     page = tmp_path / "page.html"
-    assert shell("report", tmp_path / "run", "--out", page).exit_code == 0
+    assert shell("report", tmp_path / "run", "--out", page).finished
     text = page.read_text("utf-8")
     assert "Does the model reveal planted secrets?" in text
     assert "▪▪▪ ▪▪▪" in text
@@ -144,7 +144,7 @@ def test_guesses_are_redacted_unless_secrets_are_wanted(extract, secret):
 def test_the_truth_is_not_on_the_page_of_its_run(extract, shell, tmp_path, secret):
     truth = " ".join(secret)
     extract("--pattern", "pin:2", "--truth", truth, "--out", tmp_path / "run")
-    assert shell("report", tmp_path / "run", "--out", tmp_path / "page.html").exit_code == 0
+    assert shell("report", tmp_path / "run", "--out", tmp_path / "page.html").finished
     text = (tmp_path / "page.html").read_text("utf-8")
     assert "--truth …" in text
     assert f"'{truth}'" not in text

@@ -5,8 +5,8 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from tests.workflows.test_diff_models import write_gguf
 
+from tests.audits.update.test_diff_models import write_gguf
 from vestige.audits.membership.membership import membership
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary

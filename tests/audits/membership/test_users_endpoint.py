@@ -14,8 +14,8 @@ import pytest
 from tests.audits.told import Told
 from tests.cli.shell import invoke
 from tests.models.served import FAULTS, KEY, Served, failing, serving
-from vestige import diff
 from vestige.audits.membership.costs import ENDINGS, server_cost
+from vestige.audits.update.diff import diff
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, ModelError

@@ -32,7 +32,7 @@ import pyarrow.parquet as parquet
 import torch._dynamo  # every optimizer imports it, for seconds: once here, not in each child
 import sklearn.ensemble
 from vestige import results
-from vestige.cli.main import app
+from vestige.cli.app import run as command
 from vestige.data import atomic_write
 from vestige.audits.membership.answers import StoredAnswers
 from vestige.audits.membership.user_inputs import UserInputs
@@ -78,7 +78,7 @@ def child(out, moment):
     shadows.learn = told
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     try:
-        code = app([*words, out])
+        code = command([*words, out])
     except BaseException as error:
         print(repr(error), file=sys.stderr)
         os._exit(70)
@@ -132,8 +132,7 @@ def audits(folder, *moments):
         "membership", "service_that_logs:ask", "--unit", "user", "--texts", "mine.jsonl",
         "--reference", "others.jsonl", "--user", "who", "--top-k", "5", "--calls", "24",
         "--budget", "3000", "--shadows", "4", "--epochs", "3", "--hidden-size", "8",
-        "--batch-size", "20",
-        "--vocabulary-size", "22", "--device", "cpu", "--out",
+        "--batch-size", "20", "--vocabulary-size", "22", "--device", "cpu", "--out",
     ]  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-c", FORKS, json.dumps(words), *moments],

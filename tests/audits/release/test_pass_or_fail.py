@@ -18,7 +18,7 @@ from tests.reports.made_runs import RESULTS
 from vestige import results
 from vestige.audits.release.release import report
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, VERDICTS, Estimate
-from vestige.cli.main import app
+from vestige.cli.app import run as command
 from vestige.errors import RunError
 from vestige.reports.quantities import QUANTITIES
 from vestige.reports.summary_schema import summary_schema
@@ -146,7 +146,7 @@ def test_exit_codes_and_what_a_pipeline_shows(tmp_path, capsys, situation):
     code, runs, limits = SITUATIONS[situation]
     words = ["report", *map(str, runs(tmp_path)), f"--junit={tmp_path / 'gate.xml'}"]
     words += [f"--fail-above={limit}" for limit in limits] + [f"--markdown={tmp_path / 'gate.md'}"]
-    assert app(words) == code
+    assert command(words) == code
     assert capsys.readouterr().out.startswith(ANSWERS[code])
     root = Xml.parse(tmp_path / "gate.xml").getroot()
     assert_fits_the_schema(root)
@@ -157,7 +157,7 @@ def test_exit_codes_and_what_a_pipeline_shows(tmp_path, capsys, situation):
     assert code == (1 if count["failures"] else 3 if count["errors"] else 0)
     table = (tmp_path / "gate.md").read_text()
     assert len(table.splitlines()) == 4 + count["tests"]
-    assert app([*words, "--allow-undecided", "--json"]) == (code if code == 1 else 0)
+    assert command([*words, "--allow-undecided", "--json"]) == (code if code == 1 else 0)
     assert json.loads(capsys.readouterr().out)["code"] == (code if code == 1 else 0)
 
 
@@ -167,7 +167,7 @@ def test_without_options_that_judge_runs_of_any_kind_and_name_are_shown(tmp_path
     other = [exposed(tmp_path / at / "e", 4.0, 2.0, 6.0, run=models(at)) for at in "12"]
     assert report(other).exit_code == OPEN, "of two models"
     found = with_claim(RESULTS["UpdateDiff"](), made_claim("diff", LEAK))
-    assert app(["report", str(results.save(found, tmp_path / "d", run={}))]) == ABOVE
+    assert command(["report", str(results.save(found, tmp_path / "d", run={}))]) == ABOVE
     assert capsys.readouterr().out.startswith("LEAK")
 
 
@@ -261,14 +261,14 @@ def test_an_edited_run_is_rejected(tmp_path, capsys):
     file = folder / "summary.json"
     summary = json.loads(file.read_text())
     file.write_text(json.dumps({**summary, "exposure_planted": 1.0}))
-    assert app(["report", str(folder)]) == 2
+    assert command(["report", str(folder)]) == 2
     assert "was changed after the run" in capsys.readouterr().err
     run = json.loads((folder / "run.json").read_text())
     del run["files"]  # as of an older version
     (folder / "run.json").write_text(json.dumps(run))
-    assert app(["report", str(folder), "--junit", str(tmp_path / "x.xml")]) == OPEN
+    assert command(["report", str(folder), "--junit", str(tmp_path / "x.xml")]) == OPEN
     file.write_text(json.dumps({**summary, "verdict": NO_LEAK}))
-    assert app(["report", str(folder)]) == 2
+    assert command(["report", str(folder)]) == 2
     assert "allow the verdict “leak” only" in capsys.readouterr().err
 
 
@@ -302,7 +302,7 @@ def test_a_broken_weak_test_is_undecided_with_its_reason(tmp_path):
 def test_no_phrase_stands_in_what_is_written(tmp_path, capsys):
     run = diffed(tmp_path / "d", *PHRASES)
     out = {f"--{name}={tmp_path / name}" for name in ("junit", "markdown", "write-baseline")}
-    app(["report", str(run), *sorted(out)])
+    command(["report", str(run), *sorted(out)])
     files = [tmp_path / name for name in ("junit", "markdown", "write-baseline")]
     written = capsys.readouterr().out + "".join(map(Path.read_text, files))
     assert not any(phrase in written for phrase in PHRASES)
@@ -360,7 +360,7 @@ def test_a_run_that_cannot_be_read_does_not_pass(tmp_path, capsys, damage):
     else:
         file.write_text(content)
     words = ["report", str(tmp_path / "d"), "--fail-above=found=0", "--allow-undecided"]
-    assert app([*words, f"--junit={tmp_path / 'gate.xml'}"]) == 2
+    assert command([*words, f"--junit={tmp_path / 'gate.xml'}"]) == 2
     told = capsys.readouterr().err
     assert str(file if content else file.parent) in told
     assert re.search(message, told)

@@ -10,7 +10,6 @@ from vestige import results
 from vestige.attacks.texts import statistics_cache as statistics_module
 from vestige.audits.unlearning.unlearning import unlearning
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
-from vestige.cli.main import app
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
@@ -167,16 +166,16 @@ def test_the_command_line_answers_first_and_withholds_the_texts(tmp_path, capsys
     out, page = tmp_path / "run", tmp_path / "page.html"
     command = ["unlearning", str(tmp_path / "before"), str(tmp_path / "after")]
     files = [f"--deleted={tmp_path / 'gone.jsonl'}", f"--reference={tmp_path / 'never.jsonl'}"]
-    app([*command, *files, f"--out={out}"])
+    command([*command, *files, f"--out={out}"])
     said = capsys.readouterr().out
     assert "% of what BEFORE knew remains" in said
     assert "AFTER still knows the 40 deleted texts better than the 80 reference texts" in said
     assert GONE[0][:12] not in said
     assert set(results.load(out).run["models"]) == {"before", "after"}
-    assert app(["report", str(out), f"--out={page}"]) == 1
+    assert command(["report", str(out), f"--out={page}"]) == 1
     assert "Are these texts gone?" in page.read_text()
     assert GONE[0][:12] not in page.read_text()
-    app([*command, *files, f"--out={tmp_path / 'shown'}", "--show-secrets"])
+    command([*command, *files, f"--out={tmp_path / 'shown'}", "--show-secrets"])
     said = capsys.readouterr().out
     assert sum(text[:20] in said for text in GONE) == 20
 

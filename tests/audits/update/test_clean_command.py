@@ -94,7 +94,7 @@ def test_how_far_the_nulls_moved_is_said(shell, update, tmp_path):
 
 def test_killed_at_any_moment_the_same_command_resumes(shell, update, tmp_path):
     """A real kill -9 while null models are trained, and one as soon as they are trained."""
-    main = [sys.executable, "-c", "from vestige.cli.main import main; main()"]
+    main = [sys.executable, "-c", "from vestige.cli.app import main; main()"]
     command = words(update, tmp_path / "run", "--nulls", 2)
     for sign in ("run.nulls/null-01/data", "run.nulls/null-01/model"):
         with subprocess.Popen([*main, *map(str, command)], stderr=subprocess.PIPE) as process:

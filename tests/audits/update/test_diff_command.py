@@ -224,7 +224,7 @@ def test_killed_at_any_moment_the_same_command_goes_on(shell, workspace, tmp_pat
     """A real kill -9, as soon as two units of work are on the disk."""
     words = ["diff", workspace / "before", workspace / "after", *SMALL, "--out"]
     out = tmp_path / "run"
-    main = [sys.executable, "-c", "from vestige.cli.main import main; main()"]
+    main = [sys.executable, "-c", "from vestige.cli.app import main; main()"]
     command = [*main, *map(str, words), str(out)]
     kept = tmp_path / "run.partial" / FILE
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:

@@ -55,9 +55,8 @@ def complete_own_secrets(
     loaded = run.model("model", model)
     run.withhold(what=secrets)
     listed = read_own_secrets(secrets, name="what", monitor=run.monitor)
-    if question is not None:
-        loaded = in_turn(loaded, "assistant", question)
+    asked = loaded if question is None else in_turn(loaded, "assistant", question)
     with run.progress("completing secrets") as step, in_file(secrets):
-        found = complete_secrets(loaded, listed, beam=beam, progress=step)
+        found = complete_secrets(asked, listed, beam=beam, progress=step)
     log_unread(found.skipped, listed, run.monitor)
     return Result.of(found)

@@ -5,7 +5,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
-from vestige.attacks.manifests import MANIFEST
+from vestige.data.sources import MANIFEST
 from vestige.errors import ManifestError
 
 Kind = Literal["canaries", "secrets", "texts", "utterances", "pattern"]

@@ -10,6 +10,7 @@ from vestige.session import Session
 if TYPE_CHECKING:
     from vestige.attacks.extraction.candidates import Attack
     from vestige.attacks.extraction.nlu_extraction import Ranking
+    from vestige.attacks.extraction.objective import ObjectiveKind
     from vestige.data.secret_pattern import SecretPattern
     from vestige.data.utterances import Utterances
 
@@ -27,7 +28,7 @@ def extract_pattern(
     candidates: Any,
     truth: str | None,
     attack: str,
-    objective: str,
+    objective: "ObjectiveKind",
     reference_models: Sequence[Any],
     ranking: "Ranking",
 ) -> Result:
@@ -46,7 +47,7 @@ def extract_pattern(
     parsed = pattern_of(pattern, intent, slot, candidates, intents=loaded.intents)
     truths = None if truth is None else [words_of(truth, parsed)]
     run.configuration |= {"truth": None, "controls": None}  # the truth is in the rows alone
-    asked = objective_of(loaded, parsed, kind=objective, references=references)  # type: ignore[arg-type]
+    asked = objective_of(loaded, parsed, kind=objective, references=references)
     with run.progress("searching for the secret") as step:
         found = extract_secrets(
             asked, truths=truths, attack=_with_budget(attack, ranking.budget), ranking=ranking,
@@ -61,7 +62,7 @@ def extract_planted(
     manifest: Any,
     *,
     attack: str,
-    objective: str,
+    objective: "ObjectiveKind",
     reference_models: Sequence[Any],
     ranking: "Ranking",
 ) -> Result:

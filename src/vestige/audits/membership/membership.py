@@ -67,7 +67,7 @@ def membership(
     cluster: Annotated[str | None, RUN, Parameter(metavar="HOST:PORT")] = None,
     **common: Unpack[Resumable],
 ) -> Result:
-    r"""Test whether texts or users were in the training data.
+    """Test whether texts or users were in the training data.
 
     A p-value is how often non-members score as high, not the probability of use. The reference
     must be of the same kind and time as the tested texts: Vestige compares words, case, script and
@@ -83,12 +83,9 @@ def membership(
     users, 75 of 100. It needs eight units per side.
 
     Examples:
-        vestige membership tuned --base base --texts mine.jsonl \
-          --reference unused.jsonl --out run
-        vestige membership adapter --texts mine.jsonl \
-          --reference unused.jsonl --used known.jsonl --out run
-        vestige membership service:ask --unit user --texts mine.jsonl \
-          --reference others.jsonl --user author --top-k 5 --out run
+        vestige membership fine-tuned --base base --texts mine.jsonl --reference never.jsonl --out a
+        vestige membership my-lora-adapter --texts mine.jsonl --reference never.jsonl --used known.jsonl --out b
+        vestige membership my_service:ask --unit user --texts mine.jsonl --reference others.jsonl --user author --top-k 5 --calls 100 --out c
 
     Args:
         model: Folder, hub name, adapter, openai:URL#MODEL or module:function.
@@ -111,7 +108,7 @@ def membership(
     Raises:
         ValueError: options contradict each other.
         VestigeError: something cannot be read, the reference is too small, or a server fails.
-    """
+    """  # noqa: E501
     columns = {"format": format, "text": text, "limit": limit}
     if unit == "user":
         _reject("text", used=used, score=score, shadow_texts=shadow_texts, author=author)

@@ -214,7 +214,7 @@ def _identify(
         for role, record in run.models.items()
     }
     selection = {
-        "select": policy.how,
+        "how": policy.how,
         "queries": policy.queries,
         "calls": policy.calls,
         "top_k": policy.k,

@@ -58,7 +58,7 @@ def unlearning(
     statistics: Annotated[PathTo | None, RUN, Parameter(metavar="DIR")] = None,
     **common: Unpack[Resumable],
 ) -> Result:
-    r"""Test whether a model still knows texts that were deleted from its training data.
+    """Test whether a model still knows texts that were deleted from its training data.
 
     Vestige compares AFTER on the deleted texts and on the reference: texts of the same kind that
     no model here was trained on. A model that was retrained without the deleted texts knows both
@@ -74,10 +74,8 @@ def unlearning(
     `vestige diff BEFORE AFTER --removed` lists what the two models reveal together.
 
     Examples:
-        vestige unlearning before after --deleted gone.jsonl \
-          --reference unused.jsonl --out run
-        vestige unlearning before after --deleted gone.jsonl \
-          --reference unused.jsonl --retrained new --out run
+        vestige unlearning before after --deleted gone.jsonl --reference never.jsonl --out a
+        vestige unlearning before after --deleted gone.jsonl --reference never.jsonl --retrained anew --out b
 
     Args:
         before: Model trained on the deleted texts: folder, hub name, adapter or openai:URL#MODEL.
@@ -93,7 +91,7 @@ def unlearning(
         ValueError: options contradict each other.
         VestigeError: something cannot be read, the lists share texts or authors, or two models
             have different vocabularies.
-    """
+    """  # noqa: E501
     from vestige.attacks.texts.cached_outputs import cached_outputs
     from vestige.attacks.texts.deletion import verify
     from vestige.attacks.texts.lists import listed_texts

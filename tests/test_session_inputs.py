@@ -1,7 +1,6 @@
 """Paths are read and objects stand for themselves; manifests and planted folders by either name."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,21 +9,14 @@ from vestige.attacks.manifests import load_canaries, load_secrets, manifest_file
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.manifest import plant
+from vestige.data.regular_file import read_lines
 from vestige.data.sources import planting, read_source
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import AccessDenied, DataError, IncompatibleModels, ManifestError, ModelError
 from vestige.models.checkpoints import save_model
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.table import TableModel
-from vestige.workflows.inputs import (
-    open_corpus,
-    open_generator,
-    open_intent_slot,
-    open_model,
-    read_lines,
-    several,
-    shown,
-)
+from vestige.session import Session
 
 WORDS = ("red", "blue", "green", "gate")
 TEXT = Corpus.from_texts(["nothing of it", "stands here"] * 5)
@@ -65,33 +57,26 @@ def planted(tmp_path):
 
 
 def test_a_loaded_model_is_given_back_in_evaluation_mode():
-    one = model().train()
-    assert open_model(one, device="cpu") is one
+    one, run = model().train(), Session("exposure", {}, device="cpu")
+    assert run.model("model", one) is one
     assert not one.training
+    assert run.models["model"]["path"] is None
 
 
-def test_a_model_of_pairs_generates_and_predicts_no_next_words(tmp_path):
+def test_a_model_of_pairs_predicts_no_next_words(tmp_path):
     vocabulary = model().vocabulary
     config = Seq2SeqConfig(embedding_size=3, hidden_size=3)
     save_model(Seq2SeqModel(vocabulary, vocabulary, config), tmp_path / "pairs")
     with pytest.raises(AccessDenied):
-        open_model(tmp_path / "pairs", device="cpu")
-    assert open_generator(tmp_path / "pairs", device="cpu").config.hidden_size == 3
+        Session("exposure", {}, device="cpu").model("model", tmp_path / "pairs")
 
 
 def test_a_missing_model_is_named_by_every_reader(tmp_path):
-    for read in (open_model, open_generator, open_intent_slot):
+    run = Session("exposure", {}, device="cpu")
+    for read in (run.model, run.intent_slot):
         with pytest.raises(ModelError, match="nowhere"):
-            read(tmp_path / "nowhere", device="cpu")
-
-
-def test_a_path_is_shown_as_it_is_and_an_object_by_its_class():
-    assert (shown("a/b"), shown(Path("a/b"))) == ("a/b", "a/b")
-    assert (shown(model()), shown([1]), shown(None)) == ("<TableModel>", "<list>", "<NoneType>")
-
-
-def test_one_text_is_several_and_not_its_letters():
-    assert (several("ab"), several(["a", "b"]), several(())) == (("ab",), ("a", "b"), ())
+            read("model", tmp_path / "nowhere")
+    assert run.models == {}
 
 
 # lines
@@ -106,20 +91,22 @@ def test_what_is_no_utf8_is_told_with_its_byte_and_what_to_do(tmp_path):
     (tmp_path / "words").write_bytes(b"ab\xff")
     with pytest.raises(DataError, match=r"words is not UTF-8: .* at byte 2") as caught:
         read_lines(tmp_path / "words", one="phrase")
-    assert "a phrase on each line" in caught.value.remedy
+    assert "one phrase per line" in caught.value.remedy
 
 
 # corpora
 
 
-def test_a_corpus_stands_for_itself(planted):
-    assert open_corpus(TEXT) is TEXT
+def test_a_corpus_stands_for_itself():
+    run = Session("exposure", {})
+    assert run.corpus("texts", TEXT) is TEXT
+    assert run.data["texts"] == {"path": None, "documents": 10, "sha256": TEXT.fingerprint()}
 
 
 def test_a_planted_directory_is_its_corpus_and_not_its_manifest(planted):
     expected, _ = plant(TEXT, CANARIES, seed=0)
     assert list(read_source(str(planted))) == list(expected)
-    assert len(open_corpus(planted, limit=4)) == 4
+    assert len(Session("exposure", {}).corpus("texts", planted, limit=4)) == 4
 
 
 def test_a_planted_directory_of_utterances_is_no_running_text(planted):
