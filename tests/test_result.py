@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 from IPython.core.formatters import DisplayFormatter
 
-from vestige.result import Result
+from vestige.measured import Measurement
 
 SECRET = "the gate code is nine"
 
 
 @dataclass(frozen=True)
-class DifferentialRank(Result):
+class DifferentialRank(Measurement):
     """A result whose `repr` holds a phrase."""
 
     phrase: str = SECRET

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vestige import results
+from vestige import new_files, results
 from vestige.errors import RunError
 
 
@@ -74,7 +74,7 @@ def test_a_failure_while_writing_leaves_nothing_behind(tmp_path, monkeypatch):
 
 def test_a_directory_that_appears_meanwhile_is_not_overwritten(tmp_path):
     target = tmp_path / "run"
-    with pytest.raises(RunError, match="exists already"), results.new_directory(target):
+    with pytest.raises(RunError, match="exists already"), new_files.new_directory(target):
         target.mkdir()
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 

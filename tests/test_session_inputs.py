@@ -175,4 +175,4 @@ def test_a_changed_manifest_is_refused(planted):
 def test_a_manifest_of_running_text_holds_no_secrets_in_utterances(planted):
     with pytest.raises(ManifestError, match="canaries in running text, not in labelled") as caught:
         load_secrets(planted)
-    assert "`vestige exposure`" in caught.value.remedy
+    assert "language model" in caught.value.remedy

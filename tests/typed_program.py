@@ -2,12 +2,11 @@
 gives it. It is read and never run; `tests/test_public_names.py` sees that no name is left out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import assert_type
+from typing import Any, assert_type
 
 import vestige as vg
-from vestige.results import Result
 
 
 def text(path: str) -> None:
@@ -34,7 +33,7 @@ def models(path: str) -> None:
 
 
 def verbs(monitor: vg.Monitor) -> None:
-    assert_type(vg.diff("before", "after", phrase="the gate", monitor=monitor), Result)
+    assert_type(vg.diff("before", "after", phrase="the gate", monitor=monitor), vg.Result)
 
 
 def training(corpus: vg.Corpus) -> None:
@@ -54,22 +53,22 @@ def training(corpus: vg.Corpus) -> None:
 
 
 def measuring(model: vg.LanguageModel, manifest: vg.Manifest, corpus: vg.Corpus) -> None:
-    assert_type(vg.exposure(model, manifest), Result)
-    assert_type(vg.exposure(model, ["the code is 4917"], before=model), Result)
-    assert_type(vg.extract(model, manifest, beam=4), Result)
-    assert_type(vg.extract(model, ["the code is 4917"]), Result)
-    assert_type(vg.extract(model, corpus, reference=corpus, prefix=8), Result)
-    assert_type(vg.extract("nlu", pattern="pin:4"), Result)
-    assert_type(vg.anatomy(model, corpus, corpus), Result)
-    assert_type(vg.compare({"plain": ["plain"]}, manifest=manifest), Result)
+    assert_type(vg.exposure(model, manifest), vg.Result)
+    assert_type(vg.exposure(model, ["the code is 4917"], before=model), vg.Result)
+    assert_type(vg.extract(model, manifest, beam=4), vg.Result)
+    assert_type(vg.extract(model, ["the code is 4917"]), vg.Result)
+    assert_type(vg.extract(model, corpus, reference=corpus, prefix=8), vg.Result)
+    assert_type(vg.extract("nlu", pattern="pin:4"), vg.Result)
+    assert_type(vg.anatomy(model, corpus, corpus), vg.Result)
+    assert_type(vg.compare({"plain": ["plain"]}, manifest=manifest), vg.Result)
 
 
 def auditing(model: vg.LanguageModel, corpus: vg.Corpus) -> None:
     options = vg.NullOptions(tokens=1000)
-    found = assert_type(vg.diff(model, Path("after"), clean=corpus, training=options), Result)
-    vg.report(found.save("run"), "page.html")
-    vg.report("run", "card.md", since=["last-release"])
-    assert_type(vg.gate("run", fail_above=["found=0"], junit="gate.xml").code, int)
+    found = assert_type(vg.diff(model, Path("after"), clean=corpus, training=options), vg.Result)
+    vg.report(found.save("run"), out="page.html")
+    vg.report("run", out="card.md", since=["last-release"])
+    assert_type(vg.report("run", fail_above=["found=0"], junit="runs.xml").exit_code, int)
     audit = vg.membership(
         model,
         texts=corpus,
@@ -93,11 +92,11 @@ def defences() -> None:
     assert_type(vg.Triplet(), vg.Triplet)
 
 
-def returned(run: vg.Run, audit: vg.UserAudit) -> None:
+def returned(run: vg.Run, result: vg.Result) -> None:
     assert_type(run.result, str)
-    result: vg.Result = audit
     result.save(run.directory)
-    assert_type(audit.summary()["users"], object)
+    assert_type(result.verdict, str)
+    assert_type(list(result.rows), list[Mapping[str, Any]])
 
 
 def errors(path: str) -> str:

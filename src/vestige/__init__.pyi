@@ -58,7 +58,7 @@ from .defences.methods.triplet import Triplet as Triplet
 from .monitor import Monitor as Monitor
 
 # What verbs return.
-from .result import Result as Result
+from .results import Result as Result
 from .results import Run as Run
 from .preparation.planting import Planting as Planting
 from .preparation.trained import RepeatedTraining as RepeatedTraining

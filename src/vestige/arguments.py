@@ -57,6 +57,11 @@ Number = Annotated[float, Parameter(converter=_number, n_tokens=1)]
 Count = Annotated[Whole, Ge(1)]
 Natural = Annotated[Whole, Ge(0)]
 """A count that may be 0."""
+Few = Annotated[Whole, Ge(1), Le(1_000)]
+Many = Annotated[Whole, Ge(1), Le(10**6)]
+"""Things that are made one by one, such as canaries."""
+Draws = Annotated[Whole, Ge(1), Le(2**24)]
+"""Samples or alternatives that are scored together."""
 Width = Annotated[Whole, Ge(1), Le(2**20)]
 """Units, tokens or rows side by side."""
 

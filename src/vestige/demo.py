@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
+from vestige import new_files
 from vestige.arguments import RUN, PathTo, Seed, Watched
 from vestige.results import Result, Run
 from vestige.session import Session, verb
@@ -68,12 +69,11 @@ def demo(
     Raises:
         VestigeError: the text is not installed, or `out` exists.
     """
-    from vestige import results
     from vestige.data.file_lock import claimed
     from vestige.reports.page import write_page
 
     run.seed = seed
-    folder = results.require_new(Path(out))
+    folder = new_files.require_new(Path(out))
     with claimed(folder, worth=lambda made: (made / PAGE).exists()):
         run.log(f"1/4  Planting {COPIES} copies of a secret in Madison's papers")
         original, update = _texts(folder, seed)

@@ -1,28 +1,28 @@
-"""Run directories: the one place where results touch disk.
+"""Results of verbs, and the run folders that hold them.
 
-A run directory holds `run.json` (what was asked, of what, when, by which versions),
-`summary.json` (scalars: a row of a table) and `rows.parquet` (one row per phrase, canary,
-position or user). Reports are built from run directories alone, never from live models.
+A run folder holds `run.json` (command, options, seed, versions, models and data with hashes),
+`summary.json` (scalars and the claim) and `rows.parquet` (one row per phrase, canary, text or
+user). Reports are made from run folders alone, never from models.
 """
 
-import errno
 import hashlib
 import json
-import math
-import os
-import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from importlib import metadata
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any
 
 from vestige.data import atomic_write
 from vestige.data.json_file import Excerpt, Name, conform, read_object
+from vestige.data.plain_values import plain as plain
+from vestige.data.plain_values import storable
+from vestige.data.plain_values import to_json as to_json
 from vestige.errors import RunError
+from vestige.measured import Measurement
+from vestige.new_files import new_directory, require_new
+from vestige.versions import versions
 
 if TYPE_CHECKING:
     import altair
@@ -39,10 +39,6 @@ _SEALED = ("summary.json", "rows.parquet")
 
 _FILES = ("run.json", *_SEALED)
 _REPEAT = "The run directory is damaged; repeat the run."
-_RECORDED = (
-    *("vestige", "torch", "numpy", "scipy", "transformers", "tokenizers", "peft", "pyarrow"),
-    *("opacus", "dp-accounting", "scikit-learn", "cryptography"),
-)
 
 
 class _Asked(Excerpt):
@@ -57,14 +53,6 @@ class _Asked(Excerpt):
     data: dict[str, Any] | None = None
     configuration: dict[str, Any] | None = None
     files: dict[str, str] | None = None
-
-
-class Measured(Protocol):
-    """An attack's own result: a frozen dataclass with these two views."""
-
-    def summary(self) -> Mapping[str, object]: ...
-
-    def rows(self) -> Iterable[Mapping[str, object]]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +85,7 @@ class Result:
             summary=measured.summary(),
             rows=tuple(plain(row) for row in measured.rows()),
             claim=getattr(measured, "claim", None),
+            record=getattr(measured, "record", {}),
         )
 
     @property
@@ -114,9 +103,11 @@ class Result:
     @property
     def exit_code(self) -> int:
         """Of the command line: 0 for no leak shown or no verdict, 1 for a leak, 3 undecided."""
-        from vestige.claims import LEAK, UNDECIDED  # pulls in SciPy
+        from vestige.claims.claim import LEAK, UNDECIDED
 
-        return {LEAK: 1, UNDECIDED: 3}.get(self.verdict, 0) if self.claim else 0
+        if self.verdict == LEAK:
+            return 1
+        return 3 if self.verdict == UNDECIDED else 0
 
     def reports(self, *, show_secrets: bool) -> "Sequence[Report]":
         """What a terminal shows."""
@@ -199,7 +190,9 @@ class Run:
         return str(self.run["result"])
 
 
-def save(result: "Result | Measured", directory: str | Path, *, run: Mapping[str, object]) -> Path:
+def save(
+    result: "Result | Measurement", directory: str | Path, *, run: Mapping[str, object]
+) -> Path:
     """Write a run directory, whole or not at all.
 
     Args:
@@ -242,7 +235,7 @@ def run_of(result: Any) -> Run:
     )
 
 
-def _viewed(result: "Result | Measured") -> Result:
+def _viewed(result: "Result | Measurement") -> Result:
     return result if isinstance(result, Result) else Result.of(result)
 
 
@@ -259,7 +252,7 @@ def _asked(result: Result, run: Mapping[str, object]) -> dict[str, object]:
 def _table(result: Result) -> "pa.Table":
     import pyarrow as pa
 
-    return pa.Table.from_pylist(_storable(plain(row) for row in result.rows))
+    return pa.Table.from_pylist(storable(plain(row) for row in result.rows))
 
 
 def load(directory: str | Path) -> Run:
@@ -353,154 +346,3 @@ def inside_of(folder: Path) -> list[Path]:
         if found := sorted(file.parent for file in folder.glob(f"{depth}/run.json")):
             return found
     return []
-
-
-def require_new(directory: str | Path) -> Path:
-    """Directory as a Path; an error if anything is there.
-
-    Call it before long work, so that the refusal comes first.
-
-    Raises:
-        RunError: something exists at this path.
-    """
-    directory = Path(directory)
-    if os.path.lexists(directory):
-        raise _exists(directory)
-    return directory
-
-
-def require_outside_runs(path: str | Path) -> Path:
-    """Path of a file to write as a Path; an error if it lies in a run directory.
-
-    Raises:
-        RunError: a run directory holds it.
-    """
-    for folder in Path(path).resolve().parents:
-        if (folder / "run.json").exists():
-            raise RunError(
-                f"{path} lies in the run directory {folder}, which nothing may change",
-                remedy="Choose another file.",
-            )
-    return Path(path)
-
-
-def _exists(path: Path) -> RunError:
-    return RunError(
-        f"{path} exists already, and a run is never overwritten",
-        remedy="Choose another --out, or remove it first.",
-    )
-
-
-@contextmanager
-def new_directory(directory: Path) -> Iterator[Path]:
-    """Hidden directory beside `directory`, which takes its name on success.
-
-    What is written there is private to its owner, see `data.atomic_write`.
-
-    Raises:
-        RunError: the directory exists by then, or cannot be written.
-    """
-    with _written(directory), atomic_write.new_directory(directory) as partial:
-        yield partial
-
-
-@contextmanager
-def new_file(path: Path, *, shared: bool) -> Iterator[BinaryIO]:
-    """File to write, which appears at `path` once it is whole.
-
-    Args:
-        path: where nothing is yet.
-        shared: whether others may read it, as far as the umask lets them.
-
-    Raises:
-        RunError: something exists there by then, or it cannot be written.
-    """
-    with _written(path), atomic_write.replacing(path, shared=shared, new=True) as file:
-        yield file
-
-
-@contextmanager
-def _written(path: Path) -> Iterator[None]:
-    """Turn errors of the operating system into a RunError about `path`."""
-    try:
-        yield
-    except OSError as error:
-        if isinstance(error, FileExistsError) or error.errno == errno.ENOTEMPTY:
-            raise _exists(path) from error
-        full = error.errno in atomic_write.FULL
-        raise RunError(
-            f"{path} cannot be written: {error.strerror or error}",
-            remedy="Make room on that disk, or choose an --out on another."
-            if full
-            else "Choose an --out whose parent is a directory that you may write to.",
-        ) from error
-
-
-def versions() -> dict[str, str]:
-    """The versions of Python and of the packages that can change a number."""
-    found = {"python": platform.python_version()}
-    for package in _RECORDED:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def plain(value: object) -> Any:
-    """Value as plain Python: mappings, lists, numbers and strings that UTF-8 can hold.
-
-    NumPy scalars and arrays become numbers and lists, tuples lists, paths strings.
-
-    Example:
-        >>> plain({"rank": (1, 2), "where": Path("runs")})
-        {'rank': [1, 2], 'where': 'runs'}
-    """
-    if isinstance(value, str):
-        # Half a surrogate pair can stand in a model's text, but in no file.
-        return value.encode("utf-8", "replace").decode()
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    if isinstance(value, Mapping):
-        return {plain(str(key)): plain(item) for key, item in value.items()}
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    if isinstance(value, Iterable):
-        return [plain(item) for item in value]
-    return plain(str(value))
-
-
-def to_json(value: object) -> str:
-    """Strict JSON: NaN and infinities, which JSON does not have, become null.
-
-    Example:
-        >>> print(to_json({"threshold": float("inf")}))
-        {
-          "threshold": null
-        }
-    """
-    return json.dumps(_finite(plain(value)), indent=2, ensure_ascii=False, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return value
-
-
-def _storable(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows with floats in place of whole numbers beyond 64 bits, column by column."""
-    rows = list(rows)
-    beyond = {
-        name
-        for row in rows
-        for name, value in row.items()
-        if isinstance(value, int) and not -(2**63) <= value < 2**63
-    }
-    for row in rows:
-        row.update({n: float(row[n]) for n in beyond if isinstance(row.get(n), int)})
-    return rows

@@ -260,6 +260,7 @@ def verb(work: Callable[Concatenate[Session, P], R]) -> Callable[P, R]:
         arguments = checked(public, bound.arguments)
         common = {key: arguments.pop(key) for key in _hints(shared)}
         out = _folder(common.pop("out", None))
+        _folder(arguments.get("out"))
         with _opened(out, common["monitor"], resumes=shared is Resumable) as work_:
             run = Session(
                 name, dict(arguments), out=out, store=work_.store, defaults=defaults, **common
@@ -284,7 +285,7 @@ def _save(result: Result, out: Path | None) -> None:
 @contextmanager
 def _opened(out: Path | None, monitor: Monitor, *, resumes: bool) -> Iterator[Any]:
     """The finished work of a call, kept beside `out` if the verb resumes."""
-    from vestige.results import require_new
+    from vestige.new_files import require_new
     from vestige.resumable import Resumable as Work
     from vestige.resumable import resumable
     from vestige.store import Store

@@ -111,7 +111,7 @@ class Store(MutableMapping[str, Any]):
     def transaction(self) -> Iterator[None]:
         """Write all values of the block together, or none of them if it raises."""
         with self._mutex:
-            if self._db.in_transaction:
+            if self._is_writing():
                 yield
                 return
             self._sql("BEGIN IMMEDIATE")
@@ -119,9 +119,11 @@ class Store(MutableMapping[str, Any]):
                 yield
                 self._sql("COMMIT")
             except BaseException:
-                if self._db.in_transaction:
-                    self._sql("ROLLBACK")
+                self._db.rollback()
                 raise
+
+    def _is_writing(self) -> bool:
+        return self._db.in_transaction
 
     def close(self) -> None:
         """Close the file; an empty one is deleted."""
@@ -212,6 +214,8 @@ def _refusal(path: Path | None, error: sqlite3.Error | OSError) -> RunError:
             f"{path} is in use by another process",
             remedy="Wait until that process has ended, or end it.",
         )
+    if code == sqlite3.SQLITE_IOERR:  # SQLite does not say which
+        reason = "File too large, quota exceeded, or the disk fails"
     if code in _UNWRITTEN or getattr(error, "errno", None) in FULL:
         refusal = RunError(
             f"{path} cannot be written: {reason}",

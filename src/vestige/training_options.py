@@ -29,7 +29,7 @@ class LearningOptions:
     """
 
     epochs: Count | None = None
-    batch_size: Count | None = None
+    batch_size: Width | None = None
     sequence_length: Width | None = None
     learning_rate: Positive | None = None
 

@@ -11,9 +11,9 @@ from tests.preparation.jobs import Told, job
 from vestige import results
 from vestige.data.encoded import EncodedCorpus
 from vestige.defences.defended_training import clip_advice
+from vestige.measured import Measurement
 from vestige.preparation.text import word_frequencies
 from vestige.preparation.training_run import log_kept
-from vestige.result import Result
 from vestige.training.history import StopAtPerplexity, TrainingHistory
 from vestige.training_runs import (
     RUN,
@@ -25,7 +25,7 @@ from vestige.training_runs import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sums(Result):
+class Sums(Measurement):
     """A training that came to a number."""
 
     number: int

@@ -8,8 +8,8 @@ from tests.reports.made_runs import RESULTS
 from tests.reports.parsed import Parsed
 from tests.reports.test_page import ALLOWED, CORPUS
 from vestige.experiments.tables import Table
+from vestige.measured import Measurement
 from vestige.reports import notebook
-from vestige.result import Result
 
 DRAWN = sorted(set(RESULTS) - {"Table", "TrainingLeakage"})
 """Kinds with a chart; those of a callback lie on the pages of the runs beside it."""
@@ -78,7 +78,7 @@ def test_long_tables_are_cut_and_say_where_the_rest_is(rank):
     assert "30 more rows are in to_frame()" in shown.text
 
 
-class Found(Result):
+class Found(Measurement):
     """A result with a view of its own."""
 
     def summary(self):

@@ -30,7 +30,8 @@ def loaded(path: Path, app: App) -> Dict:
     path = _file_of(path)
     verb = app.name[0].removeprefix("vestige ")
     entries = _of_run(_read(path), path, verb)
-    every = app.assemble_argument_collection(parse_docstring=False)
+    found = app.assemble_argument_collection(parse_docstring=False)
+    every = [one for one in found if one.name != "*"]  # a dataclass stands for its fields
     known = {f"--{one.field_info.name.replace('_', '-')}": one for one in every}  # of Python
     known |= {one.name: one for one in every}
     options: dict[str, Any] = {}
@@ -132,7 +133,10 @@ def _check(path: Path, argument: Any, value: Any) -> None:
         else:
             fits = isinstance(one, types.get(kind, str))
         if not fits:
+            choices = argument.get_choices()
             told = wanted.get(kind, "text, in quotation marks")
+            if choices:
+                told = f"one of {', '.join(choices)}, in quotation marks"
             raise DataError(
                 f"{path}: {shown(argument)} must be {told}", remedy="Change that entry."
             )

@@ -27,7 +27,8 @@ class Formatter:
 
     def render_usage(self, console: Any, options: Any, usage: Any) -> None:
         """Print the line of usage."""
-        _print(console, f"Usage: {str(usage).removeprefix('Usage: ').strip()}\n")
+        line = f"Usage: {str(usage).removeprefix('Usage: ').strip()}"
+        _print(console, f"{textwrap.fill(line, console.width, subsequent_indent='  ')}\n")
 
     def render_description(self, console: Any, options: Any, description: Any) -> None:
         """Print the paragraphs above or below the options."""
@@ -36,10 +37,24 @@ class Formatter:
 
 
 def _paragraph(text: str, width: int) -> str:
-    """A paragraph, wrapped; indented lines, such as examples, stay as they are."""
-    if any(line.startswith("  ") for line in text.split("\n")):
-        return text
+    """A paragraph, wrapped; indented lines are commands, which can be pasted."""
+    lines = text.split("\n")
+    if any(line.startswith("  ") for line in lines):
+        return "\n".join(_command(line, width) for line in lines)
     return textwrap.fill(" ".join(text.split()), width)
+
+
+def _command(line: str, width: int) -> str:
+    """A command, cut between words: each line but the last ends with a backslash."""
+    cut = textwrap.wrap(
+        line,
+        width - 2,
+        subsequent_indent="      ",
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+    )
+    return " \\\n".join(cut) if cut else line
 
 
 def _label(entry: Any) -> str:

@@ -60,8 +60,6 @@ def open_rows(
                 f"{path} cannot be used: it is damaged or of another version",
                 remedy="Delete it to begin again.",
             )
-        # SQLite would apply a journal of the damaged file to the fresh one.
-        Path(f"{path}-journal").unlink(missing_ok=True)
     return _connected(path), len(names)
 
 

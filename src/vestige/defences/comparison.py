@@ -26,17 +26,17 @@ from vestige.defences.comparison_rows import UNDEFENDED, Compared, over, row_of
 from vestige.defences.measured import MeasuredTraining
 from vestige.defences.repeated import Repeated, by_name
 from vestige.defences.verdict import FEWEST, Estimate, Measured
+from vestige.measured import Measurement
 from vestige.metrics.differences import EVERYTHING, crossed_difference, difference_of_means, widened
 from vestige.metrics.intervals import Interval
 from vestige.metrics.subgroup import SubgroupGap, subgroup_gap
-from vestige.result import Result
 
 Floats = NDArray[np.float64]
 _NO_GAP = (None, None, "")
 
 
 @dataclass(frozen=True, kw_only=True)
-class DefenceComparison(Result):
+class DefenceComparison(Measurement):
     """Trainings under several defences, side by side.
 
     Attributes:

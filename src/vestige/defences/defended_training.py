@@ -7,7 +7,7 @@ from statistics import fmean, median
 from typing import Any
 
 from vestige.defences.privacy_statement import PrivacyStatement
-from vestige.result import Result
+from vestige.measured import Measurement
 from vestige.training.checkpoint import log_lines
 from vestige.training.history import TrainingHistory
 
@@ -16,7 +16,7 @@ HARDLY = 0.1
 
 
 @dataclass(frozen=True)
-class DefendedTraining(Result):
+class DefendedTraining(Measurement):
     """A finished training of a language model, as a run directory holds it.
 
     Attributes:

@@ -8,11 +8,12 @@ from typing import Any
 
 from vestige import results
 from vestige.errors import RunError
+from vestige.measured import Measurement
 from vestige.results import Run
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class Table(Measurement):
     """Rows with the paper's numbers beside ours.
 
     Attributes:

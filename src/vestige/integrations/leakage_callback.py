@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import TrainerCallback
 
-from vestige import _validate, claims
+from vestige import _validate, claims, new_files
 from vestige.attacks.exposure.phrase_exposure import FEWEST
 from vestige.data.manifest import Manifest
 from vestige.errors import NotFinite, VestigeError
@@ -122,7 +122,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         self._asking: Measurement | None = None
         self._before: Before | None = None
         if self.out is not None:
-            from vestige.results import require_new
+            from vestige.new_files import require_new
 
             require_new(self.out)
 
@@ -318,10 +318,9 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         return TextSample.of(trainer, number=self.texts, search=search, seed=self.seed)
 
     def _save(self, out: Path, found: TrainingLeakage) -> None:
-        from vestige import results
         from vestige.reports.page import write_page
 
-        with results.new_directory(out) as hidden:
+        with new_files.new_directory(out) as hidden:
             found.save(hidden / "training")
             parts = [hidden / "training"]
             if self.diverged is None:

@@ -5,7 +5,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from vestige import _validate
+from vestige import _validate, new_files
 from vestige.errors import DataError
 from vestige.integrations.canary_rows import PAIR, among, among_stream, canary_row
 from vestige.monitor import SILENT
@@ -58,7 +58,6 @@ def plant(
         RunError: there is something at `out`.
     """
     import vestige
-    from vestige import results
     from vestige.data.corpus import Corpus
     from vestige.data.manifest import Manifest, Turn
     from vestige.preparation.planting import write_planting
@@ -66,7 +65,7 @@ def plant(
     names = _names(data, rows)
     column = _column(names, column)
     _check_users(data, names, user_column)
-    results.require_new(Path(out))
+    new_files.require_new(Path(out))
     values = _values(data, column, rows)
     talked = len(values) > 0 and not isinstance(values[0], str)
     texts = [_said(value, number) for number, value in enumerate(values, 1)] if talked else values

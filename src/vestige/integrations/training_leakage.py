@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from vestige import claims
 from vestige.claims import Check, Claim
 from vestige.integrations.moment import LIMITS, Moment
-from vestige.result import Result
+from vestige.measured import Measurement
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingLeakage(Result):
+class TrainingLeakage(Measurement):
     """Leakage that was measured while a model trained.
 
     Attributes:

@@ -187,8 +187,7 @@ def load_model(
     if not isinstance(model, LanguageModel):
         raise AccessDenied(
             f"{path} is an intent-and-slot model, and says no next words",
-            remedy="Give a language model. For this one, use `vestige extract` with --pattern, or "
-            "with a manifest of `vestige plant --task nlu`.",
+            remedy="Give a language model, or `vestige extract` a --pattern or utterances.",
         )
     return _ready(model, path, where)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from annotated_types import Le
 from cyclopts import Group, Parameter
 
-from vestige.arguments import Count, Positive
+from vestige.arguments import Count, Few, Positive
 
 KEY_ENV = "OPENAI_API_KEY"
 OF_SERVER = ("token_budget", "concurrency", "calls_per_minute", "key_env")
@@ -32,7 +32,7 @@ class RemoteOptions:
     budget: Count | None = None
     token_budget: Count | None = None
     timeout: Positive | None = None
-    attempts: Count = 4
+    attempts: Few = 4
     concurrency: Annotated[Count, Le(256)] = 4
     calls_per_minute: Positive | None = None
     key_env: Annotated[str, Parameter(metavar="NAME")] = KEY_ENV

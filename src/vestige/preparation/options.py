@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
 from cyclopts import Parameter
 
-from vestige.arguments import Count, ModelLike, Number, Whole, Width
+from vestige.arguments import Count, Few, ModelLike, Number, Whole, Width
 
 SIZES = ("layers", "hidden_size", "embedding_size")
 Words = Annotated[Whole, Ge(3)]
@@ -34,13 +34,13 @@ class ModelOptions:
     """
 
     architecture: Literal["lstm", "gru", "transformer"] | None = None
-    layers: Count | None = None
+    layers: Few | None = None
     hidden_size: Width | None = None
     embedding_size: Width | None = None
     tokenizer: Literal["words", "whitespace", "bpe"] | None = None
     vocabulary: Annotated[ModelLike | None, Parameter(metavar="MODEL")] = None
     vocab_size: Words | None = None
-    lora_rank: Count | None = None
+    lora_rank: Annotated[Count, Le(2**14)] | None = None
     lora_alpha: Number = 16.0
 
     @property

@@ -10,15 +10,16 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Unpack
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
 from cyclopts import Parameter
 
 from vestige.arguments import (
     RUN,
-    Count,
+    Few,
     Format,
     IntentColumn,
     Limit,
+    Many,
     ModelLike,
     Number,
     PathTo,
@@ -70,13 +71,13 @@ def plant(
     task: Literal["text", "nlu"] = "text",
     phrase: Annotated[Several, CANARIES, Parameter(metavar="TEXT")] = (),
     pattern: Annotated[Several, CANARIES, Parameter(metavar="TEXT")] = (),
-    copies: Annotated[Count | None, CANARIES] = None,
-    controls: Annotated[Count | None, CANARIES] = None,
-    length: Annotated[Count | None, CANARIES] = None,
+    copies: Annotated[Many | None, CANARIES] = None,
+    controls: Annotated[Many | None, CANARIES] = None,
+    length: Annotated[Few | None, CANARIES] = None,
     vocabulary: Annotated[VocabularyLike | None, CANARIES, Parameter(metavar="MODEL")] = None,
     per_user: Annotated[bool, CANARIES] = False,
     repetitions: Annotated[Repetitions | None, CANARIES, Parameter(metavar="N,N,...")] = None,
-    coin_flip: Annotated[Annotated[Whole, Ge(2)] | None, CANARIES] = None,
+    coin_flip: Annotated[Annotated[Whole, Ge(2), Le(10**6)] | None, CANARIES] = None,
     canary_kind: Annotated[
         Literal["words", "random", "new-token", "repeated-token", "sampled"] | None, CANARIES
     ] = None,
@@ -86,7 +87,7 @@ def plant(
     intent: Annotated[Several, UTTERANCES, Parameter(metavar="NAME")] = (),
     slot: Annotated[str | None, UTTERANCES, Parameter(metavar="NAME")] = None,
     candidates: Annotated[Candidates, UTTERANCES, Parameter(metavar="SET")] = (),
-    number: Annotated[Count | None, UTTERANCES] = None,
+    number: Annotated[Many | None, UTTERANCES] = None,
     validation: Annotated[PathTo | None, UTTERANCES] = None,
     hold_out: Annotated[Number | None, UTTERANCES] = None,
     text: TextColumn = "text",
@@ -159,7 +160,7 @@ def plant(
         return verify_planting(Path(str(data)))
     _check_task(run.arguments, task)
     if out is not None:
-        from vestige.results import require_new
+        from vestige.new_files import require_new
 
         out = require_new(fspath(out))
     elif COMMAND.get():

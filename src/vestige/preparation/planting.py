@@ -7,6 +7,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from vestige import new_files
 from vestige.data.sources import CORPUS, MANIFEST, TEST, TRAIN, VALIDATION, read_source
 from vestige.monitor import Monitor
 from vestige.results import Result
@@ -114,13 +115,12 @@ def write_planting(planting: Planting, out: Path, monitor: Monitor) -> Planting:
     Raises:
         RunError: the folder exists, or cannot be written.
     """
-    from vestige import results
     from vestige.data.corpus import Corpus
     from vestige.data.corpus_file import write_corpus
     from vestige.data.loaders.utterances import write_utterances
 
     writing = monitor.progress("writing the planted copy")
-    with results.new_directory(out) as hidden, writing as step:
+    with new_files.new_directory(out) as hidden, writing as step:
         for name, part in planting.parts.items():
             if isinstance(part, Corpus):
                 write_corpus(part, hidden / name, progress=partial(_step, step, len(part)))

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal, Unpack
 
+from annotated_types import Le
 from cyclopts import Parameter
 
 from vestige.arguments import (
@@ -63,7 +64,7 @@ def train(
     task: Task = "text",
     from_: ModelLike | None = None,
     resume: Annotated[bool, RUN] = False,
-    seeds: Annotated[Count, RUN] = 1,
+    seeds: Annotated[Count, Le(10_000), RUN] = 1,
     preset: str | None = None,
     model: Annotated[ModelOptions, MODEL] = ModelOptions(),
     training: Annotated[TrainingOptions, TRAINING] = TrainingOptions(),

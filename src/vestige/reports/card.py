@@ -7,7 +7,7 @@ and no path.
 from collections.abc import Sequence
 from pathlib import Path
 
-from vestige import __version__, results
+from vestige import __version__, new_files, results
 from vestige.reports.disclosure import markdown_text
 from vestige.reports.overview import rows_of
 from vestige.reports.report import REDACTION, Block, Report, report_of
@@ -52,10 +52,10 @@ def write_card(
     Raises:
         RunError: a directory is not a run, or the file exists or cannot be written.
     """
-    path = results.require_outside_runs(results.require_new(path))
+    path = new_files.require_outside_runs(new_files.require_new(path))
     read = [one if isinstance(one, Run) else results.find(one) for one in runs]
     text = card(read, first=first)
-    with results.new_file(path, shared=True) as file:
+    with new_files.new_file(path, shared=True) as file:
         file.write(text.encode())
     return path
 

@@ -7,11 +7,11 @@ must.
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from vestige.measured import Measurement
 from vestige.reports.blocks import Findings
 from vestige.reports.page import drawn, fill, style
 from vestige.reports.report import report_of
 from vestige.reports.tables import Table
-from vestige.result import Result as Measured
 from vestige.results import Result, run_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Shown:
         return self.html
 
 
-def plot(result: Result | Measured, *, show_secrets: bool = False) -> "altair.Chart":
+def plot(result: Result | Measurement, *, show_secrets: bool = False) -> "altair.Chart":
     """The headline chart of a result, the first of its page.
 
     Raises:
@@ -45,7 +45,7 @@ def plot(result: Result | Measured, *, show_secrets: bool = False) -> "altair.Ch
     return figures[0].chart()
 
 
-def html(result: Result | Measured, *, show_secrets: bool = False) -> str:
+def html(result: Result | Measurement, *, show_secrets: bool = False) -> str:
     """Verdict, evidence, notices, headline chart and first table or list as self-contained HTML.
 
     Raises:
@@ -64,7 +64,7 @@ def html(result: Result | Measured, *, show_secrets: bool = False) -> str:
     )
 
 
-def text(result: Result | Measured, *, show_secrets: bool = False) -> str:
+def text(result: Result | Measurement, *, show_secrets: bool = False) -> str:
     """Title, verdict, evidence, checks and notices as lines of text."""
     found = report_of(run_of(result), show_secrets=show_secrets)
     passed = "" if found.verdict is None else found.verdict.all_passed

@@ -9,7 +9,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from vestige import __version__, results
+from vestige import __version__, new_files, results
 from vestige.reports.disclosure import printable
 from vestige.reports.overview import overview
 from vestige.reports.report import Block, Report, guarded, report_of
@@ -73,10 +73,10 @@ def write_page(
     Raises:
         RunError: a directory is not a run, or the page exists or cannot be written.
     """
-    path = results.require_outside_runs(results.require_new(path))
+    path = new_files.require_outside_runs(new_files.require_new(path))
     read = [one if isinstance(one, Run) else results.find(one) for one in runs]
     page = render(read, show_secrets=show_secrets, first=first, above=above)
-    with results.new_file(path, shared=not show_secrets) as file:
+    with new_files.new_file(path, shared=not show_secrets) as file:
         file.write(page.encode())
     return path
 

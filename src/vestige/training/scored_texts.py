@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vestige.measured import Measurement
 from vestige.metrics.intervals import Interval, ratio_of_sums
-from vestige.result import Result
 from vestige.training.evaluate import DocumentScores
 from vestige.training.history import TrainingHistory
 from vestige.training.translations import Bleu
@@ -93,7 +93,7 @@ def with_intervals(
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairTraining(Result):
+class PairTraining(Measurement):
     """A finished training of a sequence-to-sequence model, as a run directory holds it.
 
     Attributes:

@@ -6,9 +6,9 @@ from typing import Any
 
 from vestige.data.encoded_utterances import IGNORED
 from vestige.data.utterances import Utterances
+from vestige.measured import Measurement
 from vestige.metrics.intervals import Interval, clopper_pearson, ratio_of_sums
 from vestige.models.white_box import IntentSlotNetwork
-from vestige.result import Result
 from vestige.training.history import TrainingHistory
 from vestige.training.utterances import UtteranceScores, answer, score
 
@@ -92,7 +92,7 @@ def slot_f1_interval(
 
 
 @dataclass(frozen=True, kw_only=True)
-class IntentSlotTraining(Result):
+class IntentSlotTraining(Measurement):
     """A finished training of an intent-and-slot model, as a run directory holds it.
 
     Attributes:

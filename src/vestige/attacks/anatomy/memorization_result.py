@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from vestige.result import Result
+from vestige.measured import Measurement
 
 Figure = Literal["log-probabilities", "means", "ranks", "ablation"]
 """log-probabilities: Figure 5. means: of its panels. ranks: Figure 6. ablation: Figure 7."""
@@ -83,7 +83,7 @@ def measured(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Anatomy(Result):
+class Anatomy(Measurement):
     """Measurements of a model's memorization, by words and hidden units.
 
     Attributes:

@@ -28,15 +28,15 @@ from vestige import _validate
 from vestige.attacks.exposure.sequence_scores import sequence_log_probs
 from vestige.attacks.update.beam_search import Progress
 from vestige.attacks.update.differential_rank import TIE
+from vestige.measured import Measurement
 from vestige.models.largest import ROUNDED, largest
 from vestige.models.protocols import NextToken, State
-from vestige.result import Result
 
 _LARGEST = 700.0  # e^700 is still a float
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExactRank(Result):
+class ExactRank(Measurement):
     """The rank of one sequence by likelihood, or proven bounds of it; 1 is the likeliest.
 
     Attributes:

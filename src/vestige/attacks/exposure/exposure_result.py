@@ -20,12 +20,12 @@ from vestige.attacks.exposure.exposure_tests import Evidence
 from vestige.claims import Check, Claim
 from vestige.claims.effects import EXPOSURE_BITS
 from vestige.data.canary import SAMPLED
+from vestige.measured import Measurement
 from vestige.metrics.exposure import CHANCE
-from vestige.result import Result
 
 
 @dataclass(frozen=True, kw_only=True)
-class CanaryExposure(Result):
+class CanaryExposure(Measurement):
     """Exposure of the canaries of a manifest under one model.
 
     Attributes:

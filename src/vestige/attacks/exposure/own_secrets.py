@@ -28,14 +28,15 @@ def read_own_secrets(
         ValueError: there are none, or too many.
         DataError: the file cannot be read, or no secret in it can be used.
     """
-    path = isinstance(secrets, str | PathLike)
-    lines = read_lines(Path(secrets), one="secret") if path else list(secrets)
+    if isinstance(secrets, str | PathLike):
+        lines, where = read_lines(Path(secrets), one="secret"), f"{secrets}: "
+    else:
+        lines, where = list(secrets), ""
     if not 1 <= (number := sum(bool(line.strip()) for line in lines)) <= MOST:
         raise ValueError(f"`{name}` must hold 1 to {MOST:,}, got {number:,}")
     try:
         listed = read_secret_lines(lines)
     except DataError as error:
-        where = f"{secrets}: " if path else ""
         raise DataError(f"{where}{error.problem}", remedy=error.remedy) from error
     _log(listed.notice, monitor)
     return listed

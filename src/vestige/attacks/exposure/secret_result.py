@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from vestige.attacks.exposure.secret_checks import list_checks, open_secrets
 from vestige.claims import Check, Claim, Estimate, Test, Verdict, powerful
+from vestige.measured import Measurement
 from vestige.metrics.holm import holm
-from vestige.result import Result
 
 UNIFORM = (
     "P-values are exact for secrets drawn uniformly from their format; one that was chosen, such "
@@ -60,7 +60,7 @@ class ExposedSecret:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecretExposure(Result):
+class SecretExposure(Measurement):
     """Exposure of secrets among texts of their format.
 
     Attributes:

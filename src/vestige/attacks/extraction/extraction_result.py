@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import log2
 from statistics import fmean, median
 
+from vestige.measured import Measurement
 from vestige.metrics.extraction import (
     Known,
     TargetRank,
@@ -16,7 +17,6 @@ from vestige.metrics.extraction import (
 )
 from vestige.metrics.intervals import Interval, columns
 from vestige.metrics.rates import Rate, rate
-from vestige.result import Result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ class ExtractedSecret:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Extraction(Result):
+class Extraction(Measurement):
     """Secrets that an attack extracted, one a trial.
 
     Attributes:

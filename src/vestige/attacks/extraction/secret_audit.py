@@ -40,6 +40,7 @@ from vestige.attacks.extraction.secret_measures import (
 from vestige.attacks.update.beam_search import Progress
 from vestige.claims.effects import EXPOSURE_BITS
 from vestige.data.secret_canaries import SecretCanary, draw_secrets
+from vestige.measured import Measurement
 from vestige.metrics.differences import difference_of_means
 from vestige.metrics.extraction import (
     baseline_accuracy,
@@ -48,7 +49,6 @@ from vestige.metrics.extraction import (
 from vestige.metrics.intervals import Interval, columns
 from vestige.metrics.permutation import PermutationTest, permutation_test
 from vestige.models.white_box import WhiteBox
-from vestige.result import Result
 
 LEVEL = 0.01
 """Level of the test."""
@@ -60,7 +60,7 @@ UNCHECKED = claims.Check("alive", "could not run", "No labelled utterances were 
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecretAudit(Result):
+class SecretAudit(Measurement):
     """Extraction of the planted secrets and controls of a manifest.
 
     Attributes:

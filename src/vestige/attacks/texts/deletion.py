@@ -34,10 +34,10 @@ from vestige.attacks.texts.positions import above_position_mean, common_length
 from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.claims import LEAK, NO_LEAK, Check, Claim, Estimate, Test, Verdict
 from vestige.claims.effects import KNOWLEDGE_LEFT
+from vestige.measured import Measurement
 from vestige.metrics.differences import difference_of_means
 from vestige.metrics.intervals import Interval, columns
 from vestige.metrics.unit_permutation import means_by_group, unit_permutation_test
-from vestige.result import Result
 
 PERMUTATIONS = 9999
 
@@ -124,7 +124,7 @@ def compared_tokens(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Deletion(Result):
+class Deletion(Measurement):
     """Whether deleted texts are still known.
 
     Attributes:

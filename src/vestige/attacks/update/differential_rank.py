@@ -28,10 +28,10 @@ from vestige.attacks.update.model_pair import ModelPair
 from vestige.attacks.update.prefixes import Prefixes
 from vestige.attacks.update.sampled_rank import RankEstimate, Sampling, sampled_rank
 from vestige.attacks.update.token_scores import token_score
+from vestige.measured import Measurement
 from vestige.models.checkpoints import check_compatible
 from vestige.models.largest import ROUNDED, largest_by
 from vestige.models.protocols import NextToken
-from vestige.result import Result
 
 TIE = 1e-6
 """Scores of float32 that differ by less, a token, cannot be told apart; they widen the bounds."""
@@ -57,7 +57,7 @@ class Position:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DifferentialRank(Result):
+class DifferentialRank(Measurement):
     """How exposed a phrase is by an update.
 
     Attributes:

@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Unpack
 
-from vestige.arguments import Common, Count, Lines, ModelLike, group
+from vestige.arguments import Common, Count, Draws, Lines, ModelLike, group
 from vestige.results import Result
 from vestige.session import Session, in_file, verb
 
@@ -33,7 +33,7 @@ def exposure(
     *,
     before: ModelLike | None = None,
     question: str | None = None,
-    references: Count | None = None,
+    references: Draws | None = None,
     candidates: Annotated[Lines | None, CANARIES] = None,
     exact: Annotated[Count | None, CANARIES] = None,
     **common: Unpack[Common],

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from math import isinf
 
+from vestige.claims import UNDECIDED
 from vestige.reports.blocks import Prose
 from vestige.reports.charts import Figure, intervals
 from vestige.reports.disclosure import disclose
@@ -108,7 +109,7 @@ def _greedy(summary: Row) -> str:
     beside = "" if other is None else f" (reference: {int(other):,})"
     tokens = ""
     low = summary["exact_difference_low"]
-    if low is not None and low > 0 and summary["verdict"] != "undecided":
+    if low is not None and low > 0 and summary["verdict"] != UNDECIDED:
         own, rest = percent(summary["exact"]), percent(summary["reference_exact"])
         tokens = f" {own} of their tokens are the most probable one (reference: {rest})."
     return (

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Unpack
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
 from cyclopts import Parameter
 
 from vestige.arguments import (
@@ -49,7 +49,7 @@ def membership(
     used: Annotated[CorpusLike | None, TEXTS, Parameter(metavar="DATA")] = None,
     unit: Annotated[Literal["text", "user"], TEXTS] = "text",
     person: Annotated[str | None, TEXTS, Parameter(metavar="NAME")] = None,
-    random_users: Annotated[Annotated[Whole, Ge(2)] | None, TEXTS] = None,
+    random_users: Annotated[Annotated[Whole, Ge(2), Le(10**6)] | None, TEXTS] = None,
     base: Annotated[ModelLike | None, TEST, Parameter(metavar="MODEL")] = None,
     score: Annotated[str | None, TEST, Parameter(metavar="NAME")] = None,
     alpha: Annotated[Probability, TEST] = 0.05,

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, fields
 from typing import Annotated, Literal
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
 from cyclopts import Group, Parameter
 
-from vestige.arguments import Count, Whole
+from vestige.arguments import Count, Whole, Width
 
 Select = Literal["all", "random", "rare", "informative"]
 ServiceTask = Literal["next-word", "translation", "dialogue"]
@@ -30,12 +30,12 @@ class QueryOptions:
         tokenizer: Split texts for a remote model at whitespace, or also at punctuation (words).
     """
 
-    top_k: Count | None = None
+    top_k: Width | None = None
     queries: Count | None = None
     calls: Count | None = None
     select: Select | None = None
     task: ServiceTask | None = None
-    vocabulary_size: Annotated[Whole, Ge(3)] = 5000
+    vocabulary_size: Annotated[Whole, Ge(3), Le(2**24)] = 5000
     tokenizer: Literal["whitespace", "words"] = "whitespace"
 
     def changed(self) -> list[str]:

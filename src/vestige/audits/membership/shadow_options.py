@@ -39,12 +39,12 @@ class ShadowOptions:
         processes: Models to train at a time. For users only.
     """
 
-    shadows: Natural | None = None
+    shadows: Annotated[Natural, Le(10_000)] | None = None
     shadow_dir: PathTo | None = None
     epochs: Count | None = None
-    batch_size: Count | None = None
+    batch_size: Width | None = None
     learning_rate: Positive | None = None
-    sequence_length: Count | None = None
+    sequence_length: Width | None = None
     optimizer: Literal["adam", "sgd"] | None = None
     momentum: Number | None = None
     other_shapes: bool = False

@@ -6,7 +6,7 @@ from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vestige import results
+from vestige import new_files
 
 if TYPE_CHECKING:
     from vestige.audits.release.release import Release
@@ -69,9 +69,9 @@ def require_apart(outputs: Mapping[str, Any], baseline: Any) -> None:
     for name, given in outputs.items():
         if given is None:
             continue
-        path = results.require_outside_runs(fspath(given))
+        path = new_files.require_outside_runs(fspath(given))
         if name == "out":
-            results.require_new(path)
+            new_files.require_new(path)
         if path.resolve() in seen:
             raise ValueError(f"`{name}` and `{seen[path.resolve()]}` must be different files")
         seen[path.resolve()] = name

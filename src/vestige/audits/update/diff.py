@@ -20,6 +20,7 @@ from vestige.arguments import (
     Several,
     TextColumn,
     Whole,
+    Width,
     group,
 )
 from vestige.audits.update.contexts import Chat, find_contexts, read_prompts
@@ -58,7 +59,7 @@ def diff(
     chat: Annotated[Chat, CONTEXT] = "auto",
     minutes: Annotated[Positive | None, SEARCH] = None,
     size: Annotated[Positive | None, Le(1000), SEARCH] = None,
-    top: Annotated[Count, SEARCH] = 50,
+    top: Annotated[Width, SEARCH] = 50,
     score: Annotated[str, SEARCH] = "smoothed",
     delta: Annotated[Positive, SEARCH] = 0.1,
     length: Annotated[Tokens | None, SEARCH] = None,
