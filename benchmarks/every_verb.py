@@ -63,7 +63,7 @@ COMMANDS: dict[str, list[str]] = {
                         "--reference", "others.jsonl", "--device", "cpu", "--out", OUT],
     "compare": ["compare", "before", "after", "--baseline", "before", "--manifest", "planted",
                 "--device", "cpu", "--out", OUT],
-    "gate": ["gate", "run", "--allow-undecided", "--write-baseline", OUT],
+    "report limits": ["report", "run", "--allow-undecided", "--write-baseline", OUT],
     "report": ["report", "run", "--out", OUT],
     "report secrets": ["report", "run", "--show-secrets", "--out", OUT],
     "reproduce": ["reproduce", "updates", "--table", "figure1", "--out", OUT],

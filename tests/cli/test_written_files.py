@@ -17,7 +17,7 @@ KINDS = (
         "membership",
         "unlearning",
         "compare",
-        "gate",
+        "report limits",
         "report",
         "report secrets",
         "reproduce",
