@@ -79,7 +79,7 @@ def test_an_endpoint_gives_the_audit_that_its_model_gives(model, tmp_path):
     assert counted["listed_pieces"] == 0
     cost = next(line for line in told.lines if line.startswith("Plan: "))
     assert told.lines.index(cost) < next(
-        n for n, line in enumerate(told.lines) if "The server calls its model" in line
+        n for n, line in enumerate(told.lines) if "The server's model is" in line
     )
     assert not [
         file for file in tmp_path.rglob("*") if file.is_file() and KEY.encode() in file.read_bytes()
@@ -153,7 +153,7 @@ def test_a_function_has_no_options_of_a_server(model):
 
 
 def test_an_endpoint_is_no_model_whose_weights_can_be_asked():
-    with pytest.raises(ModelError, match="is an endpoint") as caught:
+    with pytest.raises(ModelError, match="is a server") as caught:
         diff("openai:http://localhost:9/v1#small", "other")
     assert "membership --unit user" in str(caught.value)
 
