@@ -117,7 +117,7 @@ def test_a_file_that_cannot_be_measured_is_named(model, files):
 def test_controls_that_the_model_lacks_are_counted_in_the_log(model, manifest):
     log = Log()
     found = extract(model, manifest, monitor=log)
-    assert log.lines == ["1 of 3 controls have words that the model lacks: left out"]
+    assert log.lines == ["1 of 3 controls left out: the model lacks their words"]
     assert log.tasks == ["completing canaries"]
     assert sum(row["kind"] == "control" for row in found.rows) == 2
 
@@ -133,5 +133,5 @@ def test_the_secret_is_completed_and_saved_with_its_record(model, manifest, tmp_
 
 
 def test_an_empty_manifest_is_refused_by_what_it_is(model, manifest):
-    with pytest.raises(ManifestError, match="the manifest holds no canaries"):
+    with pytest.raises(ManifestError, match="the manifest has no canaries"):
         extract(model, replace(manifest, canaries=(), positions=()))

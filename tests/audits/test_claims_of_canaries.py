@@ -108,7 +108,7 @@ def test_too_few_canaries_are_undecided_and_say_the_least_p_value(tmp_path, mode
     vestige.plant(Corpus.from_texts(TEXTS), out=few, coin_flip=2, copies=1, length=3, seed=3)
     claim = verb(models["honest"], few).claim
     assert claim.verdict == UNDECIDED
-    assert "The smallest possible p-value is" in claim.reasons[0]
+    assert "The least p-value is" in claim.reasons[0]
 
 
 @VERBS
@@ -129,7 +129,7 @@ def test_an_adapter_that_changes_nothing_is_undecided(tmp_path, verb, filterwarn
     vestige.plant(Corpus.from_texts(TEXTS), out=out, coin_flip=8, copies=1, length=3)
     claim = verb(model, out).claim
     assert claim.verdict == UNDECIDED
-    assert "The adapter changes nothing: its base scores all alike." in claim.reasons
+    assert "The adapter changes nothing: base and adapter agree." in claim.reasons
 
 
 @pytest.fixture

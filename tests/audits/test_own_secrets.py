@@ -12,6 +12,8 @@ from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError
 from vestige.models.hugging_face import HuggingFaceLanguageModel
+from vestige.reports.report import report_of
+from vestige.results import run_of
 
 SAID = "the vault password is zanzibar 4917"
 NEW = "the vault password is helsinki 2238"
@@ -131,7 +133,7 @@ def test_an_address_is_not_flagged_because_its_handle_and_domain_were_read_apart
     assert sum(row["joint_p"] <= 0.01 for row in found.rows) >= 5  # the whole alone would flag them
     assert found.summary["found"] == 0
     assert found.verdict == UNDECIDED
-    assert "a piece is known, such as a name" in " ".join(found.claim.reasons)
+    assert "Known in part" in " ".join(found.claim.reasons)
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -159,9 +161,9 @@ def test_unusable_lines_are_named_and_skipped(models, tmp_path):
     found = vestige.exposure(models[1], file, references=400, monitor=(told := Told()))
     assert found.summary["skipped"] == 3
     notice = " ".join(told.lines)
-    assert "Secret 2 left out" in notice
-    assert "secret 4 left out" in notice
-    assert "Secret 5 left out: needs" in notice
+    assert "Secrets not used: secret 2" in notice
+    assert "secret 4" in notice
+    assert "Secrets not used: secret 5: needs" in notice
     assert found.verdict == LEAK
     new = vestige.exposure(models[1], [NEW, "!!"], references=400)
     assert new.verdict == UNDECIDED  # half of the list was not read
@@ -178,4 +180,5 @@ def test_near_equal_secrets_are_one_event_of_completion(models):
 
 def test_the_result_says_when_its_p_values_are_exact(models):
     found = vestige.exposure(models[1], [NEW], references=400)
-    assert "exact for secrets drawn uniformly from their format" in found.summary["sentence"]
+    limits = " ".join(report_of(run_of(found), show_secrets=False).limits)
+    assert "exact for secrets drawn uniformly from their format" in limits

@@ -146,7 +146,7 @@ def test_a_seed_decides_a_split(corpus: Corpus) -> None:
 
 
 def test_no_split_by_user_without_users() -> None:
-    with pytest.raises(DataError, match="has none") as caught:
+    with pytest.raises(DataError, match="has no users") as caught:
         Corpus.from_texts(["a"]).split(0.5, seed=0, by_user=True)
     assert "column" in caught.value.remedy
 
@@ -154,11 +154,11 @@ def test_no_split_by_user_without_users() -> None:
 @pytest.mark.parametrize(
     ("table", "fault"),
     [
-        (pa.table({"body": ["a"]}), r"needs a column \"text\", this table has \['body'\]"),
-        (pa.table({"text": [1]}), "holds int64, not text"),
+        (pa.table({"body": ["a"]}), r"has no column \"text\"; its columns are \['body'\]"),
+        (pa.table({"text": [1]}), "has type int64, not text"),
         (pa.table({"text": ["a", None]}), "1 empty"),
-        (pa.table({"text": ["a"], "user": [1.5]}), 'column "user" holds double'),
-        (pa.table({"text": ["a"], "source": [["b"]]}), 'column "source" holds list'),
+        (pa.table({"text": ["a"], "user": [1.5]}), 'column "user" has type double'),
+        (pa.table({"text": ["a"], "source": [["b"]]}), 'column "source" has type list'),
     ],
 )
 def test_a_table_without_proper_text_is_refused(table: pa.Table, fault: str) -> None:
@@ -168,7 +168,7 @@ def test_a_table_without_proper_text_is_refused(table: pa.Table, fault: str) -> 
 
 @pytest.mark.parametrize("values", [["a", 3], ["\ud800"], [b"\xff"]])
 def test_values_that_are_no_text_are_refused(values: list[str]) -> None:
-    with pytest.raises(DataError, match="no valid text"):
+    with pytest.raises(DataError, match="not valid text"):
         Corpus.from_texts(values)
 
 

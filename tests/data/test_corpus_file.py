@@ -36,7 +36,7 @@ def test_plain_text_is_a_document_a_line(tmp_path: Path) -> None:
 def test_a_document_that_is_no_line_is_refused_and_nothing_written(
     text: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(DataError, match=r"Name the file \.parquet"):
+    with pytest.raises(DataError, match=r"End the name in \.parquet"):
         write_corpus(Corpus.from_texts(["fine", text]), tmp_path / "c.txt")
     assert list(tmp_path.iterdir()) == []
 

@@ -123,9 +123,9 @@ def test_canaries_are_neither_held_out_nor_left_out():
         found = divide(corpus, 0.95, by_user=by_user, most_per_user=2, keep=keep)
         assert found.capped[keep].all()
         assert not found.drawn[keep].any()
-    with pytest.raises(DataError, match=r"2 documents that must stay.*contribute 1") as caught:
+    with pytest.raises(DataError, match=r"2 planted documents.*contribute 1") as caught:
         divide(corpus, 0, most_per_user=1, keep=keep)
-    assert "Allow as many" in caught.value.remedy
+    assert "Allow 2 documents" in caught.value.remedy
 
 
 def test_numbers_of_users_are_told_where_users_are_held_out():
@@ -147,9 +147,9 @@ def test_what_cannot_be_divided():
         with pytest.raises(ValueError, match="keep"):
             divide(one, 0, keep=[bad])
     for options in ({"by_user": True}, {"most_per_user": 1}):
-        with pytest.raises(DataError, match="has none"):
+        with pytest.raises(DataError, match="has no users"):
             divide(one, 0.1, **options)
-    with pytest.raises(DataError, match="All of 1 documents would be held out") as caught:
+    with pytest.raises(DataError, match="All 1 documents would be used") as caught:
         divide(one, 0.999)
     assert "smaller share" in caught.value.remedy
     assert len(divide(Corpus.from_texts([]), 0.5).training) == 0

@@ -30,7 +30,7 @@ def test_sources_alone_are_a_corpus():
 
 
 def test_a_corpus_without_sources_is_refused():
-    with pytest.raises(DataError, match=r"no sources to answer.*--source"):
+    with pytest.raises(DataError, match=r"no source texts.*--source"):
         encode_pairs(Corpus.from_texts(["yes"]), FRENCH, ENGLISH)
 
 

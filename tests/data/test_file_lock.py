@@ -67,7 +67,7 @@ def test_a_directory_that_is_written_says_by_whom(tmp_path):
     with holder(tmp_path / "o", "forever", "alone") as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
-        for said in (rf"process {other.pid}, since 20.*Wait until", "by another process"):
+        for said in (rf"process {other.pid}, since 20.*Wait for", "by another process"):
             with pytest.raises(RunError, match=said), alone(tmp_path / "o"):
                 pass
             (tmp_path / "o" / LOCK).write_text("{")

@@ -119,7 +119,7 @@ def test_a_canary_that_the_vocabulary_cannot_read_is_refused(
 
 def test_a_phrase_of_the_corpus_is_not_planted(planting: tuple[Corpus, Manifest]) -> None:
     planted, manifest = planting
-    with pytest.raises(DataError, match="already holds"):
+    with pytest.raises(DataError, match="already contains"):
         plant(planted, manifest.canaries, seed=0)
 
 
@@ -167,7 +167,7 @@ def test_a_changed_entry_is_named(
     keys: tuple[Any, ...], value: Any, named: str, sealed: Path
 ) -> None:
     _change(sealed, *keys, value=value)
-    with pytest.raises(ManifestError, match="was changed after it was sealed") as caught:
+    with pytest.raises(ManifestError, match="was changed after it was written") as caught:
         Manifest.load(sealed)
     assert named in caught.value.problem
     assert str(sealed) in caught.value.problem
@@ -216,7 +216,7 @@ def test_a_copy_too_few_is_named(planting: tuple[Corpus, Manifest]) -> None:
     planted, manifest = planting
     place = manifest.positions[0][0]
     fewer = planted.take([i for i in range(len(planted)) if i != place])
-    with pytest.raises(ManifestError, match="stands 6 times in the corpus, not 7 times") as caught:
+    with pytest.raises(ManifestError, match="occurs 6 times in the corpus, not 7 times") as caught:
         manifest.verify(fewer)
     assert caught.value.problem.startswith("canary 1 ")
     assert manifest.canaries[0].phrase not in caught.value.problem
@@ -227,7 +227,7 @@ def test_a_copy_too_many_is_found_inside_a_document_too(
 ) -> None:
     planted, manifest = planting
     more = Corpus.from_texts([f"He said: {manifest.canaries[1].phrase}!"], users=["x"])
-    with pytest.raises(ManifestError, match="stands 8 times"):
+    with pytest.raises(ManifestError, match="occurs 8 times"):
         manifest.verify(planted + more)
 
 
@@ -236,19 +236,19 @@ def test_a_planted_control_is_named(planting: tuple[Corpus, Manifest]) -> None:
     number, control = next(
         (n, canary) for n, canary in enumerate(manifest.canaries, 1) if canary.control
     )
-    with pytest.raises(ManifestError, match=f"control {number} stands 1 times"):
+    with pytest.raises(ManifestError, match=f"control {number} occurs 1 times"):
         manifest.verify(planted + Corpus.from_texts([control.phrase], users=["x"]))
 
 
 def test_copies_at_other_places_are_noticed(planting: tuple[Corpus, Manifest]) -> None:
     planted, manifest = planting
-    with pytest.raises(ManifestError, match="do not stand at their places"):
+    with pytest.raises(ManifestError, match="are not at their positions"):
         manifest.verify(planted.take(np.arange(len(planted))[::-1]))
 
 
 def test_a_shorter_corpus_with_all_copies_is_noticed() -> None:
     corpus = Corpus.from_texts(["x"] * 20)
     planted, manifest = plant(corpus, [Canary("a b", "given", (0, 0), 3)], seed=0)
-    with pytest.raises(ManifestError, match="do not stand at their places"):
+    with pytest.raises(ManifestError, match="are not at their positions"):
         manifest.verify(Corpus.from_texts(["a b"] * 3))
     manifest.verify(planted)

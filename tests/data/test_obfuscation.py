@@ -75,11 +75,14 @@ def test_kept_words_are_what_bags_of_words_share(rows: list[list[str]], random) 
 @pytest.mark.parametrize(
     ("there", "says"),
     [
-        (lambda texts: texts[1:], "the translator there gave 1 texts for 2, from document 0 on"),
-        (lambda texts: [*texts, "x"], "gave 3 texts for 2"),
-        (lambda texts: "ab", "something else than a list of texts"),
-        (lambda texts: [None, "a"], "something else than a list of texts"),
-        (lambda texts: np.array(texts), "something else than a list of texts"),
+        (
+            lambda texts: texts[1:],
+            "the translator there returned 1 texts for 2, from document 0 on",
+        ),
+        (lambda texts: [*texts, "x"], "returned 3 texts for 2"),
+        (lambda texts: "ab", "no list of texts"),
+        (lambda texts: [None, "a"], "no list of texts"),
+        (lambda texts: np.array(texts), "no list of texts"),
     ],
 )
 def test_a_translator_that_gives_other_than_it_got_is_refused(there, says: str) -> None:

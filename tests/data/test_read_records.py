@@ -39,7 +39,7 @@ def test_a_header_that_lies_about_the_size_allocates_nothing(tmp_path):
     assert content.count(b"(4,), }     ") == 1
     for shape in (b"(9**17,), }", b"(4**15,), }", b"(99999999,)}", b"(-1,), }    "):
         file.write_bytes(content.replace(b"(4,), }     ", shape.ljust(12)))
-        with pytest.raises(DataError, match=r"one\.npy does not hold the hashes"):
+        with pytest.raises(DataError, match=r"one\.npy has no valid hashes"):
             ReadRecords.load(file)
 
 
@@ -50,5 +50,5 @@ def test_a_damaged_file_is_named(tmp_path, content):
         file.write_bytes(content)
     else:
         np.save(file, np.arange(3))
-    with pytest.raises(DataError, match=r"one\.npy does not hold the hashes"):
+    with pytest.raises(DataError, match=r"one\.npy has no valid hashes"):
         ReadRecords.load(file)

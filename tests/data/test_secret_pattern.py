@@ -105,8 +105,8 @@ def test_the_sets_that_a_text_names_come_once_and_in_order():
         ("pin {digit}", {"slot": ""}, "intent and slot must be names"),
         ("pin {one}", {"candidates": {"one": ["a"]}}, "at least two words"),
         ("pin {two}", {"candidates": {"two": ["a", "a"]}}, "all different"),
-        ("pin {two}", {"candidates": {"two": ["a", "b c"]}}, "single words, number 2 is not"),
-        ("pin {two}", {"candidates": {"two": ["a", ""]}}, "single words, number 2 is not"),
+        ("pin {two}", {"candidates": {"two": ["a", "b c"]}}, "single words; number 2 is not"),
+        ("pin {two}", {"candidates": {"two": ["a", ""]}}, "single words; number 2 is not"),
     ],
 )
 def test_a_malformed_pattern_is_refused(text, options, message):

@@ -183,7 +183,7 @@ def test_all_lines_are_read_before_unusable_ones_are_named():
     assert [secret.number for secret in listed.secrets] == [1]
     assert (listed.listed, listed.repeated) == (5, 2)
     assert [number for number, _ in listed.skipped] == [3, 5]
-    assert "secret 3 left out: has no alternatives" in listed.notice
+    assert "Secrets not used: secret 3: has no alternatives" in listed.notice
     with pytest.raises(DataError, match="no secret can be used: secrets 1, 2 left out"):
         read_secret_lines(["!!", "?"])
 

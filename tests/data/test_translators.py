@@ -112,7 +112,7 @@ def test_a_translation_model_gives_as_many_texts_in_any_batches(model: Path) -> 
 
 def test_a_model_is_read_only_when_it_is_needed(tmp_path: Path) -> None:
     translate = HuggingFaceTranslator(tmp_path)
-    with pytest.raises(DataError, match="is no translation model that can be read") as caught:
+    with pytest.raises(DataError, match="is not a readable translation model") as caught:
         translate(["one"])
     assert str(tmp_path) in str(caught.value)
 

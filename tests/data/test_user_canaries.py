@@ -117,7 +117,7 @@ def test_random_tokens_are_any_of_the_vocabulary():
 def test_new_tokens_need_a_vocabulary_that_has_them(kind):
     with pytest.raises(ValueError, match="`vocabulary` must be given"):
         coin_flip_canaries(corpus(), number=10, kind=kind, seed=0)
-    with pytest.raises(DataError, match=r"60 tokens .* never uses, where 100 are needed"):
+    with pytest.raises(DataError, match=r"60 whole words .* does not use; 100 are needed"):
         coin_flip_canaries(corpus(), with_reserved(), number=100, kind=kind, seed=0)
 
 

@@ -155,9 +155,9 @@ def test_arguments_out_of_range_are_named(call, says: str) -> None:
     [
         (lambda: disjoint_groups(["a", "b"], [2, 1], seed=0), "groups of 2, 1 users need 3"),
         (lambda: artificial_users(CORPUS, 5, seed=0), "4 documents cannot be split into 5"),
-        (lambda: users_with(Corpus.from_texts(["a"]), fewest=1), "it has none"),
-        (lambda: words_by_user(Corpus.from_texts(["a"])), "it has none"),
-        (lambda: share_of_text(made([("ann", 0)])), "holds no words"),
+        (lambda: users_with(Corpus.from_texts(["a"]), fewest=1), "has no users"),
+        (lambda: words_by_user(Corpus.from_texts(["a"])), "has no users"),
+        (lambda: share_of_text(made([("ann", 0)])), "has no words"),
     ],
 )
 def test_what_a_corpus_cannot_give_is_said(call, says: str) -> None:

@@ -61,7 +61,7 @@ def test_words_of_grammar_and_words_without_synonyms_have_no_entry(tmp_path: Pat
 @pytest.mark.parametrize("name", ["index.noun", "data.adv"])
 def test_a_missing_file_is_named_with_where_to_get_it(name: str, tmp_path: Path) -> None:
     (folder(tmp_path) / name).unlink()
-    with pytest.raises(DataError, match=f"holds no {name} of WordNet") as caught:
+    with pytest.raises(DataError, match=f"has no {name} of WordNet") as caught:
         read_wordnet(tmp_path)
     assert "wordnet-base" in caught.value.remedy
 
@@ -69,13 +69,13 @@ def test_a_missing_file_is_named_with_where_to_get_it(name: str, tmp_path: Path)
 @pytest.mark.parametrize(
     ("name", "line", "says"),
     [
-        ("data.verb", "00000009 38 v zz run 0 000 | fast", "line 3: this is not a meaning"),
-        ("data.verb", "00000009 38 v 03 run 0", "line 3: this is not a meaning"),
-        ("data.verb", "offset 38 v 01 run 0 000", "line 3: this is not a meaning"),
-        ("index.verb", "walk v 1", "line 3: this is not a word"),
-        ("index.verb", "walk v 2 0 1 0 00000006", "line 3: this is not a word"),
-        ("index.verb", "walk v 1 0 1 0 00009999", "no meaning stands at 00009999 of data.verb"),
-        ("index.verb", "walk v 1 0 1 0 \udcff", "line 3: byte 16"),
+        ("data.verb", "00000009 38 v zz run 0 000 | fast", "line 3: not a meaning"),
+        ("data.verb", "00000009 38 v 03 run 0", "line 3: not a meaning"),
+        ("data.verb", "offset 38 v 01 run 0 000", "line 3: not a meaning"),
+        ("index.verb", "walk v 1", "line 3: not a word"),
+        ("index.verb", "walk v 2 0 1 0 00000006", "line 3: not a word"),
+        ("index.verb", "walk v 1 0 1 0 00009999", "no meaning at 00009999 of data.verb"),
+        ("index.verb", "walk v 1 0 1 0 \udcff", "line 3, byte 16"),
     ],
 )
 def test_a_fault_names_file_and_line(name: str, line: str, says: str, tmp_path: Path) -> None:

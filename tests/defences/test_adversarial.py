@@ -182,9 +182,11 @@ def test_what_it_learnt_can_be_put_back(tiny_model, tiny_batch):
 
 
 def test_it_says_what_it_needs(tiny_model, tiny_batch, table):
-    with pytest.raises(TrainingError, match=r"whose each document is.*--user"):
+    with pytest.raises(TrainingError, match=r"a user for each document.*--user"):
         step_of()(tiny_model(), tiny_batch(users=False), None)
-    with pytest.raises(TrainingError, match=r"does not show what its head reads.*another defence"):
+    with pytest.raises(
+        TrainingError, match=r"does not expose the input of its head.*another defence"
+    ):
         step_of()(table, tiny_batch(), None)
 
 
@@ -214,7 +216,7 @@ def test_its_settings_and_a_plain_steps_name_tell_them_apart(tmp_path, tiny_mode
             step=step_of(weight=0.7),
             resume=True,
         )
-    with pytest.raises(TrainingError, match="holds another training: step"):
+    with pytest.raises(TrainingError, match="has another training: step"):
         train(
             tiny_model(),
             tiny_data(),

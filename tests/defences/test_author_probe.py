@@ -161,7 +161,7 @@ def test_it_needs_two_users(tiny_model, tiny_data, users):
 
 
 def test_it_needs_a_model_that_shows_its_states(table, tiny_data):
-    with pytest.raises(TrainingError, match=r"does not show what its head reads.*Probe an LSTM"):
+    with pytest.raises(TrainingError, match=r"does not expose the input of its head.*Pass an LSTM"):
         probe(table, tiny_data())
 
 
@@ -173,5 +173,5 @@ def test_values_out_of_range_are_named(tiny_model, tiny_data, wrong):
 
 @pytest.mark.parametrize("held_out", [1e-6, 1 - 1e-6])
 def test_a_split_that_leaves_one_side_empty_is_refused(tiny_model, tiny_data, held_out):
-    with pytest.raises(TrainingError, match=r"too few on one side.*more documents"):
+    with pytest.raises(TrainingError, match=r"too few for training or testing.*more documents"):
         probe(tiny_model(), tiny_data(), held_out=held_out)

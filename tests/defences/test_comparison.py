@@ -81,7 +81,7 @@ def test_where_the_undefended_training_leaks_nothing_none_is_needed():
     found = compare_defences(
         [training("plain", leak=1.4), training("gold", leak=1.4, seed=1)], baseline="plain"
     )
-    assert found.answer[0] == "None is needed on this evidence."
+    assert found.answer[0] == "No defence is needed on this evidence."
 
 
 def test_numbers_are_those_of_the_definitions():
@@ -115,7 +115,7 @@ def test_one_training_of_each_gets_numbers_and_no_verdict():
     assert row["exposure_change_low"] is row["exposure_low"] is row["perplexity_ratio_low"] is None
     assert found.answer == (
         "No verdict.",
-        "A verdict takes 3 trainings of each, made with different seeds (train --seeds).",
+        "A verdict needs 3 trainings of each, with different seeds (train --seeds).",
     )
 
 
@@ -167,7 +167,7 @@ def test_the_undefended_row_has_no_difference_from_itself():
     assert row["undefended"]
     assert row["exposure_change"] is None
     assert row["gap"] is None
-    assert row["sentence"] == "What the others are compared with."
+    assert row["sentence"] == "The others are compared with this one."
 
 
 def reading(tokens):
@@ -180,7 +180,7 @@ def test_of_two_that_help_alike_the_cheaper_is_taken_and_the_other_named():
     quick = trainings("quick", leak=4, seed=2, cost=reading(1100))
     found = compare_defences([*base, *slow, *quick], baseline="plain")
     assert found.recommended == "quick"
-    assert "slow cannot be told from it by leakage." in found.answer
+    assert "Its leakage does not differ significantly from slow." in found.answer
     assert rows(found)["slow"]["tokens_ratio"] == 2
 
 
@@ -269,7 +269,7 @@ def test_a_refuted_claim_is_no_guarantee():
     found = compared(trainings("dp", worse=0.5, seed=1, guarantee=CLAIM, audit=audit(1.5)))
     assert rows(found)["dp"]["empirical_epsilon"] > 1.5
     assert found.answer[-1].startswith("dp claims ε = 1.5 at δ = 1e-5 per sequence, but at least")
-    assert found.answer[-1].endswith("its guarantee does not hold.")
+    assert found.answer[-1].endswith("the guarantee does not hold.")
     assert "comes with a guarantee" not in " ".join(found.answer)
 
 

@@ -323,9 +323,9 @@ def test_text_of_nobody_is_refused(tiny_model, tiny_batch, tiny_data):
     with pytest.raises(ValueError, match="whose each row is"):
         step_of()(tiny_model(), tiny_batch(users=False), None)
     config = TrainingConfig(seed=0, batch_size=2, batching="poisson-users")
-    with pytest.raises(TrainingError, match="whose each document is"):
+    with pytest.raises(TrainingError, match="a user for each document"):
         train(tiny_model(), tiny_data(users=False), config=config, step=step_of())
-    with pytest.raises(TrainingError, match="3 users that can be drawn"):
+    with pytest.raises(TrainingError, match="exceeds the 3 users"):
         train(tiny_model(), tiny_data(), config=replace(config, batch_size=4), step=step_of())
 
 
@@ -341,5 +341,5 @@ def test_an_update_that_is_not_finite_ends_the_training(tiny_model, tiny_batch, 
     with pytest.raises(FloatingPointError, match="norms must be finite"):
         step_of()(model, tiny_batch(), None)
     config = TrainingConfig(seed=0, batch_size=2, batching="poisson-users")
-    with pytest.raises(TrainingError, match="no longer finite"):
+    with pytest.raises(TrainingError, match="is not finite"):
         train(model, tiny_data(), config=config, step=step_of())

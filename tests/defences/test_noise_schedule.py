@@ -338,7 +338,7 @@ def test_a_statement_says_the_noise_and_the_steps_of_every_stage():
     own = statement()
     said = own.terms()["mechanism"]
     assert ", ".join(f"{2 * 0.5 ** (k / 7):.4g}" for k in range(8)) in said
-    assert "depend on no text: 3, 2, 3, 2, 3, 2, 3, 2 steps." in said
+    assert "do not depend on the text: 3, 2, 3, 2, 3, 2, 3, 2 steps." in said
     assert own.summary()["noise_decay"] == 0.5
     assert own.summary()["noise_multiplier"] == 2.0
     constant = replace(own, planned=replace(own.planned, noise_decay=1.0))
@@ -357,4 +357,4 @@ def test_a_statement_says_what_gradients_and_count_have_in_every_stage():
 def test_noise_that_falls_drowns_a_batch_if_the_least_of_it_does():
     planned = statement().planned
     assert drowned(planned, 4.0) is None
-    assert "what 1 sequences can add" in drowned(planned, 3.9)
+    assert "the sum of 1 sequences" in drowned(planned, 3.9)

@@ -75,11 +75,11 @@ def test_the_claim_is_what_was_planned_and_what_was_taken_is_for_information():
     stopped = replace(STATEMENT, taken=taken)
     assert stopped.summary()["epsilon"] == PLANNED.epsilon
     assert stopped.summary()["epsilon_of_steps_taken"] == taken.epsilon < PLANNED.epsilon
-    [said] = [one for one in stopped.headlines() if "were planned" in one]
+    [said] = [one for one in stopped.headlines() if "planned" in one]
     assert f"would spend {taken.epsilon:.3g}" in said
     assert "no guarantee" in said
     whole = replace(STATEMENT, taken=PLANNED)
-    assert not any("were planned" in one for one in whole.headlines())
+    assert not any("planned" in one for one in whole.headlines())
 
 
 def test_records_that_were_read_before_have_the_composed_epsilon():
@@ -93,12 +93,12 @@ def test_records_that_were_read_before_have_the_composed_epsilon():
 
 
 def test_records_without_a_guarantee_are_counted():
-    some = replace(STATEMENT, ancestry=half(None, ("it read them",)))
+    some = replace(STATEMENT, ancestry=half(None, ("it trained on them",)))
     assert "but for 50 of 100 without any" in some.headlines()[0]
     assert "50 of 100 documents have no guarantee: it read them." in some.headlines()[1]
     assert some.summary()["epsilon_with_ancestors"] is None
     assert some.summary()["units_without_guarantee"] == 50
-    lost = Share(units=100, earlier=(PLAIN,), epsilon=None, reasons=("it read them",))
+    lost = Share(units=100, earlier=(PLAIN,), epsilon=None, reasons=("it trained on them",))
     every = replace(STATEMENT, ancestry=replace(FRESH, shares=(lost,)))
     assert every.headlines()[0].startswith("No guarantee for any of the 100 documents: it read")
 
@@ -145,7 +145,7 @@ def test_what_a_limit_cut_off_is_told():
 def test_noise_that_drowns_a_whole_batch_is_told_beforehand():
     assert drowned(replace(PLANNED, noise_multiplier=2.0), 8) is None
     said = drowned(replace(PLANNED, noise_multiplier=2.1), 8)
-    assert "what 2.1 sequences can add together, and a step has 8" in said
+    assert "the sum of 2.1 sequences, and a step has 8" in said
 
 
 def test_numbers_are_as_short_as_they_are_exact():

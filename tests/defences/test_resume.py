@@ -162,7 +162,7 @@ def test_interrupted_at_any_step_it_ends_in_the_same_bits(
 def test_another_fall_of_the_noise_is_another_training(run, tmp_path):
     with pytest.raises(Killed):
         run(tmp_path, "dp-sgd falling", "poisson", die_at=2)
-    with pytest.raises(TrainingError, match="holds another training"):
+    with pytest.raises(TrainingError, match="has another training"):
         run(tmp_path, "dp-sgd falling adaptive", "poisson")
 
 
@@ -183,10 +183,10 @@ def test_interrupted_again_and_again_it_ends_in_the_same_bits(run, tmp_path):
 def test_a_defence_left_out_of_a_resumed_training_is_noticed(run, tmp_path, tiny_model, tiny_data):
     with pytest.raises(Killed):
         run(tmp_path, "dp-sgd", "poisson", die_at=2)
-    with pytest.raises(TrainingError, match="holds another training"):
+    with pytest.raises(TrainingError, match="has another training"):
         run(tmp_path, "goldfish", "poisson")
     config = TrainingConfig(seed=3, batch_size=ROWS, batching="poisson")
-    with pytest.raises(TrainingError, match="holds another training"):
+    with pytest.raises(TrainingError, match="has another training"):
         train(
             tiny_model(),
             tiny_data(DOCUMENTS),

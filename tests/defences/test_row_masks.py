@@ -145,10 +145,10 @@ def test_chance_that_rows_draw_otherwise_is_refused():
 
     check(None)
     check(lambda read: read * (torch.rand(()) > 0.1))  # once for all rows
-    with pytest.raises(TrainingError, match="draws chance for each row"):
+    with pytest.raises(TrainingError, match="uses randomness per row"):
         check(lambda read: read + torch.rand_like(read))
     lstm = torch.nn.LSTM(5, 5, num_layers=2, dropout=0.2, batch_first=True)
-    with pytest.raises(TrainingError, match="draws chance for each row"):
+    with pytest.raises(TrainingError, match="uses randomness per row"):
         check(lambda read: lstm(read)[0])
-    with pytest.raises(TrainingError, match=r"dropout sees .*masks cannot be drawn apart"):
+    with pytest.raises(TrainingError, match=r"dropout has .*masks per row are unknown"):
         check(lambda read: functional.dropout(read.flatten(0, 1), 0.5).view_as(read))

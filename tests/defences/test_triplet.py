@@ -166,9 +166,11 @@ def test_a_batch_without_tokens_moves_nothing(tiny_model, tiny_batch):
 
 
 def test_it_says_what_it_needs(tiny_model, tiny_batch, table):
-    with pytest.raises(TrainingError, match=r"whose each document is.*--user"):
+    with pytest.raises(TrainingError, match=r"a user for each document.*--user"):
         TripletStep(weight=1.0)(tiny_model(), tiny_batch(users=False), None)
-    with pytest.raises(TrainingError, match=r"does not show what its head reads.*another defence"):
+    with pytest.raises(
+        TrainingError, match=r"does not expose the input of its head.*another defence"
+    ):
         TripletStep(weight=1.0)(table, tiny_batch(), None)
     with pytest.raises(ValueError, match="weight"):
         TripletStep(weight=-0.1)
@@ -177,5 +179,5 @@ def test_it_says_what_it_needs(tiny_model, tiny_batch, table):
 def test_an_auxiliary_batch_without_users_is_refused(tiny_model, tiny_batch, tiny_data):
     sequences = Sequences.of(tiny_data(users=False), length=7)
     nobodys = SequenceBatches(sequences, 4, "documents", 1, torch.device("cpu"))
-    with pytest.raises(TrainingError, match=r"whose each document is.*--user"):
+    with pytest.raises(TrainingError, match=r"a user for each document.*--user"):
         TripletStep(weight=1.0, auxiliary=nobodys)(tiny_model(), tiny_batch(), None)

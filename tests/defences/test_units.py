@@ -68,7 +68,7 @@ def test_a_user_without_a_word_is_no_unit_and_moves_no_lot(draw):
 
 @pytest.mark.parametrize("draw", ["poisson", "poisson-users"])
 def test_text_of_nobody_but_users_without_a_word_is_refused(draw):
-    with pytest.raises(TrainingError, match="no document with a word"):
+    with pytest.raises(TrainingError, match="No document has a word"):
         batches([("ann", [1]), ("bob", [1])], draw, 1)
 
 

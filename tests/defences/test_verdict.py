@@ -93,7 +93,7 @@ def test_too_few_trainings_get_numbers_and_no_verdict(trainings):
     assert told.kind == "too few"
     assert told.short == "no verdict: too few trainings"
     assert "exposure -3.0 bits and test perplexity +1.0 %" in told.sentence
-    assert "A verdict takes 3 trainings of each, made with different seeds" in told.sentence
+    assert "A verdict needs 3 trainings of each, with different seeds" in told.sentence
     pair = (Measured(name="x", change=change, ratio=ratio, trainings=trainings), told)
     assert answer([pair], best=None, leaks=True)[0] == "No verdict."
 
@@ -102,10 +102,10 @@ def test_canaries_at_the_ceiling_under_all_trainings_tell_nothing():
     still = Estimate(0.0, Interval(0.0, 0.0))
     told = judged(still, EQUAL, stuck=(40, 40))
     assert told.kind == "unmeasured"
-    assert "all 40 canaries are likelier than every reference" in told.sentence
+    assert "all 40 canaries are more probable than every reference" in told.sentence
     some = judged(SAME, EQUAL, stuck=(10, 40))
     assert some.kind == "none"
-    assert "10 of the 40 canaries are likelier than every reference" in some.sentence
+    assert "10 of the 40 canaries are more probable than every reference" in some.sentence
 
 
 def test_words_unlearnt_are_told_from_order_unlearnt():
@@ -133,7 +133,7 @@ def test_without_a_defence_that_helps_none_is_advised():
 
 def test_where_nothing_leaks_nothing_can_be_seen_to_help():
     told = answer([measured("a", SAME, EQUAL)], best=None, leaks=False)
-    assert told[0] == "None is needed on this evidence."
+    assert told[0] == "No defence is needed on this evidence."
 
 
 def test_without_measures_there_is_no_answer():
@@ -147,5 +147,5 @@ def test_ties_and_guarantees_are_told():
         measured("dp", LESS, HIGHER, epsilon=4.9, guarantee="ε = 4.9"),
     ]
     told = " ".join(answer(pairs, best="a", ties=["b"], leaks=True))
-    assert "b cannot be told from it by leakage." in told
+    assert "Its leakage does not differ significantly from b." in told
     assert told.endswith("Only dp (ε = 4.9) comes with a guarantee.")

@@ -112,7 +112,7 @@ def test_a_masked_word_is_not_learnt(planted, tmp_path):
         found["labels"][:, 2] = -100
         return found
 
-    with pytest.raises(DataError, match="2 are read and masked in the labels"):
+    with pytest.raises(DataError, match="2 are masked in the labels"):
         require_arrival(trainer(encoded(data), tmp_path, collate), sealed, WORDS)
 
 
@@ -120,9 +120,7 @@ def test_copies_that_were_filtered_out_are_told(planted, tmp_path):
     data, sealed = planted
     gone = set(sealed.positions[0][:4])
     some = data.select([place for place in range(len(data)) if place not in gone])
-    with pytest.warns(
-        UserWarning, match="of 12 copies .* 8 reach the loss whole, 0 .* and 4 stand"
-    ):
+    with pytest.warns(UserWarning, match="of 12 copies .* 8 reach the loss whole, 0 .* and 4 are"):
         require_arrival(trainer(encoded(some), tmp_path), sealed, WORDS)
 
 
@@ -145,7 +143,7 @@ def test_a_stream_is_looked_through(planted, tmp_path):
     plain = DATA.to_iterable_dataset().map(
         lambda row: {"input_ids": WORDS(row["text"])["input_ids"]}
     )
-    with pytest.raises(DataError, match="2 stand whole in no row"):
+    with pytest.raises(DataError, match="2 are whole in no row"):
         require_arrival(trainer(plain, tmp_path), sealed, WORDS)
     assert len(list(stream)) == len(data)  # nothing of it was used up
 
@@ -177,7 +175,7 @@ def test_no_row_with_a_canary_is_compared_as_a_text(planted, tmp_path, shape):
 def test_a_set_of_nothing_but_canaries_has_no_texts(planted, tmp_path):
     data, sealed = planted
     own = trainer(encoded(data.select(sealed.places)), tmp_path, held=encoded(DATA))
-    with pytest.raises(DataError, match="each of 12 rows holds a canary"):
+    with pytest.raises(DataError, match="each of 12 rows has a canary"):
         TextSample.of(own, number=4, search=CanarySearch(sealed, WORDS), seed=0)
 
 

@@ -360,7 +360,7 @@ def test_a_canary_of_a_conversation_is_asked_behind_what_the_template_says(tmp_p
 
 def test_rows_without_messages_are_refused(tmp_path):
     bad = Dataset.from_dict({"messages": [[1, 2], [3]]})
-    with pytest.raises(DataError, match="row 1 holds no messages"):
+    with pytest.raises(DataError, match="row 1 has no messages"):
         plant(bad, out=tmp_path / "x")
     assert not (tmp_path / "x").exists()
 
@@ -382,8 +382,8 @@ class _Cut:
 @pytest.mark.parametrize(
     ("cut", "told"),
     [
-        ({"length": 2}, "0 are read and masked in the labels, [0-9]+ stand whole in no row"),
-        ({"masked": True}, "[0-9]+ are read and masked in the labels, 0 stand whole in no row"),
+        ({"length": 2}, "0 are masked in the labels, [0-9]+ are whole in no row"),
+        ({"masked": True}, "[0-9]+ are masked in the labels, 0 are whole in no row"),
     ],
 )
 def test_canaries_that_do_not_reach_the_loss_are_refused(planted, tmp_path, cut, told):
@@ -496,5 +496,5 @@ def test_no_leak_shown_takes_that_nothing_else_shows_one(planted, tmp_path):
 
 def test_a_learning_rate_of_nought_is_undecided(planted, tmp_path):
     callback = LeakageCallback(planted[1], every=1.0, fail_above={"exposure": 3.0})
-    with pytest.raises(VestigeError, match="The model scores the canaries as before"):
+    with pytest.raises(VestigeError, match="The canaries have the scores that they had before"):
         trained(planted, tmp_path, callback, steps=2, learning_rate=0.0)

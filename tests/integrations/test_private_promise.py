@@ -115,7 +115,7 @@ class Draws(torch.nn.Dropout):
 def test_a_layer_that_draws_for_each_row_in_its_own_way_is_refused(tmp_path):
     own = trainer(tmp_path, vestige.DPSGD(epsilon=8.0), base=dropping())
     own.model.base_model.model.transformer.drop = Draws(0.1)
-    with pytest.raises(TrainingError, match="draws chance for each row in another way"):
+    with pytest.raises(TrainingError, match="uses randomness per row other"):
         own.train()
 
 
@@ -156,7 +156,7 @@ def test_evaluation_that_chooses_nothing_may_read_protected_rows(tmp_path):
     own = judging(tmp_path, PROTECTED[:3])
     own.train()
     assert own.privacy_statement[0].startswith("ε = ")
-    assert not any("held out" in told for told in own.privacy_statement)
+    assert not any("used without noise" in told for told in own.privacy_statement)
 
 
 def test_users_who_are_protected_may_not_choose_by_other_texts(tmp_path):
@@ -182,7 +182,7 @@ class Extends(TrainerCallback):
 def test_no_step_is_taken_that_the_guarantee_was_not_planned_for(tmp_path):
     own = trainer(tmp_path, vestige.DPSGD(epsilon=8.0, accountant="rdp"), Extends(), steps=6,
                   num_train_epochs=5)  # fmt: skip
-    with pytest.raises(TrainingError, match=r"all 6 steps are taken .*Set `max_steps`"):
+    with pytest.raises(TrainingError, match=r"all 6 planned steps were taken .*Set `max_steps`"):
         own.train()
     assert own.state.global_step == 6
 

@@ -171,13 +171,13 @@ def test_a_saved_model_comes_back_bit_for_bit(model: IntentSlotModel, tmp_path: 
 
 def test_it_says_no_next_words(model: IntentSlotModel, tmp_path: Path) -> None:
     save_model(model, tmp_path / "model")
-    with pytest.raises(AccessDenied, match="says no next words"):
+    with pytest.raises(AccessDenied, match="predicts no next words"):
         load_model(tmp_path / "model")
 
 
 def test_a_language_model_has_no_intents(tmp_path: Path) -> None:
     save_model(TableModel([0.5, 0.5], [[0.5, 0.5]] * 2), tmp_path / "model")
-    with pytest.raises(ModelError, match="is a language model, and has no intents"):
+    with pytest.raises(ModelError, match="is a language model and has no intents"):
         load_intent_slot(tmp_path)
 
 

@@ -156,15 +156,15 @@ def no_tokenizer(folder: Path) -> None:
 BREAKAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "pickle": (pickle_instead, "pickle"),
     "no weights": (lambda d: (d / "model.safetensors").unlink(), "no weights"),
-    "weights cut short": (lambda d: cut(d / "model.safetensors"), "cannot be read"),
-    "weights empty": (lambda d: (d / "model.safetensors").write_bytes(b""), "cannot be read"),
-    "a layer missing": (lambda d: lose(d, 3), "do not fit"),
-    "no configuration in it": (lambda d: (d / "config.json").write_text("{}"), "cannot be read"),
+    "weights cut short": (lambda d: cut(d / "model.safetensors"), "cannot be loaded"),
+    "weights empty": (lambda d: (d / "model.safetensors").write_bytes(b""), "cannot be loaded"),
+    "a layer missing": (lambda d: lose(d, 3), "do not fit|needs .* weights; its files have"),
+    "no configuration in it": (lambda d: (d / "config.json").write_text("{}"), "cannot be loaded"),
     "configuration cut short": (lambda d: cut(d / "config.json"), "is not JSON"),
-    "unknown architecture": (lambda d: configure(d, model_type="nothing"), "cannot be read"),
+    "unknown architecture": (lambda d: configure(d, model_type="nothing"), "cannot be loaded"),
     "another size": (
         lambda d: configure(d, hidden_size=8, n_embd=8),
-        "(cannot be read|do not fit)",
+        "(cannot be loaded|do not fit)",
     ),
     "encoder-decoder": (lambda d: configure(d, is_encoder_decoder=True), "encoder-decoder"),
     "tokenizer missing": (no_tokenizer, "tokenizer"),
@@ -187,7 +187,7 @@ def test_code_in_a_folder_is_never_run(folder: Path, tmp_path: Path) -> None:
     trace = tmp_path / "ran"
     (folder / "own.py").write_text(f"open({str(trace)!r}, 'w')\nclass Own: pass\n")
     configure(folder, model_type="own", auto_map={"AutoConfig": "own.Own"})
-    with pytest.raises(ModelError, match="cannot be read"):
+    with pytest.raises(ModelError, match="cannot be loaded"):
         load_model(folder)
     assert not trace.exists()
 
@@ -199,7 +199,7 @@ def test_a_tokenizer_larger_than_the_model_is_refused(folders: dict[str, Path]) 
         Corpus.from_texts(["pack my box with five dozen liquor jugs, and sphinx of quartz"] * 4),
         size=310,
     )
-    with pytest.raises(ModelError, match="only 280 outputs"):
+    with pytest.raises(ModelError, match="the model has 280 outputs"):
         HuggingFaceLanguageModel(load(folders["llama"]).network, larger)
 
 
@@ -211,7 +211,7 @@ def test_a_name_that_the_hub_does_not_have_is_refused(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(pretrained, "_hub_answers", lambda: True)
     monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", unknown)
-    with pytest.raises(ModelError, match="nobody/nothing cannot be read") as caught:
+    with pytest.raises(ModelError, match="nobody/nothing cannot be loaded") as caught:
         load_model("nobody/nothing")
     assert "hub name" in caught.value.remedy
 

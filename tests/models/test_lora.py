@@ -90,7 +90,7 @@ def test_an_adapter_on_tied_weights_is_kept_and_never_merged(
             torch.nn.init.normal_(parameter)
     save_model(adapted, tmp_path / "adapter")
     assert torch.equal(answer(load_model(tmp_path / "adapter")), answer(adapted))
-    with pytest.raises(ModelError, match=r"ties together.*without merging"):
+    with pytest.raises(ModelError, match=r"ties their weights.*without merging"):
         load_model(tmp_path / "adapter", merge=True)
 
 
@@ -150,12 +150,18 @@ def lose_one(adapter: Path) -> None:
 
 BREAKAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "pickle": (pickle_instead, "pickle"),
-    "cut short": (lambda d: cut(d / "adapter_model.safetensors"), "cannot be put on its base"),
+    "cut short": (lambda d: cut(d / "adapter_model.safetensors"), "does not fit its base"),
     "a matrix missing": (lose_one, "missing adapter keys"),
-    "another rank": (lambda d: configure(d, r=3), "cannot be put on its base"),
-    "another architecture": (lambda d: configure(d, target_modules=["nowhere"]), "cannot be put"),
+    "another rank": (lambda d: configure(d, r=3), "does not fit its base"),
+    "another architecture": (
+        lambda d: configure(d, target_modules=["nowhere"]),
+        "does not fit its base",
+    ),
     "description cut short": (lambda d: cut(d / "adapter_config.json"), "is not JSON"),
-    "of an unknown kind": (lambda d: configure(d, peft_type="MAGIC"), "describes no adapter"),
+    "of an unknown kind": (
+        lambda d: configure(d, peft_type="MAGIC"),
+        "does not describe an adapter",
+    ),
     "a prompt": (lambda d: configure(d, peft_type="PROMPT_TUNING"), "adapter"),
     "no base named": (lambda d: point(d, None), "names no base"),
     "base gone": (lambda d: point(d, "/nowhere/at/all"), "not at /nowhere"),
@@ -179,7 +185,7 @@ def test_impossible_adapters_are_refused(name: str, folders: dict[str, Path]) ->
     for arguments in ({"rank": 0}, {"alpha": 0}, {"dropout": 1.0}):
         with pytest.raises(ValueError, match="got"):
             add_lora(base, **arguments)  # type: ignore[arg-type]
-    with pytest.raises(ModelError, match="no adapter can be put"):
+    with pytest.raises(ModelError, match="takes no adapter"):
         add_lora(base, target_modules=["nowhere"])
     with pytest.raises(ValueError, match="whole model"):
         add_lora(add_lora(base))
@@ -237,7 +243,7 @@ def test_no_adapter_is_made_like_a_prompt_or_on_an_adapter(
     with pytest.raises(ValueError, match="whole model"):
         adapter_like(add_lora(base), tmp_path / "other")
     configure(tmp_path / "other", target_modules=["nowhere"])
-    with pytest.raises(ModelError, match="no adapter can be put"):
+    with pytest.raises(ModelError, match="takes no adapter"):
         adapter_like(base, tmp_path / "other")
 
 

@@ -221,7 +221,7 @@ def test_the_seed_decides_the_heads(folder: Path) -> None:
 
 def test_longer_utterances_than_the_encoder_reads_are_refused(model: IntentSlotEncoder) -> None:
     said = Utterance(("york",) * 13, ("O",) * 13, "Fly")
-    with pytest.raises(DataError, match=r"utterance 2 has .* pieces, the encoder reads at most"):
+    with pytest.raises(DataError, match=r"utterance 2 has .* pieces; the encoder reads at most"):
         model.encode(Utterances.of([next(iter(SAID)), said]))
     longest = torch.full((1, model.longest), 6)
     model.predict(longest)
@@ -231,7 +231,7 @@ def test_longer_utterances_than_the_encoder_reads_are_refused(model: IntentSlotE
 
 def test_a_causal_model_is_refused(folders: dict[str, Path]) -> None:
     for name in folders:
-        with pytest.raises(ModelError, match="is no encoder") as caught:
+        with pytest.raises(ModelError, match="is not an encoder") as caught:
             new_encoder(folders[name], ["a"], ["O"], seed=0)
         assert str(folders[name]) in caught.value.problem
         assert "encoder" in caught.value.remedy
@@ -239,12 +239,12 @@ def test_a_causal_model_is_refused(folders: dict[str, Path]) -> None:
 
 def test_an_encoder_is_no_language_model(model: IntentSlotEncoder, tmp_path: Path) -> None:
     save_model(model, tmp_path / "model")
-    with pytest.raises(AccessDenied, match="says no next words"):
+    with pytest.raises(AccessDenied, match="predicts no next words"):
         load_model(tmp_path / "model")
 
 
 def test_a_language_model_has_no_intents(folders: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="is a language model, and has no intents"):
+    with pytest.raises(ModelError, match="is a language model and has no intents"):
         load_intent_slot(folders["gpt2"])
     with pytest.raises(ModelError, match="does not exist"):
         load_intent_slot(tmp_path / "nothing")
@@ -267,7 +267,7 @@ BREAKAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a head's part missing": (without_intent_bias, "(?s)does not fit.*bias"),
     "another number of labels": (lambda d: change(d, intents=["Fly"]), "does not fit"),
     "a label twice": (lambda d: change(d, tags=["O", "O", "B-city"]), "all different"),
-    "labels are no list": (lambda d: change(d, tags=3), r"intent_slot\.json is not"),
+    "labels are no list": (lambda d: change(d, tags=3), r"intent_slot\.json has unexpected"),
     "no JSON": (lambda d: (d / "intent_slot.json").write_text("{"), r"intent_slot\.json is not"),
     "another format": (lambda d: change(d, format=2), "format 2"),
     "no weights": (lambda d: (d / "model.safetensors").unlink(), "model.safetensors|missing"),
@@ -295,7 +295,7 @@ def test_a_tokenizer_larger_than_the_encoder_is_refused(
     mixed = Path(shutil.copytree(encoders["bert"], tmp_path / "mixed"))
     for file in encoders["roberta"].glob("tokenizer*"):
         shutil.copy(file, mixed)
-    with pytest.raises(ModelError, match="the encoder only"):
+    with pytest.raises(ModelError, match="the encoder knows"):
         new_encoder(mixed, ["a"], ["O"], seed=0)
 
 

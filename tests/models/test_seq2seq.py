@@ -241,11 +241,11 @@ def test_a_model_of_another_kind_is_told_apart(tmp_path: Path) -> None:
     save_model(made(), tmp_path / "pairs")
     shape = LSTMConfig(layers=1, embedding_size=4, hidden_size=4)
     save_model(LSTMLanguageModel(TARGETS, shape), tmp_path / "lstm")
-    with pytest.raises(AccessDenied, match="says no next words without a source"):
+    with pytest.raises(AccessDenied, match="needs a source"):
         load_model(tmp_path / "pairs", device="cpu")
-    with pytest.raises(ModelError, match="a sequence-to-sequence model, and has no intents"):
+    with pytest.raises(ModelError, match="a sequence-to-sequence model and has no intents"):
         load_intent_slot(tmp_path / "pairs", device="cpu")
-    with pytest.raises(ModelError, match="is a language model, and reads no source"):
+    with pytest.raises(ModelError, match="is a language model and takes no source"):
         load_seq2seq(tmp_path / "lstm", device="cpu")
     with pytest.raises(ModelError, match="does not exist"):
         load_seq2seq(tmp_path / "none", device="cpu")
@@ -266,8 +266,8 @@ def broken(folder: Path, name: str) -> None:
     ("name", "says"),
     [
         ("no vocabulary of sources", "the vocabulary in .*source cannot be read"),
-        ("another vocabulary of sources", "is not the one that model.json names"),
-        ("no word of sources", "is not the one that model.json names"),
+        ("another vocabulary of sources", "is not the one in model.json"),
+        ("no word of sources", "is not the one in model.json"),
     ],
 )
 def test_a_broken_vocabulary_of_sources_is_refused(tmp_path: Path, name: str, says: str) -> None:

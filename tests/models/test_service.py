@@ -201,7 +201,7 @@ def test_a_word_too_long_is_named_by_its_query_and_what_was_answered_is_kept() -
 
 def test_words_too_long_together_are_refused() -> None:
     model = ServiceModel(lambda asked: [[f"{n:01000}" for n in range(100)]], k=100)
-    with pytest.raises(ModelError, match="more than 6,400 characters together"):
+    with pytest.raises(ModelError, match="more than 6,400 characters in all"):
         model.likeliest(contexts(1))
 
 
@@ -241,24 +241,24 @@ def test_words_that_the_asker_does_not_know_keep_their_places() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (None, "0 answers to 2"),
-        ("the cat", "str in place of a list of answers"),
-        (b"the", "bytes in place of a list of answers"),
-        (3, "int in place of a list of answers"),
-        ({"a": 1, "b": 2}, "dict in place of a list of answers"),
-        ((answer for answer in [["a"], ["b"]]), "generator in place of a list of answers"),
-        ([["a"]], "1 answers to 2 contexts"),
-        ([["a"]] * 3, "3 answers to 2 contexts"),
-        (["the", "a"], "str in place of a list of words"),
-        ([{"a": 0.5}, {"b": 0.1}], "dict in place of a list of words"),
-        ([["a"], [1]], "int in place of a word"),
-        ([["a"], [None]], "NoneType in place of a word"),
-        ([["a"], [b"a"]], "bytes in place of a word"),
-        ([["a"], [("a", 0.5)]], "tuple in place of a word"),
-        ([["a"], 7], "int in place of a list of words"),
-        ([["a"], {"b"}], "set in place of a list of words"),
-        ([["a"], [float("nan")]], "float in place of a word, as the answer to query 2"),
-        (Hostile([["a"], ["b"]]), "a list that raises RuntimeError, as answers to queries 1 to 2"),
+        (None, "0 answers for 2"),
+        ("the cat", "str instead of a list of answers"),
+        (b"the", "bytes instead of a list of answers"),
+        (3, "int instead of a list of answers"),
+        ({"a": 1, "b": 2}, "dict instead of a list of answers"),
+        ((answer for answer in [["a"], ["b"]]), "generator instead of a list of answers"),
+        ([["a"]], "1 answers for 2 contexts"),
+        ([["a"]] * 3, "3 answers for 2 contexts"),
+        (["the", "a"], "str instead of a list of words"),
+        ([{"a": 0.5}, {"b": 0.1}], "dict instead of a list of words"),
+        ([["a"], [1]], "int instead of a word"),
+        ([["a"], [None]], "NoneType instead of a word"),
+        ([["a"], [b"a"]], "bytes instead of a word"),
+        ([["a"], [("a", 0.5)]], "tuple instead of a word"),
+        ([["a"], 7], "int instead of a list of words"),
+        ([["a"], {"b"}], "set instead of a list of words"),
+        ([["a"], [float("nan")]], "float instead of a word, for the answer to query 2"),
+        (Hostile([["a"], ["b"]]), "a list that raises RuntimeError, for answers to queries 1 to 2"),
     ],
 )
 def test_answers_that_are_no_lists_of_words_are_named(given, message: str) -> None:

@@ -51,7 +51,9 @@ def test_a_shard_outside_the_folder_is_refused(folder: Path, tmp_path: Path, out
     # The decoy is what a hash of the folder's own files would have covered.
     save_file({"x": torch.zeros(1)}, folder / "decoy.safetensors")
     for read in (load_model, fingerprint):
-        with pytest.raises(ModelError, match=r"model\.safetensors\.index\.json.*plain name"):
+        with pytest.raises(
+            ModelError, match=r"model\.safetensors\.index\.json.*not a safetensors file"
+        ):
             read(folder)
 
 
@@ -94,7 +96,7 @@ def test_weights_that_config_names_are_those_that_are_hashed(folder: Path) -> No
     (folder / "config.json").write_text(
         json.dumps({**config, "transformers_weights": "../other.safetensors"})
     )
-    with pytest.raises(ModelError, match=r"config\.json.*plain name"):
+    with pytest.raises(ModelError, match=r"config\.json.*not a safetensors file"):
         load_model(folder)
 
 
@@ -145,5 +147,5 @@ def test_our_own_checkpoint_is_one_file(make: dict, tmp_path: Path) -> None:  # 
 def test_a_pickled_folder_is_refused_naming_the_file(tmp_path, name):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / name).write_bytes(b"")
-    with pytest.raises(ModelError, match=f"{name} is a pickle file, which can run any code"):
+    with pytest.raises(ModelError, match=f"{name} is a pickle file, which can run code"):
         weight_files(tmp_path)

@@ -189,7 +189,7 @@ def test_a_stopped_training_stays_stopped(make_model, make_text, tmp_path):
 
 def test_a_training_is_never_overwritten(run, tmp_path):
     run(tmp_path)
-    with pytest.raises(TrainingError, match=r"already holds a training.*--resume"):
+    with pytest.raises(TrainingError, match=r"already has a training.*--resume"):
         run(tmp_path, resume=False)
 
 
@@ -197,7 +197,7 @@ def test_a_model_without_its_training_is_never_overwritten(run, tmp_path):
     run(tmp_path)
     (tmp_path / "training.json").unlink()
     for resume in (False, True):
-        with pytest.raises(TrainingError, match=r"not the training that made it.*new directory"):
+        with pytest.raises(TrainingError, match=r"not its training.*new directory"):
             run(tmp_path, resume=resume)
 
 
@@ -272,7 +272,7 @@ def test_a_lost_model_is_written_again(run, tmp_path):
 
 def test_a_place_that_cannot_be_written_is_named_with_the_remedy(run, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(RunError, match=r"cannot be written.*directory that you may write to"):
+    with pytest.raises(RunError, match=r"cannot be written.*writable directory"):
         run(tmp_path / "file")
 
     def full(*_, **__):

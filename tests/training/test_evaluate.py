@@ -70,7 +70,7 @@ def test_it_leaves_the_mode_of_the_model_and_drops_nothing_out(make_model, make_
 
 def test_one_token_leaves_nothing_to_predict(make_model, make_text):
     text = make_text(1)
-    with pytest.raises(TrainingError, match=r"nothing to predict.*more text"):
+    with pytest.raises(TrainingError, match=r"too short to evaluate on.*more text"):
         evaluate(make_model(), EncodedCorpus(text.tokens[:1], text.offsets))
 
 
@@ -161,5 +161,5 @@ def test_a_document_that_cannot_be_is_infinitely_perplexing_and_the_others_are_n
 
 
 def test_documents_without_a_word_leave_nothing_to_predict(make_model):
-    with pytest.raises(TrainingError, match=r"no document with a word.*more text"):
+    with pytest.raises(TrainingError, match=r"No document has a word.*more text"):
         evaluate_documents(make_model(), documents(1, 1))

@@ -80,7 +80,7 @@ def test_a_pair_without_a_word_to_predict_is_left_out(numbers):
     pairs = numbers.of_texts([("un", "one"), ("deux", ""), ("", "two")])
     read = list(PairBatches(pairs, 100, 9, 1, CPU).epoch(0, 0))
     assert sorted(batch.sources.tolist() for batch in read) == [[[1]], [[2, 1]]]
-    with pytest.raises(TrainingError, match="no document with a word in it"):
+    with pytest.raises(TrainingError, match="No document has a word"):
         PairBatches(numbers.of_texts([("un", ""), ("deux", "")]), 100, 9, 1, CPU)
 
 

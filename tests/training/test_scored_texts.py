@@ -48,7 +48,7 @@ def test_one_user_says_nothing_about_others():
 def test_a_text_that_was_not_read_counts_for_nothing():
     more = scores([4, 9, 2, 6, 0], [1, 2, 2, 0, 0], [2, 4, 3, 3, 0])
     assert with_intervals(more, None) == with_intervals(FOUR, None)
-    with pytest.raises(TrainingError, match="no token to predict"):
+    with pytest.raises(TrainingError, match="no tokens to evaluate on"):
         with_intervals(scores([0], [0], [0]), None)
 
 

@@ -176,7 +176,7 @@ def test_a_secret_that_is_lost_or_damaged_is_an_error(tmp_path):
     with pytest.raises(TrainingError, match=r"secret\.key is gone.*\n?.*new directory"):
         key_file.secret_of(tmp_path, None)
     (tmp_path / "secret.key").write_bytes(b"half of it")
-    with pytest.raises(TrainingError, match=r"secret\.key does not hold the 32 bytes"):
+    with pytest.raises(TrainingError, match=r"secret\.key does not have the 32 bytes"):
         key_file.secret_of(tmp_path, None)
     (tmp_path / "model").mkdir()  # a finished training needs none
     key_file.secret_of(tmp_path, None)

@@ -47,7 +47,7 @@ def test_documents_are_cut_into_pieces_each_of_which_begins_as_a_text_does(lengt
             pieces += cut
             documents += [index] * len(cut)
     if not pieces:
-        with pytest.raises(TrainingError, match=r"no document with a word.*more text"):
+        with pytest.raises(TrainingError, match=r"No document has a word.*more text"):
             Sequences.of(data, length=length)
         return
     sequences = Sequences.of(data, length=length)
@@ -278,7 +278,7 @@ def test_lengths_and_users_of_an_empty_text_are_left_out():
 
 @pytest.mark.parametrize("draw", ["users", "poisson-users"])
 def test_batches_by_user_need_users(draw):
-    with pytest.raises(TrainingError, match=r"whose each document is.*--user"):
+    with pytest.raises(TrainingError, match=r"a user for each document.*--user"):
         make([3] * 4, draw=draw)
 
 

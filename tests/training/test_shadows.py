@@ -209,7 +209,9 @@ def test_a_shadow_knows_its_members_better_than_the_others(jobs):
 
 def test_a_finished_shadow_is_found_and_not_trained_again(jobs, monkeypatch):
     before = train_shadows(jobs())
-    monkeypatch.setattr(shadows, "learn", lambda *args, **named: pytest.fail("trained again"))
+    monkeypatch.setattr(
+        shadows, "learn", lambda *args, **named: pytest.fail("to train the shadow model again")
+    )
     said = []
     assert train_shadows(jobs(), say=said.append) == before
     assert train_shadow(jobs()[1]) == before[1]
@@ -283,7 +285,7 @@ def test_a_shadow_that_was_damaged_is_trained_again(jobs, harm):
     [again] = train_shadows([job], say=said.append)
     assert again == first  # to the bit: the same training
     assert str(job.directory) in said[0]
-    assert said[0].endswith("it is trained again")
+    assert said[0].endswith("training it again")
     assert len(said) == 2
     assert train_shadows([job], say=said.append) == [first]
     assert len(said) == 2
@@ -330,7 +332,7 @@ def test_four_shadows_killed_again_and_again_are_the_same_and_none_is_trained_tw
     [
         (Corpus.from_texts(["a b"]), "column 'user'"),
         (Corpus.from_texts(["a b", "c"], users=["ann", ""]), "documents without a user"),
-        (Corpus.from_texts(["a b", "c"], users=["ann", "ann"]), "at least 2 users, it has 1"),
+        (Corpus.from_texts(["a b", "c"], users=["ann", "ann"]), "2 users or more; it has 1"),
     ],
 )
 def test_a_reference_without_enough_users_is_refused(jobs, reference, message):

@@ -89,5 +89,5 @@ def test_references_are_as_many_as_sources(model, numbers):
         bleu(model, sources, ["one", "two"])
     with pytest.raises(ValueError, match="length must be at least 1"):
         answer_greedily(model, sources, length=0)
-    with pytest.raises(TrainingError, match="no sources"):
+    with pytest.raises(TrainingError, match="no source"):
         bleu(model, type(sources)(sources.tokens[:0], sources.offsets[:1]), [])

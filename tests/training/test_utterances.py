@@ -110,7 +110,9 @@ def test_what_cannot_be_learnt_is_refused() -> None:
     with pytest.raises(TrainingError, match="There are no utterances"):
         UtteranceBatches(EncodedUtterances.of([], [], [], labels), 2, CPU)
     lacking = EncodedUtterances.of([[1], [2]], [["O"], ["B-city"]], ["Go", "Go"], labels)
-    with pytest.raises(TrainingError, match="1 of 2 utterances cannot be learnt from"):
+    with pytest.raises(
+        TrainingError, match="1 of 2 utterances have an intent or tag that the model lacks"
+    ):
         UtteranceBatches(lacking, 2, CPU)
 
 
@@ -301,7 +303,7 @@ def test_labels_that_the_model_lacks_count_as_wrong() -> None:
     mixed = evaluate_utterances(model, STRANGE + said(10))
     assert mixed.loss == pytest.approx(evaluate_utterances(model, said(10)).loss, rel=1e-5)
     lesson = UtteranceTask(model.encode(said(4)), STRANGE)
-    with pytest.raises(TrainingError, match="labels that the model knows"):
+    with pytest.raises(TrainingError, match="lacks the labels of all validation utterances"):
         learn(model, lesson, config=replace(CONFIG, epochs=1))
 
 

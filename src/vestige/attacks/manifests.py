@@ -48,13 +48,12 @@ def load_canaries(
     vocabulary = model.vocabulary
     if not sealed.canaries:
         raise ManifestError(
-            f"{where} holds no canaries", remedy="Give a manifest that `vestige plant` wrote."
+            f"{where} has no canaries", remedy="Pass a manifest of `vestige plant`."
         )
     if sealed.vocabulary not in (None, vocabulary.fingerprint()):
         raise IncompatibleModels(
-            f"{where} is the manifest of another model: its canaries were planted for another "
-            "vocabulary than this model's",
-            remedy="Give the manifest of the corpus that this model was trained on.",
+            f"{where} belongs to another model: its canaries were planted for another vocabulary",
+            remedy="Pass the manifest of the model's training corpus.",
         )
     controls = [canary for canary in sealed.canaries if canary.control]
     lost = {c.phrase for c in controls if not _is_readable(c, vocabulary)}
@@ -62,7 +61,7 @@ def load_canaries(
         lost = set()  # the first of them is then refused, by its number
     if lost:
         monitor.log(
-            f"{len(lost)} of {len(controls)} controls have words that the model lacks: left out"
+            f"{len(lost)} of {len(controls)} controls left out: the model lacks their words"
         )
     read = [
         _read(where, number, canary, vocabulary)
@@ -100,8 +99,8 @@ def in_turn(model: "NextToken", role: "Role", question: str) -> "NextToken":
     template = template_of(model)
     if template is None:
         raise DataError(
-            "a turn of a conversation needs a chat template, and the tokenizer has none",
-            remedy="Give the model with the tokenizer that it was trained with.",
+            "a turn of a conversation needs a chat template; the tokenizer has none",
+            remedy="Pass the model with its tokenizer.",
         )
     if role == "assistant":
         before = assistant_turn(*template, message=question)
@@ -109,7 +108,7 @@ def in_turn(model: "NextToken", role: "Role", question: str) -> "NextToken":
         around = users_turn(*template)
         if around is None:
             raise DataError(
-                "the chat template does not say once, as it is, what the user has written",
+                "the chat template does not contain the user's text exactly once",
                 remedy="Plant the canaries in the assistant's turn.",
             )
         before = around[0]
@@ -148,8 +147,8 @@ def load_secrets(manifest: "str | PathLike[str] | SecretManifest") -> "SecretMan
     file = manifest_file(manifest)
     if file.is_file() and format_of(file) not in (FORMAT, None):
         raise ManifestError(
-            f"{file} holds canaries in running text, not in labelled utterances",
-            remedy="Plant with `vestige plant --task nlu`, or give a language model.",
+            f"{file} has canaries in text, not in labelled utterances",
+            remedy="Plant with `vestige plant --task nlu`, or pass a language model.",
         )
     return SecretManifest.load(file)
 
@@ -168,6 +167,6 @@ def _read(where: str, number: int, canary: "Canary", vocabulary: "Vocabulary") -
         raise DataError(
             f"canary {number} of {where} cannot be read: the model's vocabulary lacks {unknown} "
             f"of its {len(ids)} tokens",
-            remedy="Plant with --vocabulary MODEL, or give the model trained on this planting.",
+            remedy="Plant with --vocabulary MODEL, or pass the model trained on this text.",
         )
     return replace(canary, ids=ids)

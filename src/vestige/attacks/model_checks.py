@@ -117,17 +117,21 @@ def alive_by_samples(model: NextToken, *, seed: int, who: str = "the model") -> 
 def alive_of(information: float | None, *, who: str = "the model") -> claims.Check:
     """The check "alive" from what `information_by_samples` found."""
     if information is None:
-        return claims.Check("alive", "could not run", f"Too few texts can be sampled from {who}.")
+        return claims.Check("alive", "could not run", f"{_name(who)} generates too few texts.")
     if not isfinite(information):
         broken = f"Scores of {who} are not finite: its weights are broken."
         return claims.Check("alive", "failed", broken)
-    told = (
-        f"What {who} predicts depends on the context by {information:.2f} nats "
-        f"({LEAST_INFORMATION:g} are required"
+    sentence = (
+        f"{_name(who)} gains {information:.2f} nats per token from the context; "
+        f"required: {LEAST_INFORMATION:g}."
     )
     if information >= LEAST_INFORMATION:
-        return claims.Check("alive", "passed", f"{told}).")
-    return claims.Check("alive", "failed", f"{told}): it is too weak for an audit.")
+        return claims.Check("alive", "passed", sentence)
+    return claims.Check("alive", "failed", f"{sentence} It is too weak to audit.")
+
+
+def _name(who: str) -> str:
+    return who[:1].upper() + who[1:]
 
 
 def adapter_check(
@@ -151,13 +155,13 @@ def adapter_check(
     except NotFinite:
         return claims.Check("different", "could not run", "The adapter has no finite scores.")
     if not read:
-        return claims.Check("different", "could not run", "Too few texts can be sampled.")
+        return claims.Check("different", "could not run", "The adapter generates too few texts.")
     own = np.concatenate(log_probs_of(model, read))
     with disabled():
         base = np.concatenate(log_probs_of(model, read))
     found = claims.different(base, own)
     if found.state == "failed" and found.prevents(claims.LEAK):
-        return replace(found, sentence="The adapter changes nothing: its base scores all alike.")
+        return replace(found, sentence="The adapter changes nothing: base and adapter agree.")
     return replace(found, sentence=found.sentence.replace("models", "adapter and its base"))
 
 
@@ -176,7 +180,7 @@ def pair_checks(
         for model, name in zip(models, names, strict=True)
     )
     if any(check.state != "passed" for check in alive):
-        dead = claims.Check("different", "could not run", "A model is too weak to be compared.")
+        dead = claims.Check("different", "could not run", "A model is too weak to compare.")
         if any(check.state == "failed" for check in alive):
             return (*alive, dead)
     texts = [

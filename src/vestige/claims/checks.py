@@ -42,25 +42,27 @@ def alive(
     every = np.concatenate(read) if read else np.array([])
     name = who[:1].upper() + who[1:]
     if not every.size:
-        return Check("alive", "could not run", f"No text was read by {who}.")
+        return Check("alive", "could not run", f"{name} scored no text.")
     if broken := int((~np.isfinite(every)).sum()):
         return Check(
             "alive", "failed",
             f"{broken:,} of {every.size:,} scores of {who} are not finite: its weights are broken.",
         )  # fmt: skip
     if len(read) < 4:
-        return Check("alive", "could not run", f"Too few texts to test whether {who} predicts.")
+        return Check(
+            "alive", "could not run", f"{len(read)} texts are too few to test {who}; 4 are needed."
+        )
     gains = _gains_over_frequencies(read, ids)
     mean, error = float(gains.mean()), float(gains.std(ddof=1)) / sqrt(gains.size)
-    told = f"{name} predicts text {mean:.2f} nats per token better than word frequencies"
+    better = f"{name} predicts text {mean:.2f} nats per token better than word frequencies"
     if mean - 2 * error > least:
-        return Check("alive", "passed", f"{told}.")
+        return Check("alive", "passed", f"{better}.")
     if mean > 0:
-        return Check("alive", "failed", f"{told}: too little for an audit.")
+        return Check("alive", "failed", f"{better}: too weak to audit.")
     return Check(
         "alive", "failed",
-        f"{name} predicts text {abs(mean):.2f} nats per token worse than word frequencies: it is "
-        "too weak for an audit.",
+        f"{name} predicts text {abs(mean):.2f} nats per token worse than word frequencies: "
+        "too weak to audit.",
     )  # fmt: skip
 
 
@@ -114,22 +116,22 @@ def different(
     size = float(np.sqrt(np.mean(moved**2)))
     told += f" differ by {size:.2g} nats per token"
     if size < ROUNDING:
-        return Check("different", "failed", f"{told}, no more than by rounding.", (NO_LEAK,))
+        return Check("different", "failed", f"{told}: rounding explains it.", (NO_LEAK,))
     return Check("different", "passed", f"{told}.")
 
 
 def read(scored: int, of: int, *, what: str = "the tokens") -> Check:
     """Whether enough of the texts was scored. A leak in what was read is one all the same."""
     if not of:
-        return Check("read", "could not run", "There were no tokens to read.")
+        return Check("read", "could not run", "The texts have no tokens.")
     share = scored / of
     told = f"{share:.0%} of {what} were read"
     if share >= LEAST_READ:
         return Check("read", "passed", f"{told}.")
     return Check(
         "read", "failed",
-        f"{told}; at least {LEAST_READ:.0%} are needed (longer than the context or than the "
-        "reference, or unknown).",
+        f"{told}; at least {LEAST_READ:.0%} are needed. The rest is longer than the context or "
+        "than the reference, or is unknown to the model.",
         (NO_LEAK,),
     )  # fmt: skip
 
@@ -162,7 +164,7 @@ def powerful(
     if not test.possible:
         return check(
             False,
-            f"The smallest possible p-value is {test.least:.2g}, above the level {test.alpha:g}.",
+            f"The least p-value is {test.least:.2g}, above the level {test.alpha:g}.",
         )
     if control is not None:
         return check(
@@ -170,20 +172,19 @@ def powerful(
         )
     if detectable is None or wanted is None:
         return Check(
-            "powerful", "could not run", "The smallest detectable leak is not known.", (NO_LEAK,)
+            "powerful", "could not run", "The smallest detectable leak is unknown.", (NO_LEAK,)
         )
     alike = f"{detectable:.2g}" == f"{wanted:.2g}" and detectable > wanted
     digits = 3 if alike else 2
-    shown, limit = (
-        effect.format(f"{size:.{digits}g}") if "{}" in effect else f"{effect} of {size:.{digits}g}"
-        for size in (detectable, wanted)
-    )
+    size, limit = (f"{one:.{digits}g}" for one in (detectable, wanted))
+    shown = effect.format(size) if "{}" in effect else f"{effect} of {size}"
     if not isfinite(detectable):
         shown = "no effect of any size"
-    told = f"{shown[:1].upper()}{shown[1:]} is detected with 80% power; required: {limit}."
+    shown = shown[:1].upper() + shown[1:]
+    sentence = f"{shown} would be detected (power 80%); required: {limit}."
     if detectable > wanted and high is not None and high <= wanted:
-        return check(True, f"{told} The 95% interval ends at {high:.2g} and excludes it.")
-    return check(detectable <= wanted, told)
+        return check(True, f"{sentence} The 95% CI excludes more than {high:.2g}.")
+    return check(detectable <= wanted, sentence)
 
 
 def bounded(test: Test | None, high: float | None, *, limit: float, what: str) -> Check:
@@ -199,7 +200,7 @@ def bounded(test: Test | None, high: float | None, *, limit: float, what: str) -
         return powerful(test)
     return Check(
         "powerful", "passed" if high <= limit else "failed",
-        f"The 95% interval ends at {high:.1%} {what}; required: at most {limit:.0%}.",
+        f"The 95% CI ends at {high:.1%} {what}; required: at most {limit:.0%}.",
         (NO_LEAK,),
     )  # fmt: skip
 
@@ -240,7 +241,7 @@ def one_model(hashes: Mapping[str, str]) -> Check:
     """Whether all runs of a page or gate measured the same weights; hashes by name of the run."""
     found = len(set(hashes.values()))
     if not hashes:
-        return Check("one model", "could not run", "No run says which model it measured.")
+        return Check("one model", "could not run", "No run records the weights of its model.")
     if found == 1:
         return Check("one model", "passed", "All runs measured the same model.")
     return Check("one model", "failed", f"The runs measured {found} different models.")

@@ -60,13 +60,13 @@ def comparable(
     if apart:
         return Check(
             "comparable", "failed",
-            f"The texts differ from the reference in {_and(apart)}, so that their scores differ "
-            "without any training on them.",
+            f"The texts differ from the reference in {_and(apart)}: their scores can differ "
+            "without training on them.",
         )  # fmt: skip
     if words_differ is None:
         return Check(
             "comparable", "could not run",
-            "There are too few texts to compare their words with those of the reference.",
+            "Too few texts to compare their words with the words of the reference.",
         )  # fmt: skip
     asked = "words, case, script and length" + (
         "" if base is None else f", and {who} predicts both alike"

@@ -133,12 +133,12 @@ def independent(
         of: what was listed, in the plural.
     """
     counts = [np.unique(side).size for side in (units, reference)]
-    told = (
-        f"{units.size:,} {of} are {counts[0]:,} independent units; "
-        f"{reference.size:,} of the reference are {counts[1]:,}"
+    sentence = (
+        f"Independent units: {counts[0]:,} of {units.size:,} {of}, "
+        f"{counts[1]:,} of {reference.size:,} reference {of}."
     )
     if removed:
-        told += f"; {removed:,} more were near-duplicates of audited ones and were left out"
+        sentence += f" Removed as near-duplicates of audited ones: {removed:,} reference {of}."
     if min(counts) < needed:
-        return Check("independent", "failed", f"{told}; {needed} on each side are needed.")
-    return Check("independent", "passed", f"{told}.")
+        return Check("independent", "failed", f"{sentence} Needed: {needed} on each side.")
+    return Check("independent", "passed", sentence)

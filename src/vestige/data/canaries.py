@@ -248,9 +248,8 @@ def _choose(
     free = [word for word in words if word not in used]
     if len(free) < number:
         raise DataError(
-            f"the corpus has {len(words)} words of the wanted kind, of which {len(free)} are "
-            f"left where {number} are needed: canaries of one set share no words",
-            remedy="Ask for fewer or shorter canaries or controls, or give a larger corpus.",
+            f"the corpus has only {len(free)} unused words for canaries; {number} are needed",
+            remedy="Plant fewer or shorter canaries, or pass a larger corpus.",
         )
     return [free[index] for index in generator.choice(len(free), number, replace=False)]
 
@@ -262,8 +261,8 @@ def _absent(corpus: Corpus, draw: Callable[[], list[str]]) -> list[str]:
         if occurrences(corpus, [" ".join(words)]) == [0]:
             return words
     raise DataError(
-        f"{_TRIES} phrases were drawn, and the corpus holds them all",
-        remedy="Ask for longer canaries, or give a corpus with more different words.",
+        f"the corpus contains all {_TRIES} sampled phrases",
+        remedy="Plant longer canaries, or pass a corpus with more words.",
     )
 
 
@@ -289,13 +288,13 @@ def _check_given(phrases: Sequence[str], corpus: Corpus) -> None:
         inside = occurrences(Corpus.from_texts(phrases), [phrase])
         if inside != [1]:
             raise ValueError(
-                f"phrases must not stand in one another, got number {index + 1} {inside[0]} times"
+                f"phrases must not contain one another, got number {index + 1} {inside[0]} times"
             )
     for number, count in enumerate(occurrences(corpus, phrases), 1):
         if count:
             raise DataError(
-                f"the corpus already holds phrase {number} ({count} times)",
-                remedy="Choose another phrase, or take that text out of the corpus.",
+                f"the corpus already contains phrase {number} ({count} times)",
+                remedy="Choose another phrase, or remove that text from the corpus.",
             )
 
 
@@ -305,8 +304,7 @@ def _check_known(phrases: Sequence[str], vocabulary: WordVocabulary) -> None:
         unknown = [str(place) for place, word in enumerate(words, 1) if word not in vocabulary]
         if unknown:
             raise DataError(
-                f"phrase {number} has words that the vocabulary of {len(vocabulary)} words lacks, "
-                f"so that a model would read them as <unk>: of its {len(words)} words those at "
-                f"{', '.join(unknown)}",
+                f"phrase {number} has {len(unknown)} words that the vocabulary of "
+                f"{len(vocabulary)} words lacks, at {', '.join(unknown)} of {len(words)}",
                 remedy="Use other words, a larger vocabulary, or a subword vocabulary.",
             )

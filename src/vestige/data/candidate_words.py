@@ -62,7 +62,7 @@ def candidate_sets(given: Candidates) -> dict[str, tuple[str, ...]]:
         name, _, words = entry.partition("=")
         if not (name and words):
             raise ValueError(
-                f"`candidates` must be name=word,word or name=@file, number {number} is not"
+                f"`candidates` must be name=word,word or name=@file; number {number} is not"
             )
         if name in sets:
             raise ValueError(f"`candidates` must name each set once, got {name!r} twice")

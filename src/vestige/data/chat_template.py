@@ -28,7 +28,7 @@ MARK = "vestigemarksthemessage"
 """A message that no template has of itself."""
 DAY = datetime(2024, 7, 26)
 """What templates write where they ask for today: the day that Llama 3's take by themselves."""
-REMEDY = "Leave the template aside with --chat off, and give prompts as the model reads them."
+REMEDY = "Pass --chat off, and write prompts as the model reads them."
 
 
 def assistant_turn(template: str, tokens: Mapping[str, str], *, message: str) -> str:
@@ -113,7 +113,7 @@ def _to_json(value: Any, indent: int | None = None) -> str:
 
 
 def _refuse(message: str) -> None:
-    raise ValueError("the template refuses the messages")
+    raise ValueError("the chat template rejects the messages")
 
 
 def _bounded() -> None:

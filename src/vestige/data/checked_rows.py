@@ -58,7 +58,7 @@ def open_rows(
         if essential is not None and essential not in names:
             raise RunError(
                 f"{path} cannot be used: it is damaged or of another version",
-                remedy="Delete it to begin again.",
+                remedy="Delete it to start again.",
             )
     return _connected(path), len(names)
 

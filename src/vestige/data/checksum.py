@@ -14,7 +14,7 @@ from vestige.data.atomic_write import write_text
 from vestige.data.json_file import Schema, Sha256, conform, read_object
 from vestige.errors import ManifestError
 
-REMEDY = "Restore the file that `vestige plant` wrote, or plant again."
+REMEDY = "Restore the file of `vestige plant`, or plant again."
 _CHECKSUM, _ENTRIES = "sha256", "canaries"
 
 
@@ -93,14 +93,12 @@ class Sealed(ABC):
 
 def malformed(path: Path, reason: str) -> ManifestError:
     """Error for a record whose content does not follow its format."""
-    return ManifestError(f"{path} makes no sense: {reason}", remedy=REMEDY)
+    return ManifestError(f"{path} is inconsistent: {reason}", remedy=REMEDY)
 
 
 def not_there(problem: str) -> ManifestError:
     """Error for a corpus other than the one that a record describes."""
-    return ManifestError(
-        problem, remedy="Give the corpus that was planted with this manifest, unchanged."
-    )
+    return ManifestError(problem, remedy="Pass the corpus planted with this manifest, unchanged.")
 
 
 def format_of(path: Path) -> str | None:
@@ -122,7 +120,7 @@ def _check(path: Path, content: dict[str, Any], entries: list[dict[str, Any]]) -
         if entry.get(_CHECKSUM) != checksum(own)
     ]
     what = ", ".join(changed) or "its settings, or which canaries it lists"
-    raise ManifestError(f"{path} was changed after it was sealed: {what}", remedy=REMEDY)
+    raise ManifestError(f"{path} was changed after it was written: {what}", remedy=REMEDY)
 
 
 def _without_checksum(content: dict[str, Any]) -> dict[str, Any]:

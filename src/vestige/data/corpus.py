@@ -76,8 +76,8 @@ class Corpus(Rows):
     def __post_init__(self) -> None:
         if "text" not in self.table.column_names:
             raise DataError(
-                f'a corpus needs a column "text", this table has {self.table.column_names}',
-                remedy="Rename the column that holds the text.",
+                f'the corpus has no column "text"; its columns are {self.table.column_names}',
+                remedy='Rename the text column to "text".',
             )
         kept = [name for name in COLUMNS if name in self.table.column_names]
         columns = {name: _as_text(name, self.table[name]) for name in kept}
@@ -111,7 +111,7 @@ class Corpus(Rows):
             block = {name: list(islice(it, _ROWS_PER_CHUNK)) for name, it in given.items()}
             sizes = {name: len(values) for name, values in block.items()}
             if len(set(sizes.values())) > 1:
-                raise ValueError(f"every document needs one of each, a batch holds {sizes}")
+                raise ValueError(f"every document must have one of each; a batch has {sizes}")
             if not block["text"]:
                 break
             for name, values in block.items():
@@ -155,8 +155,8 @@ class Corpus(Rows):
         """
         if "user" not in self.table.column_names:
             raise DataError(
-                "the users of the corpus are asked for, it has none",
-                remedy="Name the column that holds the users when the corpus is read.",
+                "the corpus has no users",
+                remedy="Pass the user column with --user.",
             )
         codes = pc.dictionary_encode(self.table["user"]).combine_chunks()
         places = codes.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -238,7 +238,7 @@ def _text_array(name: str, values: list[str]) -> pa.Array:
         return pa.array(values, type=pa.large_string())
     except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError) as error:
         raise DataError(
-            f"the {name}s hold a value that is no valid text: {_strange(values)}",
+            f"a value of the {name}s is not valid text: {_strange(values)}",
             remedy="Convert every value to str, without lone surrogates.",
         ) from error
 
@@ -257,13 +257,13 @@ def _as_text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
     if not is_text:
         raise DataError(
-            f'column "{name}" holds {column.type}, not text',
-            remedy="Name another column, or convert this one to strings.",
+            f'column "{name}" has type {column.type}, not text',
+            remedy="Choose another column, or convert this one to strings.",
         )
     if column.null_count:
         raise DataError(
             f'column "{name}" has {column.null_count} empty (null) entries',
-            remedy="Drop those rows or fill them in.",
+            remedy="Remove those rows or fill them in.",
         )
     return column.cast(pa.large_string())
 

@@ -13,7 +13,7 @@ from vestige.data.corpus import Corpus
 from vestige.errors import DataError
 
 _BATCH = 1000
-_REMEDY = "Name the file .parquet or .jsonl (or .jsonl.gz), which hold any document."
+_REMEDY = "End the name in .parquet, .jsonl or .jsonl.gz."
 
 
 def write_corpus(
@@ -33,7 +33,7 @@ def write_corpus(
     """
     path = Path(path)
     if not path.name.endswith((".parquet", ".jsonl", ".jsonl.gz", ".txt")):
-        raise DataError(f"{path} has a name that says no format to write", remedy=_REMEDY)
+        raise DataError(f"the name of {path} ends in no known format", remedy=_REMEDY)
     with replacing(path) as file:
         if path.suffix == ".parquet":
             pyarrow.parquet.write_table(corpus.table, file)
@@ -72,8 +72,8 @@ def _texts(batch: pa.RecordBatch, before: int) -> list[str]:
     for number, text in enumerate(texts, before + 1):
         if not text or text != text.strip() or "\n" in text:
             raise DataError(
-                f"document {number} does not fit on a line of text: it is blank, has blanks at an "
-                "end or a line break inside",
+                f"document {number} does not fit on one line: it is blank, begins or ends with a "
+                "blank, or has a line break",
                 remedy=_REMEDY,
             )
     return texts

@@ -117,8 +117,8 @@ def divide(
     drawn = capped & _drawn(corpus, fraction, by_user, kept)
     if drawn.any() and not (capped & ~drawn).any():
         raise DataError(
-            f"All of {len(corpus):,} documents would be held out, and none trained on",
-            remedy="Hold out a smaller share or nothing, or give more documents.",
+            f"All {len(corpus):,} documents would be used for validation",
+            remedy="Use a smaller share, or pass more documents.",
         )
     return Division(
         corpus=corpus, capped=capped, drawn=drawn, by_user=by_user, most_per_user=most_per_user
@@ -146,9 +146,8 @@ def _within_cap(corpus: Corpus, most: int, kept: NDArray[np.bool_]) -> NDArray[n
     needed = np.bincount(owners[kept], minlength=1).max()
     if needed > most:
         raise DataError(
-            f"A user has {needed} documents that must stay, such as planted canaries, and may "
-            f"contribute {most}",
-            remedy="Allow as many documents per user, or plant fewer copies or for more users.",
+            f"A user has {needed} planted documents and may contribute {most}",
+            remedy=f"Allow {needed} documents per user, or plant fewer copies or for more users.",
         )
     order = np.lexsort((uniform(record_hashes(corpus, purpose=_CAP)), ~kept, owners))
     sizes = np.bincount(owners, minlength=len(names))

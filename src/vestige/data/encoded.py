@@ -81,7 +81,7 @@ def encode(
             may not be replaced.
     """
     if not len(corpus):
-        raise DataError("an empty corpus has no tokens", remedy="Give a corpus with documents.")
+        raise DataError("an empty corpus has no tokens", remedy="Pass a corpus with documents.")
     batches = _encoded_batches(corpus, vocabulary, progress)
     if directory is None:
         pieces, lengths = zip(*batches, strict=True)
@@ -91,8 +91,8 @@ def encode(
     if not _holds(directory, identity):
         if not replace and _other(directory, identity):
             raise DataError(
-                f"{directory} holds other text, or the same read by another vocabulary",
-                remedy="Give the same text and options as the first time, or another directory.",
+                f"{directory} has an encoding of other text or of another vocabulary",
+                remedy="Pass the same text and options, or another directory.",
             )
         with locked(directory / LOCK):
             if not _holds(directory, identity):  # nobody else has encoded it while we waited
@@ -111,15 +111,15 @@ def load_encoded(directory: Path) -> EncodedCorpus:
     record = _record(directory)
     if record is None:
         raise DataError(
-            f"{directory} holds no whole encoding (no valid encoded.json)",
+            f"{directory} has no complete encoding (no valid encoded.json)",
             remedy=_AGAIN,
         )
     tokens = _map(directory / "tokens.npy", np.int32)
     offsets = _map(directory / "offsets.npy", np.int64)
     if len(tokens) != record.tokens:
-        raise _broken(directory / "tokens.npy", "encoded.json tells another number of tokens")
+        raise _broken(directory / "tokens.npy", "encoded.json states another number of tokens")
     if _checksum(tokens) != record.checksum:
-        raise _broken(directory / "tokens.npy", "encoded.json tells of other tokens")
+        raise _broken(directory / "tokens.npy", "encoded.json states other tokens")
     fits = len(offsets) - 1 == record.documents > 0 == offsets[0] and offsets[-1] == len(tokens)
     if not fits or bool((np.diff(offsets) < 1).any()):  # each ends with its end-of-text token
         raise _broken(directory / "offsets.npy", "it does not fit encoded.json and tokens.npy")
@@ -254,11 +254,11 @@ def _map(path: Path, dtype: type) -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # from EOFError to the TokenError of what parses its header
-        raise _broken(path, "it is no array") from error
+        raise _broken(path, "it is not an array") from error
     if array.dtype != dtype or array.ndim != 1:
-        raise _broken(path, f"it holds {array.dtype} of shape {array.shape}")
+        raise _broken(path, f"it has {array.dtype} of shape {array.shape}")
     return array
 
 
 def _broken(path: Path, reason: str) -> DataError:
-    return DataError(f"{path} is missing, cut or changed: {reason}", remedy=_AGAIN)
+    return DataError(f"{path} is missing, incomplete or changed: {reason}", remedy=_AGAIN)

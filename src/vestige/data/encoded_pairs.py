@@ -67,7 +67,7 @@ def sources_of(corpus: Corpus) -> Corpus:
     """
     if "source" not in corpus.table.column_names:
         raise DataError(
-            "the corpus has no sources to answer or to translate",
-            remedy="Name the column that holds them when the corpus is read (--source).",
+            "the corpus has no source texts",
+            remedy="Pass their column with --source.",
         )
     return Corpus(pa.table({"text": corpus.table["source"]}))

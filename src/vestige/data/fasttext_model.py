@@ -23,7 +23,7 @@ from vestige.data.text_file import existing
 from vestige.errors import DataError
 
 MAGIC, VERSION = 793712314, 12
-_AGAIN = "Fetch or write it again."
+_AGAIN = "Download or write it again."
 _UNSIGNED = 0xFFFFFFFF
 
 
@@ -134,7 +134,7 @@ class _Reader:
 
     def need(self, size: int, what: str, *, short: bool = False) -> None:
         if short or self.place + size > len(self.bytes):
-            raise DataError(f"{self.path} is cut short in its {what}", remedy=_AGAIN)
+            raise DataError(f"{self.path} is incomplete: its {what} is cut short", remedy=_AGAIN)
 
     def damaged(self, problem: str) -> DataError:
         return DataError(f"{self.path} is damaged: {problem}", remedy=_AGAIN)
@@ -145,18 +145,18 @@ def _opened(path: Path, wanted: Collection[str] | None) -> _Model:
     _check_kind(reader)
     width, *_, buckets, shortest, longest, _, _ = reader.take("12id", "settings")
     if width < 1 or buckets < 0:
-        raise reader.damaged(f"it says {width} dimensions and {buckets} buckets")
+        raise reader.damaged(f"it states {width} dimensions and {buckets} buckets")
     entries, words, pruned = _dictionary(reader, wanted)
     if pruned or reader.take("?", "input matrix")[0]:
         raise DataError(
-            f"{path} is a quantised fastText model, whose vectors are only approximate",
-            remedy="Give the model as it was before `fasttext quantize`, or its .vec file.",
+            f"{path} is a quantized fastText model, so its vectors are approximate",
+            remedy="Pass the model before `fasttext quantize`, or its .vec file.",
         )
     matrix = reader.take_matrix("input matrix")
     if matrix.shape != (entries + buckets, width):
         raise reader.damaged(
-            f"its input matrix is {matrix.shape}, where {entries} words, {buckets} buckets and "
-            f"{width} dimensions are said"
+            f"its input matrix is {matrix.shape}; expected {entries} words, {buckets} buckets and "
+            f"{width} dimensions"
         )
     reader.take("?", "output matrix")
     reader.take_matrix("output matrix")  # not used, but its end is the file's
@@ -167,13 +167,13 @@ def _check_kind(reader: _Reader) -> None:
     magic, version = reader.take("ii", "beginning")
     if magic != MAGIC:
         raise DataError(
-            f"{reader.path} is no fastText model: it begins with {magic}, not {MAGIC}",
-            remedy="word2vec's own binary files are not read; convert them to text (.vec).",
+            f"{reader.path} is not a fastText model: it begins with {magic}, not {MAGIC}",
+            remedy="Convert binary word2vec files to text (.vec).",
         )
     if version != VERSION:
         raise DataError(
-            f"{reader.path} is of version {version}, where {VERSION} is needed",
-            remedy="Fetch a newer one, or give its .vec file.",
+            f"{reader.path} has version {version}; version {VERSION} is needed",
+            remedy="Download a newer one, or pass its .vec file.",
         )
 
 
@@ -200,5 +200,5 @@ def _decoded(word: bytes, path: Path, row: int) -> str:
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path}: word {row + 1} of its dictionary is not UTF-8",
-            remedy="Name the words that are wanted.",
+            remedy="Pass the words that are needed.",
         ) from error

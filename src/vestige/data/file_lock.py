@@ -140,8 +140,8 @@ def _held(path: Path, what: Path) -> Iterator[None]:
         lock.acquire(blocking=False)
     except Timeout:
         raise RunError(
-            f"{what} is being written by {_holder(path)}",
-            remedy="Wait until that has ended, or end it; or choose another directory.",
+            f"{what} is in use by {_holder(path)}",
+            remedy="Wait for it to end, or choose another directory.",
         ) from None
     except OSError as error:
         raise _refused(what, error) from error
@@ -199,10 +199,10 @@ def _holder(path: Path) -> str:
 def _refused(directory: Path, error: OSError) -> RunError:
     if error.errno in (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK):
         return RunError(
-            f"{directory} lies on a file system without locks: {error.strerror or error}",
-            remedy="Write to a local disk, or have that file system mounted with locks.",
+            f"{directory} is on a file system without locks: {error.strerror or error}",
+            remedy="Write to a local disk, or mount that file system with locks.",
         )
     return RunError(
         f"{directory} cannot be written: {error.strerror or error}",
-        remedy="Choose a directory that you may write to, on a disk with room.",
+        remedy="Choose a writable directory on a disk with space.",
     )

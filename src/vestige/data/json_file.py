@@ -119,7 +119,7 @@ def parse_object(
         )
         _require_plain(found, finite=finite)
         if not isinstance(found, dict):
-            raise ValueError(f"it holds {_kind(found)}, not an object")
+            raise ValueError(f"it is {_kind(found)}, not an object")
     except json.JSONDecodeError as problem:
         reason = f"{problem.msg} in line {problem.lineno}"
         raise error(f"{where} is not JSON: {reason}", remedy=remedy) from problem
@@ -156,10 +156,10 @@ def conform(
         more = problem.error_count() - 1
     told = _field(first["loc"], first["type"], first["msg"])
     rest = f" ({more:,} more)" if more else ""
-    raise error(f"{where} is not as it should be: {told}{rest}", remedy=remedy)
+    raise error(f"{where} has unexpected content: {told}{rest}", remedy=remedy)
 
 
-_TOO_DEEP = f"objects and lists stand more than {DEEPEST} deep inside each other"
+_TOO_DEEP = f"objects and lists are nested more than {DEEPEST} deep"
 _PLAINLY = {
     "missing": "it is missing",
     "model_type": "it should be an object",
@@ -172,7 +172,7 @@ _PLAINLY = {
 def _field(place: tuple[int | str, ...], kind: str, message: str) -> str:
     """Description of a faulty field; unknown names are not quoted."""
     if kind == "extra_forbidden":
-        place, message = place[:-1], "it has a field of an unknown name"
+        place, message = place[:-1], "it has an unknown field"
     message = _PLAINLY.get(kind, message)
     inner = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in place]
     name = "".join(inner).removeprefix(".")
@@ -183,12 +183,12 @@ def _field(place: tuple[int | str, ...], kind: str, message: str) -> str:
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a name stands twice in one of its objects")
+        raise ValueError("a name occurs twice in one object")
     return found
 
 
 def _no_number(text: str) -> None:
-    raise ValueError(f"{text} is no number that JSON has")
+    raise ValueError(f"{text} is not a JSON number")
 
 
 def _require_plain(value: Any, *, finite: bool) -> None:

@@ -149,12 +149,12 @@ class Manifest(Sealed):
             who = f"{'control' if canary.control else 'canary'} {number}"
             if count != canary.copies:
                 raise not_there(
-                    f"{who} stands {count} times in the corpus, not {canary.copies} times"
+                    f"{who} occurs {count} times in the corpus, not {canary.copies} times"
                 )
             inside = [place for place in places if place < len(corpus)]
             texts = list(corpus.take(inside))
             if texts != [canary.phrase] * len(places):
-                raise not_there(f"the copies of {who} do not stand at their places")
+                raise not_there(f"the copies of {who} are not at their positions")
 
     def _content(self) -> dict[str, Any]:
         return {
@@ -222,7 +222,7 @@ def _identified(canary: Canary, number: int, vocabulary: Vocabulary) -> Canary:
     if vocabulary.unk_id in ids:
         raise DataError(
             f"the vocabulary lacks word {ids.index(vocabulary.unk_id) + 1} of canary {number}",
-            remedy="Make the canaries with this vocabulary, or plant other phrases.",
+            remedy="Make the canaries with this vocabulary, or choose other phrases.",
         )
     return replace(canary, ids=ids)
 
@@ -246,8 +246,8 @@ def _check_plantable(corpus: Corpus, canaries: Sequence[Canary]) -> None:
     for number, count in enumerate(occurrences(corpus, phrases), 1):
         if count:
             raise DataError(
-                f"the corpus already holds the phrase of canary {number} ({count} times)",
-                remedy="Make the canaries for this corpus, before anything is planted in it.",
+                f"the corpus already contains the phrase of canary {number} ({count} times)",
+                remedy="Make the canaries for this corpus before planting in it.",
             )
 
 
@@ -268,12 +268,15 @@ def _require_consistent(path: Path, record: _Record) -> None:
     for number, entry in enumerate(record.canaries, 1):
         if len(entry.positions) != entry.copies:
             raise malformed(
-                path, f"canary {number} has {entry.copies} copies and {len(entry.positions)} places"
+                path,
+                (f"canary {number} has {entry.copies} copies and {len(entry.positions)} positions"),
             )
         if (record.vocabulary is None) != (not entry.ids):
-            raise malformed(path, f"canary {number} has ids, or the record a vocabulary, alone")
+            raise malformed(
+                path, (f"canary {number} and the record must both have a vocabulary or neither")
+            )
     places = [place for entry in record.canaries for place in entry.positions]
     if len(set(places)) < len(places):
-        raise malformed(path, "two copies stand at one place")
+        raise malformed(path, "two copies have one position")
     if len({entry.phrase for entry in record.canaries}) < len(record.canaries):
         raise malformed(path, "it lists one phrase twice")

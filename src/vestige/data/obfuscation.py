@@ -128,14 +128,13 @@ def _checked(translate: Translate, texts: list[str], way: str, start: int) -> li
     made: object = translate(list(texts))
     if not isinstance(made, list) or not all(isinstance(text, str) for text in made):
         raise DataError(
-            f"the translator {way} gave something else than a list of texts, from document "
-            f"{start} on",
-            remedy="Give a function from a list of texts to a list of as many.",
+            f"the translator {way} returned no list of texts, from document {start} on",
+            remedy="Pass a function from a list of texts to a list of the same length.",
         )
     if len(made) != len(texts):
         raise DataError(
-            f"the translator {way} gave {len(made)} texts for {len(texts)}, from document "
+            f"the translator {way} returned {len(made)} texts for {len(texts)}, from document "
             f"{start} on",
-            remedy="Give a function from a list of texts to a list of as many.",
+            remedy="Pass a function from a list of texts to a list of the same length.",
         )
     return made

@@ -36,7 +36,7 @@ def slow_reason(pattern: str, *, longest: int, repetitions: int | None = None) -
         elif letter == ")" and len(inside) > 1:
             repeats = inside.pop()
             if repeats and pattern[place + 1 : place + 2] in ("*", "+", "{"):
-                return "it repeats what repeats already"
+                return "it repeats a repetition"
             inside[-1] |= repeats
         elif letter in "*+" or (letter == "{" and pattern[place + 1 : place + 2].isdigit()):
             found += 1

@@ -68,7 +68,7 @@ class ReadRecords:
         except (OSError, ValueError, EOFError, OverflowError, TypeError) as error:
             raise _broken(file, str(error)) from error
         if rows.dtype != _ROW or rows.ndim != 1:
-            raise _broken(file, "its columns are others")
+            raise _broken(file, "its columns differ")
         return cls(*(np.array(rows[name]) for name in ("record", "user", "held_out")))
 
     def rows(self) -> NDArray[np.void]:
@@ -116,6 +116,6 @@ def _owners(corpus: Corpus) -> Hashes:
 
 def _broken(file: Path, problem: str) -> DataError:
     return DataError(
-        f"{file} does not hold the hashes of a training's records: {problem}",
-        remedy="Take the folder of the model alone: what it read is then unknown, and said to be.",
+        f"{file} has no valid hashes of training records: {problem}",
+        remedy="Pass the folder of the model alone; its training text is then unknown.",
     )

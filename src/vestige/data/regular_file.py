@@ -58,9 +58,7 @@ def read_bytes(path: Path, *, limit: int, error: type[VestigeError], remedy: str
     """
     size = require_regular(path, error=error, remedy=remedy)
     if size > limit:
-        raise error(
-            f"{path} has {size:,} bytes, where at most {limit:,} are expected", remedy=remedy
-        )
+        raise error(f"{path} has {size:,} bytes; at most {limit:,} are expected", remedy=remedy)
     try:
         with path.open("rb") as file:
             return file.read(size)
@@ -78,12 +76,12 @@ def read_lines(file: Path, *, one: str) -> list[str]:
     Raises:
         DataError: it cannot be read, is too large, or is not UTF-8.
     """
-    remedy = f"Give a UTF-8 file with one {one} per line."
+    remedy = f"Pass a UTF-8 file with one {one} per line."
     content = read_bytes(file, limit=LARGEST_LIST, error=DataError, remedy=remedy)
     try:
         return content.decode("utf-8").splitlines()
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{file} is not UTF-8: {error.reason} at byte {error.start}",
+            f"{file}: not UTF-8 at byte {error.start}: {error.reason}",
             remedy=f"Convert it with iconv. {remedy}",
         ) from error

@@ -36,7 +36,7 @@ def read_rows(path: Path, *, error: type[VestigeError], remedy: str) -> list[dic
                 _require_plain(field.type, _DEEPEST)
             table = file.read()
             if table.num_rows != file.metadata.num_rows:
-                raise ValueError("its footer tells another number of rows")
+                raise ValueError("its footer states another number of rows")
             if len(set(table.column_names)) < table.num_columns:
                 raise ValueError("two of its columns have one name")
             rows: list[dict[str, Any]] = table.to_pylist()
@@ -51,8 +51,8 @@ def _require_bounded(file: pq.ParquetFile) -> None:
     size = sum(max(0, group.total_byte_size) for group in groups)
     if facts.num_rows * max(1, facts.num_columns) > MOST_VALUES or size > MOST_BYTES:
         raise ValueError(
-            f"it holds {facts.num_rows:,} rows of {facts.num_columns:,} columns, {size:,} bytes, "
-            "more than a result has"
+            f"it has {facts.num_rows:,} rows of {facts.num_columns:,} columns, {size:,} bytes: "
+            "too large for a result"
         )
 
 

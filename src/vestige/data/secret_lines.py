@@ -28,7 +28,9 @@ def left_out(skipped: Sequence[tuple[int, str]]) -> str:
     reasons: dict[str, list[int]] = {}
     for number, reason in skipped:
         reasons.setdefault(reason, []).append(number)
-    return "; ".join(f"{numbered(which)} left out: {reason}" for reason, which in reasons.items())
+    return "; ".join(
+        f"Secrets not used: {numbered(which)}: {reason}" for reason, which in reasons.items()
+    )
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ def _marked(line: str, number: int) -> tuple[str, list[Part]]:
         part = given(tuple(dict.fromkeys((own, *others)))) if others else _as_marked(own, text)
         if part is None or not own:
             raise DataError(
-                f"secret {number} marks neither words nor digits",
+                f"secret {number} marks no words and no digits",
                 remedy="Mark what varies: {{4917}}, or {{tea|coffee|milk}} with all choices.",
             )
         parts.append(part.at(len(text) + part.start))

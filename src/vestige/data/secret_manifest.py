@@ -148,10 +148,10 @@ class SecretManifest(Sealed):
                 who = f"{'control' if canary.control else 'canary'} {number}"
                 if len(found) != len(own):
                     raise not_there(
-                        f"{who} stands {len(found)} times in the {name} part, not {len(own)} times"
+                        f"{who} occurs {len(found)} times in the {name} part, not {len(own)} times"
                     )
                 if found != list(own):
-                    raise not_there(f"{who} does not stand at its places in the {name} part")
+                    raise not_there(f"{who} is not at its positions in the {name} part")
                 if any(said != canary.utterance for said in part.take(found)):
                     raise not_there(f"{who} has other words, tags or intent in the {name} part")
 
@@ -214,8 +214,8 @@ def plant_secrets(
     for name, part, copies in (("training", train, kept), ("validation", validation, held)):
         if sum(copies) and not len(part):
             raise DataError(
-                f"the {name} part is empty, where {sum(copies)} copies of canaries belong",
-                remedy="Give utterances for it, or hold some of the others out.",
+                f"the {name} part is empty; it needs {sum(copies)} copies of canaries",
+                remedy="Pass utterances for it, or hold out fewer of the others.",
             )
         order, positions = scatter(len(part), copies, generator)
         parts.append((part + own).take(order))
@@ -246,8 +246,8 @@ def _check_plantable(
     for number, count in enumerate(counts, 1):
         if count:
             raise DataError(
-                f"the corpus already holds the utterance of canary {number} ({count} times)",
-                remedy="Draw it with another seed, or take that utterance out of the corpus.",
+                f"the corpus already contains the utterance of canary {number} ({count} times)",
+                remedy="Pass another --seed, or remove that utterance from the corpus.",
             )
 
 
@@ -275,9 +275,9 @@ def _key(utterance: Utterance) -> str:
 def _canary(path: Path, number: int, entry: _Entry, sets: dict[str, list[str]]) -> SecretCanary:
     places = len(entry.train) + len(entry.validation)
     if places != entry.copies:
-        raise malformed(path, f"canary {number} has {entry.copies} copies and {places} places")
+        raise malformed(path, f"canary {number} has {entry.copies} copies and {places} positions")
     if not set(entry.candidates) <= sets.keys():
-        raise malformed(path, f"canary {number} names candidates that the record does not list")
+        raise malformed(path, f"canary {number} uses candidates that the record does not list")
     try:
         return SecretCanary(
             pattern=entry.pattern,
@@ -289,12 +289,12 @@ def _canary(path: Path, number: int, entry: _Entry, sets: dict[str, list[str]]) 
         )
     except ValueError as error:  # whose message may hold candidates, the secret's words among them
         raise malformed(
-            path, f"the pattern of canary {number} cannot be read, or cannot have its secret"
+            path, f"the pattern of canary {number} is invalid, or does not fit its secret"
         ) from error
 
 
 def _places(path: Path, places: list[list[int]]) -> _Places:
     every = [place for own in places for place in own]
     if len(set(every)) < len(every):
-        raise malformed(path, "two copies stand at one place")
+        raise malformed(path, "two copies have one position")
     return tuple(tuple(own) for own in places)

@@ -213,7 +213,7 @@ def _checked(name: str, known: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
         )
     broken = [number for number, word in enumerate(words, 1) if word.split() != [word]]
     if broken:
-        raise ValueError(f"the candidates {name!r} must be single words, number {broken[0]} is not")
+        raise ValueError(f"the candidates {name!r} must be single words; number {broken[0]} is not")
     return words
 
 

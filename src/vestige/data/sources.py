@@ -44,8 +44,8 @@ def read_source(
     folder = Path(source)
     if (folder / MANIFEST).is_file() and (folder / TRAIN).is_file():
         raise DataError(
-            f"{source} holds utterances with secrets planted in them, and no running text",
-            remedy="Give --task nlu where the verb has it, or other DATA.",
+            f"{source} is labelled utterances with planted secrets, not text",
+            remedy="Pass --task nlu if the command has it, or other DATA.",
         )
     if format == "auto" and (folder / MANIFEST).is_file() and (folder / CORPUS).is_file():
         source = str(folder / CORPUS)

@@ -45,7 +45,7 @@ class SubwordVocabulary:
         if tokenizer.eos_token_id is None:
             raise DataError(
                 "the tokenizer has no end-of-text token",
-                remedy='Set its eos_token, in tokenizer_config.json: "eos_token".',
+                remedy='Set "eos_token" in tokenizer_config.json.',
             )
         with no_panics("the tokenizer"):
             largest = max(tokenizer.get_vocab().values(), default=0)
@@ -88,7 +88,7 @@ class SubwordVocabulary:
         _validate.at_least(_ALPHABET + 1, size=size)
         if not len(corpus):
             raise DataError(
-                "an empty corpus teaches no subwords", remedy="Give a corpus with documents."
+                "an empty corpus cannot train subwords", remedy="Pass a corpus with documents."
             )
         bpe = ByteLevelBPETokenizer()
         bpe.train_from_iterator(

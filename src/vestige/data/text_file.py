@@ -27,9 +27,9 @@ def lines(path: Path) -> Iterator[str]:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
             raise DataError(
-                f"{path}, line {number}: byte {error.start + 1} of the line "
-                f"(0x{line[error.start]:02x}) is not UTF-8",
-                remedy="Convert the file, for instance with `iconv -f latin1 -t utf-8`.",
+                f"{path}, line {number}, byte {error.start + 1} (0x{line[error.start]:02x}): not "
+                "UTF-8",
+                remedy="Convert the file, for example with `iconv -f latin1 -t utf-8`.",
             ) from error
 
 
@@ -46,8 +46,8 @@ def raw_lines(path: Path) -> Iterator[bytes]:
             yield from _bounded(file, path)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(
-            f"{path} is cut short or is no gzip file: {error}",
-            remedy="Fetch or compress it again; `gzip -t` tests it.",
+            f"{path} is incomplete or not a gzip file: {error}",
+            remedy="Download or compress it again; `gzip -t` tests it.",
         ) from error
     except OSError as error:
         raise DataError(
@@ -62,12 +62,12 @@ def _bounded(file: gzip.GzipFile | BufferedReader, path: Path) -> Iterator[bytes
         number, read = number + 1, read + len(line)
         if len(line) > LONGEST_LINE:
             raise DataError(
-                f"{path}, line {number}: it has more than {LONGEST_LINE:,} bytes",
-                remedy="Give a document a line; `fold` breaks lines.",
+                f"{path}, line {number}: more than {LONGEST_LINE:,} bytes",
+                remedy="Write one document per line; `fold` breaks lines.",
             )
         if read > room:
             raise DataError(
-                f"{path} holds more than {room:,} bytes of text, which is what memory has room for",
+                f"{path} has more than {room:,} bytes of text, too many for memory",
                 remedy="Split the file.",
             )
         yield line
@@ -80,10 +80,10 @@ def existing(path: Path) -> Path:
         DataError: there is nothing, or a folder, a pipe or a device, which may have no end.
     """
     if path.is_dir():
-        raise DataError(f"{path} is a folder, not a file", remedy="Name a file in it.")
+        raise DataError(f"{path} is a folder, not a file", remedy="Pass a file in it.")
     if not path.exists():
         raise DataError(f"{path} does not exist", remedy="Check the path.")
-    require_regular(path, error=DataError, remedy="Write what it gives into a file first.")
+    require_regular(path, error=DataError, remedy="Write its output to a file first.")
     return path
 
 
@@ -94,9 +94,7 @@ def not_empty(corpus: Corpus, source: object) -> Corpus:
         DataError: it has none.
     """
     if not len(corpus):
-        raise DataError(
-            f"{source} holds no text at all", remedy="Give a file or folder with documents."
-        )
+        raise DataError(f"{source} has no text", remedy="Pass a file or folder with documents.")
     return corpus
 
 
@@ -128,9 +126,9 @@ def parallel_lines(files: Sequence[Path]) -> Iterator[tuple[str, ...]]:
         counts = [_filled(column) for column in columns]
         said = ", ".join(f"{file.name} {count}" for file, count in zip(files, counts, strict=True))
         raise DataError(
-            f"{files[0].parent}: the files differ in their numbers of lines ({said}), the first "
-            f"line that one of them lacks is line {min(counts) + 1}",
-            remedy="Line n of each file must belong together; fetch or write them again.",
+            f"{files[0].parent}: the files have different numbers of lines ({said}); line "
+            f"{min(counts) + 1} is missing in one",
+            remedy="Line n of each file must belong together; download or write them again.",
         )
     return zip(*(column[:wanted] for column in columns), strict=True)
 

@@ -40,9 +40,9 @@ def random_token_phrases(
     texts = list(_whole_tokens(vocabulary).values())
     if len(texts) < 2 * length:
         raise DataError(
-            f"the vocabulary has {len(texts)} tokens that stand for words of their own, too few "
-            f"for phrases of {length}",
-            remedy="Ask for shorter canaries, or give another vocabulary.",
+            f"the vocabulary has {len(texts)} tokens that are whole words, too few for phrases of "
+            f"{length}",
+            remedy="Plant shorter canaries, or pass another vocabulary.",
         )
     generator = np.random.default_rng(seed)
     phrases: dict[str, None] = {}
@@ -56,7 +56,7 @@ def random_token_phrases(
         phrases |= {p: None for p, count in zip(made, counts, strict=True) if not count}
     raise DataError(
         f"only {len(phrases)} of {number} different phrases of {length} tokens were found",
-        remedy="Ask for fewer or longer canaries.",
+        remedy="Plant fewer or longer canaries.",
     )
 
 
@@ -80,8 +80,8 @@ def new_token_phrases(
     chosen = _choose(unused, number, generator)
     if len(used) < length:
         raise DataError(
-            f"the corpus uses {len(used)} tokens that stand for words, too few for a prefix",
-            remedy="Ask for shorter canaries, or give a larger corpus.",
+            f"the corpus uses {len(used)} tokens that are whole words, too few for a prefix",
+            remedy="Plant shorter canaries, or pass a larger corpus.",
         )
     prefix = [used[i] for i in generator.choice(len(used), length - 1, replace=False)]
     return [" ".join((*prefix, token)) for token in chosen]
@@ -99,10 +99,12 @@ def repeated_token_phrases(
 def _choose(unused: Sequence[str], number: int, generator: np.random.Generator) -> list[str]:
     if len(unused) < number:
         raise DataError(
-            f"the vocabulary has {len(unused)} tokens that stand for words and that the corpus "
-            f"never uses, where {number} are needed",
-            remedy="Ask for fewer canaries, or plant for a vocabulary with more tokens, such as "
-            "one with reserved words.",
+            f"the vocabulary has {len(unused)} whole words that the corpus does not use; {number} "
+            "are needed",
+            remedy=(
+                "Plant fewer canaries, or use a vocabulary with more tokens, such as reserved "
+                "words."
+            ),
         )
     return [unused[i] for i in generator.choice(len(unused), number, replace=False)]
 

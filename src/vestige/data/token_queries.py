@@ -77,8 +77,8 @@ def token_queries(data: EncodedCorpus, vocabulary: Vocabulary) -> TokenQueries:
     """
     if data.users is None:
         raise DataError(
-            "the texts do not say whose they are",
-            remedy="Name the column that holds the users when the corpus is read (--user).",
+            "the texts have no users",
+            remedy="Pass the user column with --user.",
         )
     texts = np.repeat(np.arange(len(data), dtype=np.int32), np.diff(data.offsets))
     positions = np.arange(len(data.tokens)) - data.offsets[texts]
@@ -89,8 +89,8 @@ def token_queries(data: EncodedCorpus, vocabulary: Vocabulary) -> TokenQueries:
         known &= tokens != vocabulary.unk_id
     if not known.any():
         raise DataError(
-            "no word of the texts is one that the vocabulary knows",
-            remedy="Give texts in the language of the model, split into words as it splits them.",
+            "the vocabulary knows no word of the texts",
+            remedy="Pass texts in the language of the model, split into words as it splits them.",
         )
     return TokenQueries(
         users=data.users[texts[known]].astype(np.int32),

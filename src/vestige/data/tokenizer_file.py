@@ -34,7 +34,7 @@ _LONGEST = 20_000  # letters of a regular expression
 _SECONDS = 120
 _MEMORY = 2**32  # bytes, and so many more for each byte of the file:
 _FOR_EACH_BYTE = 64
-REMEDY = "Get the tokenizer from its source again; do not use it if that says the same."
+REMEDY = "Download the tokenizer again from its source. If the error remains, do not use it."
 
 _PROBE = """
 import resource, sys
@@ -64,13 +64,13 @@ def no_panics(what: object) -> Iterator[None]:
     except Exception as error:  # from KeyError to the library's own
         raise DataError(
             f"{what} cannot be read: {str(error)[:200]}",
-            remedy="Give a folder with tokenizer.json and tokenizer_config.json.",
+            remedy="Pass a folder with tokenizer.json and tokenizer_config.json.",
         ) from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
         raise DataError(
-            f"{what} cannot be used: the tokenizer library stumbled over it", remedy=REMEDY
+            f"{what} cannot be used: the tokenizer library failed", remedy=REMEDY
         ) from None
 
 
@@ -111,7 +111,7 @@ def _wrong(part: dict[str, Any]) -> str | None:
         return reason
     pattern = part.get("Regex")
     if isinstance(pattern, str) and (slow := slow_reason(pattern, longest=_LONGEST)) is not None:
-        return f"a regular expression in it may take for ever: {slow}"
+        return f"a regular expression in it may not terminate: {slow}"
     if isinstance(part.get("precompiled_charsmap"), str):
         return _wrong_map(part["precompiled_charsmap"])
     return None
@@ -134,7 +134,7 @@ def _growing(part: dict[str, Any]) -> str | None:
         and len(one["content"]) > 2
     ]
     if math.prod(grows) > _GROWTH:
-        return "its replacements, one after the other, make texts far longer"
+        return "its replacements in sequence make texts far longer"
     if part.get("type") == "TemplateProcessing":
         known = part.get("special_tokens")
         ids = [
@@ -153,10 +153,10 @@ def _wrong_map(text: str) -> str | None:
     try:
         content = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        return "its precompiled_charsmap is no base64"
+        return "its precompiled_charsmap is not base64"
     size = int.from_bytes(content[:4], "little")
     if content and (len(content) < 4 or size % 4 or size > len(content) - 4):
-        return "its precompiled_charsmap tells another size than it has"
+        return "its precompiled_charsmap states another size than it has"
     return None
 
 
@@ -176,4 +176,4 @@ def _tried(path: str, _: str) -> str | None:
     if done.returncode == 0:
         return None
     ended = "ends the process" if done.returncode < 0 else "fails"
-    return f"the tokenizer library {ended} on it, within {memory / 2**30:.1f} GiB of memory"
+    return f"the tokenizer library {ended} on it (memory limit {memory / 2**30:.1f} GiB)"

@@ -67,7 +67,7 @@ class Apertium:
         except (subprocess.TimeoutExpired, OSError) as error:
             raise DataError(
                 f"the command {self.command} did not translate: {type(error).__name__}",
-                remedy="Try `apertium -l`, or give fewer texts at once.",
+                remedy="Try `apertium -l`, or pass fewer texts at once.",
             ) from error
         if done.returncode or not done.stdout.strip():
             said = done.stderr.decode(errors="replace").strip().splitlines()
@@ -144,8 +144,10 @@ def _loaded(name: str) -> tuple[Any, Any]:
     except Exception as error:  # anything from the network, the hub, the files or their tokenizer
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(
-            f"{name} is no translation model that can be read: {reason}",
-            remedy="Name an encoder-decoder model with safetensors; Marian's tokenizers need "
-            "`pip install sentencepiece`.",
+            f"{name} is not a readable translation model: {reason}",
+            remedy=(
+                "Pass an encoder-decoder model with safetensors; Marian's tokenizers need `pip "
+                "install sentencepiece`."
+            ),
         ) from error
     return tokenizer, model.eval()

@@ -75,8 +75,8 @@ def user_canaries(
     _validate.at_least(1, repetitions=len(repetitions), controls=controls)
     if corpus.users is None:
         raise DataError(
-            "the corpus has no users, and every canary shall belong to one",
-            remedy="Name the column that holds the users when the corpus is read (--user).",
+            "the corpus has no users; every canary needs one",
+            remedy="Pass the user column with --user.",
         )
     owners = [name for name in sorted(set(corpus.users)) if name]
     wanted = [(owner, copies) for owner in owners for copies in repetitions]
@@ -177,10 +177,7 @@ def _of_kind(
         return _draw(corpus, words, number, length, seed)
     _validate.at_least(2 if kind == "random" else 1, length=length)
     if kind != "random" and vocabulary is None:
-        raise ValueError(
-            "`vocabulary` must be given for canaries of new tokens: they are tokens that it has "
-            "and the corpus never uses"
-        )
+        raise ValueError("`vocabulary` must be given for canaries of unused tokens")
     lexicon = Lexicon.of(corpus, words or WordVocabulary.build(corpus, size=10_000))
     known = vocabulary or lexicon.vocabulary
     drawn = _DRAWN_BY[kind](corpus, known, number=number, length=length, seed=seed)
@@ -197,7 +194,7 @@ def _draw(
     if len(words) < 2 * length:
         raise DataError(
             f"the corpus has {len(words)} alphabetic words, too few for phrases of {length}",
-            remedy="Ask for shorter canaries, or give a larger corpus.",
+            remedy="Plant shorter canaries, or pass a larger corpus.",
         )
     generator = np.random.default_rng(seed)
     phrases: dict[str, None] = {}
@@ -212,6 +209,6 @@ def _draw(
     if len(phrases) < number:
         raise DataError(
             f"only {len(phrases)} of {number} different phrases of {length} words were found",
-            remedy="Ask for fewer or longer canaries, or give a larger corpus.",
+            remedy="Plant fewer or longer canaries, or pass a larger corpus.",
         )
     return [_counted(phrase, lexicon) for phrase in phrases]

@@ -121,7 +121,7 @@ def documents_of(
         raise DataError(
             f"{lacking} of {len(names)} users have fewer than {fewest} documents of the right "
             "length",
-            remedy="Name users with enough of them, ask for fewer documents or other lengths.",
+            remedy="Choose users with more documents, ask for fewer documents or other lengths.",
         )
     chance = np.random.default_rng(seed).random(len(corpus))[fit]
     drawn = fit[np.lexsort((chance, owner[fit]))]  # by user, each user's in random order
@@ -156,9 +156,9 @@ def disjoint_groups(
     _validate.at_least(0, **{f"sizes[{place}]": size for place, size in enumerate(sizes)})
     if sum(sizes) > len(names):
         raise DataError(
-            f"groups of {', '.join(map(str, sizes))} users need {sum(sizes)}, there are "
+            f"groups of {', '.join(map(str, sizes))} users need {sum(sizes)}; there are "
             f"{len(names)}",
-            remedy="Ask for smaller groups, or for fewer documents of each user.",
+            remedy="Use smaller groups, or fewer documents per user.",
         )
     ordered = sorted(names)
     order = np.random.default_rng(seed).permutation(len(ordered)).tolist()
@@ -185,7 +185,7 @@ def artificial_users(corpus: Corpus, n: int, *, seed: int) -> Corpus:
     if n > len(corpus):
         raise DataError(
             f"{len(corpus)} documents cannot be split into {n} users",
-            remedy="Ask for fewer artificial users, or give a larger corpus.",
+            remedy="Use fewer artificial users, or pass a larger corpus.",
         )
     owner = np.random.default_rng(seed).permutation(np.arange(len(corpus)) % n)
     width = len(str(n - 1))
@@ -221,7 +221,7 @@ def share_of_text(corpus: Corpus) -> dict[str, float]:
     words = words_by_user(corpus)
     total = sum(words.values())
     if not total:
-        raise DataError("the corpus holds no words", remedy="Give documents with words.")
+        raise DataError("the corpus has no words", remedy="Pass documents with words.")
     return {name: count / total for name, count in words.items()}
 
 

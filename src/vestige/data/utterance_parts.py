@@ -30,7 +30,7 @@ def planted_secrets(source: object) -> SecretManifest | None:
         return None
     if format_of(file) not in (FORMAT, None):
         raise ValueError(
-            f"{source} holds running text with canaries. Plant in utterances with --task nlu"
+            f"{source} is text with canaries, not labelled utterances. Pass other DATA"
         )
     return SecretManifest.load(file)
 
@@ -64,7 +64,7 @@ def utterance_parts(
     if found.validation is not None:
         if validation is not None or hold_out is not None:
             name = "hold_out" if validation is None else "validation"
-            raise ValueError(f"`{name}` must be left out: DATA has a validation part of its own")
+            raise ValueError(f"`{name}` must be left out: DATA has its own validation part")
         return found.train, found.validation, found.test
     if validation is not None:
         columns = {name: value for name, value in reading.items() if name.endswith("_column")}

@@ -154,7 +154,7 @@ def fault(utterance: Utterance) -> str | None:
         return "it has no intent"
     for number, word in enumerate(tokens, 1):
         if not word or word.split() != [word]:
-            return f"word {number} is empty or holds a blank"
+            return f"word {number} is empty or contains a blank"
     return _fault_of_tags(tags)
 
 
@@ -163,7 +163,7 @@ def _fault_of_tags(tags: Sequence[str]) -> str | None:
     for number, tag in enumerate(tags, 1):
         kind, _, name = tag.partition("-")
         if tag != OUTSIDE and (kind not in ("B", "I") or not name):
-            return f"tag {number} is neither O nor B-name nor I-name"
+            return f"tag {number} is not O, B-name or I-name"
         if kind == "I" and before[2:] != name:
             return f"tag {number} continues a slot that does not begin before it"
         before = tag

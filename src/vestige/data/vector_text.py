@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from vestige.data.text_file import raw_lines
 from vestige.errors import DataError
 
-_REMEDY = "Fetch or write the file again; a line is a word and its numbers with blanks between."
+_REMEDY = "Download or write the file again; a line is a word and its numbers, separated by blanks."
 
 
 def read_vector_text(
@@ -57,7 +57,7 @@ def _rows(path: Path) -> Iterator[tuple[int, bytes, list[bytes]]]:
     width = header[1] if header else len(first) - 1
     if width < 1:
         raise DataError(
-            f"{path}, line 1 has a word and no numbers, or a header that says so", remedy=_REMEDY
+            f"{path}, line 1: a word without numbers, or an invalid header", remedy=_REMEDY
         )
     count = 0
     for number, line in enumerate(raw_lines(path), start=1):
@@ -69,8 +69,8 @@ def _rows(path: Path) -> Iterator[tuple[int, bytes, list[bytes]]]:
         yield number, parts[0], parts[1:]
     if header and count != header[0]:
         raise DataError(
-            f"{path} holds {count} words where line 1 says {header[0]}",
-            remedy="It may be cut short: fetch it again, or correct the number.",
+            f"{path} has {count} words; line 1 states {header[0]}",
+            remedy="It may be incomplete: download it again, or fix the number.",
         )
 
 
@@ -82,7 +82,7 @@ def _check_width(parts: list[bytes], width: int, where: str, *, said: bool) -> N
     source = "the header says" if said else "line 1 has"
     if len(parts) <= width:
         raise DataError(
-            f"{where} has {len(parts) - 1} numbers after its word, where {source} {width}",
+            f"{where} has {len(parts) - 1} numbers after its word; {source} {width}",
             remedy=_REMEDY,
         )
     if b" " in parts[0] and _is_number(parts[0].split()[-1]):
@@ -105,14 +105,14 @@ def _vector(numbers: list[bytes], where: str) -> NDArray[np.float32]:
         exact = np.array(list(map(float, numbers)))
     except ValueError:
         broken = [_is_number(number) for number in numbers].index(False)
-        raise DataError(f"{where}: field {broken + 2} is no number", remedy=_REMEDY) from None
+        raise DataError(f"{where}: field {broken + 2} is not a number", remedy=_REMEDY) from None
     with np.errstate(over="ignore"):
         vector = exact.astype(np.float32)
     if not np.isfinite(vector).all():
         place = int(np.flatnonzero(~np.isfinite(vector))[0])
         raise DataError(
             f"{where}: number {place + 1} is {exact[place]}, not finite in 32 bits",
-            remedy="Drop the word, or train the vectors again.",
+            remedy="Remove the word, or train the vectors again.",
         )
     return vector
 
@@ -123,5 +123,5 @@ def _decoded(word: bytes, path: Path, number: int) -> str:
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path}, line {number}: the word is not UTF-8",
-            remedy="Convert the file, or name the words that are wanted.",
+            remedy="Convert the file, or pass the words that are needed.",
         ) from error

@@ -164,14 +164,13 @@ class WordVocabulary:
         if not ranked:
             raise DataError(
                 f"no word of the corpus ({len(corpus)} documents) occurs {min_count} times",
-                remedy="Give a corpus with more text, or a smaller min_count.",
+                remedy="Pass more text, or a smaller min_count.",
             )
         kept = {word for text in keep for word in split(text)} - {UNK, EOS}
         if size is not None and len(kept) > size - 2:
             raise DataError(
-                f"{len(kept)} words must be kept, where a vocabulary of {size} has room for "
-                f"{size - 2}",
-                remedy="Give a larger vocabulary, or fewer canaries.",
+                f"{len(kept)} words are required; a vocabulary of {size} has room for {size - 2}",
+                remedy="Use a larger vocabulary, or fewer canaries.",
             )
         room = None if size is None else size - 2 - len(kept)
         others = [word for word in ranked if word not in kept][:room]
@@ -253,7 +252,7 @@ def differences(one: Vocabulary, other: Vocabulary) -> tuple[str, ...]:
         raise ValueError(f"{len(ours)} tokens and {len(theirs)} tokens")
     for token, (mine, yours) in enumerate(zip(ours, theirs, strict=True)):
         if mine != yours:
-            raise ValueError(f"token {token} stands for two texts")
+            raise ValueError(f"token {token} has two texts")
     return setting_differences(one, other)
 
 
@@ -306,8 +305,8 @@ def load_vocabulary(directory: Path) -> Vocabulary:
 
         return SubwordVocabulary.from_pretrained(directory)
     raise DataError(
-        f"{directory} holds no vocabulary",
-        remedy=f"It needs a {FILE_NAME} or a tokenizer.json; give the folder of a saved model.",
+        f"{directory} has no vocabulary",
+        remedy=f"Pass the folder of a saved model, with {FILE_NAME} or tokenizer.json.",
     )
 
 
@@ -321,13 +320,12 @@ class _File(Schema):
 
 
 def _load_words(path: Path) -> WordVocabulary:
-    remedy = "Restore it from the run that wrote it, or train again."
+    remedy = "Restore it from its run, or train again."
     told = read_json(path, _File, error=DataError, remedy=remedy)
     try:
         return WordVocabulary(tuple(told.words), told.lowercase, told.tokenise)
     except ValueError as error:  # whose message holds words
         raise DataError(
-            f"{path} is no word vocabulary of ours: a word stands twice, or {UNK} or {EOS} is "
-            "missing",
+            f"{path} is not a word vocabulary: a word occurs twice, or {UNK} or {EOS} is missing",
             remedy=remedy,
         ) from error

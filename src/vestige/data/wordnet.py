@@ -11,7 +11,7 @@ from vestige.data.text_file import lines
 from vestige.errors import DataError
 
 PARTS = ("noun", "verb", "adj", "adv")
-_REMEDY = "Install Debian's wordnet-base, whose files are in /usr/share/wordnet, or fetch WordNet."
+_REMEDY = "Install Debian's wordnet-base (files in /usr/share/wordnet), or download WordNet."
 
 _GRAMMAR = """
     a about above across after again against all almost along already also although always am
@@ -56,15 +56,13 @@ def read_wordnet(folder: str | Path) -> dict[str, tuple[str, ...]]:
         if not (folder / name).is_file()
     ]
     if missing:
-        raise DataError(f"{folder} holds no {missing[0]} of WordNet", remedy=_REMEDY)
+        raise DataError(f"{folder} has no {missing[0]} of WordNet", remedy=_REMEDY)
     found: dict[str, tuple[int, tuple[str, ...]]] = {}
     for part in PARTS:
         meanings = dict(_meanings(folder / f"data.{part}"))
         for where, word, seen, offset in _entries(folder / f"index.{part}"):
             if offset not in meanings:
-                raise DataError(
-                    f"{where}: no meaning stands at {offset} of data.{part}", remedy=_REMEDY
-                )
+                raise DataError(f"{where}: no meaning at {offset} of data.{part}", remedy=_REMEDY)
             if seen > found.get(word, (-1, ()))[0]:
                 found[word] = seen, meanings[offset]
     return {
@@ -113,4 +111,4 @@ def _rows(file: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def _faulty(where: str, wanted: str, error: Exception) -> DataError:
-    return DataError(f"{where}: this is not {wanted} ({error})", remedy=_REMEDY)
+    return DataError(f"{where}: not {wanted} ({error})", remedy=_REMEDY)

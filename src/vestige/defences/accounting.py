@@ -245,10 +245,12 @@ def noise_for(
         return _at_most(spent, epsilon, _least_noise(partial(spent, accountant="rdp"), epsilon))
     except OverflowError as error:
         raise TrainingError(
-            f"epsilon {epsilon:g} at delta {delta:g} cannot be reached in {steps} steps at sample "
+            f"epsilon {epsilon:g} at delta {delta:g} is out of reach in {steps} steps at sample "
             f"rate {sample_rate:g}: {error}",
-            remedy="Ask for a larger epsilon or delta, train fewer epochs, or take smaller batches "
-            "or more data.",
+            remedy=(
+                "Raise epsilon or delta, train for fewer epochs, or use smaller batches or more "
+                "data."
+            ),
         ) from None
 
 

@@ -85,14 +85,15 @@ def probe_authors(
     if sequences.users is None or len(np.unique(sequences.users)) < 2:
         raise TrainingError(
             "The author probe needs documents of two users or more",
-            remedy="Name the column with the users (--user).",
+            remedy="Pass the user column with --user.",
         )
     tested = np.random.default_rng(seed).random(len(data)) < held_out
     test = tested[sequences.documents]
     if not test.any() or len(np.unique(sequences.users[~test])) < 2:
         raise TrainingError(
-            f"held_out {held_out:g} of {len(data)} documents leaves too few on one side",
-            remedy="Probe more documents, or hold out another share.",
+            f"held_out {held_out:g} of {len(data)} documents leaves too few for training or "
+            "testing",
+            remedy="Pass more documents, or hold out another share.",
         )
     states, users = last_states(model, sequences), torch.from_numpy(sequences.users)
     mean, deviation = states[~test].mean(0), states[~test].std(0).clamp_min(1e-6)
@@ -118,8 +119,8 @@ def last_states(model: LanguageModel, sequences: Sequences, *, rows: int = 256) 
     """(n, h) float32 on the CPU: what the model's head reads after each sequence's last token."""
     if not (isinstance(model, TwoParts) and model.separate_head):
         raise TrainingError(
-            "The model does not show what its head reads",
-            remedy="Probe an LSTM, Transformer, GPT-2, Llama or like model.",
+            "The model does not expose the input of its head",
+            remedy="Pass an LSTM, Transformer, GPT-2, Llama or similar model.",
         )
     was_training = model.training
     model.eval()

@@ -75,7 +75,7 @@ def claim_of(
     test = estimate = detectable = None
     if p_values:
         times = len(p_values)
-        against = "canaries that were never planted"
+        against = "unplanted canaries"
         test = Test(min(1.0, times * min(p_values)), times / (DIVISIONS + 1), alpha, against)
         first = base if base in measured else measured[0]
         planted, never = first.exposure.mean(0), first.never.mean(0)

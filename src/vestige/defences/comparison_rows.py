@@ -17,7 +17,7 @@ from vestige.metrics.subgroup import SubgroupGap
 
 Floats = NDArray[np.float64]
 
-UNDEFENDED = Verdict("undefended", "undefended", "What the others are compared with.")
+UNDEFENDED = Verdict("undefended", "undefended", "The others are compared with this one.")
 
 
 @dataclass(frozen=True, kw_only=True)

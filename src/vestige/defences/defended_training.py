@@ -57,6 +57,6 @@ def clip_advice(log: Path) -> str | None:
         return None
     norm = median(line["median_norm"] for line in known)
     return (
-        f"Hardly anything was clipped: --clip {norm:.1g}, near the median norm, would take as much "
-        "privacy for less noise"
+        f"Almost nothing was clipped. Use --clip {norm:.1g}, near the median norm: less noise, "
+        "same privacy"
     )

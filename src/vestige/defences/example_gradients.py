@@ -55,8 +55,8 @@ def gathered(model: nn.Module, found: ExampleGradients) -> Iterator[None]:
                 del layer.__dict__["forward"]
         if any(parameter.grad is not None for parameter in learning):
             raise TrainingError(
-                "a trainable weight was used outside its layer, where the gradients of single "
-                "sequences cannot be told apart",
+                "a trainable weight is used outside its layer, so gradients per sequence are "
+                "unknown",
                 remedy="Freeze it, or train a plain LoRA adapter.",
             )
 

@@ -68,9 +68,9 @@ def gathering_forward(name: str, layer: nn.Module, found: ExampleGradients) -> F
             given = given.expand(found.rows, -1)  # positions that all rows share
         if len(given) != found.rows or dimensions != _DIMENSIONS.get(make, dimensions):
             raise TrainingError(
-                f"{name} sees an input of shape {tuple(given.shape)} for {found.rows} sequences, "
-                "so that their gradients cannot be told apart",
-                remedy="Freeze this layer, or leave it out of the adapter's target_modules.",
+                f"{name} has an input of shape {tuple(given.shape)} for {found.rows} sequences, "
+                "so gradients per sequence are unknown",
+                remedy="Freeze this layer, or remove it from the adapter's target_modules.",
             )
         return inner(given)
 

@@ -29,7 +29,7 @@ def clip_opacus(model: LanguageModel, batch: Batch, rule: Rule) -> Clipped:
     """
     if any(isinstance(module, torch.nn.RNNBase) for module in model.modules()):
         raise TrainingError(
-            f"The gradients of single sequences cannot be had from a {model.architecture}",
+            f"{model.architecture} has no gradients per sequence",
             remedy="Train an LSTM (--architecture lstm), or use --unit user.",
         )
     learning = trainable(model)
@@ -60,9 +60,9 @@ def _norms(hooks: Any, learning: list[Any]) -> torch.Tensor:
     missing = [p for p in learning if getattr(p, "_norm_sample", None) is None]
     if missing:
         raise TrainingError(
-            f"{len(missing)} trainable tensors got no gradient of their own from each example, "
-            f"one of shape {tuple(missing[0].shape)}",
-            remedy="Switch requires_grad off for parameters that the model does not use.",
+            f"{len(missing)} trainable tensors have no gradient per example, one of shape "
+            f"{tuple(missing[0].shape)}",
+            remedy="Unset requires_grad for parameters that the model does not use.",
         )
     norms: torch.Tensor = hooks.get_norm_sample().detach()
     return norms
@@ -88,7 +88,7 @@ def _hooked(model: LanguageModel, max_grad_norm: float, *, ghost: bool) -> Itera
             )
         except NotImplementedError as error:
             ours = [f"the {type(one).__name__} {name}" for name, one in unknown_layers(model)]
-            own = f"; nor can we, because of {ours[0]}" if ours else ""
+            own = f"; Vestige cannot either, because of {ours[0]}" if ours else ""
             raise TrainingError(
                 f"Opacus cannot clip this model's gradients ({error}){own}",
                 remedy="Train a LoRA adapter (--lora-rank) on frozen layers, or use --unit user.",

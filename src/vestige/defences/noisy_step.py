@@ -127,7 +127,7 @@ class NoisyStep:
             ValueError: a state is carried on, or the noise was planned for fewer steps.
         """
         if state is not None:
-            raise ValueError("state must be None: what is carried on is not protected")
+            raise ValueError("state must be None: state between steps is not protected")
         adaptive = self._adaptive
         multiplier = noise_at(self.noise_multiplier, self._step)
         if adaptive is not None:

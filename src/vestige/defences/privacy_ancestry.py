@@ -166,7 +166,7 @@ def _lacks(entry: LedgerEntry, one: LedgerEntry, how: int) -> str | None:
     if how == _JUDGED:
         return f"{one.name} chose its epoch by them"
     if one.unit != entry.unit or how == _OTHERWISE:
-        return f"{one.name} protects another unit, and no joint guarantee is computed"
+        return f"{one.name} protects another unit; no joint guarantee is computed"
     return None
 
 

@@ -128,12 +128,12 @@ class LedgerEntry:
     def lacks(self) -> str | None:
         """Why it promises nothing to what it read; None where it promises something."""
         if self.defence == UNKNOWN:
-            return "what the model it started from had read is not known"
+            return "the training text of the model it started from is unknown"
         if self.unit is None:
-            return f"{self.name} read them without a guarantee"
+            return f"{self.name} trained on them without a guarantee"
         if self.void:
             return f"the guarantee of {self.name} is void"
-        return f"{self.name} read them without noise" if self.epsilon is None else None
+        return f"{self.name} trained on them without noise" if self.epsilon is None else None
 
     @property
     def name(self) -> str:
@@ -170,8 +170,8 @@ def from_json(content: bytes, *, where: object) -> tuple[LedgerEntry, ...]:
     from pydantic import TypeAdapter, ValidationError
 
     remedy = (
-        "Restore it from where the model was trained. Without the file, what the model read "
-        "before is unknown, and said to be."
+        "Restore it from the run of the model. Without it, the earlier training text is unknown, "
+        "and the guarantee says so."
     )
     found = parse_object(content, where, error=ModelError, remedy=remedy)
     try:
@@ -182,4 +182,4 @@ def from_json(content: bytes, *, where: object) -> tuple[LedgerEntry, ...]:
         return tuple(adapter.validate_json(json.dumps(row)) for row in rows)
     except (ValueError, ValidationError) as error:
         problem = " ".join(str(error).split("For further")[0].split())
-        raise ModelError(f"{where} is no privacy ledger: {problem}", remedy=remedy) from error
+        raise ModelError(f"{where} is not a privacy ledger: {problem}", remedy=remedy) from error

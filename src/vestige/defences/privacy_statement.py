@@ -24,7 +24,7 @@ UNNOISED = (
     "history.json and run/ (perplexity, accuracy, counts, word frequencies)",
     "training.json and run/run.json (SHA-256 of the text)",
     "data/ and records/ (the text as ids, a hash of every record)",
-    "checkpoint.safetensors, and while it trains secret.key, from which noise and lots follow",
+    "checkpoint.safetensors, and during training secret.key, from which noise and batches follow",
 )
 """Files of a training's directory, with what in them has no noise. Only model/ is for release."""
 
@@ -125,8 +125,10 @@ class PrivacyStatement:
         terms = {
             "guarantee": self._guarantee(),
             "meaning": self._meaning(),
-            "neighbours": f"Two texts are neighbours if one has one {_unit(spent.unit)} more, with "
-            "all else equal (add or remove one).",
+            "neighbours": (
+                f"Two texts are neighbours if one has one {_unit(spent.unit)} more and all else "
+                "is equal (add or remove one)."
+            ),
             "mechanism": self._mechanism(),
             "sampling": self._sampling(),
             "steps": self._steps(),
@@ -135,8 +137,9 @@ class PrivacyStatement:
             "vocabulary": self._vocabulary(),
             "left out": self._left_out(),
             "outside": self._outside(),
-            "without noise": "In the training's directory, and not for release: "
-            f"{'; '.join(self.unnoised)}. Release {self.released} alone.",
+            "without noise": (
+                f"Not for release: {'; '.join(self.unnoised)}. Release {self.released} alone."
+            ),
         }
         return {name: text for name, text in terms.items() if text}
 
@@ -171,16 +174,16 @@ class PrivacyStatement:
         # The best guess: Kairouz, Oh and Viswanath (2015), "The Composition Theorem", section 3.
         right = (1 + self.planned.delta * math.exp(-max(claims))) / (1 + math.exp(-max(claims)))
         return (
-            "Whoever knows all else, and at even odds guesses whether one "
-            f"{_unit(self.planned.unit)} was there, is right at most "
-            f"{_percent(min(right, 1.0))} of the time."
+            "An adversary who knows all other records, and guesses at even odds whether one "
+            f"{_unit(self.planned.unit)} was used, is right at most {_percent(min(right, 1.0))} "
+            "of the time."
         )
 
     def _protected(self) -> str:
         if self.planned.unit == "user":
             return "a user with all of their documents"
         length = self.sequence_length
-        longer = f"each piece of {length:,}" if self.in_pieces else "what was read of it"
+        longer = f"each piece of {length:,}" if self.in_pieces else "the part that was used"
         return f"a document of at most {length:,} tokens (of a longer one, {longer})"
 
     def _mechanism(self) -> str:
@@ -204,8 +207,8 @@ class PrivacyStatement:
         if len(self.stages) == 1:
             return ""
         return (
-            " σ falls over the training, in stages whose noise and steps were fixed beforehand and "
-            f"depend on no text: {', '.join(f'{steps:,}' for _, steps in self.stages)} steps."
+            " σ falls during the training, in stages of fixed noise and length that do not "
+            f"depend on the text: {', '.join(f'{steps:,}' for _, steps in self.stages)} steps."
         )
 
     def _correlation(self) -> str:
@@ -220,30 +223,30 @@ class PrivacyStatement:
         spent, units = self.planned, f"{self.units:,} {self.planned.unit}s"
         if self.bands == 1:
             return (
-                f"Poisson: each of the {units} joins a step by a lot of its own, with probability "
-                f"q = {spent.sample_rate:.3g}."
+                f"Poisson: each of the {units} is in a step independently, with probability q = "
+                f"{spent.sample_rate:.3g}."
             )
         return (
-            f"Poisson, in turns: a lot puts each of the {units} into one of {self.bands} groups, "
-            f"one step in {self.bands} is its group's turn, and it then joins by a lot of its own, "
-            f"with probability q = {spent.sample_rate:.3g}."
+            f"Poisson, in turns: each of the {units} is in one of {self.bands} random groups. "
+            f"Every {self.bands}th step is its group's turn, and it is in that step "
+            f"independently, with probability q = {spent.sample_rate:.3g}."
         )
 
     def _steps(self) -> str:
         spent, taken = self.planned, self.taken
         named = "steps" if self.bands == 1 else "turns of a group"
         if taken is None or taken.steps == spent.steps:
-            return f"{spent.steps:,} {named}, fixed beforehand."
+            return f"{spent.steps:,} {named}, fixed in advance."
         return (
-            f"{spent.steps:,} {named} were planned, and ε is theirs; {taken.steps:,} were taken. "
-            f"These alone would spend {number(taken.epsilon)}, for information: when to stop was "
-            "decided by what the weights showed, so that it is no guarantee."
+            f"ε is for the {spent.steps:,} {named} planned; {taken.steps:,} were taken. These "
+            f"alone would spend {number(taken.epsilon)}. That is no guarantee: the training "
+            "stopped because of what the weights showed."
         )
 
     def _accountant(self) -> str:
         mu = self.planned.mu
         beside = "" if mu is None else (
-            f" μ = {mu:.3g} of Gaussian differential privacy is a limit and no bound, for "
+            f" μ = {mu:.3g} of Gaussian differential privacy is a limit, not a bound, for "
             "comparison with papers."
         )  # fmt: skip
         return f"{self.planned.accountant}, an upper bound.{beside}"
@@ -260,35 +263,33 @@ class PrivacyStatement:
                 else f"there is no guarantee: {'; '.join(found.reasons)}"
             )
             unit = _unit(self.planned.unit)
-            said.append(
-                f"What {names} read is not known here. For a {unit} that was read by it, {then}."
-            )
+            said.append(f"What {names} trained on is unknown. For a {unit} that it used, {then}.")
         return " ".join(said)
 
     def _of(self, share: Share) -> str:
         """What a group of records is promised."""
         unit, of = _plural(self.planned.unit), f"{share.units:,} of {self.ancestry.units:,}"
         if not share.earlier:
-            return f"{of} {unit} were not read before: ε = {number(self.planned.epsilon)}."
+            return f"{of} {unit} were not used before: ε = {number(self.planned.epsilon)}."
         names = " and ".join(one.name for one in share.earlier)
         if share.reasons:
             reasons = "; ".join(share.reasons)
             return f"{of} {unit} have no guarantee: {reasons}."
         if share.epsilon is None:
-            return f"{of} {unit} were read by {names}, too."
+            return f"{of} {unit} were also used by {names}."
         those = "" if share.longest is None else f", for those of at most {share.longest:,} tokens"
         return (
-            f"{of} {unit} were read by {names}, too: ε = {number(share.epsilon)} together{those}."
+            f"{of} {unit} were also used by {names}: ε = {number(share.epsilon)} together{those}."
         )
 
     def _vocabulary(self) -> str:
         found = self.ancestry
         if found.vocabulary == "other":
-            return "Made of a text with none of these records."
+            return "Made from a text with none of these records."
         if found.vocabulary == "unknown":
             return (
-                "Of what text the vocabulary was made is not known: ε covers it only if that text "
-                "has none of these records."
+                "The text of the vocabulary is unknown: ε covers it only if that text has none "
+                "of these records."
             )
         whose = (
             "this text"
@@ -296,8 +297,8 @@ class PrivacyStatement:
             else f"a text with {found.in_vocabulary:,} of these documents"
         )
         return (
-            f"ε does not cover the vocabulary, which was made of {whose}: a word that was said "
-            "once may stand in it, in the clear."
+            f"ε does not cover the vocabulary, which was made from {whose}: a rare word can be in "
+            "it, unredacted."
         )
 
     def _left_out(self) -> str:
@@ -305,26 +306,26 @@ class PrivacyStatement:
             return ""
         kind = _unit(self.planned.unit)
         each = f"1 {kind} was" if self.held_out == 1 else f"{self.held_out:,} {kind}s were"
-        return f"{each} held out to choose the epoch, without noise: ε does not cover them."
+        return f"{each} used without noise to choose the epoch: ε does not cover them."
 
     def _outside(self) -> str:
         kind = _unit(self.planned.unit)
         parts = [
-            f"how many {_plural(self.planned.unit)} there are, which q and the steps tell",
-            "options that were chosen by looking at the text, and other trainings of it (--seeds)",
-            f"copies: ε is that of one {kind}, and grows faster than their number (group_epsilon)",
-            "that a training ended because a gradient was not finite",
-            "rounding: the proof is for real numbers, the noise is drawn in float32",
+            f"the number of {_plural(self.planned.unit)}, which q and the steps reveal",
+            "options chosen by looking at the text, and other trainings on it (--seeds)",
+            f"copies: ε is for one {kind}, and grows faster than their number (group_epsilon)",
+            "the fact that a training ended because a gradient was not finite",
+            "rounding: the proof is for real numbers, the noise is sampled in float32",
         ]
         if self.capped is not None and self.planned.unit == "sequence":
             parts.append(
-                f"who is over the cap of {self.capped:,} documents: one more may put another one "
-                "out, and two then differ"
+                f"users over the cap of {self.capped:,} documents: one more can displace another, "
+                "so two differ"
             )
         if self.limited is not None:
             parts.append(
-                f"what was not read (--limit): one {kind} more among the first {self.limited:,} "
-                "documents puts others out, and more than one then differs"
+                f"unused text (--limit): one {kind} more among the first {self.limited:,} "
+                "documents displaces others, so more than one differs"
             )
         return f"Not in ε: {'; '.join(parts)}."
 
@@ -359,9 +360,9 @@ def drowned(planned: PrivacySpent, expected_units: float) -> str | None:
     if noise <= expected_units / 4:
         return None
     return (
-        f"Next to nothing will be learnt: in every direction the noise is as large as what "
-        f"{noise:.3g} {planned.unit}s can add together, and a step has "
-        f"{expected_units:,.0f}. Give a larger --epsilon, larger batches, or more text."
+        f"The model will learn almost nothing: the noise is as large as the sum of {noise:.3g} "
+        f"{planned.unit}s, and a step has {expected_units:,.0f}. Use a larger --epsilon, larger "
+        "batches, or more text."
     )
 
 

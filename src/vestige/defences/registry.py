@@ -120,7 +120,7 @@ def with_batches(
     """
     if given is not None and given.get("batching") == "stream":
         raise ValueError(
-            f"`batching` stream must not come with `defence` {defence.name}, which reads documents "
-            "one by one"
+            f"`batching` stream must not come with `defence` {defence.name}, which needs "
+            "documents one by one"
         )
     return replace(config, batching=usual) if config.batching == "stream" else config

@@ -100,7 +100,7 @@ class Repeated:
     def alive(self) -> Check:
         """The first check that failed; else the first that was made."""
         made = [one.alive for one in self.trainings if one.alive is not None]
-        never = Check("alive", "could not run", f"Whether {self.name} predicts was not tested.")
+        never = Check("alive", "could not run", f"{self.name} was not tested for prediction.")
         return next((check for check in made if check.state == "failed"), (made or [never])[0])
 
     @property

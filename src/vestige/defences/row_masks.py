@@ -89,8 +89,8 @@ class StepChance:
                 return dropout(given, p, training, inplace)
             if given.dim() < 2 or len(given) != len(keys):
                 raise TrainingError(
-                    f"dropout sees a tensor of shape {tuple(given.shape)} for {len(keys)} rows, so "
-                    "that their masks cannot be drawn apart",
+                    f"dropout has a tensor of shape {tuple(given.shape)} for {len(keys)} rows, so "
+                    "masks per row are unknown",
                     remedy="Set that layer's dropout to 0.",
                 )
             return given.where(kept(keys, next_call(), given.shape, p), 0) * scale(p)
@@ -201,11 +201,12 @@ def refuse_other_chance(chance: StepChance, read: Callable[[Tensor], object]) ->
             states.append(torch.get_rng_state())
     if moved or not torch.equal(*states):
         raise TrainingError(
-            "the model or its data collator draws chance for each row in another way than by "
-            "torch.nn.functional.dropout, so that one row more changes what the others draw",
-            remedy="Set it to 0 where it is a dropout (of an LSTM between its layers, of an "
-            "attention kernel: attn_implementation='sdpa' can keep it), and let the collator draw "
-            "nothing.",
+            "the model or its data collator uses randomness per row other than "
+            "torch.nn.functional.dropout, so one row more changes the others",
+            remedy=(
+                "Set such a dropout to 0 (between LSTM layers, or in an attention kernel, where "
+                "attn_implementation='sdpa' can keep it), and use a collator without randomness."
+            ),
         )
 
 

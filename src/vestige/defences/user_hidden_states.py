@@ -40,8 +40,8 @@ def read_linkable(model: LanguageModel, batch: Batch, state: Any) -> UserHiddenS
     reading = read(model, batch, state)
     if reading.last is None:
         raise TrainingError(
-            "The model does not show what its head reads, which this defence needs",
-            remedy="Take another defence, or an LSTM, Transformer, GPT-2, Llama or like model.",
+            "The model does not expose the input of its head, which this defence needs",
+            remedy="Use another defence, or an LSTM, Transformer, GPT-2, Llama or similar model.",
         )
     return UserHiddenStates(reading, reading.last.float(), users)
 
@@ -79,8 +79,8 @@ def users_of(batch: Batch) -> Tensor:
     """
     if batch.users is None:
         raise TrainingError(
-            "This defence needs to know whose each document is",
-            remedy="Name the column with the users (--user), and batch by documents or users.",
+            "This defence needs a user for each document",
+            remedy="Pass the user column with --user, and batch by documents or users.",
         )
     return batch.users
 
@@ -89,13 +89,13 @@ def require_users(data: EncodedCorpus, name: str) -> None:
     """Raise TrainingError unless a text has several users, among whom a defence hides each."""
     if data.users is None:
         raise TrainingError(
-            f"The {name} defence needs to know whose each document is",
-            remedy="Name the column that holds the users when the corpus is read (--user).",
+            f"The {name} defence needs a user for each document",
+            remedy="Pass the user column with --user.",
         )
     if len(data.names) < 2:
         raise TrainingError(
-            f"The {name} defence hides users among one another, and the data has one only",
-            remedy="Give the text of several users, or take dp-sgd or goldfish.",
+            f"The {name} defence hides users among one another, but the data has only one",
+            remedy="Pass text of several users, or use dp-sgd or goldfish.",
         )
 
 
@@ -108,6 +108,6 @@ def width(model: LanguageModel) -> int:
         with torch.no_grad():
             return int(model.body(first)[0].shape[2])
     raise TrainingError(
-        "The model does not show what its head reads, which this defence needs",
-        remedy="Take dp-sgd or goldfish.",
+        "The model does not expose the input of its head, which this defence needs",
+        remedy="Use dp-sgd or goldfish.",
     )

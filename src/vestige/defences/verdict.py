@@ -125,9 +125,9 @@ def judge(one: Measured, *, tolerance: float) -> Verdict:
         return Verdict("too few", "no verdict: too few trainings", _too_few(one))
     leaks = _leaks(one.change) + _ceiling(one.stuck)
     if one.stuck[1] and one.stuck[0] == one.stuck[1]:
-        return Verdict("unmeasured", "leakage past what was resolved", f"{leaks}.")
+        return Verdict("unmeasured", "leakage above the ceiling", f"{leaks}.")
     if one.ratio is None:
-        told = f"{leaks}; its utility was not measured, so that nothing follows."
+        told = f"{leaks}; its utility was not measured, so there is no verdict."
         return Verdict("unmeasured", "utility not measured", told)
     leak, use = leakage(one.change), _utility(one.ratio, tolerance)
     if (leak == "less" and use == "worse") or (leak != "less" and use == "better"):
@@ -158,7 +158,7 @@ def answer(
     """
     told = _advice(measured, best, leaks)
     if ties:
-        told.append(f"{_and(list(ties))} cannot be told from it by leakage.")
+        told.append(f"Its leakage does not differ significantly from {_and(list(ties))}.")
     if best is None and leaks is not False:
         told += _trades(measured)
     return tuple(told + _guarantees(measured))
@@ -217,8 +217,8 @@ def _ceiling(stuck: tuple[int, int]) -> str:
         return ""
     which = f"{stuck[0]} of the {stuck[1]}" if stuck[0] < stuck[1] else f"all {stuck[1]}"
     return (
-        f" (as far as ranks resolve: {which} canaries are likelier than every reference in all of "
-        "these trainings, and nothing can be told of them)"
+        f" (up to the ceiling: {which} canaries are more probable than every reference in all of "
+        "these trainings)"
     )
 
 
@@ -227,12 +227,12 @@ def _too_few(one: Measured) -> str:
     seen += [] if one.ratio is None else [f"test perplexity {percent(one.ratio.value)}"]
     base, own = one.trainings
     return (
-        f"No verdict: {' and '.join(seen)}, from {_trainings(base)} undefended and {own} of it, "
-        f"and trainings that differ in their seed alone differ, too. {WANTED}"
+        f"No verdict: {' and '.join(seen)}, from {_trainings(base)} undefended and {own} "
+        f"defended. Trainings with different seeds also differ. {WANTED}"
     )
 
 
-WANTED = f"A verdict takes {FEWEST} trainings of each, made with different seeds (train --seeds)."
+WANTED = f"A verdict needs {FEWEST} trainings of each, with different seeds (train --seeds)."
 """What is missing where there are too few trainings."""
 
 
@@ -246,7 +246,7 @@ def _with(ratio: Estimate, use: str) -> str:
         return f" at the same test perplexity ({amount})"
     if use == "unclear":
         between = f"{percent(ratio.interval.low)} to {percent(ratio.interval.high)}"
-        return f"; whether its test perplexity is the same cannot be told ({amount}; {between})"
+        return f"; its test perplexity may or may not be the same ({amount}; {between})"
     return f" at a {'higher' if use == 'worse' else 'lower'} test perplexity ({amount})"
 
 
@@ -264,23 +264,23 @@ def _less(one: Measured, leaks: str, ratio: Estimate, use: str) -> Verdict:
 def _incomparable(ratio: Estimate, leak: str, leaks: str, tolerance: float) -> Verdict:
     more = ratio.value > 1
     told = (
-        f"Not comparable: its test perplexity is {abs(100 * (ratio.value - 1)):.0f} % "
-        f"{'higher' if more else 'lower'}, more than the {100 * tolerance:g} % allowed. {leaks}"
+        f"Not comparable: its test perplexity is {abs(100 * (ratio.value - 1)):.0f}% "
+        f"{('higher' if more else 'lower')}; {100 * tolerance:g}% is allowed. {leaks}"
     )
-    why = ", which less training alone might do" if leak == "less" else ""
+    why = ", which less training alone can explain" if leak == "less" else ""
     return Verdict("incomparable", "not comparable", f"{told}{why}.")
 
 
 def _word_caveat(one: Measured) -> str:
     if one.order is None or one.order.high < 0:
         return ""
-    return " The canaries' words in another order lose as much: it may have unlearnt words only."
+    return " Other orders of the canaries' words lose as much: perhaps it unlearned only words."
 
 
 def _prices(one: Measured) -> list[str]:
     found = []
     if one.tokens is not None and one.tokens >= DEARER:
-        found.append(f"{one.tokens:.1f} times the tokens read")
+        found.append(f"{one.tokens:.1f} times the tokens")
     if one.memory is not None and one.memory >= DEARER:
         found.append(f"{one.memory:.1f} times the memory")
     if one.gap is not None and one.gap.low > 0:
@@ -299,9 +299,9 @@ def _advice(
         return [f"Take {best}.", why]
     if leaks is False:
         return [
-            "None is needed on this evidence.",
-            "The undefended training leaks nothing that these canaries can measure, so that no "
-            "defence can be seen to help.",
+            "No defence is needed on this evidence.",
+            "The undefended training shows no leak of these canaries, so no defence can be shown "
+            "to help.",
         ]
     useless = [verdict.sentence for _, verdict in measured if verdict.kind == "useless"]
     if useless and len(useless) == len(measured):
@@ -313,8 +313,8 @@ def _advice(
         if past:
             return [
                 "No answer.",
-                "The canaries are likelier than every reference under all trainings: plant fewer "
-                "copies, or train for fewer epochs.",
+                "The canaries are more probable than every reference in all trainings: plant "
+                "fewer copies, or train for fewer epochs.",
             ]
         return ["No answer.", "Leakage and utility were not both measured."]
     return [
@@ -344,7 +344,7 @@ def _trades(measured: Sequence[tuple[Measured, Verdict]]) -> list[str]:
 
 def _guarantees(measured: Sequence[tuple[Measured, Verdict]]) -> list[str]:
     broken = [
-        f"{one.name} claims {one.guarantee}, but at least {one.broken:.2f} was measured: its "
+        f"{one.name} claims {one.guarantee}, but at least {one.broken:.2f} was measured: the "
         "guarantee does not hold."
         for one, _ in measured
         if one.broken is not None

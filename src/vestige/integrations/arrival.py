@@ -12,9 +12,9 @@ from vestige.integrations.canary_search import CanarySearch, Copies
 from vestige.integrations.row_losses import MOST, Rows
 
 REMEDY = (
-    "Train on what `plant` returned, with a maximal length (`max_length`) above that of a canary; "
-    "pack without cutting texts (packing_strategy='bfd'); where a loss counts completions or "
-    "answers only, plant in them (`role`)."
+    "Train on the output of `plant`, with `max_length` above the length of a canary; pack "
+    "without cutting texts (packing_strategy='bfd'); if the loss covers only completions or "
+    "answers, plant in them (`role`)."
 )
 
 
@@ -48,8 +48,8 @@ def require_arrival(trainer: Any, sealed: Manifest, tokenizer: Any) -> None:
     if masked or (missing and rows.all_known):
         raise DataError(
             f"{len(missing)} of {len(search.places)} planted canaries do not reach the loss: "
-            f"{len(masked)} are read and masked in the labels, {len(missing - masked)} stand whole "
-            f"in no row" + (f" ({len(split)} split over two rows)" if split else ""),
+            f"{len(masked)} are masked in the labels, {len(missing - masked)} are whole in no row"
+            + (f" ({len(split)} split over two rows)" if split else ""),
             remedy=REMEDY,
         )
     _warn(search, found, rows)
@@ -63,7 +63,7 @@ def _warn(search: CanarySearch, found: Copies, rows: Rows) -> None:
     if rows.all_known and whole < copies:
         told = (
             f"of {copies} copies of planted canaries {whole} reach the loss whole, {split} are "
-            f"split over two rows, and {copies - whole - split} stand nowhere whole"
+            f"split over two rows, and {copies - whole - split} are whole nowhere"
         )
     elif split:
         told = (
@@ -72,4 +72,4 @@ def _warn(search: CanarySearch, found: Copies, rows: Rows) -> None:
         )
     else:
         return
-    warnings.warn(f"{told}: figures are those of fewer copies. {REMEDY}", stacklevel=3)
+    warnings.warn(f"{told}: the results are those of fewer copies. {REMEDY}", stacklevel=3)

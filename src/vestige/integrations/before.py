@@ -46,7 +46,7 @@ class Before:
         Raises:
             VestigeError: it is gone or damaged.
         """
-        remedy = "Put it back, or resume without the callback."
+        remedy = "Restore it, or resume without the callback."
         content = read_bytes(file, limit=LARGEST_FILE, error=VestigeError, remedy=remedy)
         found = parse_object(content, file, error=VestigeError, remedy=remedy)
         return cls(**{field.name: found.get(field.name) for field in fields(cls)})
@@ -59,7 +59,7 @@ class Before:
         """
         if self.sample not in (None, sample):
             raise VestigeError(
-                "the rows of the training that are compared are others than before it",
+                "the compared training rows are not those from before the training",
                 remedy="Resume with the same data in the same order, the same `texts` and `seed`.",
             )
 

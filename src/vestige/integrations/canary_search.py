@@ -96,7 +96,7 @@ def require_tokenizer(tokenizer: Any) -> None:
     if tokenizer is None:
         raise VestigeError(
             "the trainer has no tokenizer",
-            remedy="Give it as `processing_class` to the trainer.",
+            remedy="Pass it to the trainer as `processing_class`.",
         )
 
 

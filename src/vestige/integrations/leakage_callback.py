@@ -311,7 +311,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         trainer = _caller(self, "callback_handler")
         if trainer is None:
             raise VestigeError(
-                "texts can be compared only where Transformers' own trainer calls the callback",
+                "texts can be compared only if Transformers' own trainer calls the callback",
                 remedy="Leave out `texts`.",
             )
         search = CanarySearch(self._manifest(), tokenizer)
@@ -339,9 +339,11 @@ def _references_for(*limits: Mapping[str, float]) -> int:
 
 def _undecided(reasons: Sequence[str]) -> VestigeError:
     return VestigeError(
-        f"could not tell what the training gives away: {' '.join(dict.fromkeys(reasons))}",
-        remedy="See that the model learns (what learns is in the optimizer, an adapter is switched "
-        "on, the learning rate is neither 0 nor too high), and plant more canaries.",
+        f"leakage could not be measured: {' '.join(dict.fromkeys(reasons))}",
+        remedy=(
+            "Check that the model learns (trainable weights are in the optimizer, an adapter is "
+            "on, the learning rate is neither 0 nor too high), and plant more canaries."
+        ),
     )
 
 

@@ -181,11 +181,13 @@ def _different(
 ) -> claims.Check:
     """Whether a training has changed what a model makes of the canaries, by nats per token."""
     if before is None:
-        return claims.Check("different", "could not run", "It is not known what it knew before.")
+        return claims.Check("different", "could not run", "Its earlier scores are unknown.")
     nats = (np.array(bits) * math.log(2) / np.array(lengths) for bits in (before, now))
     found = claims.different(*nats, same_weights=unchanged)
     if found.prevents(claims.LEAK):
-        return replace(found, sentence="The model scores the canaries as before the training.")
+        return replace(
+            found, sentence=("The canaries have the scores that they had before the training.")
+        )
     return replace(
         found, sentence=found.sentence.replace("models", "model and the one before the training")
     )

@@ -81,14 +81,14 @@ class Moment:
         """Failed checks that stand against "no leak shown"."""
         if self.completion.verdict == claims.LEAK:
             done = self.measured("completed").value
-            yield _against(f"{done:,} planted canaries are completed word for word.")
+            yield _against(f"{done:,} planted canaries are completed verbatim.")
         epsilon = self.measured("epsilon")
         if epsilon.value:
             yield _against(f"Measured ε is at least {epsilon.value:.2g}.")
         auc = self.measured("auc")
         if auc.low is not None and auc.low > 0.5:
             yield _against(
-                "Losses of the training's texts fell further than those of the evaluation's (AUC "
+                "Losses of the training texts fell more than those of the evaluation texts (AUC "
                 f"{auc.value:.2f}, {auc.low:.2f} to {auc.high:.2f})."
             )
 

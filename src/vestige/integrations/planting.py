@@ -92,8 +92,8 @@ def _names(data: Any, rows: int | None) -> list[str]:
 
     if not isinstance(data, Dataset | IterableDataset):
         raise DataError(
-            f"the data set is a {type(data).__name__}, and none of `datasets`",
-            remedy="Give a `datasets.Dataset` or `IterableDataset`, such as one of its splits.",
+            f"the data set is a {type(data).__name__}, not one of `datasets`",
+            remedy="Pass a `datasets.Dataset` or `IterableDataset`, such as one of its splits.",
         )
     if isinstance(data, Dataset):
         if rows is not None:
@@ -101,9 +101,9 @@ def _names(data: Any, rows: int | None) -> list[str]:
         return list(data.column_names)
     if rows is None:
         raise DataError(
-            "the data set is a stream, which does not say how many rows it has: canaries are drawn "
-            "by its words, and stand at random places among its rows",
-            remedy="Say how many of them the training reads (`rows`).",
+            "the data set is a stream of unknown length; canaries need its words and random "
+            "positions among its rows",
+            remedy="Pass the number of rows that the training uses (`rows`).",
         )
     _validate.at_least(1, rows=rows)
     return list(data.column_names or next(iter(data), {}))
@@ -112,8 +112,8 @@ def _names(data: Any, rows: int | None) -> list[str]:
 def _column(names: Sequence[str], column: str | None) -> str:
     if {"chosen", "rejected"} <= set(names):
         raise DataError(
-            "the data set is one of preferences, where a canary would be preferred to something",
-            remedy="Plant in the texts or conversations that the model is fine-tuned on before.",
+            "the data set has preferences; a canary would have to be preferred to something",
+            remedy="Plant in the texts or conversations of the earlier fine-tuning.",
         )
     if column is None:
         paired = "text" not in names and PAIR.keys() <= set(names)
@@ -122,7 +122,7 @@ def _column(names: Sequence[str], column: str | None) -> str:
     if column not in names:
         raise DataError(
             f"the data set has no column {column}; it has {', '.join(names)}",
-            remedy="Name the one with the texts or messages (`column`).",
+            remedy="Pass the column of texts or messages (`column`).",
         )
     return column
 
@@ -135,14 +135,14 @@ def _check_users(
     if column not in names:
         raise DataError(
             f"the data set has no column {column}; it has {', '.join(names)}",
-            remedy="Name the one that says whose a row is (`user_column`).",
+            remedy="Pass the column of users (`user_column`).",
         )
     kind = (data.features or {}).get(column)
     if kind is not None and getattr(kind, "dtype", "") not in ("string", "large_string"):
         raise DataError(
-            f"the users in {column} are no names but {getattr(kind, 'dtype', kind)}, and a canary "
-            "needs one of its own",
-            remedy=f'Make them names: data.cast_column("{column}", datasets.Value("string")).',
+            f"the users in {column} are {getattr(kind, 'dtype', kind)}, not names; a canary needs "
+            "its own user",
+            remedy=f'Convert them: data.cast_column("{column}", datasets.Value("string")).',
         )
 
 
@@ -153,8 +153,8 @@ def _values(data: Any, column: str, rows: int | None) -> Any:
     found = [row[column] for row in data.take(rows)]
     if len(found) < rows:
         raise DataError(
-            f"the stream has {len(found):,} rows, and `rows` is {rows:,}",
-            remedy=f"Give rows={len(found)}, or fewer.",
+            f"the stream has {len(found):,} rows; `rows` is {rows:,}",
+            remedy=f"Pass rows={len(found)} or fewer.",
         )
     return found
 
@@ -165,6 +165,6 @@ def _said(messages: Any, number: int) -> str:
         return "\n".join(str(message["content"]) for message in messages)
     except (TypeError, KeyError) as error:
         raise DataError(
-            f"row {number} holds no messages with a role and a content",
-            remedy='Give lists of {"role": "user", "content": "..."}, or a column of texts.',
+            f"row {number} has no messages with a role and a content",
+            remedy=('Pass lists of {"role": "user", "content": "..."}, or a column of texts.'),
         ) from error

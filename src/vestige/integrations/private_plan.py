@@ -31,8 +31,8 @@ UNNOISED = (
 )
 """What a trainer writes that has no noise, or tells of it."""
 MOVED = (
-    "something has trained the model since it was loaded, and may have read the same rows without "
-    "noise (if it read none of them, save the model and load it again)"
+    "the model was trained after it was loaded, perhaps on the same rows without noise (if not, "
+    "save the model and load it again)"
 )
 NOTHING = ModelHistory(loaded=())
 
@@ -62,8 +62,8 @@ class PrivateRows:
         """
         if data is None or not hasattr(data, "__len__"):
             raise DataError(
-                "the training set has no length, and a guarantee counts its rows",
-                remedy="Give a `datasets.Dataset`, not a stream.",
+                "the training set has no length; a guarantee counts its rows",
+                remedy="Pass a `datasets.Dataset`, not a stream.",
             )
         by_user = privacy.protected == "user"
         if by_user != (user_column is not None):
@@ -77,15 +77,17 @@ class PrivateRows:
         if user_column not in columns:
             raise DataError(
                 f"the training set has no column {user_column}; it has {', '.join(columns)}",
-                remedy="Name the one that says whose a row is (`user_column`).",
+                remedy="Pass the column of users (`user_column`).",
             )
         values = list(data[user_column])
         if None in values:
             raise DataError(
                 f"{user_column} is None in {values.count(None):,} rows of the training set, first "
-                f"in row {values.index(None) + 1:,}, and a guarantee for users needs all of theirs",
-                remedy="Give each row its user; for planted canaries, `plant(..., user_column=...)`"
-                " does.",
+                f"in row {values.index(None) + 1:,}; a guarantee for users needs every user",
+                remedy=(
+                    "Set the user of each row; for planted canaries, `plant(..., "
+                    "user_column=...)` does."
+                ),
             )
         names = np.array([str(name) for name in values])
         users, owners = np.unique(names, return_inverse=True)
@@ -99,8 +101,8 @@ class PrivateRows:
         """
         if len(data) != self.number:
             raise TrainingError(
-                f"the trainer made {len(data):,} rows of {self.number:,}, so that one may hold the "
-                "text of several, or a text be in several",
+                f"the trainer made {len(data):,} rows of {self.number:,}: a row can have several "
+                "texts, or a text several rows",
                 remedy="Switch packing off.",
             )
         return self
@@ -270,7 +272,9 @@ class PrivateTraining:
         history, units = self.history, self.rows.units
         # Rows of trainings in this process are taken for the same.
         share = as_if_read(entry, units, history.here)
-        reasons = tuple(one.lacks or f"what {one.name} read is not known" for one in history.loaded)
+        reasons = tuple(
+            one.lacks or (f"the training text of {one.name} is unknown") for one in history.loaded
+        )
         return PrivacyStatement(
             defence="dp-sgd",
             planned=self._spent(self.steps),
@@ -326,7 +330,7 @@ def _same(entry: LedgerEntry, file: Path) -> tuple[LedgerEntry, ...]:
     Raises:
         TrainingError: it is another training.
     """
-    remedy = "Resume with the settings that it began with, or train into a new directory."
+    remedy = "Resume with the same settings, or choose another directory."
     content = read_bytes(file, limit=_LARGEST, error=TrainingError, remedy=remedy)
     *before, begun = from_json(content, where=file)
     differing = [
@@ -336,6 +340,7 @@ def _same(entry: LedgerEntry, file: Path) -> tuple[LedgerEntry, ...]:
     ]
     if differing:
         raise TrainingError(
-            f"{file} is of a training with another {', another '.join(differing)}", remedy=remedy
+            f"{file} belongs to a training with another {', another '.join(differing)}",
+            remedy=remedy,
         )
     return (*before, replace(begun, steps=None))

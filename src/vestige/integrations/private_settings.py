@@ -42,7 +42,9 @@ def refuse_settings(trainer: Any) -> None:
     }
     for name, (given, instead) in found.items():
         if given:
-            raise TrainingError(f"a private training cannot take {name}", remedy=f"Use {instead}.")
+            raise TrainingError(
+                f"a private training does not support {name}", remedy=f"Use {instead}."
+            )
 
 
 def _computes_loss(trainer: Any) -> bool:
@@ -81,9 +83,9 @@ def held_out(trainer: Any, rows: PrivateRows, user_column: str | None) -> int:
     if shared:
         kind = "rows" if user_column is None else "users"
         raise TrainingError(
-            f"{chooses} chooses by an evaluation of {shared:,} of the {len(protected):,} {kind} "
-            "that the training is to protect, and an evaluation has no noise",
-            remedy=f"Give an `eval_dataset` with none of these {kind}, or leave out {chooses}.",
+            f"{chooses} chooses by an evaluation without noise on {shared:,} of the "
+            f"{len(protected):,} {kind} that the training protects",
+            remedy=f"Pass an `eval_dataset` with none of these {kind}, or leave out {chooses}.",
         )
     return len(found)
 
@@ -107,8 +109,8 @@ def _units(data: Any, user_column: str | None) -> Iterator[str]:
     """Texts of a data set's rows as the trainer reads them, or names of its users."""
     if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
         raise DataError(
-            "the evaluation set has no length, and what it shares with the training set is unknown",
-            remedy="Give a `datasets.Dataset`, not a stream.",
+            "the evaluation set has no length, so its overlap with the training set is unknown",
+            remedy="Pass a `datasets.Dataset`, not a stream.",
         )
     columns = getattr(data, "column_names", None) or []
     if user_column is None:
@@ -118,7 +120,6 @@ def _units(data: Any, user_column: str | None) -> Iterator[str]:
         yield from map(str, data[user_column])
     else:
         raise DataError(
-            f"the evaluation set has no column {user_column}, and may hold rows of users that the "
-            "training is to protect",
-            remedy="Give it the column, or leave out what chooses by an evaluation.",
+            f"the evaluation set has no column {user_column}, and can have rows of protected users",
+            remedy="Add the column, or leave out what chooses by an evaluation.",
         )

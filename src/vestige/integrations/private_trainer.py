@@ -162,8 +162,8 @@ class _Private(Trainer):  # type: ignore[misc]
             self._check_optimizer()
         if self.state.global_step >= self._private.steps:
             raise TrainingError(
-                f"all {self._private.steps:,} steps are taken that the guarantee was planned for, "
-                "and something has asked for more",
+                f"all {self._private.steps:,} planned steps were taken; the guarantee allows no "
+                "more",
                 remedy="Set `max_steps` or `num_train_epochs` before `train`.",
             )
         self.model.train()
@@ -228,25 +228,25 @@ class _Private(Trainer):  # type: ignore[misc]
         if unknown:
             name, layer = unknown[0]
             problem = (
-                f"{name} learns and is a {type(layer).__name__}, in which the gradients of single "
-                f"rows cannot be told apart ({len(unknown)} such layers)"
+                f"{name} is trainable and a {type(layer).__name__}, which has no gradients per "
+                f"row ({len(unknown)} such layers)"
             )
             remedy = (
-                "Freeze them, or give `peft_config=LoraConfig(...)` without DoRA. `vestige train "
-                "--defence dp-sgd` tries Opacus on them, and with `--unit user` trains any layer."
+                "Freeze them, or pass `peft_config=LoraConfig(...)` without DoRA. `vestige train "
+                "--defence dp-sgd` tries Opacus on them; with `--unit user` it trains any layer."
             )
         elif half:
             problem = (
-                f"{half} of {len(learning)} trainable tensors are in half precision, which rounds "
-                "the noise and the sum that it covers"
+                f"{half} of {len(learning)} trainable tensors have half precision, which rounds "
+                "the noise and the sum under it"
             )
             remedy = (
                 "Load the model with `dtype=torch.float32`; with `bf16=True` it still multiplies "
                 "in half precision."
             )
         elif not learning:
-            problem = f"nothing learns in this {type(self.model).__name__}"
-            remedy = "Give `peft_config=LoraConfig(...)`, or set requires_grad."
+            problem = f"{type(self.model).__name__} has no trainable weights"
+            remedy = "Pass `peft_config=LoraConfig(...)`, or set requires_grad."
         else:
             return
         raise TrainingError(problem, remedy=remedy)
@@ -261,9 +261,11 @@ class _Private(Trainer):  # type: ignore[misc]
         self.model.train()
         if problem:
             raise TrainingError(
-                f"{problem}, and a private step takes that of each row",
-                remedy="Give a causal language model, and a collator such as "
-                "`DataCollatorForLanguageModeling(tokenizer, mlm=False)`.",
+                f"{problem}; a private step needs the loss of each row",
+                remedy=(
+                    "Pass a causal language model, and a collator such as "
+                    "`DataCollatorForLanguageModeling(tokenizer, mlm=False)`."
+                ),
             )
         refuse_other_chance(
             StepChance(bytes(32), self.args.device), lambda places: self._losses(places.numpy())
@@ -275,10 +277,12 @@ class _Private(Trainer):  # type: ignore[misc]
         learning = {id(p) for p in self.model.parameters() if p.requires_grad}
         if learning - moved:
             raise TrainingError(
-                f"{len(learning - moved)} of {len(learning)} trainable tensors are not the "
-                "optimizer's",
-                remedy="Put the adapter on, and the model in its place, before the optimizer is "
-                "made; or leave `optimizers` to the trainer.",
+                f"{len(learning - moved)} of {len(learning)} trainable tensors are not in the "
+                "optimizer",
+                remedy=(
+                    "Add the adapter and move the model before making the optimizer, or leave "
+                    "`optimizers` to the trainer."
+                ),
             )
 
 
@@ -298,12 +302,10 @@ def _read_clip(file: Path) -> float:
     Raises:
         TrainingError: it is gone or damaged.
     """
-    remedy = "Put the file back, or start again in a new directory."
+    remedy = "Restore the file, or start again in a new directory."
     found = read_object(file, error=TrainingError, remedy=remedy).get("max_grad_norm")
     if not isinstance(found, float) or not 0 < found < math.inf:
-        raise TrainingError(
-            f"{file} holds no clipping norm: max_grad_norm is {found}", remedy=remedy
-        )
+        raise TrainingError(f"{file} has no clipping norm: max_grad_norm is {found}", remedy=remedy)
     return found
 
 

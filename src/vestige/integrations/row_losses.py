@@ -63,16 +63,16 @@ def other_loss(model: Any, inputs: dict[str, Any]) -> str:
     """
     labels, ids = inputs.get("labels"), inputs.get("input_ids")
     if labels is None:
-        return "the data collator gives no labels"
+        return "the data collator returns no labels"
     if ids is None or labels.shape != ids.shape or labels.dim() != 2:
-        return "the data collator gives labels of another shape than the tokens"
+        return "the data collator returns labels of another shape than the tokens"
     own = getattr(model(**inputs), "loss", None)
     if own is None or not (labels[:, 1:] != IGNORED).any():
         return ""
     ours = row_losses(model, inputs)[0]
     if torch.isclose(own.float(), ours, rtol=LOSS, atol=LOSS):
         return ""
-    return f"{type(model).__name__} learns by another loss than the next tokens' cross-entropy"
+    return f"{type(model).__name__} trains on another loss than the cross-entropy of next tokens"
 
 
 LOSS = 1e-3

@@ -88,13 +88,13 @@ class TextSample:
         if others is None or not len(others):
             raise DataError(
                 "the trainer has no evaluation set to compare its training texts with",
-                remedy="Give `eval_dataset`, or leave out `texts`.",
+                remedy="Pass `eval_dataset`, or leave out `texts`.",
             )
         rows = Rows.read_by(trainer, trainer.train_dataset)
         if rows is None:
             raise DataError(
-                f"the training set is a {type(trainer.train_dataset).__name__}, of which no rows "
-                "can be drawn",
+                f"the training set is a {type(trainer.train_dataset).__name__}, whose rows cannot "
+                "be sampled",
                 remedy="Train on a data set of `datasets`, or leave out `texts`.",
             )
         generator, both = np.random.default_rng(seed), (rows, others)
@@ -136,8 +136,8 @@ def _drawn(
     chosen = list(islice((one for one in order if not search.anywhere(rows, one)), number))
     if not chosen:
         raise DataError(
-            f"each of {len(order):,} rows holds a canary or a part of one, so that there is no "
-            "text to compare",
+            f"each of {len(order):,} rows has a canary or a part of one, so no text is left to "
+            "compare",
             remedy="Plant fewer copies, pack fewer texts into a row, or leave out `texts`.",
         )
     return chosen

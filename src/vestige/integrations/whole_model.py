@@ -25,8 +25,10 @@ def require_whole(model: Any, trainer: Any) -> None:
     for name, given in spread.items():
         if given:
             raise VestigeError(
-                f"the model is spread over processes by {name}, and none has the whole of it",
-                remedy="Train without the callback, and ask what was saved: `vestige exposure "
-                "MODEL CANARIES`, `vestige extract MODEL CANARIES`. With DDP (torchrun) each "
-                "process has a copy.",
+                f"the model is split over processes by {name}",
+                remedy=(
+                    "Train without the callback, then audit the saved model: `vestige exposure "
+                    "MODEL CANARIES`, `vestige extract MODEL CANARIES`. With DDP (torchrun) each "
+                    "process has a copy."
+                ),
             )

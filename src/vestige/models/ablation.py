@@ -134,10 +134,11 @@ def linear_head(model: Any) -> nn.Linear:
     apart = isinstance(model, Seq2SeqModel) or getattr(model, "separate_head", False)
     if not apart or type(head) is not nn.Linear or head.weight.dtype != torch.float32:
         raise AccessDenied(
-            f"{type(model).__name__} has no hidden layer with a plain linear head on it, whose "
-            "units could be silenced one by one",
-            remedy="Leave the ablation out (--orders 0), or give a model of `vestige train` or a "
-            "Hugging Face one in float32.",
+            f"{type(model).__name__} has no hidden layer followed by a plain linear head; its "
+            "units cannot be ablated",
+            remedy=(
+                "Pass --orders 0, a model of `vestige train`, or a Hugging Face model in float32."
+            ),
         )
     return head
 

@@ -23,7 +23,7 @@ def import_callable(name: str) -> Ask:
     Raises:
         ModelError: there is no such thing, or it cannot be called.
     """
-    remedy = "Give it as package.module:function; modules are looked for in this directory, too."
+    remedy = "Write it as package.module:function. Modules in this directory are found, too."
     found = CALLABLE.fullmatch(name)
     if found is None:
         raise ModelError(f"{name} names no callable", remedy=remedy)

@@ -61,7 +61,7 @@ DESCRIPTION, WEIGHTS = "model.json", "model.safetensors"
 SOURCE = "source"
 """The folder with a second vocabulary, and what `model.json` calls its SHA-256."""
 _ROUNDING = 1e-6
-SAVE_AGAIN = "Save the model again, or point to another checkpoint."
+SAVE_AGAIN = "Save the model again, or pass another checkpoint."
 AnyNetwork = TypeVar("AnyNetwork", bound=Network)
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
@@ -85,9 +85,7 @@ def _seq2seq(vocabulary: Vocabulary, config: Mapping[str, Any], _: int) -> Netwo
 
 def _table(vocabulary: Vocabulary, _: Mapping[str, Any], size: int) -> LanguageModel:
     if size != len(vocabulary):
-        raise ValueError(
-            f"a table of {size:,} tokens, where the vocabulary has {len(vocabulary):,}"
-        )
+        raise ValueError(f"a table of {size:,} tokens; the vocabulary has {len(vocabulary):,}")
     require_room(3 * 8 * size**2, f"a table of {size:,} tokens")
     uniform = torch.full((size, size), 1 / size, dtype=torch.float64)
     return TableModel(uniform[0], uniform, vocabulary)
@@ -95,7 +93,7 @@ def _table(vocabulary: Vocabulary, _: Mapping[str, Any], size: int) -> LanguageM
 
 def _intent_slot(vocabulary: Vocabulary, config: Mapping[str, Any], _: int) -> Network:
     if not isinstance(vocabulary, WordVocabulary):
-        raise ValueError("an intent-and-slot model reads words, and its vocabulary has none")
+        raise ValueError("an intent-and-slot model needs a vocabulary with words")
     return IntentSlotModel(vocabulary, IntentSlotConfig(**config))
 
 
@@ -181,13 +179,13 @@ def load_model(
         raise _not_a_model(folder)
     if isinstance(model, Seq2SeqModel):
         raise AccessDenied(
-            f"{path} is a sequence-to-sequence model, and says no next words without a source",
-            remedy="Read it with `load_seq2seq` and ask `given(source)`, or give a language model.",
+            f"{path} is a sequence-to-sequence model: it needs a source text",
+            remedy="Load it with `load_seq2seq` and use `given(source)`, or pass a language model.",
         )
     if not isinstance(model, LanguageModel):
         raise AccessDenied(
-            f"{path} is an intent-and-slot model, and says no next words",
-            remedy="Give a language model, or `vestige extract` a --pattern or utterances.",
+            f"{path} is an intent-and-slot model and predicts no next words",
+            remedy="Pass a language model, or run `vestige extract` with --pattern or a manifest.",
         )
     return _ready(model, path, where)
 
@@ -206,8 +204,8 @@ def load_seq2seq(path: str | Path, *, device: str = "auto") -> Seq2SeqModel:
     where, model = choose_device(device), _ours(path)
     if not isinstance(model, Seq2SeqModel):
         raise ModelError(
-            f"{path} is {_kind(model)}, and reads no source before it answers",
-            remedy="Give a model of `vestige train --task translation` or `--task dialogue`.",
+            f"{path} is {_kind(model)} and takes no source text",
+            remedy="Pass a model of `vestige train --task translation` or `--task dialogue`.",
         )
     return _ready(model, path, where)
 
@@ -227,8 +225,8 @@ def load_intent_slot(path: str | Path, *, device: str = "auto") -> IntentSlotNet
     where, model = choose_device(device), _ours(path)
     if not isinstance(model, IntentSlotNetwork):
         raise ModelError(
-            f"{path} is {_kind(model)}, and has no intents",
-            remedy="Give a model of `vestige train --task nlu`.",
+            f"{path} is {_kind(model)} and has no intents",
+            remedy="Pass a model of `vestige train --task nlu`.",
         )
     return _ready(model, path, where)
 
@@ -258,22 +256,19 @@ def check_compatible(before: NextToken, after: NextToken) -> tuple[str, ...]:
     Raises:
         IncompatibleModels: an id stands for different texts, or the output sizes differ.
     """
-    remedy = (
-        "Compare snapshots that share a vocabulary: train the second with --from the first, "
-        "or give both the same vocabulary."
-    )
+    remedy = "Train the second with --from the first, or train both with one vocabulary."
     if len(before.vocabulary) != len(after.vocabulary) or before.vocab_size != after.vocab_size:
         raise IncompatibleModels(
-            f"the vocabularies differ: {len(before.vocabulary)} tokens ({before.vocab_size} "
-            f"outputs) before, {len(after.vocabulary)} ({after.vocab_size} outputs) after",
+            f"vocabularies differ: BEFORE has {len(before.vocabulary)} tokens "
+            f"({before.vocab_size} outputs), AFTER {len(after.vocabulary)} ({after.vocab_size} "
+            "outputs)",
             remedy=remedy,
         )
     try:
         return differences(before.vocabulary, after.vocabulary)
     except ValueError as error:
         raise IncompatibleModels(
-            f"the vocabularies differ: both have {len(before.vocabulary)} tokens, "
-            f"but not the same ones: {error}",
+            f"vocabularies differ: both have {len(before.vocabulary)} tokens, but {error}",
             remedy=remedy,
         ) from error
 
@@ -288,9 +283,8 @@ def _ready(model: AnyNetwork, path: str | Path, device: torch.device | None) -> 
         sound = tensor <= _ROUNDING if table else torch.isfinite(tensor)  # NaN is not <=, either
         if not bool(sound.all()):
             raise ModelError(
-                f"{path} holds {name} with numbers that are not finite: NaN or infinities",
-                remedy="Take a checkpoint from before its training went wrong, or train again at "
-                "a lower rate.",
+                f"{path}: {name} has weights that are NaN or infinite",
+                remedy="Pass an earlier checkpoint, or train again with a lower --learning-rate.",
             )
     if device is None and model.architecture != "hugging-face":  # which is spread already
         device = choose_device()
@@ -323,16 +317,16 @@ def _load_checkpoint(folder: Path) -> Network:
     name = told.architecture
     if told.format != FORMAT or name not in BUILDERS:
         raise ModelError(
-            f"{file} has format {told.format!r} and architecture {name!r}, which this version of "
-            f"Vestige does not read (format {FORMAT}; {', '.join(sorted(BUILDERS))})",
+            f"{file} has format {told.format!r} and architecture {name!r}; this version of "
+            f"Vestige reads format {FORMAT} ({', '.join(sorted(BUILDERS))})",
             remedy="Install the version of Vestige that wrote it, or save the model again.",
         )
     weights = folder / WEIGHTS
     require_regular(weights, error=ModelError, remedy=SAVE_AGAIN)
     if sha256([weights]) != told.sha256:
         raise ModelError(
-            f"{weights} does not have the SHA-256 that {DESCRIPTION} names: it was cut short or "
-            "changed after saving",
+            f"{weights} does not have the SHA-256 in {DESCRIPTION}: it is incomplete or was "
+            "changed",
             remedy=SAVE_AGAIN,
         )
     vocabulary, config = _vocabulary(folder, told.vocabulary), dict(told.config)
@@ -363,7 +357,7 @@ def _vocabulary(folder: Path, expected: str | None) -> Vocabulary:
         ) from error
     if vocabulary.fingerprint() != expected:
         raise ModelError(
-            f"the vocabulary in {folder} is not the one that {DESCRIPTION} names", remedy=SAVE_AGAIN
+            f"the vocabulary in {folder} is not the one in {DESCRIPTION}", remedy=SAVE_AGAIN
         )
     return vocabulary
 
@@ -390,11 +384,13 @@ def _require_model(folder: Path) -> None:
 
 
 def _not_a_model(path: Path) -> ModelError:
-    what = f"holds neither {DESCRIPTION}, config.json nor adapter_config.json"
+    what = f"has no {DESCRIPTION}, config.json or adapter_config.json"
     if path.is_file() or not path.exists():
         what = "is a file" if path.is_file() else "does not exist"
     return ModelError(
         f"{path} {what}",
-        remedy="Give a directory that `vestige train` wrote, a Hugging Face model (folder, GGUF "
-        "file or hub name) or a PEFT adapter folder.",
+        remedy=(
+            "Pass a directory of `vestige train`, a Hugging Face model (folder, GGUF file or hub "
+            "name) or a PEFT adapter folder."
+        ),
     )

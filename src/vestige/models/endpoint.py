@@ -83,8 +83,8 @@ class Endpoint:
         for name, value in (("address", str(address)), ("format", "1")):
             if store.about(name) not in (None, value):
                 raise ModelError(
-                    f"the answers that are kept are of another endpoint than {address}",
-                    remedy="Give another directory (`out`).",
+                    f"the cached answers come from another endpoint than {address}",
+                    remedy="Pass another directory (`out`).",
                 )
             store.note(name, value)
 
@@ -157,10 +157,12 @@ class Endpoint:
         taken = self.store.judge(same)
         if not same:
             raise ModelError(
-                f"another model than before answers at {self.address}: {taken} answers since it "
-                "was last the same are forgotten",
-                remedy="Ask its owner which model it is; give the same command again once it is "
-                "the first one, or begin anew with another `out`.",
+                f"{self.address} now has another model: {taken} answers since the change were "
+                "discarded",
+                remedy=(
+                    "Ask its owner which model it is. Run the command again when the first model "
+                    "is back, or start again with another `out`."
+                ),
             )
         self._since_check = 0
 
@@ -172,11 +174,13 @@ class Endpoint:
 
     def failed(self) -> ModelError:
         """The error of an endpoint that keeps failing."""
-        why = "the budget is spent" if self.budget_spent else describe(self.last_error)
+        why = "the budget is used up" if self.budget_spent else describe(self.last_error)
         return ModelError(
-            f"{self.address} gives no answer: {why}",
-            remedy="Try it by hand, or raise `attempts`, `timeout` or the budget; then give the "
-            "same command again: what was answered is kept.",
+            f"{self.address} returns no answer: {why}",
+            remedy=(
+                "Test the server, or raise `attempts`, `timeout` or the budget. Rerun the "
+                "command: Vestige caches answers."
+            ),
         )
 
     def _kept(
@@ -260,7 +264,7 @@ class Endpoint:
                 if len(content) > LARGEST:
                     raise BadReply(f"the answer is longer than {LARGEST:,} bytes")
         if self._key and holds(bytes(content), self._key):
-            raise BadReply("the answer repeats the key")
+            raise BadReply("the answer contains the key")
         return bytes(content)
 
     def _require_name(self, model: str) -> None:

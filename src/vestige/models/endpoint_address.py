@@ -33,9 +33,11 @@ class EndpointAddress:
         url, _, model = name.removeprefix(PREFIX).partition("#")
         if not (_is_url(url) and model.strip() and model.isprintable()):
             raise ModelError(
-                "the address of an endpoint is not openai:URL#MODEL",
-                remedy="Give it like openai:http://localhost:8000/v1#smollm2. A key belongs in the "
-                "environment (`key_env`) and never in the address.",
+                "the address is not of the form openai:URL#MODEL",
+                remedy=(
+                    "Write it like openai:http://localhost:8000/v1#smollm2. Put a key in the "
+                    "environment (`key_env`), never in the address."
+                ),
             )
         return cls(url.rstrip("/"), model)
 
@@ -63,6 +65,6 @@ def refuse_endpoint(name: object) -> None:
     """Raise AccessDenied where a model's weights are wanted and an endpoint was named."""
     if is_endpoint(name):
         raise AccessDenied(
-            f"{name} is an endpoint, which shows likely tokens and no weights",
-            remedy="Use vestige membership --unit user, or give the model's folder.",
+            f"{name} is a server: it returns probable tokens, not weights",
+            remedy="Use vestige membership --unit user, or pass the model's folder.",
         )

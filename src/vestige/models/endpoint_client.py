@@ -37,7 +37,7 @@ def client_of(address: EndpointAddress, key: str, timeout: float | None) -> Any:
         from openai import OpenAI
     except ImportError:
         raise ModelError(
-            f"{address} takes the package openai",
+            f"{address} needs the package openai",
             remedy="Install it: pip install 'vestige[endpoint]'.",
         ) from None
     return OpenAI(
@@ -84,14 +84,13 @@ def judged(error: BaseException, address: EndpointAddress) -> BaseException:
     status = getattr(error, "status_code", None)
     if isinstance(error, Elsewhere) or isinstance(error.__cause__, Elsewhere):
         return ModelError(
-            f"{address} redirects to another host, where the texts are not sent",
-            remedy="Give the address of the server that answers, if you trust it.",
+            f"{address} redirects to another host; no texts are sent there",
+            remedy="Pass the address of that server if you trust it.",
         )
     if status in (401, 403):
         return ModelError(
-            f"{address} does not take the key (status {status})",
-            remedy="Put the key in the environment, in OPENAI_API_KEY or the variable that "
-            "`key_env` names.",
+            f"{address} rejects the key (status {status})",
+            remedy="Put the key in OPENAI_API_KEY, or in the variable that `key_env` names.",
         )
     if status in (400, 404, 405, 413, 422, 501):
         return Refused(f"status {status}")

@@ -61,38 +61,40 @@ class EndpointAccess:
         """What it can do and what an audit loses, a sentence each."""
         chat = self.kind == "chat"
         said = [
-            f"The server calls its model {self.model!r} and shows the {self.shown} likeliest "
-            f"tokens by {'chat' if chat else 'completions'}."
+            f"The server's model is {self.model!r}. It returns the {self.shown} most probable "
+            f"tokens by {('chat' if chat else 'completions')}."
         ]
         if chat:
             said.append(
-                "It answers chats only: a text is put before it as a user's turn with the request "
-                "to go on, so that what it shows is not what the text alone makes likely; expect "
-                "to find less than with completions."
+                "It has chat only: Vestige sends a text as the user's turn and asks the model to "
+                "continue it. This changes the probabilities; expect weaker results than with "
+                "completions."
             )
         if self.shown < 20:
             said.append(
-                f"Of a word that is not among the {self.shown} likeliest nothing is known: rare "
-                "words, which tell most about whether a text was used, are seen least."
+                f"Words that are not among the {self.shown} most probable have no probability. "
+                "These rare words would show most about membership."
             )
         if self.echo == "right":
-            said.append("It shows the log-probability of every token of a prompt: one call a text.")
+            said.append(
+                "It returns the log-probability of every token of a prompt: one call per text."
+            )
         elif self.echo == "shifted":
             said.append(
-                "Beside each token of a prompt it shows what comes after it: read so, one call "
-                "tells of a whole text, but only tokens among the likeliest have a log-probability."
+                "It returns the most probable tokens at each position of a prompt: one call per "
+                "text, but only those tokens have a log-probability."
             )
         else:
             said.append(
-                "It does not show the log-probabilities of a prompt's own tokens: every token "
-                "takes a call, and only those among the likeliest have a log-probability."
+                "It does not return log-probabilities of prompt tokens: one call per token, and "
+                "only the most probable have a log-probability."
             )
         if not self.empty:
-            said.append("It answers no empty prompt: nothing is known of the first word of a text.")
+            said.append("It rejects an empty prompt: the first word of a text has no probability.")
         if self.same_tokens is not None and self.same_tokens < 1:
             said.append(
-                f"Of its tokens {self.same_tokens:.0%} are tokens of the tokenizer given: where "
-                "the two cut a text differently, values are added up over its tokens or missing."
+                f"{self.same_tokens:.0%} of its tokens are tokens of the given tokenizer. Where "
+                "texts are split differently, values are added over tokens or are missing."
             )
         return said
 
@@ -156,10 +158,9 @@ def _most_shown(endpoint: Endpoint, sentence: str) -> tuple[Question, Reply]:
                 most = next(number for number in (*SHOWN[:-1], 4, 3, 2, 1) if number <= there)
                 return replace(question, shown=most), _cut(found[0], most)
     raise ModelError(
-        f"{endpoint.address} shows no log-probabilities, by completions or by chat: "
+        f"{endpoint.address} returns no log-probabilities, by completions or by chat: "
         f"{describe(endpoint.last_error)}",
-        remedy="Check address and model; ask its owner to show them (`logprobs`), or audit the "
-        "model's files instead.",
+        remedy="Check address and model, ask its owner for `logprobs`, or audit the model's files.",
     )
 
 

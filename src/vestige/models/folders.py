@@ -43,7 +43,7 @@ def replacing(directory: Path) -> Iterator[Path]:
     except (OSError, SafetensorError) as error:
         raise ModelError(
             f"the model cannot be saved in {directory}: {error}",
-            remedy="Choose a directory that can be written, on a disk with room.",
+            remedy="Choose a writable directory on a disk with space.",
         ) from error
 
 

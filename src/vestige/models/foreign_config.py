@@ -112,7 +112,7 @@ def require_sound(folder: Path, *, remedy: str) -> None:
     if (folder / ADAPTER_CONFIG).is_file():
         raise ModelError(
             f"{folder} is an adapter, not a whole model",
-            remedy="Give the model that it adapts, or merge the two and save that.",
+            remedy="Pass its base, or merge both and save the result.",
         )
     read_json(folder / CONFIG, _Sizes, error=ModelError, remedy=remedy)
     for name in _OTHERS:
@@ -123,8 +123,8 @@ def require_sound(folder: Path, *, remedy: str) -> None:
     # Without any, transformers makes up an empty tokenizer of the architecture's usual kind.
     if not any((folder / name).is_file() for name in TOKENIZERS):
         raise ModelError(
-            f"{folder} holds no tokenizer ({', '.join(TOKENIZERS)})",
-            remedy="Save the model's tokenizer into the folder, with its save_pretrained.",
+            f"{folder} has no tokenizer ({', '.join(TOKENIZERS)})",
+            remedy="Save the tokenizer into the folder with its save_pretrained.",
         )
 
 
@@ -135,14 +135,14 @@ def read_adapter(file: Path) -> Adapter:
         ModelError: a field is missing, of another type or size, or a pattern of names may be
             matched for ever.
     """
-    remedy = "Save the adapter again, with names of layers in target_modules."
+    remedy = "Save the adapter again, with layer names in target_modules."
     found = read_json(file, Adapter, error=ModelError, remedy=remedy)
     for name, patterns in found.patterns.items():
         for pattern in patterns:
             slow = slow_reason(pattern, longest=_PATTERN, repetitions=_REPETITIONS)
             if slow is not None:
                 raise ModelError(
-                    f'{file} is not as it should be: "{name}" may be matched for ever: {slow}',
+                    f'{file} is not valid: matching "{name}" may not terminate: {slow}',
                     remedy=remedy,
                 )
     return found

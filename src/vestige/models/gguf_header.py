@@ -16,7 +16,7 @@ from vestige.data.regular_file import require_regular
 from vestige.errors import ModelError
 from vestige.models.sizes import MOST_LAYERS, WIDEST
 
-REMEDY = "Get the file from its source again, or give the model's folder of safetensors."
+REMEDY = "Download the file again, or pass the model's folder of safetensors."
 _MAGIC, _VERSIONS = b"GGUF", (2, 3)
 _TEXT, _LIST = 8, 9
 _NUMBERS = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}
@@ -62,21 +62,17 @@ def read_header(file: Path) -> Header:
         with file.open("rb") as stream:
             header = _Walk(stream, size).header()
     except (ValueError, OSError) as error:
-        raise ModelError(
-            f"{file} is not a GGUF file as it should be: {error}", remedy=REMEDY
-        ) from error
+        raise ModelError(f"{file} is not a valid GGUF file: {error}", remedy=REMEDY) from error
     family = header.settings.get("general.architecture")
     for name, most in _BOUNDS.items():
         told = header.settings.get(f"{family}.{name}", 1)
         if not isinstance(told, int) or not 0 <= told <= most:
-            raise _unsound(
-                file, f"{name} is {str(told)[:40]!r}, where at most {most:,} is possible"
-            )
+            raise _unsound(file, f"{name} is {str(told)[:40]!r}; at most {most:,} is possible")
     return header
 
 
 def _unsound(file: Path, reason: str) -> ModelError:
-    return ModelError(f"{file} is not a GGUF file as it should be: {reason}", remedy=REMEDY)
+    return ModelError(f"{file} is not a valid GGUF file: {reason}", remedy=REMEDY)
 
 
 class _Walk:
@@ -89,7 +85,7 @@ class _Walk:
         if self.take(4) != _MAGIC:
             raise ValueError("it does not begin with GGUF")
         if (version := self.number("I")) not in _VERSIONS:
-            raise ValueError(f"version {version}, where 2 or 3 is read")
+            raise ValueError(f"version {version}; 2 or 3 is needed")
         tensors, settings = self.number("Q"), self.number("Q")
         if tensors > _MOST_TENSORS or settings > _MOST_SETTINGS:
             raise ValueError(f"{tensors:,} tensors and {settings:,} settings")
@@ -111,7 +107,7 @@ class _Walk:
 
     def take(self, length: int) -> bytes:
         if length > self.left:
-            raise ValueError("it is cut short")
+            raise ValueError("it is incomplete")
         self.left -= length
         return self.stream.read(length)
 
@@ -138,7 +134,7 @@ class _Walk:
             self.take(length * struct.calcsize(f"<{_NUMBERS[inner]}"))
         elif inner == _TEXT:
             if 8 * length > self.left:  # each text has a length of its own
-                raise ValueError("it is cut short")
+                raise ValueError("it is incomplete")
             for _ in range(length):
                 self.take(self.number("Q"))
         else:

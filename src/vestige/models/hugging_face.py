@@ -147,8 +147,8 @@ class HuggingFaceLanguageModel(LanguageModel):
         needed = max(len(vocabulary), vocabulary.largest + 1)
         if needed > self.vocab_size:
             raise ModelError(
-                f"the tokenizer has {needed} tokens, the model only {self.vocab_size} outputs",
-                remedy="Give the tokenizer that the model was trained with.",
+                f"the tokenizer has {needed} tokens; the model has {self.vocab_size} outputs",
+                remedy="Pass the tokenizer that the model was trained with.",
             )
         self._require_plain_cache()
         named = inspect.signature(plain.forward).parameters
@@ -308,9 +308,9 @@ class HuggingFaceLanguageModel(LanguageModel):
         for layer in DynamicCache(config=self.settings).layers:
             if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer):
                 raise ModelError(
-                    f"{type(self._plain()).__name__} keeps what it has read in a "
+                    f"{type(self._plain()).__name__} caches its context in a "
                     f"{type(layer).__name__}, whose rows cannot be selected",
-                    remedy="Give a model with plain attention (GPT-2, Llama, Qwen, ...).",
+                    remedy="Pass a model with plain attention (GPT-2, Llama, Qwen, ...).",
                 )
 
     @torch.no_grad()
@@ -343,7 +343,7 @@ def save(model: HuggingFaceLanguageModel, folder: Path) -> None:
         network.save_pretrained(str(folder), save_embedding_layers=False)
     else:
         raise ModelError(
-            "the adapter's base was never saved, so nobody could load the adapter again",
-            remedy="Save the base with save_model, load it, and add the adapter to that.",
+            "the base of the adapter was never saved",
+            remedy="Save the base with save_model, load it, and add the adapter to it.",
         )
     model.vocabulary.save(folder)

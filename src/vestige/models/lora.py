@@ -28,7 +28,7 @@ from vestige.models.pretrained import CPU
 from vestige.models.protocols import LanguageModel
 from vestige.models.weight_files import ADAPTER, ADAPTER_CONFIG
 
-_LORA = "Give a LoRA adapter, and its base in base_model_name_or_path."
+_LORA = "Pass a LoRA adapter whose base is in base_model_name_or_path."
 
 
 def add_lora(
@@ -95,8 +95,8 @@ def _with_adapter(model: HuggingFaceLanguageModel, config: PeftConfig) -> Huggin
             network = get_peft_model(_rewirable(model), config)
     except ValueError as error:
         raise ModelError(
-            f"no adapter can be put into {type(model.network).__name__}: {error}",
-            remedy="Name linear layers of this architecture in target_modules.",
+            f"{type(model.network).__name__} takes no adapter: {error}",
+            remedy="Set target_modules to linear layers of this architecture.",
         ) from error
     return HuggingFaceLanguageModel(network, model.vocabulary).train(model.training)
 
@@ -132,16 +132,16 @@ def load_adapter(
     """
     if not (folder / ADAPTER).is_file():
         raise ModelError(
-            f"{folder} holds no {ADAPTER}; pickle (adapter_model.bin) is not read, since it can "
-            "run any code",
+            f"{folder} has no {ADAPTER}; pickle files (adapter_model.bin) are not loaded, since "
+            "they can run code",
             remedy="Save the adapter again with save_pretrained of a recent peft.",
         )
     read_adapter(folder / ADAPTER_CONFIG)
     if isinstance(base, LanguageModel):
         if not isinstance(base, HuggingFaceLanguageModel) or base.adapted:
             raise ModelError(
-                f"{folder} is an adapter, and what it is to be put on no whole Hugging Face model",
-                remedy="Give the base that it was trained on.",
+                f"{folder} is an adapter; its base is not a whole Hugging Face model",
+                remedy="Pass the base that it was trained on.",
             )
         if merge:
             raise ValueError("merge must not be given with a loaded base, whose weights it changes")
@@ -159,14 +159,14 @@ def load_adapter(
             )
     except Exception as error:  # by what is wrong: KeyError, RuntimeError, SafetensorError, ...
         raise ModelError(
-            f"the adapter in {folder} cannot be put on its base: {error}",
-            remedy="Give the base that it was trained on, or save the adapter again.",
+            f"the adapter in {folder} does not fit its base: {error}",
+            remedy="Pass the base that it was trained on, or save the adapter again.",
         ) from error
     if merge:
         if _adapts_tied_weights(network):
             raise ModelError(
-                f"the adapter in {folder} changes embeddings and head apart, whose weights its "
-                "base ties together",
+                f"the adapter in {folder} changes embeddings and head separately; its base ties "
+                "their weights",
                 remedy="Load it without merging.",
             )
         network = network.merge_and_unload()
@@ -227,15 +227,14 @@ def base_of(folder: Path) -> str | Path:
     named = read_adapter(file).base_model_name_or_path
     _config(folder)
     if not named:
-        raise ModelError(f"{file} names no base model", remedy=_LORA)
+        raise ModelError(f"{file} names no base", remedy=_LORA)
     for place in (Path(named), folder / named):
         if model_folder(place).is_dir() or gguf_file(place) is not None:
             return model_folder(place)
     if Path(named).is_absolute() or named.startswith("."):
         raise ModelError(
             f"the base of the adapter in {folder} is not at {named}",
-            remedy="Put it back there, or write its new place into base_model_name_or_path in "
-            f"{file}.",
+            remedy=f"Move it back, or write its new path into base_model_name_or_path in {file}.",
         )
     return named
 
@@ -248,8 +247,8 @@ def _config(folder: Path) -> PeftConfig:
             config = PeftConfig.from_pretrained(str(folder))
     except Exception as error:  # such as a TypeError for fields of another version
         raise ModelError(
-            f"{file} describes no adapter: {error!r}", remedy="Save the adapter again."
+            f"{file} does not describe an adapter: {error!r}", remedy="Save the adapter again."
         ) from error
     if config.is_prompt_learning:
-        raise ModelError(f"{file} describes no change of weights", remedy=_LORA)
+        raise ModelError(f"{file} describes no weight change", remedy=_LORA)
     return config

@@ -39,10 +39,10 @@ FORMAT = 1
 POOLER = "pooler."
 """A layer for sentence pairs that nothing here reads."""
 REMEDY = (
-    "Give the folder of a whole encoder (config.json, *.safetensors, tokenizer.json), or a hub "
-    "name that can be reached or was downloaded before."
+    "Pass the folder of a whole encoder (config.json, *.safetensors, tokenizer.json), or a hub "
+    "name that is online or downloaded."
 )
-AGAIN = "Save the model again, or point to another one."
+AGAIN = "Save the model again, or pass another one."
 
 
 class IntentSlotEncoder(IntentSlotNetwork):
@@ -76,8 +76,8 @@ class IntentSlotEncoder(IntentSlotNetwork):
         known = self._embedding.num_embeddings
         if len(vocabulary) > known:
             raise ModelError(
-                f"the tokenizer has {len(vocabulary)} tokens, the encoder only {known}",
-                remedy="Give the tokenizer that the encoder was trained with.",
+                f"the tokenizer has {len(vocabulary)} tokens; the encoder knows {known}",
+                remedy="Pass the tokenizer that the encoder was trained with.",
             )
         self.dropout = nn.Dropout(dropout)
         width = int(self.settings.hidden_size)
@@ -115,9 +115,9 @@ class IntentSlotEncoder(IntentSlotNetwork):
         for number, pieces in enumerate(words, 1):
             if sum(map(len, pieces)) > self.longest:
                 raise DataError(
-                    f"utterance {number} has {sum(map(len, pieces))} pieces, the encoder reads "
-                    f"at most {self.longest}",
-                    remedy="Leave the utterance out, or give an encoder that reads longer ones.",
+                    f"utterance {number} has {sum(map(len, pieces))} pieces; the encoder reads at "
+                    f"most {self.longest}",
+                    remedy="Leave the utterance out, or pass an encoder with a longer context.",
                 )
         unknown = self._unknown
         tokens = [[id for word in pieces for id in word or [unknown]] for pieces in words]
@@ -236,7 +236,10 @@ def _unlike_encoder(config: Any) -> str | None:
     if config.model_type not in MODEL_FOR_MASKED_LM_MAPPING_NAMES or getattr(
         config, "is_decoder", False
     ):
-        return f"{config.model_type} is no encoder, which reads a word with those behind it"
+        return (
+            f"{config.model_type} is not an encoder: an encoder reads each word with the words "
+            "after it"
+        )
     return None
 
 

@@ -25,8 +25,8 @@ from vestige.models.weight_files import pretrained_files
 
 CPU = torch.device("cpu")
 REMEDY = (
-    "Give the folder of a whole causal language model (config.json, *.safetensors, "
-    "tokenizer.json), a GGUF file, or a hub name that can be reached or was downloaded before."
+    "Pass the folder of a whole causal language model (config.json, *.safetensors, "
+    "tokenizer.json), a GGUF file, or a hub name that is online or downloaded."
 )
 
 
@@ -57,7 +57,7 @@ def load(
     except VestigeError:
         raise
     except Exception as error:  # the first words that a network reads show what it cannot do
-        raise ModelError(f"{source} cannot be asked: {error}", remedy=REMEDY) from error
+        raise ModelError(f"{source} cannot be queried: {error}", remedy=REMEDY) from error
 
 
 def _unlike_causal(config: Any) -> str | None:
@@ -114,13 +114,13 @@ def read_pretrained(
                 **_unpacking(files),
             )
     except Exception as error:  # KeyError to SafetensorError, by what is wrong with the files
-        raise ModelError(f"{name} cannot be read: {error}", remedy=remedy) from error
+        raise ModelError(f"{name} cannot be loaded: {error}", remedy=remedy) from error
     # What a file lacks, transformers fills with random numbers and goes on.
     missing = [key for key in report["missing_keys"] if not key.startswith(spare)]
     absent = [*missing, *report["mismatched_keys"]]
     if absent:
         raise ModelError(
-            f"the weights in {name} do not fit its config.json: {len(absent)} are missing or of "
+            f"the weights in {name} do not fit its config.json: {len(absent)} are missing or have "
             f"another shape, such as {absent[0]}",
             remedy=remedy,
         )
@@ -154,12 +154,12 @@ class _Files:
         if not place.is_dir() and not in_reach(name):
             place = downloaded(name) or place
             if not place.is_dir():
-                raise ModelError(f"{name}: no such folder, nor a hub model in reach", remedy=remedy)
+                raise ModelError(f"{name}: no such folder or hub model", remedy=remedy)
         if not place.is_dir():
             return cls(name)
         require_sound(place, remedy=remedy)
         if _packed_by(place / "config.json", remedy) == "bitsandbytes":
-            _require_package("bitsandbytes", f"{place} holds weights that bitsandbytes packed")
+            _require_package("bitsandbytes", f"{place} has weights packed by bitsandbytes")
         return cls(str(place), tuple(pretrained_files(place)))
 
     def numbers(self) -> int | None:
@@ -184,7 +184,7 @@ def _packed_by(config: Path, remedy: str) -> object:
 def _require_package(name: str, why: str) -> None:
     if find_spec(name) is None:
         raise ModelError(
-            f"{why}, which needs the package {name} to be read",
+            f"{why}; loading it needs the package {name}",
             remedy=f"Install it: pip install 'vestige[{name}]'.",
         )
 

@@ -184,7 +184,7 @@ def require_numbers(column: Tensor) -> None:
     if column.isnan().any():
         raise ModelError(
             "the scores of a model are not finite",
-            remedy="Its weights are broken: save it again, or give an earlier checkpoint.",
+            remedy="Save the model again, or pass an earlier checkpoint.",
         )
 
 

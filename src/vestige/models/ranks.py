@@ -231,8 +231,8 @@ class _Counting:
                 return Ranked(ranks=ranks, log_probs=sure)
             guess = seen
         raise ModelError(
-            "the model's device gives another product whenever it is asked",
-            remedy="Ask the model on the CPU.",
+            "the device computes another product each time",
+            remedy="Pass --device cpu.",
         )
 
     def _pass(
@@ -349,6 +349,6 @@ def _finite(tensor: Tensor) -> bool:
 
 def _not_a_number() -> ModelError:
     return ModelError(
-        "the model's logits are not all numbers, so that nothing can be ranked",
-        remedy="Its training has diverged or its file is damaged: train or load it again.",
+        "the model's logits are not finite",
+        remedy="Train the model again, or pass an undamaged file.",
     )

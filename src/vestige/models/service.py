@@ -358,40 +358,42 @@ def within(timeout: float | None, ask: Callable[[Any], Any], group: Any) -> Any:
 def _lists(given: Any, expected: int, queries: str) -> list[Any]:
     """As many answers as contexts, of a container that may be a stranger's, too."""
     if isinstance(given, str | bytes | dict) or not hasattr(given, "__len__"):
-        raise _malformed(f"{type(given).__name__} in place of a list of answers", queries)
+        raise _malformed(f"{type(given).__name__} instead of a list of answers", queries)
     try:
         there, answers = len(given), list(islice(iter(given), expected + 1))
     except Exception as error:
         raise _malformed(f"a list that raises {type(error).__name__}", queries) from error
     if len(answers) != expected:
-        raise _malformed(f"{there} answers to {expected} contexts", queries)
+        raise _malformed(f"{there} answers for {expected} contexts", queries)
     return answers
 
 
 def _words(answer: Any, most: int, query: str) -> tuple[tuple[str, ...], int]:
     """The first different words of an answer, and how many were looked at for them."""
     if not isinstance(answer, list | tuple):
-        raise _malformed(f"{type(answer).__name__} in place of a list of words", query)
+        raise _malformed(f"{type(answer).__name__} instead of a list of words", query)
     words: dict[str, None] = {}
     seen, room = 0, LONGEST + 64 * most  # no language's words are 64 characters long on average
     for word in answer:
         if len(words) == most:
             break
         if not isinstance(word, str):
-            raise _malformed(f"{type(word).__name__} in place of a word", query)
+            raise _malformed(f"{type(word).__name__} instead of a word", query)
         if len(word) > LONGEST:
             raise _malformed(f"a word of {len(word):,} characters, above {LONGEST:,}", query)
         plain, seen = sys.intern(str.__str__(word)), seen + 1
         room -= 0 if plain in words else len(plain)
         if room < 0:
-            raise _malformed(f"words of more than {64 * most:,} characters together", query)
+            raise _malformed(f"words of more than {64 * most:,} characters in all", query)
         words[plain] = None
     return tuple(words), seen
 
 
 def _malformed(what: str, query: str) -> ModelError:
     return ModelError(
-        f"the callable gave {what}, as {query}",
-        remedy="For every context it must give one list of strings, the likeliest first, or None. "
-        "Mend it and give the same command again: what was answered before is kept.",
+        f"the callable returned {what}, for {query}",
+        remedy=(
+            "For every context it must return a list of strings, most probable first, or None. "
+            "Fix it and rerun the command: Vestige caches answers."
+        ),
     )

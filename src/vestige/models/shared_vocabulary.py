@@ -75,8 +75,8 @@ class SharedVocabulary:
         """
         before, after = models["before"], models["after"]
         told = [
-            f"{role} lacks {lacked:,} of the tokens: it reads them as the end of a text, and gives "
-            "them probability 0."
+            f"{role} lacks {lacked:,} of the tokens: it reads them as the end of a text, with "
+            "probability 0."
             for role, model in models.items()
             if (lacked := len(self.lacked_by(model)))
         ]
@@ -90,8 +90,8 @@ class SharedVocabulary:
             return told
         if differing := setting_differences(one, other):
             told.append(
-                f"The vocabularies of before and after differ in: {', '.join(differing)}. The "
-                "search reads tokens; texts are split as each model's own tokenizer does."
+                f"The vocabularies of BEFORE and AFTER differ in: {', '.join(differing)}. The "
+                "search uses tokens; texts are split by each model's own tokenizer."
             )
         return told
 
@@ -203,9 +203,11 @@ def _joined(ours: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
     for id, (mine, yours) in enumerate(zip(ours, theirs, strict=False)):
         if mine and yours and mine != yours:
             raise IncompatibleModels(
-                f"the vocabularies differ: token {id} stands for two texts",
-                remedy="Compare snapshots that share a vocabulary: train the second with --from "
-                "the first, or give both the same vocabulary. Tokens may be added behind it.",
+                f"vocabularies differ at token {id}",
+                remedy=(
+                    "Train the second with --from the first, or train both with one vocabulary. "
+                    "The second may append tokens."
+                ),
             )
     longer = ours if len(ours) >= len(theirs) else theirs
     both = min(len(ours), len(theirs))

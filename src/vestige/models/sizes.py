@@ -50,7 +50,7 @@ def require_fit(weights: Path, build: Callable[[], nn.Module]) -> None:
             found = tuple(file.get_slice(name).get_shape())
             if name in wanted and found != tuple(wanted[name].shape):
                 raise ValueError(
-                    f"{name} has the shape {found}, where {tuple(wanted[name].shape)} is needed"
+                    f"{name} has the shape {found}; {tuple(wanted[name].shape)} is needed"
                 )
     _require_room(wanted)
 
@@ -85,8 +85,7 @@ def require_filled(
     parameters = {id(t): t.numel() for t in wanted.values() if isinstance(t, nn.Parameter)}
     if sum(parameters.values()) > _SPARE * held:
         raise ValueError(
-            f"its weights do not fit its config.json, which needs {sum(parameters.values()):,} "
-            f"numbers where its files hold {held:,}"
+            f"its config.json needs {sum(parameters.values()):,} weights; its files have {held:,}"
         )
     _require_room(wanted, dtype=dtype, free=_free(device))
 

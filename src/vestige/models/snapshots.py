@@ -64,7 +64,9 @@ class Reader:
             if len(self.bases) != 1:
                 raise
             [(place, base)] = self.bases.items()
-            self.monitor.log(f"The base of {adapter} is not here: the adapter is put on {place}.")
+            self.monitor.log(
+                f"The base of {adapter} is not here: Vestige uses {place} as its base."
+            )
         return base if isinstance(base, HuggingFaceLanguageModel) else None
 
     def _same_weights(self, named: str) -> "HuggingFaceLanguageModel | None":

@@ -165,7 +165,7 @@ def stack(models: Sequence[IntentSlotModel]) -> StackedModels:
         if problem is not None:
             raise IncompatibleModels(
                 f"models 1 and {number} cannot be stacked: {problem}",
-                remedy="Stack models that were trained alike, with one vocabulary.",
+                remedy="Stack models with one architecture and one vocabulary.",
             )
     return StackedModels(models)
 
@@ -182,5 +182,5 @@ def _difference(first: IntentSlotModel, other: IntentSlotModel) -> str | None:
     if unlike:
         return f"their {unlike[0]} differ ({shapes[0][unlike[0]]} and {shapes[1][unlike[0]]})"
     if first.device != other.device:
-        return f"one is on {first.device}, the other on {other.device}"
+        return f"one is on {first.device}, the other is on {other.device}"
     return None

@@ -63,7 +63,7 @@ def _named_by_config(folder: Path) -> str | None:
 def _shards(index: Path) -> list[Path]:
     named = _content(index).get("weight_map")
     if not isinstance(named, dict) or not named:
-        raise ModelError(f"{index} cannot be read: it has no weight_map", remedy=SAVE)
+        raise ModelError(f"{index} has no weight_map", remedy=SAVE)
     return [index.parent / name for name in sorted({_plain(n, index) for n in named.values()})]
 
 
@@ -72,9 +72,8 @@ def _plain(name: Any, file: Path) -> str:
     plain = isinstance(name, str) and Path(name).name == name and "\0" not in name
     if not plain or not name.endswith((".safetensors", ".safetensors.index.json")):
         raise ModelError(
-            f"{file} names weights by {name!r}, which is no plain name of a safetensors file in "
-            "the same folder",
-            remedy="Get the model from its source again; do not use it if that says the same.",
+            f"{file} names weights by {name!r}, which is not a safetensors file in the same folder",
+            remedy="Download the model again from its source. If the error remains, do not use it.",
         )
     return str(name)
 
@@ -93,8 +92,8 @@ def _there(files: list[Path]) -> list[Path]:
 def _no_weights(folder: Path) -> ModelError:
     pickled = [file for ending in PICKLES for file in folder.glob(ending)]
     return ModelError(
-        f"{pickled[0]} is a pickle file, which can run any code"
+        f"{pickled[0]} is a pickle file, which can run code"
         if pickled
-        else f"{folder} holds no weights: neither {WHOLE} nor its shards are there",
+        else f"{folder} has no weights: neither {WHOLE} nor its shards",
         remedy=SAVE,
     )

@@ -15,7 +15,7 @@ from vestige.reports.charts import Figure
 from vestige.reports.disclosure import printable
 from vestige.reports.provenance import command_of, settings_of
 from vestige.reports.tables import Table
-from vestige.reports.verdicts import Verdict, verdict_of_run
+from vestige.reports.verdicts import NOT_CHECKED, NOTHING_MEASURED, Verdict, verdict_of_run
 from vestige.reports.words import Facts, pairs
 from vestige.results import Run
 
@@ -61,13 +61,15 @@ MOST_EVIDENCE = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """One result, ready to be shown. The function of a kind gives the first seven.
+    """One result, ready to be shown. The function of a kind gives the first eight.
 
     Attributes:
         kind: the article's class in the style sheet.
         title: the question.
         evidence: what was found and what supports it, at most three lines.
         notices: warnings to read before the rest.
+        answer: the finding in one sentence. It follows the word of the verdict, and the claim's
+            numbers become the first line of the evidence. "": the claim's numbers follow the word.
         blocks: tables, charts, phrases and prose in their order.
         limits: what the numbers do not say.
         facts: the summary in words; the whole summary where a kind gives none.
@@ -79,6 +81,7 @@ class Report:
     kind: str
     title: str
     evidence: tuple[str, ...]
+    answer: str = ""
     notices: tuple[str, ...] = ()
     blocks: tuple[Block, ...] = ()
     limits: tuple[str, ...] = ()
@@ -122,14 +125,26 @@ def report_of(run: Run, *, show_secrets: bool) -> Report:
     with guarded(run):
         made = _function(KINDS.get(run.result, OTHER))(run, show_secrets=show_secrets)
         facts = pairs(run.summary, show_secrets=show_secrets) if made.facts is None else made.facts
+        verdict, evidence = _answered(verdict_of_run(run) or made.verdict, made)
         return replace(
             made,
-            verdict=verdict_of_run(run) or made.verdict,
+            verdict=verdict,
+            evidence=evidence,
             facts=facts,
             settings=settings_of(run.run, show_secrets=show_secrets),
             command=command_of(run.run.get("command"), show_secrets=show_secrets),
             limits=(*made.limits, REDACTION),
         )
+
+
+def _answered(verdict: Verdict | None, made: Report) -> tuple[Verdict | None, tuple[str, ...]]:
+    """The verdict with the answer as its sentence, and the evidence with the claim's numbers."""
+    if not made.answer:
+        return verdict, made.evidence
+    if verdict is None or verdict.word == NOT_CHECKED.upper():
+        return verdict, (made.answer, *made.evidence)
+    measured = (verdict.sentence,) if verdict.sentence != NOTHING_MEASURED else ()
+    return replace(verdict, sentence=made.answer), (*measured, *made.evidence)
 
 
 def lines(*texts: str) -> tuple[str, ...]:

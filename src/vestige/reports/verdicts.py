@@ -38,6 +38,9 @@ OLD_UNDECIDED = ("not decided", "underpowered", "too few controls")
 
 NOTHING_MEASURED = "Nothing was measured."
 
+LEAST = 1e-300
+"""Shown for a smaller p-value: no p-value is 0."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
@@ -168,7 +171,8 @@ def _interval(low: float | None, high: float | None) -> str:
 def _test(test: Test | None) -> str:
     if test is None:
         return ""
-    return f"p = {test.p:.2g} compared with {test.against} (level {test.alpha:g})"
+    against = test.against.removeprefix("against ")  # as older versions wrote it
+    return f"p = {max(test.p, LEAST):.2g} compared with {against} (level {test.alpha:g})"
 
 
 def _number(value: float | None) -> str:

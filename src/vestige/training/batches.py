@@ -105,8 +105,8 @@ class Windows:
         if len(self.tokens) < needed:
             raise TrainingError(
                 f"{len(self.tokens)} tokens are too few: batch_size {self.batch_size} and "
-                f"sequence_length {self.sequence_length} need at least {needed}",
-                remedy="Give more text, or a smaller batch_size or sequence_length.",
+                f"sequence_length {self.sequence_length} need {needed} or more",
+                remedy="Pass more text, or a smaller batch_size or sequence_length.",
             )
 
     def __len__(self) -> int:

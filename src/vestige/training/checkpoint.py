@@ -44,7 +44,7 @@ IDENTITY, CHECKPOINT = "training.json", "checkpoint.safetensors"
 HISTORY, LOG, MODEL = "history.json", "log.jsonl", "model"
 CONFIGURATION = "model configuration"  # dropout is in no weight
 _AFRESH = "Start again in a new directory."
-_NO_LOG = "Remove it: it is for people and plots, and the training goes on without."
+_NO_LOG = "Remove it: the training does not need it."
 _HASH = 64  # letters of a SHA-256
 
 
@@ -151,7 +151,7 @@ def save(
     except (SafetensorError, OSError) as error:
         raise TrainingError(
             f"{directory / CHECKPOINT} cannot be written ({error})",
-            remedy="Make room on the disk, then resume: the checkpoint before is still there.",
+            remedy="Free space on the disk, then resume: the previous checkpoint is intact.",
         ) from error
 
 
@@ -197,7 +197,7 @@ def load(
         )
     except (SafetensorError, OSError, LookupError, TypeError, ValueError, RuntimeError) as error:
         raise TrainingError(
-            f"{path} is not a whole checkpoint of this training ({error})",
+            f"{path} is not a complete checkpoint of this training ({error})",
             remedy=_AFRESH,
         ) from error
 
@@ -226,7 +226,7 @@ def open_directory(directory: Path, asked: Mapping[str, object], *, resume: bool
     if not path.exists():
         if (directory / MODEL).exists() or (directory / CHECKPOINT).exists():
             raise TrainingError(
-                f"{directory} holds a model, but not the training that made it",
+                f"{directory} has a model, but not its training",
                 remedy="Train into a new directory.",
             )
         try:
@@ -235,21 +235,21 @@ def open_directory(directory: Path, asked: Mapping[str, object], *, resume: bool
         except OSError as error:
             raise TrainingError(
                 f"{directory} cannot be written ({error})",
-                remedy="Train into a directory that can be written, on a disk with room.",
+                remedy="Choose a writable directory on a disk with space.",
             ) from error
         return
     if not resume:
         raise TrainingError(
-            f"{directory} already holds a training",
-            remedy="Resume it (--resume), or train into a new directory.",
+            f"{directory} already has a training",
+            remedy="Pass --resume, or another directory.",
         )
     before = read_object(path, error=TrainingError, remedy=_AFRESH, finite=False)
     before.setdefault(CONFIGURATION, asked.get(CONFIGURATION))  # older ones do not say it
     differing = _differences(before, json.loads(json.dumps(asked)))
     if differing:
         raise TrainingError(
-            f"{directory} holds another training: {'; '.join(differing)}",
-            remedy="Resume with the same settings, data and model, or train into a new directory.",
+            f"{directory} has another training: {'; '.join(differing)}",
+            remedy="Resume with the same settings, data and model, or choose another directory.",
         )
 
 
@@ -339,7 +339,7 @@ def _differences(before: Any, now: Any, where: str = "") -> list[str]:
         ]
     if before == now:
         return []
-    return [f"{where} was {_brief(before)}, is {_brief(now)}"]
+    return [f"{where} was {_brief(before)} and is {_brief(now)}"]
 
 
 def _brief(value: Any) -> Any:

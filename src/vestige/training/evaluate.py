@@ -52,7 +52,7 @@ def evaluate(
     _validate.at_least(1, batch_size=batch_size, sequence_length=sequence_length)
     if len(data.tokens) < 2:
         raise TrainingError(
-            f"A text of {len(data.tokens)} tokens leaves nothing to predict",
+            f"A text of {len(data.tokens)} tokens is too short to evaluate on",
             remedy="Evaluate on more text.",
         )
     was_training = model.training
@@ -95,7 +95,9 @@ class DocumentScores:
         """
         tokens = int(self.tokens.sum())
         if not tokens:
-            raise TrainingError("There is no token to predict", remedy="Evaluate on more text.")
+            raise TrainingError(
+                "There are no tokens to evaluate on", remedy="Evaluate on more text."
+            )
         return _evaluation(float(self.loss.sum()), int(self.right.sum()), tokens)
 
 

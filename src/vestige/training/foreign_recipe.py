@@ -60,7 +60,7 @@ class ForeignTraining:
         file = _state_file(folder)
         if file is None:
             return cls()
-        remedy = f"Move {file} away, and give tokens, epochs and learning rate as options."
+        remedy = f"Move {file} elsewhere, and pass tokens, epochs and learning rate as options."
         told = read_json(file, _State, error=TrainingError, remedy=remedy, finite=False)
         rates = [one.learning_rate for one in told.log_history if one.learning_rate is not None]
         return cls(

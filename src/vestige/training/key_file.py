@@ -35,14 +35,14 @@ def secret_of(directory: Path | None, given: Secret | None) -> Secret:
         kept = read_secret(path)
         if given is not None and given != kept:
             raise TrainingError(
-                f"{directory} holds a training with another secret",
-                remedy="Resume without giving a secret, or train into a new directory.",
+                f"{directory} has a training with another secret",
+                remedy="Resume without a secret, or choose another directory.",
             )
         return kept
     if given is None and (directory / CHECKPOINT).exists():
         raise TrainingError(
-            f"{path} is gone, and without it a private training cannot go on to the same bits",
-            remedy="Put the file back, or start again in a new directory.",
+            f"{path} is missing; a private training cannot resume without it",
+            remedy="Restore the file, or start again in a new directory.",
         )
     secret = given or Secret.fresh()
     try:
@@ -50,7 +50,7 @@ def secret_of(directory: Path | None, given: Secret | None) -> Secret:
     except OSError as error:
         raise TrainingError(
             f"{path} cannot be written ({error})",
-            remedy="Train into a directory of your own, on a disk with room.",
+            remedy="Choose your own directory, on a disk with space.",
         ) from error
     return secret
 
@@ -70,8 +70,8 @@ def read_secret(path: Path) -> Secret:
         return Secret(path.read_bytes())
     except (OSError, ValueError) as error:
         raise TrainingError(
-            f"{path} does not hold the {BYTES} bytes of a training's secret ({error})",
-            remedy="Put the file back, or start again in a new directory.",
+            f"{path} does not have the {BYTES} bytes of a training's secret ({error})",
+            remedy="Restore the file, or start again in a new directory.",
         ) from error
 
 

@@ -335,7 +335,7 @@ def _optimizer(model: Network, config: TrainingConfig) -> torch.optim.Optimizer:
     if not trainable:
         raise TrainingError(
             "No parameter of the model is trainable",
-            remedy="Switch requires_grad on for the parameters to train.",
+            remedy="Set requires_grad on the parameters to train.",
         )
     if config.optimizer == "adam":
         return torch.optim.Adam(trainable, lr=config.learning_rate, fused=True)
@@ -351,9 +351,9 @@ def _diverged(run: TrainingRun, step: int) -> TrainingError:
     held = run.directory is not None and (run.directory / checkpoint.CHECKPOINT).exists()
     kept = f"; the last good checkpoint is in {run.directory}" if held else ""
     return TrainingError(
-        f"The training diverged by step {step}: its loss is not below {MOST_NATS:.2g} nats a token "
-        f"or a weight is no longer finite{kept}",
-        remedy=f"Train again with a learning_rate lower than {run.config.learning_rate:g}.",
+        f"The training diverged at step {step}: its loss is not below {MOST_NATS:.2g} nats per "
+        f"token, or a weight is not finite{kept}",
+        remedy=f"Train again with a learning_rate below {run.config.learning_rate:g}.",
     )
 
 

@@ -127,7 +127,7 @@ def _first_vectors(vocabulary: WordVocabulary, vectors: WordVectors) -> Tensor:
     if not len(rows):
         raise DataError(
             f"the vectors have none of the {len(vocabulary) - 2} words",
-            remedy="Give vectors of the language that the utterances are in.",
+            remedy="Pass vectors for the language of the utterances.",
         )
     found = torch.from_numpy(vectors.vectors[[place for place in places if place >= 0]])
     first = torch.randn(len(vocabulary), vectors.dim) * found.std(0, correction=0) + found.mean(0)

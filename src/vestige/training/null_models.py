@@ -26,7 +26,7 @@ from vestige.training.checkpoint import IDENTITY, MODEL, identity
 from vestige.training.config import TrainingConfig
 
 START = "model weights at the start"
-BY_HAND = "Train null models by `vestige train --from`, each of other text and with another seed."
+BY_HAND = "Train each null model with `vestige train --from`, on other text and with another seed."
 
 
 class _Identity(Measurements):
@@ -64,18 +64,18 @@ class Recipe:
             TrainingError: it is none of a language model's, or a defence made its steps.
         """
         file = directory / IDENTITY
-        remedy = f"Give a directory that `vestige train` wrote. Else: {BY_HAND}"
+        remedy = f"Pass a directory of `vestige train`. Otherwise: {BY_HAND}"
         told = read_json(file, _Identity, error=TrainingError, remedy=remedy, finite=False)
         try:
             config = TrainingConfig(**told.config)
         except (ValueError, TypeError) as error:
             raise TrainingError(
-                f"{directory} is no training of a language model that can be repeated ({error})",
+                f"{directory} is not a repeatable training of a language model ({error})",
                 remedy=remedy,
             ) from error
         if not told.step.startswith("plain_step"):
             raise TrainingError(
-                f"{directory} was trained under a defence, which is not repeated here",
+                f"{directory} was trained with a defence; null models cannot repeat it",
                 remedy=BY_HAND,
             )
         return cls(
@@ -99,9 +99,9 @@ class Recipe:
         if self.adapter is None:
             if self.start not in (None, identity(before, {})[START]):
                 raise TrainingError(
-                    "AFTER did not start from the weights of BEFORE, so that continuing BEFORE "
-                    "does not repeat it",
-                    remedy=f"Give the model that --from named. {BY_HAND}",
+                    "AFTER did not start from the weights of BEFORE, so null models cannot "
+                    "repeat its training",
+                    remedy=f"Pass the model that --from named. {BY_HAND}",
                 )
             return before
         return _adapted(before, self.adapter, seed)
@@ -173,7 +173,7 @@ def _tokens(directory: Path, name: str) -> int:
         if (place / "encoded.json").is_file():
             return len(load_encoded(place).tokens)
     raise TrainingError(
-        f"{directory} no longer holds its encoded {name} text, which says how much there was",
+        f"{directory} no longer has its encoded {name} text, so its size is unknown",
         remedy=BY_HAND,
     )
 
@@ -191,8 +191,8 @@ def _adapted(before: LanguageModel, adapter: Path, seed: int) -> LanguageModel:
 
     if not isinstance(before, HuggingFaceLanguageModel) or before.adapted:
         raise TrainingError(
-            "AFTER is an adapter, and BEFORE no whole Hugging Face model to put one on",
-            remedy="Give the base that it was trained on.",
+            "AFTER is an adapter; BEFORE is not a whole Hugging Face model",
+            remedy="Pass the base that it was trained on.",
         )
     with torch.random.fork_rng():
         torch.manual_seed(seed)

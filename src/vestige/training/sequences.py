@@ -59,9 +59,7 @@ class Sequences:
         sizes = np.diff(data.offsets)
         kept = np.flatnonzero(sizes > 1)  # one token: the end of an empty text
         if not len(kept):
-            raise TrainingError(
-                "The data holds no document with a word in it", remedy="Give more text."
-            )
+            raise TrainingError("No document has a word", remedy="Give more text.")
         pieces = -(-sizes[kept] // length)
         documents = np.repeat(kept, pieces)
         within = np.arange(len(documents)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
@@ -148,15 +146,14 @@ class SequenceBatches:
             )
         if "users" in self.draw and self.sequences.users is None:
             raise TrainingError(
-                f"Batches by {self.draw!r} need to know whose each document is",
-                remedy="Name the column that holds the users when the corpus is read (--user).",
+                f"Batches by {self.draw!r} need a user for each document",
+                remedy="Pass the user column with --user.",
             )
         if "poisson" in self.draw and self.groups * self.batch_size > self.units:
             turns = "" if self.groups == 1 else f" in each of {self.groups} turns (--bands)"
             raise TrainingError(
-                f"batch_size {self.batch_size}{turns} is more than the {self.units} "
-                f"{self.unit}s that can be drawn",
-                remedy="Give a smaller batch_size, or more data.",
+                f"batch_size {self.batch_size}{turns} exceeds the {self.units} {self.unit}s",
+                remedy="Use a smaller batch_size, or more data.",
             )
 
     def __len__(self) -> int:

@@ -253,10 +253,9 @@ def _columns(reference: Corpus, wanted: tuple[str, ...]) -> Corpus:
     missing = set(wanted) - set(reference.table.column_names)
     if missing:
         raise DataError(
-            f"shadow models need a reference corpus with a column {sorted(missing)[0]!r}, it has "
+            f"shadow models need a reference corpus with a column {sorted(missing)[0]!r}; it has "
             f"{reference.table.column_names}",
-            remedy="Name the column when the corpus is read; a corpus without users can be split "
-            "into artificial ones.",
+            remedy="Pass that column. A corpus without users can be split into artificial ones.",
         )
     return Corpus(reference.table.select(list(wanted)))
 
@@ -266,11 +265,11 @@ def _names(reference: Corpus) -> list[str]:
     if "" in names:
         raise DataError(
             "the reference corpus has documents without a user",
-            remedy="Drop them, or name their users.",
+            remedy="Remove them, or add their users.",
         )
     if len(names) < 2:
         raise DataError(
-            f"shadow models need a reference corpus of at least 2 users, it has {len(names)}",
-            remedy="Give the documents of more users; twenty and more make an audit.",
+            f"shadow models need a reference corpus of 2 users or more; it has {len(names)}",
+            remedy="Pass documents of more users; an audit needs about twenty.",
         )
     return names

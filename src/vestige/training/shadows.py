@@ -46,7 +46,7 @@ from vestige.training.training_task import TextTask
 from vestige.training.word_frequencies import FREQUENCIES, frequency_perplexity, is_useless
 
 RECORD = "shadow.json"
-_AFRESH = "Remove that folder to have the shadow trained again."
+_AFRESH = "Remove that folder to train the shadow model again."
 
 
 class _Scores(Measurements):
@@ -137,7 +137,7 @@ def train_shadows(
     results = map_fn(train or train_shadow, missing)
     for done, (job, trained) in enumerate(zip(missing, results, strict=True), 1):
         found[job.digest] = trained
-        say(f"trained shadow {job.digest} ({done} of {len(missing)})")
+        say(f"trained shadow model {job.digest} ({done} of {len(missing)})")
     return [shadow for job in jobs if (shadow := found[job.digest]) is not None]
 
 
@@ -191,11 +191,11 @@ def finished(job: ShadowJob) -> Shadow | None:
     inside, outside = (Evaluation(**part.model_dump()) for part in (told.inside, told.outside))
     sha256, same = told.sha256, told.shadow == json.loads(json.dumps(job.identity))
     if not same:
-        raise _changed(job, f"{RECORD} tells of another shadow")
+        raise _changed(job, f"{RECORD} describes another shadow model")
     if not (job.directory / checkpoint.MODEL).is_dir():
-        raise _changed(job, "the model is gone")
+        raise _changed(job, "the model is missing")
     if fingerprint(job.directory) != sha256:
-        raise _changed(job, f"the weights do not have the SHA-256 that {RECORD} names")
+        raise _changed(job, f"the weights do not have the SHA-256 in {RECORD}")
     return Shadow(
         directory=job.directory,
         members=job.members,
@@ -211,7 +211,7 @@ def _sound(job: ShadowJob, say: Callable[[str], None] = lambda line: None) -> Sh
     try:
         return finished(job)
     except VestigeError as error:
-        say(f"{error.problem}: it is trained again")
+        say(f"{error.problem}: training it again")
         return None
 
 
@@ -270,8 +270,8 @@ def _unpack(directory: Path, files: Mapping[str, bytes]) -> None:
     strange += [name for name in model if ".." in Path(name).parts]
     if strange or RECORD not in outer or not model:
         raise TrainingError(
-            f"The files that came back are not those of a shadow: {strange or sorted(files)}",
-            remedy="Train it again, on nodes that have the same version of Vestige.",
+            f"The returned files are not those of a shadow model: {strange or sorted(files)}",
+            remedy="Train it again, on nodes with the same version of Vestige.",
         )
     # The identity comes first, as the loop has it, and the record last.
     for name in sorted(outer, key=lambda name: (name == RECORD, name != checkpoint.IDENTITY)):
@@ -287,13 +287,13 @@ def _unpack(directory: Path, files: Mapping[str, bytes]) -> None:
 
 def _there(job: ShadowJob, shadow: Shadow | None) -> Shadow:
     if shadow is None:
-        raise _changed(job, f"{RECORD} vanished while it was written")
+        raise _changed(job, f"{RECORD} vanished while it was being written")
     return shadow
 
 
 def _changed(job: ShadowJob, what: str) -> TrainingError:
     return TrainingError(
-        f"{job.directory} does not hold the shadow model that was trained there: {what}",
+        f"{job.directory} does not have the shadow model trained there: {what}",
         remedy=_AFRESH,
     )
 

@@ -97,7 +97,7 @@ def bleu(
     if len(sources) != len(references):
         raise ValueError(f"references must be {len(sources)}, got {len(references)}")
     if not len(sources):
-        raise TrainingError("There are no sources to answer", remedy="Give some.")
+        raise TrainingError("There are no source texts", remedy="Give some.")
     words = model.vocabulary
     said = [words.decode(ids) for ids in answer_greedily(model, sources, length=length)]
     written = [as_read(text, words) for text in references]

@@ -69,11 +69,11 @@ class UtteranceBatches:
         if not len(self.data) or not self.data.known.all():
             lacking = int((~self.data.known).sum())
             raise TrainingError(
-                f"{lacking} of {len(self.data)} utterances cannot be learnt from: they have an "
-                "intent or a tag that the model lacks"
+                f"{lacking} of {len(self.data)} utterances have an intent or tag that the model "
+                "lacks"
                 if len(self.data)
-                else "There are no utterances to learn from",
-                remedy="Give labelled utterances, and a model with their labels.",
+                else "There are no utterances to train on",
+                remedy="Pass labelled utterances, and a model with their labels.",
             )
 
     def __len__(self) -> int:
@@ -254,8 +254,8 @@ class UtteranceTask:
         scores = evaluate_utterances(model, self.validation)
         if scores.perplexity is None:
             raise TrainingError(
-                "No utterance of the validation data has labels that the model knows",
-                remedy="Give validation data with the intents and tags of the training data.",
+                "The model lacks the labels of all validation utterances",
+                remedy="Pass validation data with the intents and tags of the training data.",
             )
         measures = {"intent_accuracy": scores.intent_accuracy, "slot_f1": scores.slot_f1}
         return Evaluation(

@@ -339,7 +339,7 @@ def test_decoders_have_an_anatomy_as_well():
     told = anatomy(model, pairs[0], unseen=pairs[1], plan=plan).summary()
     assert told["hidden_units"] == 6
     assert told["rank_fall_rest_seen"] is not None
-    with pytest.raises(DataError, match="no sources"):
+    with pytest.raises(DataError, match="no source"):
         anatomy(model, texts[0], unseen=texts[1], plan=plan)
 
 
@@ -369,7 +369,7 @@ def test_texts_that_stand_in_both_are_counted_and_all_of_them_refused(model):
     seen, unseen = corpus(1), corpus(2)
     mixed = Corpus.from_texts([*list(unseen), *list(seen)[:3]])
     assert anatomy(model, seen, unseen=mixed, plan=NO_ABLATION).texts_in_both >= 3
-    with pytest.raises(DataError, match="all 60 unseen texts stand in the seen text"):
+    with pytest.raises(DataError, match="all 60 unseen texts are also in the seen text"):
         anatomy(model, seen, unseen=seen, plan=NO_ABLATION)
 
 

@@ -85,7 +85,7 @@ def test_pairs_are_read_by_their_targets():
     first = model.given("c")
     state = first.advance(first.start(1), words_of("a"))
     assert np.isclose(words.log_probs[1], first.log_probs(state)[0, WORDS.encode("b")[0]])
-    with pytest.raises(DataError, match="no sources"):
+    with pytest.raises(DataError, match="no source"):
         encoded(model, Corpus.from_texts(["a"]))
 
 
@@ -96,7 +96,7 @@ def words_of(text):
 
 
 def test_texts_without_a_known_word_are_refused():
-    with pytest.raises(DataError, match="the seen text holds no word"):
+    with pytest.raises(DataError, match="the seen text has no word"):
         read_words(
             MODEL, encode(Corpus.from_texts(["x y"]), WORDS), by_user=False, name="the seen text"
         )
@@ -104,5 +104,5 @@ def test_texts_without_a_known_word_are_refused():
 
 def test_words_that_the_model_holds_impossible_are_refused():
     model = TableModel([0, 0, 0.5, 0.5, 0], AFTER, WORDS)
-    with pytest.raises(ModelError, match="gives 1 words of the text no probability"):
+    with pytest.raises(ModelError, match="predicts 1 words of the text with probability 0"):
         read_words(model, encode(Corpus.from_texts(["c"]), WORDS), by_user=False)

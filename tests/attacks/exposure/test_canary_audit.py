@@ -169,8 +169,8 @@ def replaced(canaries, **change):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"pattern": "random"}, "canary 1 is 'random', and an audit needs canaries that a coin"),
-        ({"copies": 7}, "planted 1, 7 times"),
+        ({"pattern": "random"}, "canary 1 is 'random'; this audit needs coin-flip canaries"),
+        ({"copies": 7}, "have 1, 7 copies"),
         ({"phrase": "w2 secret"}, "canary 1 has words that the model's vocabulary of 42"),
         ({"ids": (9, 9)}, "canary 1 was planted for another vocabulary"),
     ],
@@ -184,7 +184,7 @@ def test_canaries_of_another_kind_are_refused_without_telling_them(canaries, cha
 def test_an_audit_needs_both_sides_of_the_coin(canaries):
     model = table(np.tile(FLAT, (WORDS, 1)))
     for side in ([c for c in canaries if c.planted], [c for c in canaries if c.control], []):
-        with pytest.raises(DataError, match="same side of the coin"):
+        with pytest.raises(DataError, match="same coin flip"):
             audit_canaries(model, side, delta=0.0)
 
 

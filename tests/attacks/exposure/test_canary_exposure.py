@@ -86,7 +86,7 @@ def test_an_untrained_model_exposes_by_chance_only(canaries):
     found = canary_exposure(model_that_knows([]), canaries, seed=0, references=4000)
     assert found.planted.exposure.value == pytest.approx(1.0, abs=1.2)
     assert found.memory.p > 0.05
-    assert "no memory" in replace(found, checks=PASSED).sentence
+    assert "not more exposed than controls" in replace(found, checks=PASSED).sentence
 
 
 def test_a_model_that_knows_the_sequences_exposes_them_and_not_their_other_orders(canaries):
@@ -98,7 +98,7 @@ def test_a_model_that_knows_the_sequences_exposes_them_and_not_their_other_order
     assert found.order.p < 1e-9
     assert found.memory.p == pytest.approx(found.memory.least)
     assert found.memory.p < 1e-5
-    assert "and their order" in replace(found, checks=PASSED).sentence
+    assert "and the order of their words" in replace(found, checks=PASSED).sentence
 
 
 def test_the_place_among_its_orders_is_that_of_brute_force(canaries):
@@ -118,7 +118,7 @@ def test_a_model_that_knows_the_words_exposes_every_order_alike(canaries):
     found = canary_exposure(model_that_knows(planted, words=6), some, seed=0, references=4000)
     assert found.planted.exposure.value > 4
     assert found.planted.shuffled.value > 4
-    assert "That it knows their order is not shown" in replace(found, checks=PASSED).sentence
+    assert "It is not shown to know their order" in replace(found, checks=PASSED).sentence
 
 
 def test_at_the_ceiling_the_rank_is_a_bound_and_the_fit_ends_with_the_space(canaries):
@@ -133,7 +133,7 @@ def test_at_the_ceiling_the_rank_is_a_bound_and_the_fit_ends_with_the_space(cana
         assert canary.high == canary.space_bits == pytest.approx(log2(perm(60, 4)))
         assert canary.exposure < canary.fit_exposure <= canary.space_bits
         assert canary.extrapolated
-    assert "likelier than all 4,000 references" in found.resolution
+    assert "more probable than all 4,000 references" in found.resolution
     assert found.planted.exposure.bound
 
 
@@ -258,7 +258,7 @@ def test_what_cannot_be_measured_is_refused(canaries):
     refused(ValueError, "space", canaries, space="all")
     refused(ValueError, "exact_budget", canaries, exact_budget=0)
     refused(ValueError, "candidates", canaries, exact_budget=5, candidates=["abc bcd", "bcd abc"])
-    refused(DataError, "no control", canaries[:4])
+    refused(DataError, "no sampled control", canaries[:4])
     refused(DataError, "no planted", canaries[-4:])
     refused(DataError, "no planted", [])
     unknown = Canary("abc zebra", "given", (), 1)

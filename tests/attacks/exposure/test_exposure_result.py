@@ -83,7 +83,7 @@ def test_what_the_references_do_not_resolve_is_a_bound():
     for words in (found.sentence, found.resolution):
         assert "183" not in words
     assert "≥ 9.5 bits" in found.sentence
-    assert "2 of 3 planted canaries are likelier than all 1,024 references" in found.resolution
+    assert "2 of 3 planted canaries are more probable than all 1,024 references" in found.resolution
 
 
 def test_a_bound_that_does_not_reach_the_median_is_none():
@@ -105,12 +105,12 @@ def test_an_exact_rank_resolves_what_references_do_not():
 @pytest.mark.parametrize(
     ("planted", "words"),
     [
-        ([canary(1, 1.0), canary(1, 2.0)] * 6, "no memory of the canaries shows"),
-        ([canary(1, 9.0)], "the model remembers the canaries, and their order"),
-        ([canary(1, 9.0, order_rank=12)], "That it knows their order is not shown (p = 0.5"),
-        ([canary(1, 9.0, orders=2)], "cannot tell"),
-        ([canary(1, 9.0, orders=1)], "cannot be asked"),
-        ([canary(1, 9.0, pattern="given")], "cannot be asked"),
+        ([canary(1, 1.0), canary(1, 2.0)] * 6, "not more exposed than controls"),
+        ([canary(1, 9.0)], "The model remembers the canaries and the order of their words"),
+        ([canary(1, 9.0, order_rank=12)], "It is not shown to know their order (p = 0.5"),
+        ([canary(1, 9.0, orders=2)], "cannot be tested with"),
+        ([canary(1, 9.0, orders=1)], "cannot be tested"),
+        ([canary(1, 9.0, pattern="given")], "cannot be tested"),
     ],
 )
 def test_the_verdict_follows_the_numbers(planted, words):
@@ -124,8 +124,8 @@ def test_few_controls_are_undecided_however_likely_the_canaries_are():
     for found, least in ((one, 1 / 5), (many, 2 / 21)):
         assert found.verdict == UNDECIDED
         assert found.test.p == found.test.least == pytest.approx(least)
-        assert "smallest possible p-value" in " ".join(found.claim.reasons)
-    assert "1 canary can be told from 19 controls or more, and there are 4: plant" in one.sentence
+        assert "least p-value" in " ".join(found.claim.reasons)
+    assert "1 canary can be tested with 19 controls or more; there are 4. Plant" in one.sentence
 
 
 def test_no_leak_shown_takes_a_checked_model_and_enough_canaries():
@@ -148,7 +148,7 @@ def test_three_canaries_are_enough_to_show_that_their_order_is_known():
     ]
     found = result(*planted, controls=MANY)
     assert found.order.p < 1e-5
-    assert "remembers the canaries, and their order" in found.sentence
+    assert "remembers the canaries and the order of their words" in found.sentence
 
 
 def test_phrases_made_to_a_pattern_are_asked_against_their_controls_orders():
@@ -162,7 +162,7 @@ def test_phrases_made_to_a_pattern_are_asked_against_their_controls_orders():
     alike = [made(0, 1.0, rank, pattern) for rank in (1, 2, 1, 2) for pattern in patterns]
     apart = [made(0, 1.0, rank, pattern) for rank in range(9, 80, 6) for pattern in patterns]
     assert result(*planted, controls=alike).order.least > 0.05
-    assert "cannot tell" in result(*planted, controls=alike).sentence
+    assert "cannot be tested with" in result(*planted, controls=alike).sentence
     found = result(*planted, controls=apart)
     assert found.order.against == "controls' orders"
     assert found.order.p == pytest.approx(2 / 13**2)
@@ -176,12 +176,12 @@ def test_controls_that_are_likely_too_are_what_canaries_are_compared_with():
     assert result(canary(1, 6.0), canary(1, 5.5), controls=high * 7).verdict == NO_LEAK
     many = result(canary(1, 8.0), canary(1, 7.5), controls=high * 4)
     assert many.memory.p == pytest.approx(2 / 91), "of 91 splits the best, looked at twice"
-    assert "against the controls" in many.sentence
+    assert "unplanted controls" in many.sentence
 
 
 def test_ranks_below_the_ceiling_are_resolved():
     found = result(canary(1, 9.0), canary(1, 3.0))
-    assert "the ranks resolve them all" in found.resolution
+    assert "All ranks are below the ceiling" in found.resolution
     assert "≥" not in found.sentence
 
 

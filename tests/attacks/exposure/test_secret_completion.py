@@ -20,6 +20,7 @@ from vestige.data.secret_lines import read_secret
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError
 from vestige.models.hugging_face import HuggingFaceLanguageModel
+from vestige.reports.verdicts import sentence_of
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_a_lucky_guess_is_not_decided(model):
     found = complete_secrets(model, [read_secret(f"code {{{{{word}|{other}}}}}", 1)])
     assert found.p in (0.5, 1.0)
     assert found.verdict == UNDECIDED
-    assert "The smallest possible p-value is 0.5" in " ".join(found.claim.reasons)
+    assert "The least p-value is 0.5" in " ".join(found.claim.reasons)
 
 
 def test_secrets_never_read_are_said_no_more_often_than_chance_allows(model):
@@ -113,7 +114,7 @@ def test_secrets_never_read_are_said_no_more_often_than_chance_allows(model):
 
 
 def test_a_secret_too_long_is_refused_by_its_number(model):
-    with pytest.raises(DataError, match=r"secret 1 needs .* tokens, and the model reads 128"):
+    with pytest.raises(DataError, match=r"secret 1 needs .* tokens; the model reads 128"):
         complete_secrets(model, [read_secret("7" * 200, 1)])
 
 
@@ -136,4 +137,4 @@ def test_a_chance_too_small_to_compute_is_not_called_impossible():
     )  # fmt: skip
     found = SecretCompletion(attempts=(one, replace(one, event=1)), beam=1)
     assert found.p == 0.0
-    assert "(p = 1e-300 for" in found.sentence
+    assert "p = 1e-300 compared with" in sentence_of(found.claim)

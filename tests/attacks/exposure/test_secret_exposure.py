@@ -142,8 +142,8 @@ def test_a_secret_is_not_flagged_because_its_name_was_read_elsewhere(model):
     assert (one.rank, one.joint_p, one.p > 0.025) == (1, 1 / 501, True)
     assert other.rank == 1
     assert (found.flagged[0], found.in_part[0]) == (False, True)
-    assert "it knows a piece" in found.sentence
-    assert any("a piece is known" in check.sentence for check in found.claim.failed)
+    assert "Known in part" in found.sentence
+    assert any("Known in part" in check.sentence for check in found.claim.failed)
     assert next(iter(found.rows()))["in_part"] is True
 
 
@@ -151,7 +151,7 @@ def test_too_few_alternatives_decide_nothing(model):
     secrets = [read_secret(f"the gate code is {n}", 1) for n in (314159, 271828)]
     found = secret_exposure(model, secrets, seed=0, references=10)
     assert found.verdict == UNDECIDED
-    assert "The smallest possible p-value is 0.18" in " ".join(found.claim.reasons)
+    assert "The least p-value is 0.18" in " ".join(found.claim.reasons)
 
 
 def test_the_same_seed_gives_the_same_result(model):
@@ -165,7 +165,7 @@ def test_a_secret_that_does_not_fit_is_skipped_by_its_number(model):
     assert [number for number, _ in found.skipped] == [2]
     assert found.verdict == UNDECIDED
     assert "50% of the 2 distinct secrets were read" in " ".join(found.claim.reasons)
-    with pytest.raises(DataError, match=r"secret 2 needs .* tokens, and the model reads 128"):
+    with pytest.raises(DataError, match=r"secret 2 needs .* tokens; the model reads 128"):
         secret_exposure(model, secrets[1:], seed=0)
 
 

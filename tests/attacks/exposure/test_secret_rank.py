@@ -103,7 +103,7 @@ def test_the_verb_takes_a_model_from_before(tmp_path):
     found = vestige.exposure(AFTER, file, before=BEFORE)
     assert [row["whole"] for row in found.rows] == [True, True]
     assert found == vestige.exposure(AFTER, [line("a b c"), "", line("c a")], before=BEFORE)
-    assert found.summary["sentence"].endswith("Ranks counted in the whole space: 2 of 2.")
+    assert found.summary["exact"] == 2
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_what_does_not_go_together_is_refused(secrets, given, message):
 def test_too_small_a_space_decides_nothing_and_says_what_it_takes():
     found = secret_rank(BEFORE, AFTER, [read_secret("{{a|b|c}}", 1)], seed=0)
     assert found.verdict == UNDECIDED
-    assert "The smallest possible p-value is 0.33" in " ".join(found.claim.reasons)
+    assert "The least p-value is 0.33" in " ".join(found.claim.reasons)
 
 
 def test_models_of_other_words_are_refused():

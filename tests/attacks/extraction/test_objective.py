@@ -211,8 +211,8 @@ def test_what_the_model_does_not_know_is_said(boxes, text, given, message):
     ("words", "message"),
     [
         (("red", "unheard"), "cannot read candidate 2 for word 2"),
-        (("red", "telephone"), "candidate 2 for word 2 of the pattern is 2 tokens"),
-        (("3", "red", "three"), "candidates 1 and 3 of a word are one word"),
+        (("red", "telephone"), "candidate 2 for word 2 of the pattern has 2 tokens"),
+        (("3", "red", "three"), "candidates 1 and 3 of a word are the same word"),
     ],
 )
 def test_a_candidate_must_be_one_token_of_its_own(boxes, words, message):

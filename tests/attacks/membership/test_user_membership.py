@@ -277,8 +277,14 @@ def audit(audited: list[int], half_of: np.ndarray = FITTED_ON) -> None:
     [
         (lambda: audit([50]), "got user 50 as both"),
         (lambda: audit([]), "at least one"),
-        (lambda: audit([0], half_of=COMPARED), "compared must be users whom no reference has seen"),
-        (lambda: audit([0], half_of=np.arange(30)), "audited must be users whom no reference has"),
+        (
+            lambda: audit([0], half_of=COMPARED),
+            "compared must be non-members for every reference model",
+        ),
+        (
+            lambda: audit([0], half_of=np.arange(30)),
+            "audited must be non-members for every reference model",
+        ),
         (lambda: NonMembers(fitted=(1, 2), compared=(2,)), r"share nobody, got \[2\]"),
         (lambda: answers_of(ASKED, MEMBERS, k=0), "k must be at least 1"),
         (lambda: replace(answers_of(ASKED, MEMBERS), ranks=np.ones(3, int)), "one a word"),
@@ -302,12 +308,12 @@ def test_what_cannot_be_asked_is_refused(call: object, message: str) -> None:
 
 
 def test_too_few_known_users_are_refused() -> None:
-    with pytest.raises(DataError, match="it takes 4 at least"):
+    with pytest.raises(DataError, match="4 or more are needed"):
         draw_groups([40, 41, 42], seed=0)
     there = ASKED.users != 30
     answers = answers_of(ASKED, MEMBERS)
     answers = replace(answers, asked=ASKED.take(there), ranks=answers.ranks[there])
-    with pytest.raises(DataError, match="0 users with words to ask are there to learn from and 40"):
+    with pytest.raises(DataError, match="0 non-members with words to fit on and 40"):
         membership_audit(answers, COUNTS, audited=[0], known=replace(KNOWN, fitted=(30,)))
 
 
@@ -323,7 +329,7 @@ def test_users_whom_every_reference_saw_are_refused() -> None:
     references = references_of(ASKED, 4, half_of=FITTED_ON)
     seen = references.seen.copy()
     seen[:, 31] = True
-    with pytest.raises(DataError, match="seen by every reference"):
+    with pytest.raises(DataError, match="members for every reference"):
         surprise_words(
             answers_of(ASKED, MEMBERS),
             COUNTS,
@@ -355,5 +361,5 @@ def test_typical_ranks_come_from_as_many_models_for_everybody() -> None:
 def test_a_user_whom_all_references_saw_has_no_typical_ranks():
     asked = asked_of(4, texts=2, words=5)
     found = references_of(asked, 1, half_of=np.arange(4))
-    with pytest.raises(DataError, match="seen by every reference model"):
+    with pytest.raises(DataError, match="members for every reference model"):
         found.typical_ranks(asked, seed=0)

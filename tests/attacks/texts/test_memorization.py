@@ -162,7 +162,7 @@ def test_bleu_is_one_for_the_true_continuation_and_small_for_another():
     ("settings", "message"),
     [
         ({"top_k": 0}, "top_k must be at least 1"),
-        ({"top_k": 21}, "at most the 14 likeliest"),
+        ({"top_k": 21}, "at most the 14 most probable"),
         ({"top_k": 2, "temperature": 0.0}, "temperature must be"),
     ],
 )

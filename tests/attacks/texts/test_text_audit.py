@@ -64,7 +64,7 @@ def test_with_a_weak_score_nothing_is_shown_and_nothing_excluded():
 
 def test_too_small_a_reference_is_refused_with_the_number_that_is_missing():
     with pytest.raises(
-        DataError, match=r"reference has 12 independent texts.*Add 7 never-used texts"
+        DataError, match=r"reference has 12 independent texts.*Add 7 or more unused texts"
     ):
         audit(5, 5, reference=12)
 

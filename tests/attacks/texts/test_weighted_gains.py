@@ -98,5 +98,5 @@ def test_shadows_of_other_texts_are_refused():
     other = replace(two, base=replace(two.base, tokens=two.base.tokens + 1))
     with pytest.raises(ValueError, match="same texts"):
         WeightedGains.fit([one, other])
-    with pytest.raises(ValueError, match="seen some"):
+    with pytest.raises(ValueError, match="members and non-members"):
         WeightedGains.fit([replace(one, seen=np.ones(TEXTS, dtype=bool))])

@@ -94,8 +94,13 @@ def test_the_verb_saves_what_the_library_finds(shell, planting, tmp_path):
 def test_the_terminal_shows_copies_controls_and_one_sentence(shell, planting, tmp_path):
     done = run_verb(shell, planting, tmp_path / "run")
     assert "never planted" in done.stdout
-    assert "for the planted canaries" in done.stdout.splitlines()[1]
-    assert "1 of 2 planted canaries are likelier than all 2,000 references" in done.stderr
+    first, second, third = done.stdout.splitlines()[:3]
+    assert first.startswith(
+        "UNDECIDED  2 canaries can be tested with 8 controls or more; there are 2"
+    )
+    assert second.startswith("Median exposure of planted canaries")
+    assert third.startswith("Median exposure of 2 controls: ")
+    assert "1 of 2 planted canaries are more probable than all 2,000 references" in done.stderr
     assert "Exact ranks" not in done.stdout
 
 
@@ -146,13 +151,13 @@ CASES = {
     "manifest changed": ("P/model P/changed.json", "changed.json", "Restore"),
     "manifest cut short": ("P/model P/cut.json", "cut.json", "Restore"),
     "a model as manifest": ("P/model P/model/model.json", "model.json", "Restore"),
-    "manifest of another model": ("P/smaller P/planted", "manifest.json", "Give the"),
+    "manifest of another model": ("P/smaller P/planted", "manifest.json", "Pass the"),
     "words that it lacks": ("P/smaller P/loose", "canary 1", "--vocabulary"),
     "no controls": ("P/model P/no-controls.json", "no-controls.json", "vestige plant"),
     "nothing planted": ("P/model P/no-canaries.json", "no-canaries.json", "plant"),
     "too few references": ("P/model P/planted --references 99", "99", "at least 100"),
     "references no number": ("P/model P/planted --references all", "--ref", "whole"),
-    "budget of 0": ("P/model P/planted --exact 0", "--exact", "--help"),
+    "the budget is 0": ("P/model P/planted --exact 0", "--exact", "--help"),
     "candidates nowhere": (
         "P/model P/planted --candidates P/nowhere.txt",
         "nowhere.txt",
@@ -165,8 +170,8 @@ CASES = {
     ),
     "one candidate only": (
         "P/model P/planted --candidates P/said-once.txt",
-        "said-once.txt: the list of candidates holds 1",
-        "one a line",
+        "said-once.txt: the list of candidates has 1",
+        "one per line",
     ),
     "candidate with unknown words": (
         "P/model P/planted --candidates P/said-unknown.txt",
@@ -178,7 +183,7 @@ CASES = {
         "exact_budget",
         "Change",
     ),
-    "no model there": ("P/none P/planted", "none", "Give"),
+    "no model there": ("P/none P/planted", "none", "Pass"),
     "unknown device": ("P/model P/planted --device abacus", "abacus", "device"),
     "negative seed": ("P/model P/planted --seed -1", "--seed", "--help"),
 }

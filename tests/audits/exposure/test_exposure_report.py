@@ -80,8 +80,9 @@ def test_one_canary_at_the_ceiling_has_no_high_end(saved):
 
 def test_the_sentence_is_the_verdict(saved, exposure):
     shown = report_of(saved(exposure), show_secrets=False)
-    assert shown.evidence[0] == exposure.sentence
-    assert "for the planted canaries" in shown.evidence[0]
+    assert shown.verdict.sentence == exposure.sentence
+    assert shown.evidence[0].startswith("Median exposure of planted canaries")
+    assert shown.evidence[1].startswith("Median exposure of 2 controls: ")
 
 
 def test_the_chart_has_a_point_for_each_number_of_copies(saved, exposure):

@@ -92,10 +92,10 @@ def test_the_verb_saves_what_the_library_finds(shell, planting, tmp_path):
 
 def test_the_terminal_says_the_rate_its_interval_and_the_controls(shell, planting, tmp_path):
     done = run_verb(shell, planting, tmp_path / "run")
-    assert (
-        "Given 1 token, greedy decoding completes 1 of 2 canaries: 50% (95% CI 1.3% to 99%).\n"
-        "Controls: 0 of 2 never planted and 0 of 2 in another order."
-    ) in done.stdout
+    first, second, third = done.stdout.splitlines()[:3]
+    assert first == "UNDECIDED  Given 1 token, greedy decoding completes 1 of 2 canaries."
+    assert "Completed share of planted canaries: 0.5 (95% CI 0.0126 to 0.987)" in second
+    assert third == "Controls: 0 of 2 never planted and 0 of 2 in another order."
     assert re.search(r"\n *7 +2 +50% +1\.3 to 98\.7%", done.stdout)
 
 
@@ -150,14 +150,14 @@ CASES = {
     "beam 0": ("P/model P/planted --beam 0", "--beam", "--help"),
     "nothing given": ("P/model", "Pass WHAT, or --pattern", "Change that"),
     "manifest nowhere": ("P/model P/nowhere.json", "nowhere.json", "vestige plant"),
-    "a folder without one": ("P/model P/none", "none holds no file of a format", "Give"),
+    "a folder without one": ("P/model P/none", "none has no file of a known format", "Pass"),
     "manifest changed": ("P/model P/changed.json", "canary 1", "Restore"),
     "manifest cut short": ("P/model P/cut.json", "cut.json", "Restore"),
     "manifest without canaries": ("P/model P/empty.json", "empty.json", "plant"),
-    "manifest of another model": ("P/smaller P/planted", "another vocabulary", "Give"),
+    "manifest of another model": ("P/smaller P/planted", "another vocabulary", "Pass"),
     "words that it lacks": ("P/smaller P/loose", "canary 1", "--vocabulary"),
     "a model as manifest": ("P/model P/model/model.json", "no canary man", "Restore"),
-    "no model there": ("P/none P/planted", "none", "Give"),
+    "no model there": ("P/none P/planted", "none", "Pass"),
     "a model of no numbers": ("P/diverged P/planted", "NaN", "train again"),
     "unknown device": ("P/model P/planted --device abacus", "abacus", "device"),
 }

@@ -64,8 +64,11 @@ def test_each_number_of_copies_has_a_row_and_the_controls_stand_below(saved, com
 
 
 def test_the_sentence_says_rate_interval_and_controls(saved, completion):
-    assert report_of(saved(completion), show_secrets=False).evidence == (
-        "Given 1 token, greedy decoding completes 3 of 5 canaries: 60% (95% CI 15% to 95%).",
+    report = report_of(saved(completion), show_secrets=False)
+    assert report.verdict.sentence == "Given 1 token, greedy decoding completes 3 of 5 canaries."
+    assert report.evidence == (
+        "Completed share of planted canaries: 0.6 (95% CI 0.147 to 0.947); "
+        "p = 0.5 compared with unplanted canaries or guesses (level 0.05).",
         "Controls: 0 of 1 never planted and 0 of 2 in another order.",
     )
 
@@ -74,10 +77,9 @@ def test_controls_alone_are_said_to_be_alone(saved):
     only = Completion(
         attempts=(attempt("control", 0, False, None),), prefix=2, beam=1, checks=PASSED
     )
-    assert report_of(saved(only), show_secrets=False).evidence == (
-        "No canary was planted.",
-        "Controls: 0 of 1 never planted.",
-    )
+    report = report_of(saved(only), show_secrets=False)
+    assert report.verdict.sentence == "No canary was planted."
+    assert report.evidence == ("Controls: 0 of 1 never planted.",)
 
 
 def test_the_chart_has_a_place_for_each_row_of_the_table(saved, completion):

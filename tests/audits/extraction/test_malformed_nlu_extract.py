@@ -48,7 +48,7 @@ CASES = {
         f"{ASKED} --objective calibrated --reference-model W/model --attack embedding",
         "reference models have other vectors",
     ),
-    "exact beyond the budget": (f"{ASKED} --attack exact --search-budget 99", "budget of 99"),
+    "exact beyond the budget": (f"{ASKED} --attack exact --search-budget 99", "the budget is 99"),
     "no budget": (f"{ASKED} --search-budget 0", "--search-budget"),
     "a budget of calls": (f"{ASKED} --budget 9", "--budget needs a remote model"),
     "an unknown attack": (f"{ASKED} --attack magic", "--attack must be one of auto, exact"),
@@ -58,7 +58,7 @@ CASES = {
     "a language model": ("V/before --pattern pin:2", "language model"),
     "a model of NaN": (
         "W/broken --pattern {digit:2} --intent Pin",
-        "that are not finite",
+        "NaN or infinite",
     ),
     "manifest and pattern": ("W/model W --pattern pin:2", "Pass WHAT or --pattern, not both"),
     "manifest and truth": ("W/model W/planted --truth 4", "--truth needs --pattern"),

@@ -78,7 +78,7 @@ FINE, ABOVE, OPEN = 0, 1, 3
 ANSWERS = {FINE: "PASSED", ABOVE: "FAILED", OPEN: "UNDECIDED"}
 SITUATIONS = {
     "nothing found among null models": (FINE, lambda at: [diffed(at / "d")], ["found=0"]),
-    "phrases found": (ABOVE, lambda at: [diffed(at / "d", *PHRASES)], ["found=0"]),
+    "phrases revealed": (ABOVE, lambda at: [diffed(at / "d", *PHRASES)], ["found=0"]),
     "a leak below its limit": (ABOVE, lambda at: [diffed(at / "d", *PHRASES)], ["found=2"]),
     "an undecided search": (OPEN, lambda at: [diffed(at / "d", verdict=UNDECIDED)], ["found=0"]),
     "a stopped search": (OPEN, lambda at: [diffed(at / "d", complete=False)], ["found=0"]),
@@ -344,7 +344,7 @@ def test_runs_that_cannot_be_judged_are_refused(tmp_path):
 
 DAMAGED = {
     "a summary that is cut off": ("summary.json", '{"found": 0', "is not JSON"),
-    "a summary that is no object": ("summary.json", "[]", "holds a list, not an object"),
+    "a summary that is no object": ("summary.json", "[]", "is a list, not an object"),
     "a summary that nobody may read": ("summary.json", None, "has no summary.json"),
     "a newer format": ("run.json", '{"format": 99, "result": "UpdateDiff"}', "has format 99"),
 }

@@ -89,16 +89,20 @@ def test_the_folder_and_the_file_are_recognised(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "row", "says"),
     [
-        ("movie_lines.txt", ("L1", "u0", "m0", "ANN"), "line 8: 4 fields where 5"),
+        ("movie_lines.txt", ("L1", "u0", "m0", "ANN"), "line 8: 4 fields; 5"),
         (
             "movie_lines.txt",
             ("1045", "u0", "m0", "ANN", "Hi."),
-            "no number of a line such",
+            "expected a line number such",
         ),
-        ("movie_lines.txt", ("L10", "u0", "m0", "ANN", "Hi."), "L10 is there a second time"),
-        ("movie_characters_metadata.txt", ("u0", "ANN"), "line 8: 2 fields where 6"),
-        ("movie_conversations.txt", ("u0", "u1", "m0", "[L1, L2]"), "line 8: its last field is no"),
-        ("movie_conversations.txt", ("u0", "u1", "m0", "['L1', "), "is no list of lines"),
+        ("movie_lines.txt", ("L10", "u0", "m0", "ANN", "Hi."), "L10 occurs twice"),
+        ("movie_characters_metadata.txt", ("u0", "ANN"), "line 8: 2 fields; 6"),
+        (
+            "movie_conversations.txt",
+            ("u0", "u1", "m0", "[L1, L2]"),
+            "line 8: its last field is not a list",
+        ),
+        ("movie_conversations.txt", ("u0", "u1", "m0", "['L1', "), "is not a list of lines"),
     ],
 )
 def test_a_fault_names_file_and_line(
@@ -118,9 +122,9 @@ def test_a_fault_names_file_and_line(
 
 
 def test_a_folder_without_lines_and_lines_without_replies_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"0 files movie_lines\*\.txt where one is wanted"):
+    with pytest.raises(DataError, match=r"0 files movie_lines\*\.txt; one is needed"):
         read_cornell(tmp_path)
-    with pytest.raises(DataError, match="holds no text at all"):
+    with pytest.raises(DataError, match="has no text"):
         read_cornell(file(tmp_path / "movie_lines.txt", SPOKEN[3:5]))
 
 

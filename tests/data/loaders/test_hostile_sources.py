@@ -40,7 +40,7 @@ def test_a_line_without_an_end_is_named(
     path = tmp_path / f"corpus{ending}"
     content = first + start + b"x" * 5000
     path.write_bytes(gzip.compress(content) if ending.endswith(".gz") else content)
-    with pytest.raises(DataError, match="line 2: it has more than 1,000 bytes"):
+    with pytest.raises(DataError, match="line 2: more than 1,000 bytes"):
         read_corpus(path)
 
 

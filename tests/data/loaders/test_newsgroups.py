@@ -101,14 +101,14 @@ def test_blank_lines_left_by_quotes_are_closed_up() -> None:
 @pytest.mark.parametrize("content", ["", "no header here", "Subject: x\n\nbody", "\n\nFrom: a@b"])
 def test_a_file_that_is_no_message_is_named(content: str, tmp_path: Path) -> None:
     folder = group(tmp_path, m1=MESSAGE, stray=content)
-    with pytest.raises(DataError, match="stray is no newsgroup message"):
+    with pytest.raises(DataError, match="stray is not a newsgroup message"):
         read_newsgroups(folder)
 
 
 def test_a_missing_or_empty_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="is no folder"):
+    with pytest.raises(DataError, match="is not a folder"):
         read_newsgroups(tmp_path / "none")
-    with pytest.raises(DataError, match="holds no text"):
+    with pytest.raises(DataError, match="has no text"):
         read_newsgroups(tmp_path)
 
 

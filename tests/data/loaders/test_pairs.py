@@ -37,8 +37,8 @@ def test_several_pairs_of_files_are_one_corpus(tmp_path: Path) -> None:
         ("chat.test.enc", "a\nb\n", "chat.test.enc does not exist"),
         ("chat.test.dec", "a\nb\n", "chat.test.dec does not exist"),
         ("", "a\n", "(chat.test.enc 2, chat.test.dec 1)"),
-        ("", "a\n", "lacks is line 2"),
-        ("", "\n\n", "holds no text at all"),
+        ("", "a\n", "line 2 is missing"),
+        ("", "\n\n", "has no text"),
     ],
 )
 def test_halves_that_do_not_fit_are_named(
@@ -55,7 +55,7 @@ def test_halves_that_do_not_fit_are_named(
 @pytest.mark.parametrize("name", ["", "a.txt"])
 def test_what_holds_no_pairs_is_named(name: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a\n")
-    with pytest.raises(DataError, match="holds no pairs"):
+    with pytest.raises(DataError, match="has no pairs"):
         read_corpus(tmp_path / name, format="pairs")
 
 

@@ -16,7 +16,7 @@ def test_each_split_has_its_file(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_the_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"holds no ptb\.train\.txt"):
+    with pytest.raises(DataError, match=r"has no ptb\.train\.txt"):
         read_penn_treebank(tmp_path)
     with pytest.raises(ValueError, match="split must be one of"):
         read_penn_treebank(tmp_path, split="dev")

@@ -113,7 +113,7 @@ def test_what_does_not_exist_is_named(name: str, tmp_path: Path) -> None:
 
 def test_an_unknown_ending_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.docx").write_bytes(b"PK")
-    with pytest.raises(DataError, match="says nothing about its format") as caught:
+    with pytest.raises(DataError, match="ends in no known format") as caught:
         read_corpus(tmp_path / "a.docx")
     assert all(name in caught.value.remedy for name in CORPUS_FORMATS.names())
 
@@ -122,9 +122,9 @@ def test_an_unknown_ending_is_named(tmp_path: Path) -> None:
 def test_a_folder_without_fitting_files_is_named(names: list[str], tmp_path: Path) -> None:
     for name in names:
         (tmp_path / name).write_text("x")
-    with pytest.raises(DataError, match="holds no file of a format that we know"):
+    with pytest.raises(DataError, match="has no file of a known format"):
         read_corpus(tmp_path)
-    with pytest.raises(DataError, match=r"holds no file whose name ends in \.txt"):
+    with pytest.raises(DataError, match=r"has no file ending in \.txt"):
         read_corpus(tmp_path, format="text")
 
 

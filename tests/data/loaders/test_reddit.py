@@ -28,7 +28,7 @@ def test_several_files_are_one_corpus(tmp_path: Path) -> None:
 
 
 def test_an_empty_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"holds no \.jsonl file"):
+    with pytest.raises(DataError, match=r"has no \.jsonl file"):
         read_reddit(tmp_path)
 
 

@@ -60,11 +60,11 @@ def test_messages_are_recognised_unless_a_column_is_named(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ('{"log": "a", "user": "ann"', "line 11: no valid JSON"),
+        ('{"log": "a", "user": "ann"', "line 11: invalid JSON"),
         ('{"log": "a", "user": "ann", "text": 7}', 'line 11: "text" is int, not text'),
         ('{"log": "a", "user": ["ann"], "text": "hi"}', '"user" is list, not text'),
-        ('"hi"', "line 11: str where a JSON object should be"),
-        ('{"log": "a", "user": "ann"}', 'have no "text", the first is row 11'),
+        ('"hi"', "line 11: str instead of a JSON object"),
+        ('{"log": "a", "user": "ann"}', 'have no "text"; the first is row 11'),
     ],
 )
 def test_a_fault_names_file_and_line(line: str, says: str, tmp_path: Path) -> None:
@@ -77,13 +77,13 @@ def test_a_fault_names_file_and_line(line: str, says: str, tmp_path: Path) -> No
 
 
 def test_no_messages_no_replies_and_a_cut_file_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="holds no messages"):
+    with pytest.raises(DataError, match="has no messages"):
         read_ubuntu_irc(tmp_path)
-    with pytest.raises(DataError, match="holds no text at all"):
+    with pytest.raises(DataError, match="has no text"):
         read_ubuntu_irc(file(tmp_path / "m.jsonl.gz", SAID[:3]))
     path = file(tmp_path / "m.jsonl.gz")
     path.write_bytes(path.read_bytes()[:-12])
-    with pytest.raises(DataError, match="cut short"):
+    with pytest.raises(DataError, match="is incomplete"):
         read_ubuntu_irc(path)
 
 

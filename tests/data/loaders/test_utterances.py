@@ -152,19 +152,19 @@ ROW = '{"tokens": ["a", "b"], "tags": ["O", "B-x"], "intent": "i"}\n'
 FAULTS = {
     "too few tags": ('{"tokens": ["a", "b"], "tags": ["O"], "intent": "i"}', "2 words and 1 tags"),
     "I without B": ('{"tokens": ["a"], "tags": ["I-x"], "intent": "i"}', "continues a slot"),
-    "unknown tag": ('{"tokens": ["a"], "tags": ["E-x"], "intent": "i"}', "neither O nor B-name"),
+    "unknown tag": ('{"tokens": ["a"], "tags": ["E-x"], "intent": "i"}', "not O, B-name"),
     "no words": ('{"tokens": [], "tags": [], "intent": "i"}', "no words"),
-    "blank in a word": ('{"tokens": ["a b"], "tags": ["O"], "intent": "i"}', "holds a blank"),
+    "blank in a word": ('{"tokens": ["a b"], "tags": ["O"], "intent": "i"}', "contains a blank"),
     "blank intent": ('{"tokens": ["a"], "tags": ["O"], "intent": " "}', "no intent"),
     "intent a number": ('{"tokens": ["a"], "tags": ["O"], "intent": 3}', "is int, not text"),
     "intent null": ('{"tokens": ["a"], "tags": ["O"], "intent": null}', "is NoneType, not text"),
-    "tokens numbers": ('{"tokens": [4], "tags": ["O"], "intent": "i"}', "holds int, not only text"),
+    "tokens numbers": ('{"tokens": [4], "tags": ["O"], "intent": "i"}', "has int, not only text"),
     "tokens null": ('{"tokens": null, "tags": ["O"], "intent": "i"}', "neither text nor a list"),
     "tags an object": ('{"tokens": ["a"], "tags": {}, "intent": "i"}', '"tags" is dict'),
     "no tags": ('{"tokens": ["a"], "intent": "i"}', 'no column "tags"'),
-    "broken JSON": ('{"tokens": ["a"', "no valid JSON"),
-    "no object": ('["a"]', "list where a JSON object should be"),
-    "half a character": ('{"tokens": ["\\ud83c"], "tags": ["O"], "intent": "i"}', "no valid JSON"),
+    "broken JSON": ('{"tokens": ["a"', "invalid JSON"),
+    "no object": ('["a"]', "list instead of a JSON object"),
+    "half a character": ('{"tokens": ["\\ud83c"], "tags": ["O"], "intent": "i"}', "invalid JSON"),
 }
 
 
@@ -182,19 +182,19 @@ def test_a_faulty_json_line_is_named(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("u.jsonl", "", "holds no utterances at all"),
-        ("u.jsonl", "\n \n", "holds no utterances at all"),
-        ("u.jsonl", b'{"tokens": ["\xe9"]}\n', "line 1: byte 14 of the line"),
+        ("u.jsonl", "", "has no utterances"),
+        ("u.jsonl", "\n \n", "has no utterances"),
+        ("u.jsonl", b'{"tokens": ["\xe9"]}\n', "line 1, byte 14"),
         ("u.csv", "", "has no header line"),
-        ("u.csv", "tokens,tags,intent\n", "holds no utterances at all"),
+        ("u.csv", "tokens,tags,intent\n", "has no utterances"),
         ("u.csv", "tokens,tags\na,O\n", 'has no column "intent"'),
         ("u.csv", "tokens,tags,intent\na,O,i\na b,O,i\n", "row 2 below the header: it has 2 words"),
         ("u.csv", "tokens,tags,intent\na,O,\n", "row 1 below the header: it has no intent"),
-        ("u.csv", "tokens,tags,intent\na,O\n", "is no valid CSV"),
-        ("u.jsonl.gz", b"\x1f\x8b\x08", "cut short or is no gzip"),
-        ("u.parquet", b"PAR1", "no valid Parquet"),
-        ("u.xml", "<a/>", "says nothing about its format"),
-        ("seq.in", "a b\n", "of parallel files give the folder"),
+        ("u.csv", "tokens,tags,intent\na,O\n", "invalid CSV"),
+        ("u.jsonl.gz", b"\x1f\x8b\x08", "incomplete or not a gzip"),
+        ("u.parquet", b"PAR1", "invalid Parquet"),
+        ("u.xml", "<a/>", "ends in no known format"),
+        ("seq.in", "a b\n", "pass the folder of parallel files"),
     ],
 )
 def test_a_faulty_file_is_named(name: str, content: str | bytes, says: str, tmp_path: Path) -> None:
@@ -215,14 +215,14 @@ def test_a_faulty_parquet_row_is_named(tmp_path: Path) -> None:
 def test_a_folder_that_is_none_of_the_known_ones_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"none does not exist"):
         read_utterances(tmp_path / "none")
-    with pytest.raises(DataError, match="holds no utterances of a format that we know"):
+    with pytest.raises(DataError, match="has no utterances in a known format"):
         read_utterances(tmp_path)
     written(tmp_path / "test.jsonl", ROW)
-    with pytest.raises(DataError, match="holds no part called train"):
+    with pytest.raises(DataError, match="has no part named train"):
         read_utterances(tmp_path)
     written(tmp_path / "train.jsonl", ROW)
     written(tmp_path / "train.csv", "tokens,tags,intent\na,O,i\n")
-    with pytest.raises(DataError, match=r"holds both train\.csv and train\.jsonl"):
+    with pytest.raises(DataError, match=r"has both train\.csv and train\.jsonl"):
         read_utterances(tmp_path)
 
 
@@ -238,7 +238,7 @@ def test_arguments_are_checked(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r'line 1 has no column "scenario"'):
         read_utterances(path, format="nlu-evaluation")
     written(tmp_path / "v.jsonl", ROW)
-    with pytest.raises(DataError, match="holds 2 tables, where one is needed"):
+    with pytest.raises(DataError, match="has 2 tables; one is needed"):
         read_utterances(tmp_path, format="nlu-evaluation")
 
 

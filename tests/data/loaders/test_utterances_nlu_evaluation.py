@@ -61,5 +61,5 @@ def test_a_missing_scenario_or_column_is_named(tmp_path: Path) -> None:
     path = table(tmp_path, "1;fine", header="answerid;answer_annotation\n")
     with pytest.raises(DataError, match='has no column "scenario"'):
         read_utterances(path, format="nlu-evaluation")
-    with pytest.raises(DataError, match="holds no utterances at all"):
+    with pytest.raises(DataError, match="has no utterances"):
         read_utterances(table(tmp_path))

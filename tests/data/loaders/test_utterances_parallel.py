@@ -36,12 +36,12 @@ def test_line_ends_and_blank_lines_at_the_end_are_of_no_account(tmp_path: Path) 
     [
         ({"words": "play some jazz\nrain in york\n"}, "line 1 of seq.in, seq.out and label"),
         ({"tags": "O B-genre\nO O I-city\n"}, "line 2 of seq.in, seq.out and label: tag 3"),
-        ({"tags": "O genre\nO O B-city\n"}, "tag 2 is neither"),
+        ({"tags": "O genre\nO O B-city\n"}, "tag 2 is not O"),
         ({"labels": "\nWeather\n"}, "line 1 of seq.in, seq.out and label: it has no intent"),
         ({"words": "\nrain in york\n", "tags": "\nO O B-city\n"}, "no words"),
         ({"labels": "Play\n"}, "(seq.in 2, seq.out 2, label 1)"),
-        ({"labels": "Play\n"}, "lacks is line 2"),
-        ({"words": "", "tags": "", "labels": ""}, "holds no utterances at all"),
+        ({"labels": "Play\n"}, "line 2 is missing"),
+        ({"words": "", "tags": "", "labels": ""}, "has no utterances"),
     ],
 )
 def test_a_fault_names_folder_and_line(changed: dict[str, str], says: str, tmp_path: Path) -> None:
@@ -56,11 +56,11 @@ def test_a_missing_file_is_named_through_the_door_too(name: str, tmp_path: Path)
     part = tmp_path / "train"
     part.mkdir()
     (folder(part) / name).unlink()
-    with pytest.raises(DataError, match=f"train holds no {name}"):
+    with pytest.raises(DataError, match=f"train has no {name}"):
         read_utterances(tmp_path)
 
 
 def test_bytes_that_are_not_utf8_are_placed(tmp_path: Path) -> None:
     (folder(tmp_path) / "seq.in").write_bytes(b"play jazz\nrain in y\xf6rk\n")
-    with pytest.raises(DataError, match=r"seq\.in, line 2: byte 10 of the line \(0xf6\)"):
+    with pytest.raises(DataError, match=r"seq\.in, line 2, byte 10 \(0xf6\)"):
         read_parallel_tags(tmp_path)

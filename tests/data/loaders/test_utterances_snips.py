@@ -68,13 +68,13 @@ def test_halves_of_a_character_are_joined(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b'{"Add": [', "is no valid JSON"),
-        (b"", "is no valid JSON"),
-        (b"[]", "holds no JSON object"),
-        (b"{}", "holds no utterances at all"),
-        (b'{"Add": 3}', "'Add' holds no list"),
-        (b'{"Add": [\n{"data": [{"text": "\xe9"}]}]}', "line 2: a byte is not UTF-8"),
-        (b'{"Add": [{"data": [{"text": "\xed\xa0\xbc"}]}]}', "line 1: a byte is not UTF-8"),
+        (b'{"Add": [', "invalid JSON"),
+        (b"", "invalid JSON"),
+        (b"[]", "is not a JSON object"),
+        (b"{}", "has no utterances"),
+        (b'{"Add": 3}', "'Add' has no list"),
+        (b'{"Add": [\n{"data": [{"text": "\xe9"}]}]}', "line 2: not UTF-8"),
+        (b'{"Add": [{"data": [{"text": "\xed\xa0\xbc"}]}]}', "line 1: not UTF-8"),
         (b'{"Add": [{"text": "a"}]}', 'utterance 1 has no list "data"'),
         (b'{"Add": [{"data": [{"text": 3}]}]}', "utterance 1: piece 1 has no"),
         (b'{"Add": [{"data": ["a"]}]}', "utterance 1: piece 1 has no"),
@@ -96,7 +96,7 @@ def test_a_fault_names_the_file_and_the_utterance(
 
 
 def test_a_missing_file_or_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"holds no folder X with train_X_full\.json"):
+    with pytest.raises(DataError, match=r"has no folder X with train_X_full\.json"):
         read_utterances(tmp_path, format="snips-json")
     put(tmp_path, "Add", "train_Add_full", rows("Add", PIECES))
     put(tmp_path, "Rate", "train_Rate_full", rows("Rate", PIECES))

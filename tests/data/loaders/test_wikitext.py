@@ -42,10 +42,10 @@ def test_text_before_the_first_title_is_an_article_without_one(tmp_path: Path) -
 
 
 def test_a_folder_without_the_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"holds no wiki\.valid\.tokens"):
+    with pytest.raises(DataError, match=r"has no wiki\.valid\.tokens"):
         read_wikitext(tmp_path, split="valid")
     (tmp_path / "wiki.valid.tokens").write_text(" \n")
-    with pytest.raises(DataError, match="holds no text"):
+    with pytest.raises(DataError, match="has no text"):
         read_wikitext(tmp_path, split="valid")
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.damage import damage_store
 from vestige.attacks.membership.query_answers import ranks_of
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
@@ -24,6 +25,7 @@ from vestige.experiments.provenance.private_audits import (
     epsilon_of,
 )
 from vestige.models.checkpoints import load_model
+from vestige.store import Store
 from vestige.training.shadows import train_shadow
 
 WHOLE = 10**9
@@ -61,12 +63,11 @@ def test_a_second_observation_computes_nothing(
 
 
 def test_damaged_ranks_are_computed_again(trial: AuditTrial, observed: Observations) -> None:
-    kept = sorted((trial.directory / "said").iterdir())
-    assert len(kept) == 3 * 3  # three corpora, a target and two shadows
-    whole = kept[0].read_bytes()
-    kept[0].write_bytes(whole[:50])
+    path = trial.directory / "ranks.sqlite"
+    assert damage_store(path) == 3 * 3  # three corpora, a target and two shadows
     assert trial.observe().ranks.tolist() == observed.ranks.tolist()
-    assert kept[0].read_bytes() != whole[:50]
+    with Store(path) as store:
+        assert len(store) == 3 * 3
 
 
 def test_groups_are_disjoint_and_shadows_saw_half_of_the_reference(observed: Observations) -> None:

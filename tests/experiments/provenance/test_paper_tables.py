@@ -57,10 +57,13 @@ def test_privacy_is_stated_beside_the_private_model_only(tables: dict[str, Table
 def test_nothing_is_trained_or_asked_twice(
     directory: Path, tables: dict[str, Table], listener
 ) -> None:
-    kept = sorted((directory / "trials").rglob("*.npz"))
+    kept = sorted((directory / "trials").rglob("*.sqlite"))
+    before = [path.stat().st_mtime_ns for path in kept]
+    assert kept
     again = run(SMOKE, directory, monitor=listener)
     assert not [line for line in listener.lines if "trained" in line]
-    assert sorted((directory / "trials").rglob("*.npz")) == kept
+    assert sorted((directory / "trials").rglob("*.sqlite")) == kept
+    assert [path.stat().st_mtime_ns for path in kept] == before
     assert [len(table.entries) for table in again] == [len(tables[t.name].entries) for t in again]
 
 

@@ -239,7 +239,7 @@ def _texts_in_both(seen: Corpus, unseen: Corpus) -> int:
     both = sum(text in known for text in unseen)
     if len(unseen) and both == len(unseen):
         raise DataError(
-            f"all {both} unseen texts stand in the seen text as well",
-            remedy="Give as unseen what the model was not trained on.",
+            f"all {both} unseen texts are also in the seen text",
+            remedy="Pass unseen text that the model was not trained on.",
         )
     return both

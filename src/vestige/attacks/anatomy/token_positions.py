@@ -148,8 +148,8 @@ def read_words(
     where = known(data, model.vocabulary)
     if not where.any():
         raise DataError(
-            f"{name} holds no word that the model's vocabulary knows",
-            remedy="Give text in the language of the model, split into words as it splits them.",
+            f"{name} has no word that the model's vocabulary knows",
+            remedy="Pass text in the language of the model, split into words as it splits them.",
         )
     if isinstance(texts, EncodedPairs):
         found = pair_ranks(model, texts, where=where, log_probs=True, progress=progress)
@@ -158,9 +158,9 @@ def read_words(
     log_probs = np.asarray(found.log_probs, dtype=np.float64)
     if not np.isfinite(log_probs).all():
         raise ModelError(
-            f"the model gives {int((~np.isfinite(log_probs)).sum())} words of {name} no "
-            "probability at all",
-            remedy="Give a model that holds every word of its vocabulary possible.",
+            f"the model predicts {int((~np.isfinite(log_probs)).sum())} words of {name} with "
+            "probability 0",
+            remedy="Pass a model that gives every word some probability.",
         )
     owners = data.users if by_user and data.users is not None else np.arange(len(data))
     units, numbers = np.unique(owners[found.texts], return_inverse=True)

@@ -239,20 +239,22 @@ def _copies(canaries: Sequence[Canary]) -> int:
     for number, canary in enumerate(canaries, start=1):
         if canary.pattern not in BY_COIN:
             raise DataError(
-                f"canary {number} is {canary.pattern!r}, and an audit needs canaries that a coin "
-                "put in or left out",
-                remedy="Plant coin-flip canaries, and give the audit only those.",
+                f"canary {number} is {canary.pattern!r}; this audit needs coin-flip canaries",
+                remedy="Plant coin-flip canaries, and pass only those.",
             )
     copies = {canary.copies for canary in canaries if canary.planted}
     if not copies or all(canary.planted for canary in canaries):
         raise DataError(
-            f"all {len(canaries)} canaries fell on the same side of the coin",
-            remedy="Plant more coin-flip canaries; a hundred prove little, a thousand more.",
+            f"all {len(canaries)} canaries have the same coin flip",
+            remedy=(
+                "Plant more coin-flip canaries: a hundred give a weak bound, a thousand a better "
+                "one."
+            ),
         )
     if len(copies) > 1:
         raise DataError(
-            f"the canaries were planted {', '.join(map(str, sorted(copies)))} times, and a bound "
-            "is for groups of one size",
-            remedy="Audit the canaries of each number of copies by themselves.",
+            f"the canaries have {', '.join(map(str, sorted(copies)))} copies; a bound needs one "
+            "number of copies",
+            remedy="Audit the canaries of each number of copies separately.",
         )
     return copies.pop()

@@ -292,9 +292,9 @@ def _check_kinds(canaries: Sequence[Canary]) -> None:
     for number, kind in [(planted, "planted canary"), (len(canaries) - planted, "control")]:
         if not number:
             raise DataError(
-                f"there is no {kind} among {len(canaries)} canaries: planted ones are compared "
-                "with ones that were never planted",
-                remedy="Give the manifest of `vestige plant`, which makes both.",
+                f"there is no {kind} among {len(canaries)} canaries; planted ones are compared "
+                "with controls",
+                remedy="Pass the manifest of `vestige plant`, which makes both.",
             )
 
 
@@ -302,8 +302,8 @@ def _check_candidates(phrases: Sequence[str], vocabulary: Vocabulary) -> None:
     for number, ids in enumerate(vocabulary.encode_batch(list(phrases)), start=1):
         if vocabulary.unk_id in ids:
             raise DataError(
-                f"candidate {number} has words that the model's vocabulary of "
-                f"{len(vocabulary)} tokens lacks",
+                f"candidate {number} has words that the model's vocabulary of {len(vocabulary)} "
+                "tokens lacks",
                 remedy="List only phrases that the model can read.",
             )
 

@@ -144,7 +144,7 @@ class Completion(Measurement):
         if not found:
             return None
         p, least = (min(1.0, len(found) * min(each)) for each in zip(*found, strict=True))
-        return claims.Test(p, least, LEVEL, "texts that the model never read")
+        return claims.Test(p, least, LEVEL, "unplanted canaries or guesses")
 
     @property
     def claim(self) -> Claim:
@@ -160,12 +160,12 @@ class Completion(Measurement):
             most = own.interval.high
             powerful = Check(
                 "powerful", "passed" if most <= COMPLETED_SHARE else "failed",
-                f"At most {most:.0%} of such canaries are completed; required for "
-                f"“{claims.NO_LEAK}”: {COMPLETED_SHARE:.0%}.",
+                f"At most {most:.0%} of such canaries are completed (95% CI); required: at most "
+                f"{COMPLETED_SHARE:.0%}.",
                 (claims.NO_LEAK,),
             )  # fmt: skip
         share = None if own is None else claims.Estimate(
-            "share of planted canaries completed", own.rate, *own.interval
+            "completed share of planted canaries", own.rate, *own.interval
         )  # fmt: skip
         return Claim("extract canaries", test, (*self.checks, powerful), share)
 
@@ -260,7 +260,7 @@ def _text(model: NextToken, canary: Canary, number: int, prefix: int) -> Attempt
     ids = canary.ids or tuple(model.vocabulary.encode(canary.phrase))
     if model.vocabulary.unk_id in ids:
         raise ValueError(
-            f"canaries must hold only words of the model's vocabulary, canary {number} has "
+            f"canaries must have only words of the model's vocabulary, canary {number} has "
             f"{sum(token == model.vocabulary.unk_id for token in ids)} others"
         )
     if not all(0 <= token < model.vocab_size for token in ids):

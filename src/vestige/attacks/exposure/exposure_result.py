@@ -76,20 +76,17 @@ class CanaryExposure(Measurement):
     def resolution(self) -> str:
         """The resolution of the ranks, and what would raise it, in a sentence."""
         if self.space not in ("sampled", "controls"):
-            return "Every phrase of the space was scored, so that ranks are exact."
+            return "Ranks are exact: every phrase of the space was scored."
         planted, references = self.planted, min(canary.references for canary in self.canaries)
         if not planted.at_ceiling:
-            return (
-                f"No planted canary stands at the ceiling of {self.ceiling:.1f} bits: the ranks "
-                "resolve them all."
-            )
-        more = "More references raise it, and exact ranks count where they can."
+            return f"All ranks are below the ceiling of {self.ceiling:.1f} bits."
+        more = "Pass more --references, or --exact."
         if self.space == "controls":
-            more = "More canaries raise it: their controls are the references."
+            more = "Plant more canaries: their controls are the references."
         return (
-            f"{planted.at_ceiling} of {planted.canaries} planted canaries are likelier than all "
-            f"{references:,} references: what is known of them is a bound (≥), with 97.5 % "
-            f"confidence. {more}"
+            f"{planted.at_ceiling} of {planted.canaries} planted canaries are more probable than "
+            f"all {references:,} references, so their exposure is a lower bound (≥, 97.5% "
+            f"confidence). {more}"
         )
 
     @cached_property
@@ -127,7 +124,7 @@ class CanaryExposure(Measurement):
             # two questions share the level (`metrics.permutation`)
             detectable=claims.detectable_difference(*bits, alpha=exposure_tests.LEVEL / 2),
             wanted=EXPOSURE_BITS,
-            effect="an exposure {} bits above that of the controls",
+            effect="an exposure of {} bits above controls",
         )
         checks = (*self.checks, powerful)
         return Claim("exposure", self.test, checks, _estimate(self.planted.exposure))
@@ -139,28 +136,22 @@ class CanaryExposure(Measurement):
 
     @property
     def sentence(self) -> str:
-        """The number, what it means, and what it does not mean, in sentences."""
-        planted, known = self.planted, self.memory
-        means = (
-            f"{_bits(planted.exposure)} for the planted canaries, {_bits(self.controls.exposure)} "
-            f"for those never planted (medians; {_p(known)})"
-        )
-        means = means[:1].upper() + means[1:]
-        verdict = self.verdict
+        """What the verdict says of the canaries; the numbers are in the claim."""
+        number, verdict = self.planted.canaries, self.verdict
+        if verdict == claims.UNDECIDED and not self.test.possible:
+            return (
+                f"{_canaries(number)} can be tested with {exposure_tests.controls_needed(number)} "
+                f"controls or more; there are {self.controls.canaries}. Plant more."
+            )
         if verdict == claims.UNDECIDED:
-            few = "" if self.test.possible else (
-                f" {_canaries(planted.canaries)[:1].upper()}{_canaries(planted.canaries)[1:]} "
-                f"can be told from {exposure_tests.controls_needed(planted.canaries)} controls or "
-                f"more, and there are {self.controls.canaries}: plant more."
-            )  # fmt: skip
-            return f"{means}.{few}"
+            return "A check of the audit did not pass."
         if verdict == claims.NO_LEAK:
-            return f"{means}: no memory of the canaries shows; weaker memory would not have."
+            return "Planted canaries are not more exposed than controls."
         patterns = {c.pattern for c in self.canaries if c.planted}
         if patterns == {SAMPLED}:
-            return f"{means}: the model remembers the canaries. {NOT_SAID}"
+            return "The model remembers the canaries."
         drawn = patterns <= {*exposure_tests.DRAWN, SAMPLED}
-        return f"{means}: {_order(planted, self.order)}{'' if drawn else NOT_DRAWN}"
+        return f"{_order(number, self.order)}{'' if drawn else NOT_DRAWN}"
 
     def summary(self) -> dict[str, object]:
         """One row of a results table."""
@@ -197,18 +188,16 @@ class CanaryExposure(Measurement):
 
 
 _AMONG = {
-    "controls": "against the controls, which were made alike and never planted",
-    "sampled controls": "against the controls, which the same model wrote",
-    "orders": "among the orders of their own words",
-    "controls' orders": "against how the orders of the controls' words rank",
+    "controls": "unplanted controls",
+    "sampled controls": "unplanted controls of the same model",
+    "orders": "other orders of their words",
+    "controls' orders": "the word orders of controls",
 }
 
 NOT_DRAWN = (
-    " Their words were not drawn as the references' were: a model that never read them may prefer "
-    "them, too, and is what to compare with."
+    " Their words were not sampled like those of the references: compare with a model that never "
+    "read them."
 )
-
-NOT_SAID = "Whether it generates them is another question: `vestige extract` tries that."
 
 
 def written(middle: Median | None, digits: int = 2) -> str:
@@ -216,24 +205,19 @@ def written(middle: Median | None, digits: int = 2) -> str:
     return "" if middle is None else f"{'≥ ' if middle.bound else ''}{middle.value:.{digits}f}"
 
 
-def _order(planted: Group, order: Evidence | None) -> str:
-    words = "the model knows the words of the canaries"
+def _order(planted: int, order: Evidence | None) -> str:
+    words = "The model knows the words of the canaries"
     if order is None:
-        return (
-            f"{words}. Whether it knows their order cannot be asked: it was given, or there is no "
-            "other."
-        )
+        return f"{words}. Their order cannot be tested."
     if not order.possible:
+        more = "more or longer canaries" if order.against == "orders" else "more canaries"
         return (
-            f"{words}. Whether it knows their order {_canaries(planted.canaries)} cannot tell: "
-            f"{_AMONG[order.against]} the least p-value is {order.least:.2g}. Plant "
-            f"{'more or longer ones' if order.against == 'orders' else 'more, with more controls'}."
+            f"{words}. Their order cannot be tested with {_canaries(planted)}: the least p-value "
+            f"is {order.least:.2g}. Plant {more}."
         )
     if not order.shown:
-        return (
-            f"{words}. That it knows their order is not shown ({_p(order)}), nor that it does not."
-        )
-    return f"the model remembers the canaries, and their order ({_p(order)}). {NOT_SAID}"
+        return f"{words}. It is not shown to know their order ({_p(order)})."
+    return f"The model remembers the canaries and the order of their words ({_p(order)})."
 
 
 def _estimate(middle: Median | None) -> claims.Estimate | None:
@@ -242,22 +226,13 @@ def _estimate(middle: Median | None) -> claims.Estimate | None:
     low, high = (
         None if end is None or not isfinite(end) else end for end in middle.interval or (None, None)
     )
-    return claims.Estimate(
-        "median exposure of planted canaries", middle.value, low=low, high=high, unit="bits"
-    )
-
-
-def _bits(middle: Median | None) -> str:
-    if middle is None:
-        return "nothing known"
-    ends = middle.interval
-    inside = "" if ends is None or middle.bound else f" ({ends.low:.1f} to {ends.high:.1f})"
-    return f"{written(middle, 1)} bits{inside}".replace("inf", "more")
+    name = "median exposure of planted canaries" + (" (lower bound)" if middle.bound else "")
+    return claims.Estimate(name, middle.value, low=low, high=high, unit="bits")
 
 
 def _p(found: Evidence) -> str:
     p = f"{found.p:.2g}" if found.p >= 1e-3 else f"{found.p:.0e}"
-    return f"p = {p} {_AMONG[found.against]}"
+    return f"p = {p} compared with {_AMONG[found.against]}"
 
 
 def _canaries(number: int) -> str:

@@ -68,8 +68,8 @@ def real_canaries(
     chosen = _first_of_each(data, {place: texts[place] for place in order}, vocabulary, barred)
     if not chosen:
         raise DataError(
-            f"no document of {shortest} to {longest} known words belongs to anyone",
-            remedy="Allow other lengths, or give a larger vocabulary.",
+            f"no document of {shortest} to {longest} known words has a user",
+            remedy="Allow other lengths, or use a larger vocabulary.",
         )
     standing, counts = Counter(texts.values()), np.bincount(data.tokens)
     read = ((owner, np.frombuffer(chosen[owner], np.int32)) for owner in sorted(chosen))
@@ -91,8 +91,8 @@ def _check(data: EncodedCorpus, shortest: int, longest: int) -> None:
     _validate.at_least(shortest, longest=longest)
     if data.users is None:
         raise DataError(
-            "the documents have no users, and every real canary belongs to one",
-            remedy="Name the column that holds the users when the corpus is read (--user).",
+            "the documents have no users; every real canary needs one",
+            remedy="Pass the user column with --user.",
         )
 
 

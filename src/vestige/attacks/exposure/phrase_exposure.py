@@ -157,13 +157,13 @@ def canary_ids(number: int, canary: Canary, vocabulary: Vocabulary) -> tuple[int
     if not ids or vocabulary.unk_id in ids:
         raise DataError(
             f"canary {number} has words that the model's vocabulary of {len(vocabulary)} tokens "
-            "lacks, so that the model would read them as <unk>",
-            remedy="Plant canaries with --vocabulary, or give the model trained on them.",
+            "lacks",
+            remedy="Plant with --vocabulary, or pass the model trained on these canaries.",
         )
     if canary.ids and canary.ids != ids:
         raise IncompatibleModels(
-            f"canary {number} was planted for another vocabulary: its ids are not the model's",
-            remedy="Give the manifest of the model's own training text.",
+            f"canary {number} was planted for another vocabulary",
+            remedy="Pass the manifest of the model's own training text.",
         )
     return ids
 

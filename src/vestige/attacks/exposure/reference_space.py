@@ -96,14 +96,13 @@ def word_references(
     size = perm(len(words), length)
     if size < 2:
         raise DataError(
-            f"{len(words)} different words make no other phrases of {length}",
-            remedy="Give more canaries, or a list of phrases that they could have been.",
+            f"{len(words)} words give no other phrases of {length}",
+            remedy="Pass more canaries, or a list of candidate phrases.",
         )
     if space == "whole" and size > LARGEST:
         raise DataError(
-            f"the whole space has 2^{log2(size):.1f} phrases of {length} words, "
-            f"more than {LARGEST:,}",
-            remedy="Take a sample of it, or ask for exact ranks.",
+            f"the space has 2^{log2(size):.1f} phrases of {length} words, more than {LARGEST:,}",
+            remedy="Sample it, or use exact ranks.",
         )
     if space == "whole" or (space == "auto" and size <= number):
         phrases = tuple(" ".join(chosen) for chosen in permutations(words, length))
@@ -124,8 +123,8 @@ def listed_references(candidates: Sequence[str]) -> References:
     phrases = tuple(phrase for phrase in phrases if phrase)
     if len(phrases) < 2:
         raise DataError(
-            f"the list of candidates holds {len(phrases)} different phrases, too few to rank",
-            remedy="List every phrase that the canary could have been, one a line.",
+            f"the list of candidates has {len(phrases)} phrases, too few to rank",
+            remedy="List every candidate phrase, one per line.",
         )
     return References(phrases=phrases, size=len(phrases), whole=True)
 
@@ -146,9 +145,8 @@ def control_references(phrases: Sequence[str], tokens: int, length: int) -> Refe
     """
     if len(phrases) < 2:
         raise DataError(
-            f"there is {len(phrases)} control that a language model wrote, too few to rank "
-            "sampled canaries among",
-            remedy="Plant more of them: their controls are what they are compared with.",
+            f"there is {len(phrases)} sampled control, too few to rank sampled canaries",
+            remedy="Plant more sampled canaries: their controls are the references.",
         )
     return References(phrases=tuple(phrases), size=tokens**length, whole=False)
 

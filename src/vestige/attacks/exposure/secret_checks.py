@@ -30,13 +30,13 @@ def list_checks(*, listed: int, repeated: int, usable: int) -> tuple[claims.Chec
         usable: distinct secrets that the model read.
     """
     distinct = listed - repeated
-    told = f"{listed:,} listed, {distinct:,} distinct"
+    counts = f"{listed:,} listed, {distinct:,} distinct"
     return (
         claims.read(usable, distinct, what=f"the {distinct:,} distinct secrets"),
         claims.Check(
             "independent", "passed",
-            f"Secrets: {told}. Repeated ones count once, and the correction for several secrets "
-            "holds for those that share alternatives.",
+            f"Secrets: {counts}. Repeated ones count once. The correction for several secrets "
+            "allows shared alternatives.",
         ),
     )  # fmt: skip
 
@@ -51,17 +51,17 @@ def open_secrets(
         words: numbers of secrets whose alternatives are words of a list, and that are significant.
         known: what the model does with the latter, such as "is more probable than".
     """
-    told = []
+    sentences = []
     if in_part:
-        told.append(
-            f"Of {numbered(in_part)} a piece is known, such as a name, which may come from "
-            "elsewhere."
+        sentences.append(
+            f"Known in part: {numbered(in_part)}. The part, such as a name, can come from other "
+            "texts."
         )
     if words:
-        told.append(
+        sentences.append(
             f"{numbered(words).capitalize()}: {known}, but its alternatives are only words of a "
             "list, and its meaning may be the reason. Mark the alternatives, as in {{tea|coffee}}."
         )
-    if not told:
+    if not sentences:
         return ()
-    return (claims.Check("alternatives", "failed", " ".join(told), (claims.NO_LEAK,)),)
+    return (claims.Check("alternatives", "failed", " ".join(sentences), (claims.NO_LEAK,)),)

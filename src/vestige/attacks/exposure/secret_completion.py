@@ -117,7 +117,7 @@ class SecretCompletion(Measurement):
         events = len(self.events)
         needed = next((n for n in range(1, events + 1) if self._p(n) <= LEVEL), events + 1)
         test = Test(
-            p=self.p, least=self._p(events), alpha=LEVEL, against="guesses among their formats"
+            p=self.p, least=self._p(events), alpha=LEVEL, against="guesses in the format"
         ) if events else None  # fmt: skip
         number = len({one.secret for one in self.attempts})
         low, high = clopper_pearson(self.completed, len(self.attempts), confidence=0.95)
@@ -137,10 +137,10 @@ class SecretCompletion(Measurement):
                     test,
                     detectable=needed / max(events, 1),
                     wanted=ceil(COMPLETED_SHARE * max(events, 1)) / max(events, 1),
-                    effect="completion of a share of {} of the parts",
+                    effect="a completed share of {} of the parts",
                 ),
             ),
-            Estimate("completed parts", self.completed / len(self.attempts), low, high),
+            Estimate("share of completed parts", self.completed / len(self.attempts), low, high),
         )
 
     @property
@@ -150,14 +150,9 @@ class SecretCompletion(Measurement):
 
     @property
     def sentence(self) -> str:
-        """The numbers, and what they do not mean."""
-        told = f"{self.completed} of {len(self.attempts)} parts completed by greedy decoding"
-        if not self.completed:
-            return f"{told}. The model can still know a secret: `vestige exposure` measures that."
-        return (
-            f"{told}, word for word, from what precedes them (p = {max(self.p, 1e-300):.1g} for "
-            "secrets drawn uniformly from their format). Sampling may give others."
-        )
+        """How many parts are completed."""
+        parts = "1 part" if len(self.attempts) == 1 else f"{len(self.attempts)} parts"
+        return f"Greedy decoding completes {self.completed} of {parts} of secrets verbatim."
 
     def summary(self) -> dict[str, object]:
         """One row of a results table."""

@@ -239,7 +239,5 @@ def _bits(model: NextToken, texts: Sequence[str]) -> Bits:
     reader: NextToken = Behind(model, ids[0][:same]) if same else model
     bits: Bits = text_log_probs(reader, [one[same:] for one in ids]) / -np.log(2)
     if not np.isfinite(bits).all():
-        raise ModelError(
-            "the model's scores are not finite", remedy="Its weights are broken: save it again."
-        )
+        raise ModelError("the model's scores are not finite", remedy="Save the model again.")
     return bits

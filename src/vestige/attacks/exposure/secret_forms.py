@@ -61,8 +61,8 @@ def readable(models: Sequence[NextToken], secrets: Sequence[Secret]) -> Chosen:
     if not found:
         number, problem = skipped[0]
         raise DataError(
-            f"no secret can be read; secret {number} {problem}",
-            remedy="Give the part that matters, with a few words before it.",
+            f"no secret can be used; secret {number} {problem}",
+            remedy="Shorten it to the secret and a few words before it.",
         )
     return Chosen(tuple(found), tuple(skipped))
 
@@ -76,7 +76,7 @@ def _problem(model: NextToken, secret: Secret, limits: Sequence[int]) -> str | N
         return None
     needed = max(map(len, words.encode_batch([secret.text, secret.longest()])))
     if needed > min(limits):
-        return f"needs {needed:,} tokens, and the model reads {min(limits):,}"
+        return f"needs {needed:,} tokens; the model reads {min(limits):,}"
     return None
 
 

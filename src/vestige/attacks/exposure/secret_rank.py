@@ -31,18 +31,12 @@ class SecretRank(SecretExposure):
 
     verb: ClassVar[str] = "exposure --before"
     known: ClassVar[str] = "promoted more than its alternatives"
+    finding: ClassVar[str] = "The update reveals"
 
     @property
     def exact(self) -> int:
         """How many ranks were counted in the whole space."""
         return sum(one.whole for one in self.secrets)
-
-    def _flagged_how(self) -> str:
-        return "promoted by the update more than texts of the same format"
-
-    def _limits(self) -> str:
-        ranks = f"Ranks counted in the whole space: {self.exact} of {len(self.secrets)}."
-        return ranks if self.found else f"{super()._limits()} {ranks}"
 
     def summary(self) -> dict[str, object]:
         """One row of a results table."""

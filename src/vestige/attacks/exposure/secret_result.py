@@ -10,11 +10,6 @@ from vestige.claims import Check, Claim, Estimate, Test, Verdict, powerful
 from vestige.measured import Measurement
 from vestige.metrics.holm import holm
 
-UNIFORM = (
-    "P-values are exact for secrets drawn uniformly from their format; one that was chosen, such "
-    "as a birthday as a code, can be more probable without a leak."
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class ExposedSecret:
@@ -25,7 +20,7 @@ class ExposedSecret:
         number: of its line or entry.
         kind: of what varies in it.
         form: "as listed", or the case or Unicode form in which the model knows its words.
-        drawn: its alternatives are those of a format, and not only words of a list.
+        drawn: its alternatives are those of a format, not only words of a list.
         log_perplexity: -log2 of the probability of what varies and follows.
         space_bits: log2 of the texts of its format.
         references: of them that it was compared with.
@@ -75,6 +70,7 @@ class SecretExposure(Measurement):
 
     verb: ClassVar[str] = "exposure secrets"
     known: ClassVar[str] = "more probable than its alternatives"
+    finding: ClassVar[str] = "The model knows"
 
     secrets: tuple[ExposedSecret, ...]
     adjusted: tuple[float, ...]
@@ -136,8 +132,7 @@ class SecretExposure(Measurement):
                 *open_secrets(in_part=pieces, words=words, known=self.known),
                 power,
             ),
-            Estimate("exposure of the most exposed secret", most.exposure, most.low, most.high,
-                     "bits"),
+            Estimate("highest exposure of a secret", most.exposure, most.low, most.high, "bits"),
         )  # fmt: skip
 
     @property
@@ -147,27 +142,18 @@ class SecretExposure(Measurement):
 
     @property
     def sentence(self) -> str:
-        """The numbers, and what they do not mean."""
-        return f"{self._counts()} {self._limits()}"
-
-    def _counts(self) -> str:
+        """How many secrets leak, and how many are known in part."""
         number = len(self.secrets)
-        told = f"{self.found} of {number} secret{'s' if number > 1 else ''} {self._flagged_how()}"
-        told += f" (family-wise error rate {self.level:.0%})."
-        if some := sum(self.in_part):
-            told += f" Of {some} more it knows a piece, such as a name, perhaps from elsewhere."
-        return f"{told} {UNIFORM}"
-
-    def _flagged_how(self) -> str:
-        return "more probable than texts of the same format"
-
-    def _limits(self) -> str:
         if self.found:
-            return (
-                "Whether the model generates them is another question: `vestige extract` and "
-                "`vestige diff --secrets` try that."
-            )
-        return "A secret that was read once or twice can go unnoticed."
+            finding = f"{self.finding} {self.found} of {_secrets(number)}"
+        elif number == 1:
+            finding = f"The secret is not {self.known}"
+        else:
+            finding = f"None of {_secrets(number)} is {self.known}"
+        sentence = f"{finding} (FWER {self.level:.0%})."
+        if some := sum(self.in_part):
+            sentence += f" Known in part: {_secrets(some)}; a part can come from other texts."
+        return sentence
 
     def summary(self) -> dict[str, object]:
         """One row of a results table."""
@@ -200,3 +186,7 @@ class SecretExposure(Measurement):
                 "found": flagged,
                 "in_part": in_part,
             }
+
+
+def _secrets(number: int) -> str:
+    return "1 secret" if number == 1 else f"{number} secrets"

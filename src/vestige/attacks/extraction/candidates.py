@@ -164,7 +164,7 @@ def check_numbers(losses: Tensor) -> None:
     """Raise ModelError where a loss is no number."""
     if not bool(losses.isfinite().all()):
         raise ModelError(
-            "the model's loss is no finite number for some of the secrets",
+            "the model's loss is not finite for some of the secrets",
             remedy="Check that its training did not diverge.",
         )
 

@@ -76,8 +76,8 @@ def exhaust(
     space = objective.space
     if space > budget:
         raise DataError(
-            f"there are {space:,} secrets, more than the budget of {budget:,}",
-            remedy="Raise the budget, or take an attack that does not try them all.",
+            f"there are {space:,} secrets; the budget is {budget:,}",
+            remedy="Raise the budget, or use an attack that does not try all.",
         )
     counter = None if truths is None else Counter(objective, truths)
     best = torch.empty(objective.trials, 0, dtype=torch.float64, device=objective.device)

@@ -328,12 +328,12 @@ def _check_readable(pieces: Sequence[tuple[int, ...]], pattern: SecretPattern, n
         if not piece:
             raise DataError(
                 f"the model cannot read {role}word {place + 1} of the pattern",
-                remedy="Leave it out, or write it as the training text does.",
+                remedy="Leave it out, or write it as in the training text.",
             )
         if not known and len(piece) != 1:
             raise DataError(
-                f"{role}word {place + 1} of the pattern is {len(piece)} tokens to the model",
-                remedy="Give candidates that its tokenizer keeps whole.",
+                f"{role}word {place + 1} of the pattern has {len(piece)} tokens",
+                remedy="Pass candidates that are one token each.",
             )
 
 
@@ -342,7 +342,7 @@ def _check_distinct(tokens: Sequence[int]) -> None:
     for number, token in enumerate(tokens, 1):
         if token in first:
             raise DataError(
-                f"candidates {first[token]} and {number} of a word are one word to the model",
+                f"candidates {first[token]} and {number} of a word are the same word to the model",
                 remedy="Leave one of them out.",
             )
         first[token] = number
@@ -353,6 +353,6 @@ def _label(labels: Sequence[str], wanted: str, kind: str) -> int:
         shown = ", ".join(labels[:40]) + (", …" if len(labels) > 40 else "")
         raise DataError(
             f"the model has no {kind} {wanted!r}; it has: {shown}",
-            remedy=f"Ask with {'an' if kind == 'intent' else 'a'} {kind} that it was trained with.",
+            remedy=f"Use {('an' if kind == 'intent' else 'a')} {kind} of its training text.",
         )
     return list(labels).index(wanted)

@@ -121,7 +121,7 @@ class SecretAudit(Measurement):
         found = self.test
         test = None
         if found is not None:
-            never = "secrets of the same patterns, never planted"
+            never = "unplanted secrets of the same patterns"
             test = claims.Test(found.p_value, found.least, LEVEL, never)
         gap, ends = self._difference()
         estimate = None
@@ -150,9 +150,7 @@ class SecretAudit(Measurement):
             )  # fmt: skip
         number = len(self.planted.secrets) // self.models
         what = "1 planted secret counts" if number == 1 else f"{number} planted secrets count"
-        return claims.Check(
-            "independent", "passed", f"{what} once each, whatever the number of models."
-        )
+        return claims.Check("independent", "passed", f"{what} once each, in any number of models.")
 
     def _powerful(self, test: claims.Test | None) -> claims.Check:
         """The difference of exposure that as many secrets, spread like controls, would show."""

@@ -75,7 +75,7 @@ class WordCounts:
             vocab_size: v.
         """
         if data.users is None:
-            raise ValueError("data must say whose each text is, got no users")
+            raise ValueError("data must have users, got none")
         counted = np.repeat(np.isin(data.users, np.asarray(users)), np.diff(data.offsets))
         return cls.of(np.asarray(data.tokens)[counted], vocab_size)
 
@@ -134,9 +134,8 @@ class ExpectedRank:
         given = np.asarray(features, dtype=np.float64)
         if len(given) < FEWEST_WORDS:
             raise DataError(
-                f"{len(given)} words of non-members are too few to tell what "
-                f"to expect, it takes {FEWEST_WORDS}",
-                remedy="Give more text of people who are not in the training data (--reference).",
+                f"{len(given)} words of non-members are too few; {FEWEST_WORDS} are needed",
+                remedy="Pass more --reference text.",
             )
         values = np.asarray(log_ranks, dtype=np.float64)
         regression = fit_mean(given, values)

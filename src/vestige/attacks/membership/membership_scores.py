@@ -152,8 +152,8 @@ def _features(
     each = int(references.unseen().min()) if each is None else each
     if each < 1:
         raise DataError(
-            "some users were seen by every reference model, which so tells nothing of them",
-            remedy="Train the references on random halves of the users, in pairs.",
+            "some users are members for every reference model",
+            remedy="Train each pair of reference models on random halves of the users.",
         )
     drawn = references.draw(each, seed=seed)
     said = references.features(answers.asked, drawn, k=answers.k)

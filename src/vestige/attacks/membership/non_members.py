@@ -84,8 +84,8 @@ def draw_groups(
     """
     if len(users) < FEWEST:
         raise DataError(
-            f"{len(users)} users are non-members, it takes {FEWEST} at least",
-            remedy="Give texts of more people who are not in the training data (--reference).",
+            f"{len(users)} users are non-members; {FEWEST} or more are needed",
+            remedy="Pass more users with --reference.",
         )
     ordered = sorted(users)
     shuffled = np.random.default_rng(seed).permutation(len(ordered)).tolist()

@@ -59,7 +59,7 @@ def _independent(audited: NDArray[np.bool_], independent: NDArray[np.bool_]) -> 
     if 2 * counts[0] < sides[0] or counts[1] < FEWEST:
         return Check(
             "independent", "failed",
-            f"{told}; most of the audited and {FEWEST} of the reference are needed, since "
-            "near-duplicates are no independent evidence.",
+            f"{told}; needed: most of the audited and {FEWEST} of the reference. Near-duplicates "
+            "are not independent.",
         )  # fmt: skip
     return Check("independent", "passed", f"{told}.")

@@ -45,7 +45,7 @@ class QueryPolicy:
         if self.queries is not None and self.calls is not None:
             raise ValueError(
                 f"`calls` must be left out with `queries`, got {self.calls} and {self.queries}: "
-                "texts are asked about word for word, or single words are"
+                "query whole texts or single words"
             )
         if (self.queries is not None or self.calls is not None) == (self.how == "all"):
             need = "`queries` or `calls`" if self.how != "all" else "another `select`"

@@ -123,8 +123,8 @@ class References:
         each = int(self.unseen().min())
         if each < 1:
             raise DataError(
-                "some users were seen by every reference model, which so tells nothing of them",
-                remedy="Train the references on random halves of the users, in pairs.",
+                "some users are members for every reference model",
+                remedy="Train each pair of reference models on random halves of the users.",
             )
         drawn = self.draw(each, seed=seed)[asked.users]
         logs = np.log(self.ranks[drawn, np.arange(len(asked))[:, None]].astype(np.float64))

@@ -33,18 +33,18 @@ def alive_by_ranks(answers: Answers, counts: WordCounts, users: ArrayLike) -> Ch
     by_frequency = asked.mean_by_user(np.isin(asked.tokens, frequent))[known]
     there = np.isfinite(listed)
     if there.sum() < 4:
-        return Check("alive", "could not run", "Too few users to test whether the model predicts.")
+        return Check("alive", "could not run", "Too few users to test the model; 4 are needed.")
     # A model that lists words at random lists k of all.
     by_frequency = np.maximum(by_frequency, k / answers.vocab_size)
     gains = (listed - by_frequency)[there]
     words = "word" if k == 1 else f"{k} words"
     told = (
-        f"The model's most probable {words} are right for {listed[there].mean():.0%} of the "
-        f"reference, the most frequent {words} for {by_frequency[there].mean():.0%}"
+        f"The model's top {words} are right for {listed[there].mean():.0%} of the reference, the "
+        f"most frequent {words} for {by_frequency[there].mean():.0%}"
     )
     if gains.mean() > 2 * gains.std(ddof=1) / np.sqrt(gains.size):
         return Check("alive", "passed", f"{told}.")
-    return Check("alive", "failed", f"{told}: it is too weak for an audit.")
+    return Check("alive", "failed", f"{told}: too weak to audit.")
 
 
 def alike_for_shadows(
@@ -66,15 +66,15 @@ def alike_for_shadows(
     else:
         unlike = share > max(rate, most_by_chance(rate, calibration=compared, tested=users))
     told = (
-        f"{share:.0%} of the p-values against {models} shadow models, which saw none of the texts, "
-        f"are at or below {rate:g}"
+        f"{share:.0%} of the p-values of {models} shadow models, which saw none of the texts, are "
+        f"at most {rate:g}"
     )
     if not unlike:
         return (Check("comparable", "passed", f"{told}."),)
     return (
         Check(
             "comparable", "failed",
-            f"{told}: the audited texts differ from the reference without any training on them.",
+            f"{told}: audited texts and reference differ without training on them.",
         ),
     )  # fmt: skip
 

@@ -241,8 +241,8 @@ def _sides(
     own, known = ([user for user in side if scored[user]] for side in (audited, compared))
     if not known:
         raise DataError(
-            "no user among the non-members has words and reference models enough",
-            remedy="Train more references, or give more texts of these people (--reference).",
+            "no non-member has enough words and reference models",
+            remedy="Train more reference models, or pass more --reference text of these users.",
         )
     one, other = cut_users(asked, word_scores, (own, known), seed=seed)
     return one, other
@@ -300,9 +300,9 @@ def _known_asked(answers: Answers, audited: Sequence[int], known: NonMembers) ->
     )
     if not (fitted and compared):
         raise DataError(
-            f"{len(fitted)} users with words to ask are there to learn from and {len(compared)} to "
-            "compare with, it takes one of each at least",
-            remedy="Give texts of more people who are not in the training data (--reference).",
+            f"{len(fitted)} non-members with words to fit on and {len(compared)} to compare with; "
+            "each needs one or more",
+            remedy="Pass more users with --reference.",
         )
     return replace(known, fitted=fitted, compared=compared)
 
@@ -315,5 +315,5 @@ def _refuse_seen(
     for name, group in (("audited", audited), ("compared", known.compared)):
         if learnt := [user for user in group if seen[user]]:
             raise ValueError(
-                f"{name} must be users whom no reference has seen, got user {learnt[0]}"
+                f"{name} must be non-members for every reference model, got user {learnt[0]}"
             )

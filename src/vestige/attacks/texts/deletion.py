@@ -178,14 +178,14 @@ class Deletion(Measurement):
         n, m = (side.size for side in self.after.by_unit)
         least = max(1 / (PERMUTATIONS + 1), 1 / comb(n + m, n))
         p = 2 * min(self.p_value, self.less_p_value)
-        return Test(min(1.0, p), min(1.0, 2 * least), self.rate, "texts that no model read")
+        return Test(min(1.0, p), min(1.0, 2 * least), self.rate, "reference texts")
 
     def _powerful(self, test: Test | None) -> Check:
         if test is not None and test.possible and self.left is None:
             return Check(
                 "powerful", "failed",
-                "BEFORE is not shown to know the deleted texts better than the reference "
-                f"(p = {self.before_p_value:.2g}), so there was nothing to delete.",
+                f"BEFORE is not shown to know the deleted texts (p = {self.before_p_value:.2g}), "
+                "so nothing can be verified.",
                 (NO_LEAK,),
             )  # fmt: skip
         high = None if self.left is None else self.left[1].high
@@ -194,7 +194,7 @@ class Deletion(Measurement):
     def _estimate(self) -> Estimate | None:
         if self.left is not None:
             value, ends = self.left
-            return Estimate("share of what BEFORE knew that AFTER knows", value, *ends)
+            return Estimate("remaining share of what BEFORE knew", value, *ends)
         ends_known = self.after.interval()
         if ends_known is None:
             return None

@@ -94,7 +94,7 @@ def require_finite(said: Mapping[str, Sequence[TokenStatistics]]) -> None:
         if broken := sum(int((~np.isfinite(one.log_probs)).sum()) for one in parts):
             raise ModelError(
                 f"{broken:,} scores of {who} are not finite: its weights are broken",
-                remedy="Save it again, and check that its weights do not overflow.",
+                remedy="Save the model again and check its weights.",
             )
 
 

@@ -46,7 +46,9 @@ def sampled_log_probs(
     _validate.positive(temperature=temperature)
     held = statistics.likeliest_log_probs.shape[1]
     if top_k > held:
-        raise ValueError(f"top_k must be at most the {held} likeliest tokens held, got {top_k}")
+        raise ValueError(
+            f"top_k must be at most the {held} most probable tokens stored, got {top_k}"
+        )
     drawn = statistics.likeliest_log_probs[:, :top_k].astype(np.float64) / temperature
     largest = drawn[:, :1]
     with np.errstate(divide="ignore"):  # where nothing is known

@@ -114,14 +114,16 @@ def memorized(
         longest = int(np.diff(statistics.offsets).max())
         if longest >= how.prefix + how.suffix:
             raise DataError(
-                "the model's scores of every passage are not finite or not known",
-                remedy="Its weights are broken: save it again. A server must show likeliest tokens "
-                "of a prompt.",
+                "no passage has finite scores",
+                remedy=(
+                    "Save the model again. A server must return the most probable tokens of a "
+                    "prompt."
+                ),
             )
         raise DataError(
-            f"no text has {how.prefix + how.suffix} tokens, a prefix of {how.prefix} and a passage "
-            f"of {how.suffix}; the longest has {longest}",
-            remedy="Set `prefix` and `suffix` lower.",
+            f"no text has {how.prefix + how.suffix} tokens (prefix {how.prefix}, passage "
+            f"{how.suffix}); the longest has {longest}",
+            remedy="Lower `prefix` and `suffix`.",
         )
     nothing = np.full(len(found), np.nan)
     return MemorizedTexts(**columns, edit=nothing, bleu=nothing.copy(), units=units, hits=hits)

@@ -50,7 +50,8 @@ class Nodes:
     def __post_init__(self) -> None:
         if self.device == "balanced":
             raise ValueError(
-                "`device` balanced does not go with `cluster`: each node holds the whole model"
+                "`device` balanced must be left out with `cluster`, whose nodes each load a "
+                "whole model"
             )
 
     @property

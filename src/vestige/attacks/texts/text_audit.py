@@ -205,7 +205,7 @@ def audit_scores(
         p=min(1.0, 2 * min(of_list, simes)),
         least=min(1.0, 2 / max(divisions, counted[1] + 1)),
         alpha=rate,
-        against=f"{units} of the reference",
+        against=f"reference {units}",
     )
     share = _share(texts, reference, used, most=most, rate=rate, seed=seed)
     # Before anything is shown, nobody is named; after it, at least one was used.
@@ -254,13 +254,12 @@ def _by_unit(texts: Scored, reference: Scored, *, most: int) -> tuple[Floats, Fl
 
 def _require_apart(texts: Scored, reference: Scored) -> None:
     if (texts.authors is None) != (reference.authors is None):
-        raise ValueError("authors must be told of both texts and reference, or of neither")
+        raise ValueError("authors must be given for texts and reference, or for neither")
     both = set(texts.owners()) & set(reference.owners()) if texts.authors is not None else ()
     if both:
         raise DataError(
-            f"{len(both)} authors are in both the texts and the reference: whole authors cannot "
-            "be compared",
-            remedy="Leave them out of one, or leave out `author`: then each text is a unit.",
+            f"{len(both)} authors are in both texts and reference",
+            remedy="Remove them from one, or leave out `author`: then each text is a unit.",
         )
 
 
@@ -268,10 +267,11 @@ def _require_enough(counted: int, rate: float, *, of: str) -> None:
     needed = calibration_needed(rate)
     if counted < needed:
         raise DataError(
-            f"the reference has {counted} independent {of}: even the highest score of all would "
-            f"come up by chance once in {counted + 1} audits, and the limit is {rate:g}",
-            remedy=f"Add {needed - counted} never-used {of} or more to `reference`; "
-            "hundreds are better.",
+            f"the reference has {counted} independent {of}: its least p-value is 1/{counted + 1}, "
+            f"above {rate:g}",
+            remedy=(
+                f"Add {needed - counted} or more unused {of} to `reference`; hundreds are better."
+            ),
         )
 
 

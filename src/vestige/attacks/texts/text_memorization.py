@@ -69,7 +69,7 @@ class TextMemorization(Measurement):
         )
         ends = None if apart is None else apart[1]
         estimate = apart and Estimate(
-            "share of passages that are extracted, beyond the reference", apart[0], *(ends or ())
+            "share of passages extracted, beyond the reference", apart[0], *(ends or ())
         )
         powerful = claims.bounded(
             test,
@@ -89,7 +89,7 @@ class TextMemorization(Measurement):
             return None
         n, m = (side.tested.size for side in (self.texts, self.reference))
         least = max(1 / (PERMUTATIONS + 1), 1 / comb(n + m, n))
-        return Test(self.p_value, min(1.0, least), ALPHA, "texts that the model did not read")
+        return Test(self.p_value, min(1.0, least), ALPHA, "reference texts")
 
     def summary(self) -> dict[str, object]:
         """Rates and means with intervals over texts, of the reference too, and differences."""

@@ -60,7 +60,7 @@ def text_units(
     groups = claims.near_duplicates([*texts, *reference])
     if authors is not None and (both := set(authors[0]) & set(authors[1])):
         raise DataError(
-            f"{len(both)} authors have texts in both lists, and whole authors are compared",
+            f"{len(both)} authors have texts in both lists",
             remedy="Remove their texts from one list, or leave out `author`.",
         )
     own, rest = groups[: len(texts)], groups[len(texts) :]

@@ -84,9 +84,9 @@ class WeightedGains:
         _validate.at_least(1, shadows=len(shadows))
         tokens = shadows[0].base.tokens
         if any(not np.array_equal(one.base.tokens, tokens) for one in shadows):
-            raise ValueError("shadows must all be asked about the same texts, in one order")
+            raise ValueError("shadows must all have the same texts in one order")
         if any(one.seen.all() or not one.seen.any() for one in shadows):
-            raise ValueError("shadows must each have seen some of its texts and not others")
+            raise ValueError("shadows must each have members and non-members among its texts")
         log_probs = np.stack([one.target.log_probs for one in shadows])
         read = np.stack([one.seen for one in shadows])
         # A text that all other shadows read has nothing to be compared with.

@@ -204,7 +204,7 @@ class UpdateDiff(Measurement):
         if copies:
             told = f"{copies} of {len(self.nulls)} null models are copies of another."
             return (Check("independent", "failed", told), self._comparable)
-        told = f"{len(self.nulls)} null models, no two of them alike."
+        told = f"All {len(self.nulls)} null models differ."
         return (Check("independent", "passed", told), self._comparable)
 
     @property
@@ -213,22 +213,23 @@ class UpdateDiff(Measurement):
         if len(known) < self._searches or not known:
             return Check(
                 "comparable", "could not run",
-                "How far the null models moved the weights is not known for all of them.",
+                "The weight change of some null models is unknown.",
             )  # fmt: skip
         mean, less = sum(known) / len(known), min(known)
-        told = f"The null models moved the weights {mean:.2f} times as far as the update"
+        told = f"The null models changed the weights {mean:.2f} times as much as the update"
         if less < LIKE[0]:
             return Check(
                 "comparable", "failed",
-                f"{told} ({less:.2f} at least; {LIKE[0]:g} is needed): they read less text or "
-                "learned more slowly.", (claims.LEAK,),
+                f"{told} (least: {less:.2f}; required: {LIKE[0]:g}): they had less text or a "
+                "lower learning rate.", (claims.LEAK,),
             )  # fmt: skip
         if mean > LIKE[1]:
             return Check(
-                "comparable", "failed", f"{told} (at most {LIKE[1]:g}): they hide its leaks.",
+                "comparable", "failed",
+                f"{told} (required: at most {LIKE[1]:g}): they hide its leaks.",
                 (claims.NO_LEAK,),
             )  # fmt: skip
-        more = ", and were moved as far for the comparison" if less < 1 else ""
+        more = "; their changes were scaled to that of the update" if less < 1 else ""
         return Check("comparable", "passed", f"{told}{more}.")
 
     @property
@@ -237,7 +238,7 @@ class UpdateDiff(Measurement):
         test = self._test
         if test is None or self.nulls is None:
             missing = "searched" if self.nulls_asked else "given"
-            told = f"No null model was {missing}; {NEEDED} give a verdict."
+            told = f"No null model was {missing}; a verdict needs {NEEDED}."
             return Check("powerful", "could not run", told, (claims.NO_LEAK,))
         if not test.possible:
             return claims.powerful(test)
@@ -245,8 +246,8 @@ class UpdateDiff(Measurement):
             done = self.searched.done if self.searched else 0
             units = self.searched.units if self.searched else 0
             told = (
-                f"The search ended early: {done} of {units} steps, and {self._searches} of "
-                f"{self.nulls_asked} null models."
+                f"The search ended early: {done} of {units} steps and {self._searches} of "
+                f"{self.nulls_asked} null models done."
             )
             return Check("powerful", "failed", told, (claims.NO_LEAK,))
         best = self.nulls.best or 0.0
@@ -254,8 +255,8 @@ class UpdateDiff(Measurement):
             return claims.powerful(test)
         tokens = int(best // self.most_per_token) + 1
         told = (
-            f"A phrase of {tokens} token{'s' * (tokens != 1)} whose probability rose from 0 to 1 "
-            f"scores above all null models; required: {PROMOTED_TOKENS} at most."
+            f"A phrase of {tokens} token{'s' * (tokens != 1)} would score above all null models "
+            f"if its probability rose from 0 to 1; required: at most {PROMOTED_TOKENS}."
         )
         enough = tokens <= PROMOTED_TOKENS
         return Check("powerful", "passed" if enough else "failed", told, (claims.NO_LEAK,))
@@ -266,11 +267,11 @@ class UpdateDiff(Measurement):
         numbers = [one.number for one in self.known if one.texts and one.direct is None]
         if numbers:
             several = len(numbers) > 1
+            which = f"{len(numbers)} listed secrets" if several else f"secret {numbers[0]}"
             yield Check(
                 "direct", "could not run",
-                f"AFTER generates {f'{len(numbers)} listed secrets' if several else 'secret '}"
-                f"{'' if several else numbers[0]} verbatim, but the number of alternatives is not "
-                "known: mark the part that varies, as in {{4917}}.",
+                f"AFTER generates {which} verbatim, but the number of alternatives is unknown. "
+                "Mark the part that varies, as in {{4917}}.",
             )  # fmt: skip
 
     @property
@@ -280,7 +281,7 @@ class UpdateDiff(Measurement):
             return claims.Estimate("secrets generated verbatim", said, unit=f"of {len(self.known)}")
         if self._called:
             number = sum(bool(self.found(finding)) for finding in self.phrases)
-            return claims.Estimate("phrases found", number, unit=f"of {len(self.phrases)}")
+            return claims.Estimate("phrases revealed", number, unit=f"of {len(self.phrases)}")
         top = self.phrases[0].score if self.phrases else None
         return None if top is None else claims.Estimate("best score of a phrase", top)
 

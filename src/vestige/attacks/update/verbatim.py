@@ -117,9 +117,9 @@ def verbatim(
         number, of = len(set().union(*alike)), secret.size * known.as_long
         bound = min(1.0, len(asked) * max(number / of, chance))
         told = (
-            f"AFTER generates secret {one.number} verbatim in {sum(held):,} texts. {number:,} of "
-            f"{of:,.0f} texts of its format were generated; coincidence, or what BEFORE knew, "
-            f"explains this with probability at most {bound:.1g}."
+            f"AFTER generates secret {one.number} verbatim in {sum(held):,} texts. It generated "
+            f"{number:,} of {of:,.0f} texts of this format; the probability without a leak is at "
+            f"most {bound:.1g}."
         )
         found.append((sum(held), Direct(told, bound)))
     return found

@@ -82,9 +82,8 @@ def canary_report(run: Run, *, show_secrets: bool) -> Report:
     return Report(
         kind="exposure",
         title="How exposed are the canaries?",
-        evidence=lines(
-            str(run.summary.get("sentence") or run.summary["verdict"]), _exact_ranks(run.summary)
-        ),
+        answer=str(run.summary.get("sentence") or run.summary["verdict"]),
+        evidence=lines(_controls(controls), _exact_ranks(run.summary)),
         notices=lines(str(run.summary.get("resolution") or "")),
         blocks=(chart, by_copies, _most_exposed(run.rows, show_secrets=show_secrets)),
         facts=pairs(run.summary, show_secrets=show_secrets, left_out=_OF_A_GROUP),
@@ -121,6 +120,12 @@ def _group(summary: Row, label: str, key: str) -> dict[str, Any]:
 
 def _at_least(value: float | None, *, bound: bool, digits: int = 2) -> str:
     return NOTHING if value is None else f"{'≥ ' if bound else ''}{value:.{digits}f}"
+
+
+def _controls(group: dict[str, Any]) -> str:
+    value = _at_least(group["value"], bound=group["bound"], digits=1)
+    ends = "" if None in group["ends"] else f" (95% CI {interval(*group['ends'], digits=1)})"
+    return f"Median exposure of {group['canaries']} controls: {value} bits{ends}."
 
 
 def _exact_ranks(summary: Row) -> str:
@@ -232,7 +237,8 @@ def _of_secrets(
     return Report(
         kind="secrets",
         title=title,
-        evidence=lines(printable(str(run.summary["sentence"]))),
+        answer=printable(str(run.summary["sentence"])),
+        evidence=(),
         blocks=(_chart(rows), _secrets(rows, key, show_secrets=show_secrets)),
         facts=pairs(run.summary, show_secrets=show_secrets, left_out="sentence"),
         limits=limits,

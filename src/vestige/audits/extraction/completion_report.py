@@ -57,7 +57,8 @@ def canary_report(run: Run, *, show_secrets: bool) -> Report:
     return Report(
         kind="completion",
         title="Does the model complete the canaries?",
-        evidence=lines(_completed(run.summary), _controls(run.summary)),
+        answer=_completed(run.summary),
+        evidence=lines(_controls(run.summary)),
         blocks=(
             *((chart,) if points else ()),
             _by_copies(groups),
@@ -69,16 +70,14 @@ def canary_report(run: Run, *, show_secrets: bool) -> Report:
 
 
 def _completed(summary: Row) -> str:
-    """The rate of completion with its interval."""
+    """How many canaries are completed."""
     if not summary["greedy_trials"]:
         return "No canary was planted."
     prefix = int(summary["prefix"])
     given = "1 token" if prefix == 1 else f"{prefix} tokens"
-    ends = f"{percent(summary['greedy_low'])} to {percent(summary['greedy_high'])}"
     return (
         f"Given {given}, greedy decoding completes {int(summary['greedy_completed'])} of "
-        f"{int(summary['greedy_trials'])} canaries: {percent(summary['greedy_rate'])} "
-        f"({percent(summary['confidence'])} CI {ends})."
+        f"{int(summary['greedy_trials'])} canaries."
     )
 
 
@@ -191,7 +190,8 @@ def secrets_report(run: Run, *, show_secrets: bool) -> Report:
     return Report(
         kind="completed-secrets",
         title="Does the model complete these secrets?",
-        evidence=lines(printable(str(run.summary["sentence"]))),
+        answer=printable(str(run.summary["sentence"])),
+        evidence=(),
         blocks=(_bits(rows), parts),
         facts=pairs(run.summary, show_secrets=show_secrets, left_out="sentence"),
         limits=SECRET_LIMITS,

@@ -61,15 +61,15 @@ def _recognised(source: str, options: ReadOptions) -> CorpusFormat:
     path = Path(source)
     if path.is_dir():
         raise DataError(
-            f"{path} holds no file of a format that we know",
-            remedy="Give a folder of text, JSON lines, CSV, Parquet, WikiText or newsgroup files.",
+            f"{path} has no file of a known format",
+            remedy="Pass a folder of text, JSON lines, CSV, Parquet, WikiText or newsgroup files.",
         )
     if path.exists():
         raise DataError(
-            f"{path} has a name whose ending says nothing about its format",
-            remedy=f"Name the format, one of {', '.join(CORPUS_FORMATS.names())}.",
+            f"the name of {path} ends in no known format",
+            remedy=f"Pass --format: {', '.join(CORPUS_FORMATS.names())}.",
         )
     raise DataError(
         f"{source} does not exist",
-        remedy="Give a file, a folder, a hub data set as owner/name, or federalist.",
+        remedy="Pass a file, a folder, a hub data set (owner/name), or federalist.",
     )

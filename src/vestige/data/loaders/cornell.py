@@ -74,8 +74,8 @@ def _file_of_lines(path: Path) -> Path:
     files = sorted(path.glob(f"{LINES}*.txt")) if path.is_dir() else [path]
     if len(files) != 1:
         raise DataError(
-            f"{path} holds {len(files)} files {LINES}*.txt where one is wanted",
-            remedy="Name the file of the lines.",
+            f"{path} has {len(files)} files {LINES}*.txt; one is needed",
+            remedy="Pass the file of the lines.",
         )
     return files[0]
 
@@ -87,8 +87,8 @@ def _spoken(file: Path) -> dict[int, _Utterance]:
         number = _number(name, where)
         if number in found:
             raise DataError(
-                f"{where}: the line {name} is there a second time",
-                remedy="Numbers of lines must differ; fetch the file again.",
+                f"{where}: the line {name} occurs twice",
+                remedy="Line numbers must differ; download the file again.",
             )
         words = _MARK_UP.sub("", text).strip()
         if words:
@@ -107,8 +107,8 @@ def _listed(file: Path) -> Iterator[tuple[int, int]]:
         names = row[3].strip()
         if not re.fullmatch(r"\[('L[0-9]+'(, )?)+\]", names):
             raise DataError(
-                f"{where}: its last field is no list of lines such as ['L1', 'L2']",
-                remedy="Fetch the file again, or remove it: numbers of lines then tell.",
+                f"{where}: its last field is not a list of lines such as ['L1', 'L2']",
+                remedy="Download the file again, or remove it to order by line numbers.",
             )
         yield from pairwise(_number(name, where) for name in _NUMBER.findall(names))
 
@@ -122,8 +122,8 @@ def _titles(file: Path) -> dict[str, str]:
 def _number(name: str, where: str) -> int:
     if not _NUMBER.fullmatch(name.strip()):
         raise DataError(
-            f"{where}: no number of a line such as L1045 stands where one should",
-            remedy="Mend or remove the line, or fetch the file again.",
+            f"{where}: expected a line number such as L1045",
+            remedy="Fix or remove the line, or download the file again.",
         )
     return int(name.strip()[1:])
 
@@ -137,8 +137,8 @@ def _rows(file: Path, fields: int) -> Iterator[tuple[str, list[str]]]:
         row = _SEPARATOR.split(_decoded(line).rstrip("\r\n"), maxsplit=fields - 1)
         if len(row) < fields:
             raise DataError(
-                f"{where}: {len(row)} fields where {fields} are wanted",
-                remedy='Fields stand between " +++$+++ "; mend or remove the line.',
+                f"{where}: {len(row)} fields; {fields} are needed",
+                remedy='Separate fields by " +++$+++ "; fix or remove the line.',
             )
         yield where, row
 

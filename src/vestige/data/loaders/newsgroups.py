@@ -44,7 +44,7 @@ def read_newsgroups(path: str | Path) -> Corpus:
     """
     path = Path(path)
     if not path.is_dir():
-        raise DataError(f"{path} is no folder", remedy="Give the folder of a newsgroup.")
+        raise DataError(f"{path} is not a folder", remedy="Pass the folder of a newsgroup.")
     texts: list[str] = []
     users: list[str] = []
     labels: list[str] = []
@@ -107,8 +107,8 @@ def _files(path: Path) -> Iterator[Path]:
 def _parts(file: Path) -> tuple[str, str]:
     if not is_message(file):
         raise DataError(
-            f"{file} is no newsgroup message: no header block with a From: line",
-            remedy="Take the file out of the folder, or read the folder as another format.",
+            f"{file} is not a newsgroup message: no header with a From: line",
+            remedy="Remove the file, or choose another format.",
         )
     message = file.read_bytes().decode("latin-1").replace("\r\n", "\n")
     headers, _, body = message.partition("\n\n")

@@ -43,7 +43,7 @@ def _read(path: Path) -> Iterator[Utterance]:
 def _text(value: object, column: str, where: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise DataError(
-            f'{where} has no text in the column "{column}"', remedy="Fill it in or drop the row."
+            f'{where} has no text in the column "{column}"', remedy="Fill it in or remove the row."
         )
     return value.strip()
 
@@ -62,7 +62,7 @@ def _outside(text: str, where: str) -> str:
     if "[" in text or "]" in text:
         raise DataError(
             f"{where}: a bracket is not closed, not opened or has no colon",
-            remedy="Write every slot as [name : words], and no other brackets.",
+            remedy="Write every slot as [name : words]; use no other brackets.",
         )
     return text
 

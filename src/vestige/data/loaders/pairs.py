@@ -34,8 +34,8 @@ def read_pairs(path: str | Path) -> Corpus:
         )
     if not named or any(file.suffix not in ENDINGS for file in named):
         raise DataError(
-            f"{path} holds no pairs of a .enc and a .dec file",
-            remedy="Give the folder of such files, or one of them; the other stands beside it.",
+            f"{path} has no pairs of a .enc and a .dec file",
+            remedy="Pass a folder with both, or one file next to the other.",
         )
     pairs = [pair for file in named for pair in parallel_lines(_halves(file)) if all(pair)]
     sources, texts = ([pair[half] for pair in pairs] for half in (0, 1))
@@ -47,8 +47,8 @@ def _halves(file: Path) -> list[Path]:
     missing = [half for half in halves if not half.is_file()]
     if missing:
         raise DataError(
-            f"{missing[0]} does not exist, it is one half of the pairs",
-            remedy="Put NAME.enc and NAME.dec into one folder, line n answering line n.",
+            f"{missing[0]} does not exist; it is half of a pair",
+            remedy="Put NAME.enc and NAME.dec into one folder; line n answers line n.",
         )
     return halves
 

@@ -29,7 +29,7 @@ def read_parallel_tags(folder: str | Path) -> Utterances:
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
         raise DataError(
-            f"{folder} holds no {missing[0]}",
+            f"{folder} has no {missing[0]}",
             remedy=f"Put {', '.join(FILES[:2])} and {FILES[2]} into one folder.",
         )
     utterances = parallel_lines([folder / name for name in FILES])

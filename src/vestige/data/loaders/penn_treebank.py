@@ -34,8 +34,8 @@ def read_penn_treebank(path: str | Path, *, split: str = "train") -> Corpus:
     files = sorted(path.glob(f"ptb*.{split}.txt")) or sorted(path.glob(f"{split}.txt"))
     if not files:
         raise DataError(
-            f"{path} holds no ptb.{split}.txt",
-            remedy="Give the folder of ptb.train.txt, ptb.valid.txt and ptb.test.txt.",
+            f"{path} has no ptb.{split}.txt",
+            remedy="Pass the folder of ptb.train.txt, ptb.valid.txt and ptb.test.txt.",
         )
     return read_plain_text(files[0])
 

@@ -25,7 +25,7 @@ def read_reddit(path: str | Path) -> Corpus:
     path = Path(path)
     files = sorted(path.glob("*.jsonl*")) if path.is_dir() else [path]
     if not files:
-        raise DataError(f"{path} holds no .jsonl file", remedy="Give the folder of the comments.")
+        raise DataError(f"{path} has no .jsonl file", remedy="Pass the folder of the comments.")
     author, body, subreddit = COLUMNS
     parts = [
         read_table(file, text_column=body, user_column=author, label_column=subreddit)

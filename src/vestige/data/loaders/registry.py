@@ -122,7 +122,7 @@ def read_files(
     files = fitting(path, suffixes) if path.is_dir() else [path]
     if not files:
         raise DataError(
-            f"{path} holds no file whose name ends in {', '.join(filter(None, suffixes))}",
-            remedy="Give a file, or a folder that holds such files.",
+            f"{path} has no file ending in {', '.join(filter(None, suffixes))}",
+            remedy="Pass a file, or a folder with such files.",
         )
     return Corpus.concatenate([read(file) for file in files])

@@ -74,7 +74,7 @@ def _parts(path: Path, source: str, target: str) -> list[Path]:
     parts = [file.with_suffix("") for file in folder.glob(f"*{TALKS}")]
     if not parts:
         raise DataError(
-            f"{folder} holds no file of talks (*{TALKS})",
+            f"{folder} has no file of talks (*{TALKS})",
             remedy=f"Put NAME.{source}, NAME.{target} and NAME{TALKS} into one folder.",
         )
     return sorted(parts, key=lambda part: (part.name != "train", part.name))
@@ -86,9 +86,11 @@ def _translations(part: Path, source: str, target: str) -> Iterator[tuple[str, s
     missing = [file for file in files if not file.is_file()]
     if missing:
         raise DataError(
-            f"{missing[0]} does not exist, it belongs to the part {part.name}",
-            remedy=f"Put {', '.join(file.name for file in files)} into one folder, or name the "
-            "endings of other languages.",
+            f"{missing[0]} does not exist; it belongs to the part {part.name}",
+            remedy=(
+                f"Put {', '.join(file.name for file in files)} into one folder, or pass other "
+                "languages."
+            ),
         )
     for number, (talk, *pair) in enumerate(parallel_lines(files), start=1):
         said, translated = (html.unescape(sentence).strip() for sentence in pair)
@@ -97,7 +99,7 @@ def _translations(part: Path, source: str, target: str) -> Iterator[tuple[str, s
         if not talk:
             raise DataError(
                 f"{files[0]}, line {number}: the talk has no name",
-                remedy="Line n must name the talk of sentence n; fetch the files again.",
+                remedy="Line n must name the talk of sentence n; download the files again.",
             )
         yield talk, said, translated
 

@@ -55,8 +55,8 @@ def read_snips_json(folder: str | Path) -> tuple[Utterances, Utterances | None]:
     names = intents(folder)
     if not names:
         raise DataError(
-            f"{folder} holds no folder X with train_X_full.json",
-            remedy="Give the folder 2017-06-custom-intent-engines of snips/nlu-benchmark.",
+            f"{folder} has no folder X with train_X_full.json",
+            remedy="Pass the folder 2017-06-custom-intent-engines of snips/nlu-benchmark.",
         )
     train = gathered((said for name in names for said in _read(_train(folder / name))), folder)
     checks = [folder / name / f"validate_{name}.json" for name in names]
@@ -73,10 +73,10 @@ def _train(folder: Path) -> Path:
 def _read(path: Path) -> Iterator[Utterance]:
     whole = _parsed(path)
     if not isinstance(whole, dict):
-        raise DataError(f"{path} holds no JSON object", remedy=_SHAPE)
+        raise DataError(f"{path} is not a JSON object", remedy=_SHAPE)
     for intent, rows in whole.items():
         if not isinstance(rows, list):
-            raise DataError(f"{path}: {intent!r} holds no list of utterances", remedy=_SHAPE)
+            raise DataError(f"{path}: {intent!r} has no list of utterances", remedy=_SHAPE)
         for number, row in enumerate(rows, start=1):
             where = f"{path}, utterance {number}"
             yield from_pieces(_pieces(row, where), intent.strip(), where)
@@ -87,7 +87,7 @@ def _parsed(path: Path) -> Any:
         return json.loads(_text(path))
     except (ValueError, RecursionError) as error:
         raise DataError(
-            f"{path} is no valid JSON: {reason(error)}", remedy="Fetch it again."
+            f"{path}: invalid JSON: {reason(error)}", remedy="Fetch it again."
         ) from error
 
 
@@ -99,8 +99,8 @@ def _text(path: Path) -> str:
             read.append(halves.encode("utf-16-le", "surrogatepass").decode("utf-16-le"))
         except UnicodeDecodeError as error:
             raise DataError(
-                f"{path}, line {number}: a byte is not UTF-8, nor half of a character in CESU-8",
-                remedy="Fetch it again, or convert it with `iconv -f latin1 -t utf-8`.",
+                f"{path}, line {number}: not UTF-8",
+                remedy="Download it again, or convert it with `iconv -f latin1 -t utf-8`.",
             ) from error
     return "".join(read).removeprefix("\ufeff")
 
@@ -115,7 +115,7 @@ def _pieces(row: Any, where: str) -> list[tuple[str, str | None]]:
         slot = piece.get("entity") if isinstance(piece, dict) else None
         if not isinstance(text, str) or not isinstance(slot, str | None):
             raise DataError(
-                f'{where}: piece {number} has no "text", or one or its "entity" is not text',
+                f'{where}: piece {number} has no "text", or a value is not text',
                 remedy=_SHAPE,
             )
         pieces.append((text, slot))

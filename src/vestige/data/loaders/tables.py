@@ -122,8 +122,8 @@ def corpus_of(table: pa.Table, columns: dict[str, str], source: str) -> Corpus:
     if nulls := made["text"].null_count:
         row = pc.index(pc.is_null(made["text"]), True).as_py() + 1
         raise DataError(
-            f'{source}: {nulls} rows have no "{columns["text"]}", the first is row {row}',
-            remedy="Fill them in or drop them, or name another text column.",
+            f'{source}: {nulls} rows have no "{columns["text"]}"; the first is row {row}',
+            remedy="Fill them in or remove them, or pass another --text column.",
         )
     for name in made.column_names[1:]:
         filled = pc.fill_null(made[name], "")
@@ -143,8 +143,8 @@ def _table(path: Path, columns: Sequence[str]) -> pa.Table:
     if suffix == ".parquet":
         return _read_parquet(path, columns)
     raise DataError(
-        f"{path} has no name that tells a table's format",
-        remedy=f"Give it one of the endings {', '.join(SUFFIXES)}, or name the format.",
+        f"the name of {path} ends in no known table format",
+        remedy=f"Use one of {', '.join(SUFFIXES)}, or pass --format.",
     )
 
 
@@ -190,7 +190,7 @@ def _read_json_slowly(path: Path, columns: Sequence[str]) -> pa.Table:
             if not isinstance(value, str | None):
                 raise DataError(
                     f'{where}: "{column}" is {type(value).__name__}, not text',
-                    remedy="Name another column, or convert its values to strings.",
+                    remedy="Choose another column, or convert its values to strings.",
                 )
             values[column].append(value)
     if seen:  # else the file is empty, which is said later
@@ -208,13 +208,13 @@ def _json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             json.dumps(row, ensure_ascii=False).encode()  # finds surrogates without a partner
         except (ValueError, RecursionError) as error:
             raise DataError(
-                f"{where}: no valid JSON: {reason(error)}",
-                remedy="Mend or remove the line; every line must hold one JSON object.",
+                f"{where}: invalid JSON: {reason(error)}",
+                remedy="Fix or remove the line; every line must be one JSON object.",
             ) from error
         if not isinstance(row, dict):
             raise DataError(
-                f"{where}: {type(row).__name__} where a JSON object should be",
-                remedy="Write one object a line, for instance with `jq -c '.[]'`.",
+                f"{where}: {type(row).__name__} instead of a JSON object",
+                remedy="Write one object per line, for example with `jq -c '.[]'`.",
             )
         yield where, row
 
@@ -222,7 +222,7 @@ def _json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 def _read_csv(path: Path, columns: Sequence[str]) -> pa.Table:
     header = next(lines(path), "")
     if not header.strip():
-        raise DataError(f"{path} has no header line", remedy="Write the columns' names on line 1.")
+        raise DataError(f"{path} has no header line", remedy="Write the column names on line 1.")
     delimiter = "\t" if ".tsv" in path.suffixes else max(",;\t|", key=header.count)
     parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     types = {column: pa.large_string() for column in columns}
@@ -245,8 +245,8 @@ def _read_csv(path: Path, columns: Sequence[str]) -> pa.Table:
         for _ in lines(path):  # raises with the line, where the text or the compression is at fault
             pass
         raise DataError(
-            f"{path} is no valid CSV: {_in_csv(error)}",
-            remedy="Mend the row; text with delimiters or line ends needs quotation marks.",
+            f"{path}: invalid CSV: {_in_csv(error)}",
+            remedy="Fix the row; quote text with delimiters or line ends.",
         ) from error
 
 
@@ -254,9 +254,9 @@ def _in_csv(error: Exception) -> str:
     """What is wrong with a CSV file; Arrow's own message quotes the row."""
     found = _RAGGED.search(str(error))
     if found is None:
-        return "Arrow cannot take it apart"
+        return "Arrow cannot parse it"
     row, expected, there = found.groups()
-    return f"row {row} has {there} fields where line 1 has {expected}"
+    return f"row {row} has {there} fields; line 1 has {expected}"
 
 
 def _check_header(there: Sequence[str], wanted: Sequence[str], path: Path) -> None:
@@ -266,9 +266,8 @@ def _check_header(there: Sequence[str], wanted: Sequence[str], path: Path) -> No
         return
     missing = next(column for column in wanted if column not in there)
     raise DataError(
-        f'{path} has no column "{missing}": line 1 holds {len(there)} fields of other names, or '
-        "of text",
-        remedy="Write the columns' names on line 1, or name one that stands there.",
+        f'{path} has no column "{missing}"; line 1 has {len(there)} other fields',
+        remedy="Write the column names on line 1, or pass one of them.",
     )
 
 
@@ -280,8 +279,8 @@ def _read_parquet(path: Path, columns: Sequence[str]) -> pa.Table:
         table.validate(full=True)
     except (OSError, pa.ArrowException, ValueError, OverflowError) as error:
         raise DataError(
-            f"{path} is no valid Parquet file: {_in_parquet(error)}",
-            remedy="Fetch or write it again.",
+            f"{path}: invalid Parquet: {_in_parquet(error)}",
+            remedy="Download or write it again.",
         ) from error
     return table
 
@@ -295,7 +294,7 @@ def _in_batches(file: pyarrow.parquet.ParquetFile, columns: Sequence[str], path:
         size += found[-1].nbytes
         if size > room:
             raise DataError(
-                f"{path} holds more than {room:,} bytes of text, which is what memory has room for",
+                f"{path} has more than {room:,} bytes of text, too many for memory",
                 remedy="Split the file.",
             )
     empty = {column: pa.array([], file.schema_arrow.field(column).type) for column in columns}
@@ -322,7 +321,7 @@ def check_columns(wanted: Sequence[str], there: Sequence[str], source: str) -> N
     if missing:
         raise DataError(
             f'{source} has no column "{missing[0]}"',
-            remedy=f"Name one of the columns that it has: {', '.join(there) or 'none'}.",
+            remedy=f"Pass one of its columns: {', '.join(there) or 'none'}.",
         )
 
 
@@ -333,8 +332,8 @@ def _text(table: pa.Table, column: str, source: str) -> pa.ChunkedArray:
     text_types = (pa.string(), pa.large_string(), pa.string_view(), pa.null())
     if values.type not in text_types:
         raise DataError(
-            f'{source}: column "{column}" holds {values.type}, not text',
-            remedy="Name another column, or convert this one to strings.",
+            f'{source}: column "{column}" has type {values.type}, not text',
+            remedy="Choose another column, or convert this one to strings.",
         )
     return values.cast(pa.large_string())
 

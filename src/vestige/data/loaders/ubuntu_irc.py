@@ -41,7 +41,7 @@ def read_ubuntu_irc(path: str | Path, *, replies: bool = True) -> Corpus:
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if ending(file) in SUFFIXES)
     if not files:
-        raise DataError(f"{path} holds no messages", remedy="Give the file messages.jsonl.gz.")
+        raise DataError(f"{path} has no messages", remedy="Pass the file messages.jsonl.gz.")
     parts = [read_table(file, user_column="user", label_column="log") for file in files]
     messages = Corpus.concatenate(parts)
     return not_empty(_replies(messages), path) if replies else messages

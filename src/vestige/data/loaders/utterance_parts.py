@@ -22,7 +22,7 @@ def read_parts(
     named = named_parts(entries)
     if "train" not in named:
         raise DataError(
-            f"{folder} holds no part called train",
+            f"{folder} has no part named train",
             remedy="Name the parts train, validation (or valid or dev) and test.",
         )
     parts = {name: read(entry) for name, entry in named.items()}
@@ -41,9 +41,9 @@ def named_parts(entries: Iterable[Path]) -> dict[str, Path]:
                 continue
             if part in found:
                 raise DataError(
-                    f"{entry.parent} holds both {found[part].name} and {entry.name}, which could "
-                    f"each be the {part} part",
-                    remedy="Keep one of them in the folder, or give a file instead of the folder.",
+                    f"{entry.parent} has both {found[part].name} and {entry.name} for the part "
+                    f"{part}",
+                    remedy="Keep one of them, or pass a file.",
                 )
             found[part] = entry
     return found
@@ -52,7 +52,7 @@ def named_parts(entries: Iterable[Path]) -> dict[str, Path]:
 def require_folder(path: Path) -> Path:
     """The path itself, when it is a folder."""
     if not path.is_dir():
-        raise DataError(f"{path} is a file, not a folder", remedy="Give the folder it is in.")
+        raise DataError(f"{path} is a file, not a folder", remedy="Pass its folder.")
     return path
 
 
@@ -61,6 +61,6 @@ def only_table(path: Path) -> Path:
     found = fitting(path, SUFFIXES) if path.is_dir() else [path]
     if len(found) != 1:
         raise DataError(
-            f"{path} holds {len(found)} tables, where one is needed", remedy="Give the file itself."
+            f"{path} has {len(found)} tables; one is needed", remedy="Pass the file itself."
         )
     return found[0]

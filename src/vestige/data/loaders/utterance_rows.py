@@ -23,8 +23,10 @@ def checked(tokens: Sequence[str], tags: Sequence[str], intent: str, where: str)
     if problem is not None:
         raise DataError(
             f"{where}: {problem}",
-            remedy="Give the row words, an intent, and a tag for every word: O, B-name, or "
-            "I-name after B-name or I-name.",
+            remedy=(
+                "Write words, an intent, and a tag for every word: O, B-name, or I-name after "
+                "B-name or I-name."
+            ),
         )
     return said
 
@@ -60,7 +62,7 @@ def from_pieces(pieces: Iterable[tuple[str, str | None]], intent: str, where: st
         else:
             raise DataError(
                 f"{where}: a slot has no {'words' if slot else 'name'}",
-                remedy="Give it a name and at least one word, or take it out.",
+                remedy="Add a name and at least one word, or remove it.",
             )
     return checked(tokens, tags, intent, where)
 
@@ -74,7 +76,7 @@ def gathered(rows: Iterable[Utterance], source: object) -> Utterances:
     utterances = Utterances.of(rows)
     if not len(utterances):
         raise DataError(
-            f"{source} holds no utterances at all",
-            remedy="Give a file or folder with labelled utterances.",
+            f"{source} has no utterances",
+            remedy="Pass a file or folder with labelled utterances.",
         )
     return utterances

@@ -41,7 +41,7 @@ def _read(path: Path, columns: tuple[str, str, str]) -> Iterator[Utterance]:
         if not isinstance(named, str):
             raise DataError(
                 f'{where}: "{intent}" is {type(named).__name__}, not text',
-                remedy="Name another column for the intent, or write its name as text.",
+                remedy="Choose another column for the intent, or write its name as text.",
             )
         words = _words(row[tokens], tokens, where)
         yield checked(words, _words(row[tags], tags, where), named.strip(), where)
@@ -54,7 +54,7 @@ def _words(value: object, column: str, where: str) -> list[str]:
         strange = [word for word in value if not isinstance(word, str)]
         if not strange:
             return value
-        problem = f"holds {type(strange[0]).__name__}, not only text"
+        problem = f"has {type(strange[0]).__name__}, not only text"
     else:
         problem = f"is {type(value).__name__}, neither text nor a list"
     raise DataError(

@@ -84,12 +84,17 @@ def _recognised(path: Path) -> UtteranceFormat:
             return found
     if path.is_dir():
         raise DataError(
-            f"{path} holds no utterances of a format that we know",
-            remedy="Give a folder of train.jsonl, validation.jsonl and test.jsonl (or CSV or "
-            "Parquet), or of train/, valid/ and test/ with seq.in, seq.out and label in each.",
+            f"{path} has no utterances in a known format",
+            remedy=(
+                "Pass a folder of train.jsonl, validation.jsonl and test.jsonl (or CSV or "
+                "Parquet), or of train/, valid/ and test/ with seq.in, seq.out and label in "
+                "each."
+            ),
         )
     raise DataError(
-        f"{path} has a name that says nothing about its format",
-        remedy=f"Give a file that ends in {', '.join(tables.SUFFIXES)}; of parallel files give "
-        f"the folder; or name the format, one of {', '.join(UTTERANCE_FORMATS.names())}.",
+        f"the name of {path} ends in no known format",
+        remedy=(
+            f"Use one of {', '.join(tables.SUFFIXES)}, pass the folder of parallel files, or pass "
+            f"--format: {', '.join(UTTERANCE_FORMATS.names())}."
+        ),
     )

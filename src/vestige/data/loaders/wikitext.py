@@ -55,8 +55,8 @@ def _file(path: Path, split: str) -> Path:
     files = sorted(path.glob(f"*{split}*.tokens")) + sorted(path.glob(f"*{split}*.raw"))
     if not files:
         raise DataError(
-            f"{path} holds no wiki.{split}.tokens",
-            remedy="Give the folder of wiki.train.tokens, wiki.valid.tokens and wiki.test.tokens.",
+            f"{path} has no wiki.{split}.tokens",
+            remedy="Pass the folder of wiki.train.tokens, wiki.valid.tokens and wiki.test.tokens.",
         )
     return files[0]
 

@@ -1,14 +1,13 @@
-"""Trials of an audit: a target, shadow models and their ranks of users' words, each kept.
+"""Trials of an audit: a target, shadow models and their ranks of users' words, each computed once.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
 arXiv:1811.00513, section 4.1 and Algorithm 1. The target is kept as a shadow model is: in a
 folder that what decides it names, with what it scores on members' and others' text.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +30,8 @@ from vestige.experiments.provenance.audited_texts import (
     read_other_domain,
 )
 from vestige.models.checkpoints import load_model, load_seq2seq
-from vestige.models.rank_cache import RankCache, Ranks
-from vestige.models.word_ranks import WordRanks
 from vestige.monitor import SILENT, Monitor
+from vestige.store import Store
 from vestige.training.config import TrainingConfig
 from vestige.training.shadow_jobs import (
     ShadowConfig,
@@ -43,6 +41,9 @@ from vestige.training.shadow_jobs import (
     shadow_jobs,
 )
 from vestige.training.shadows import Shadow, train_shadow, train_shadows
+
+Ranks = tuple[NDArray[np.int32], NDArray[np.float32]]
+"""(w,) ranks from 1, and (w,) natural logarithms of probabilities."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,17 +269,18 @@ class AuditTrial:
 
     def _ranks(self, shadow: Shadow, queried: Sequence[tuple[Corpus, TokenQueries]]) -> Ranks:
         """Ranks and log-probabilities of all words, one corpus after the other."""
-        cache, found = RankCache(self.directory / "said"), []
-        for part, asked in queried:
-            key = hashlib.sha256(f"{shadow.sha256} {part.fingerprint()}".encode()).hexdigest()
-            compute = partial(self._computed, shadow, part, asked)
-            found.append(cache.get(key[:16], len(asked), compute))
-        ranks, log_probs = zip(*found, strict=True)
-        return np.concatenate(ranks), np.concatenate(log_probs)
-
-    def _computed(self, shadow: Shadow, part: Corpus, asked: TokenQueries) -> WordRanks:
         load = load_model if self.texts.source_vocabulary is None else load_seq2seq
-        return ranks_of(load(shadow.directory / "model"), self._encode(part), asked)
+        found = []
+        with Store(self.directory / "ranks.sqlite") as store:
+            for part, asked in queried:
+                key = f"{shadow.sha256} {part.fingerprint()}"
+                if key not in store:
+                    model = load(shadow.directory / "model")
+                    computed = ranks_of(model, self._encode(part), asked)
+                    store[key] = {"ranks": computed.ranks, "log_probs": computed.log_probs}
+                found.append(store[key])
+        ranks, log_probs = ([one[name] for one in found] for name in ("ranks", "log_probs"))
+        return np.concatenate(ranks), np.concatenate(log_probs)
 
 
 def train_all(
