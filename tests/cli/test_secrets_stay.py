@@ -45,7 +45,7 @@ def test_no_secret_is_shown(shell, marked, tmp_path, monkeypatch, verb, line):
 
 PUBLIC = {
     "--accountant", "--also", "--author", "--base", "--baseline", "--before", "--cluster",
-    "--column", "--deleted", "--device", "--fail-above", "--format",
+    "--clean", "--column", "--deleted", "--device", "--fail-above", "--format",
     "--frequencies", "--from", "--intent", "--intent-column", "--key-env", "--null", "--optimizer",
     "--pattern", "--precision", "--prefix", "--preset", "--reference", "--reference-model",
     "--repetitions", "--retrained", "--sampled-from", "--score", "--seen", "--shadow-texts",
@@ -81,7 +81,7 @@ def test_every_option_of_text_is_said_to_be_secret_or_public(verb):
     assert not PUBLIC & SECRET_OPTIONS
 
 
-@pytest.mark.parametrize("verb", ["plant", "rank", "exposure", "extract"])
+@pytest.mark.parametrize("verb", ["plant", "diff", "exposure", "extract"])
 def test_every_mark_is_found_where_secrets_are_asked_for(shell, marked, tmp_path, verb):
     """What the other tests look for is there to be found."""
     line = secret_cases.CASES[verb][0].partition(" ")[2]

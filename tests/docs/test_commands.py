@@ -100,10 +100,10 @@ TAKEN = {
         **{f"runs/{seed}": f"single {seed}" for seed in (1, 2, 3)},
     },
     "docs/verbs/diff.md": {
-        "before": "model",
-        "after": "update",
+        "before": "gpt",
+        "after": "adapter",
         "base": "gpt",
-        "adapter": "adapter",
+        "adapter": "small adapter",
     },
     "docs/verbs/exposure.md": {
         "trained": "update",

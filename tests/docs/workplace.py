@@ -101,6 +101,8 @@ _COMMANDS: dict[str, tuple[object, ...]] = {
     "other null": ("train", "news.jsonl", *_TINY, "--batch-size", 8, "--from", "pool/model"),
     "null adapter": ("train", "news.jsonl", "--from", "pool/gpt", "--lora-rank", 2, "--epochs", 1),
     "adapter": ("train", "mail.jsonl", "--from", "pool/gpt", "--lora-rank", 2, "--epochs", 1),
+    "small adapter": ("train", "mail.jsonl", "--from", "pool/gpt", "--lora-rank", 2, "--epochs", 1,
+                      "--limit", 2, "--hold-out", 0, "--batch-size", 2, "--sequence-length", 8),
     "planted": ("plant", "mail.jsonl", "--user", "sender", "--coin-flip", 20, "--copies", 2,
                 "--vocabulary", "pool/model"),
     "seeds": ("train", "pool/planted", *_TINY, "--user", "user", "--from", "pool/model",

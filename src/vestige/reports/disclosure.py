@@ -18,9 +18,12 @@ BLOCK = "▪▪▪"
 
 SECRET_KEYS = frozenset(
     {"phrase", "phrases", "prefix", "pieces", "lead", "canary", "text", "context", "person"}
-    | {"candidates", "question"}
+    | {"candidates", "prompt", "question"}
 )
 """Keys of results and settings whose values may be secret text."""
+
+SECRET_LISTS = frozenset({"secrets", "prompts", "what"})
+"""Keys whose values are a path, or a list of secret texts."""
 
 IDS = frozenset({"tokens", "token", "ids"})
 """Keys of token ids, from which anyone with the vocabulary can read the phrase."""
@@ -79,15 +82,20 @@ def disclose_facts(facts: Mapping[str, Any], *, show_secrets: bool) -> dict[str,
     return {key: value if show_secrets else _closed(key, value) for key, value in facts.items()}
 
 
+def is_secret(key: str, value: Any) -> bool:
+    """Whether a value of a result or a setting may be secret text."""
+    return key in SECRET_KEYS or (key in SECRET_LISTS and isinstance(value, list | tuple))
+
+
 def _closed(key: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         return disclose_facts(value, show_secrets=False)
     if key in IDS and not isinstance(value, int):
         return None
-    if key not in SECRET_KEYS:
+    if not is_secret(key, value):
         return value
     if isinstance(value, list | tuple):
-        return [_closed(key, item) for item in value]
+        return [_closed("text", item) for item in value]
     return redact(value) if isinstance(value, str) else value
 
 

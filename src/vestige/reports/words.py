@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from vestige.reports.disclosure import IDS, SECRET_KEYS, printable, redact
+from vestige.reports.disclosure import IDS, SECRET_KEYS, is_secret, printable, redact
 from vestige.reports.numbers import NOTHING, percent, whole
 
 Facts = tuple[tuple[str, str], ...]
@@ -170,7 +170,8 @@ def shown(key: str, value: Any, *, show_secrets: bool) -> str:
         inner = pairs(value, show_secrets=show_secrets)
         return ", ".join(f"{name} {text}" for name, text in inner) or NOTHING
     if isinstance(value, list | tuple):
-        texts = [shown(key, item, show_secrets=show_secrets) for item in value[:_MOST]]
+        name = "text" if is_secret(key, value) else key
+        texts = [shown(name, item, show_secrets=show_secrets) for item in value[:_MOST]]
         nested = any(isinstance(item, Mapping) for item in value)
         return _several(texts, len(value) - _MOST, nested=nested)
     text = printable(str(value))

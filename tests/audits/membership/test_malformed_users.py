@@ -93,7 +93,6 @@ CASES = {
         f"W/model {PLAIN} --shadows 2 --learning-rate 0",
         "--learning-rate must be above 0",
     ),
-    "momentum of adam": (f"W/model {PLAIN} --shadows 2 --momentum 0.9", "momentum must come with"),
     "a size for other shapes": (
         f"W/model {PLAIN} --shadows 2 --other-shapes --hidden-size 4",
         "--hidden-size does not go with --other-shapes",

@@ -83,20 +83,20 @@ def test_a_context_is_sent_once_in_all_sessions(tmp_path):
 def test_a_budget_of_the_different_contexts_is_enough_and_one_less_is_not(tmp_path):
     needed = len(set(contexts_of(service(Asked(), tmp_path))))
     enough = service(Asked(), tmp_path, budget=needed)
-    enough.afford(enough.inputs.queries)
+    enough.check_budget()
     assert (enough.ranks(enough.inputs.queries) > 0).all()
     short = service(Asked(), tmp_path, budget=needed - 1)
     with pytest.raises(DataError, match=f"this audit needs {needed} queries"):
-        short.afford(short.inputs.queries)
+        short.check_budget()
 
 
 def test_before_words_are_selected_each_user_may_take_all_calls_and_one_is_tried(tmp_path):
     policy = QueryPolicy(how="informative", calls=2, k=2)
     probe = service(Asked(), tmp_path, policy=policy)
     most = sum(min(2, words) for words in probe.inputs.queries.counts().tolist()) + 1
-    service(Asked(), tmp_path, policy=policy, budget=most).afford_most(probe.inputs.queries)
+    service(Asked(), tmp_path, policy=policy, budget=most).check_budget()
     with pytest.raises(DataError, match=f"needs up to {most} queries"):
-        service(Asked(), tmp_path, policy=policy, budget=most - 1).afford_most(probe.inputs.queries)
+        service(Asked(), tmp_path, policy=policy, budget=most - 1).check_budget()
 
 
 def test_words_beyond_a_budget_have_no_rank(tmp_path):
@@ -119,7 +119,7 @@ def test_what_a_function_prints_is_no_output(tmp_path, capsys):
 def test_a_failing_function_is_refused_at_the_first_word_and_its_message_stays_its_own(tmp_path):
     one = service(Asked(fails=True), tmp_path)
     with pytest.raises(ModelError, match="m:ask keeps failing") as caught:
-        one.probe(one.inputs.queries)
+        one.probe()
     assert "no answer to the first query: RuntimeError" in str(caught.value)
     assert "gate" not in str(caught.value)
 
@@ -127,7 +127,7 @@ def test_a_failing_function_is_refused_at_the_first_word_and_its_message_stays_i
 def test_a_function_that_answers_is_probed_with_one_word(tmp_path):
     ask = Asked()
     one = service(ask, tmp_path)
-    one.probe(one.inputs.queries)
+    one.probe()
     assert len(ask.seen) == 1
 
 

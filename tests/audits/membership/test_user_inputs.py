@@ -1,7 +1,6 @@
 """Inputs of an audit: whose each text is, which words are queried, and who plays which part."""
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from tests.audits.told import Told
 from vestige.attacks.membership.query_policy import QueryPolicy
 from vestige.audits.membership.query_options import QueryOptions
-from vestige.audits.membership.target import local_target, remote_target
+from vestige.audits.membership.target import Target, remote_target
 from vestige.audits.membership.user_inputs import UserInputs
 from vestige.audits.membership.user_texts import UserTexts, read_user_texts
 from vestige.claims import Check
@@ -55,14 +54,13 @@ def parts_of(texts=MINE, reference=OTHERS):
 
 
 def inputs_of(parts):
-    return UserInputs.of(local_target(session(), model()), parts, seed=0)
+    return UserInputs.of(Target.local("m", model(), {}), parts, seed=0)
 
 
-def read(texts, reference, *, monitor=None, seed=0, person=None, random_users=None, **columns):
-    return read_user_texts(
-        session(monitor=monitor or Told(), seed=seed), texts, reference, person=person,
-        random_users=random_users, columns={**COLUMNS, **columns},
-    )  # fmt: skip
+def read(texts, reference, *, monitor=None, seed=0, **given):
+    columns = {name: given.pop(name, usual) for name, usual in COLUMNS.items()}
+    run = session(monitor=monitor or Told(), seed=seed)
+    return read_user_texts(run, texts, reference, columns=columns, **given)
 
 
 @pytest.fixture(scope="module")
@@ -180,13 +178,13 @@ def test_the_reference_of_a_group_is_its_members_texts_in_order():
 
 
 def test_a_task_that_needs_sources_keeps_them_and_another_drops_them():
-    parts = parts_of(
-        texts=corpus_of(["ann"], sources=True), reference=corpus_of(["p"], sources=True)
-    )
-    assert parts.with_sources(True).texts.sources == parts.texts.sources
-    assert parts.with_sources(False).texts.sources is None
+    mine = corpus_of(["ann"], sources=True)
+    others = corpus_of([f"p{n:02}" for n in range(40)], seed=1, sources=True)
+    found, own = read(mine, others, sources=True).texts, dict(zip(mine, mine.sources, strict=True))
+    assert found.sources == [own[text] for text in found]
+    assert read(mine, others).texts.sources is None
     with pytest.raises(DataError, match="`reference` has no column with what each text answers"):
-        replace(parts, reference=OTHERS).with_sources(True)
+        read(mine, OTHERS, sources=True)
 
 
 # words

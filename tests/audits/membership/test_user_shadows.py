@@ -1,5 +1,6 @@
 """Shadow models take the target's shape and training where these are known, and what was asked."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -9,8 +10,7 @@ from vestige import results
 from vestige.audits.membership.costs import server_cost
 from vestige.audits.membership.query_options import QueryOptions
 from vestige.audits.membership.shadow_options import ShadowOptions
-from vestige.audits.membership.target import local_target, remote_of, remote_target
-from vestige.audits.membership.user_options import check_model_options
+from vestige.audits.membership.target import Target, remote_of, remote_target
 from vestige.audits.membership.user_shadows import described, plan_shadows
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
@@ -108,30 +108,19 @@ def test_other_shapes_are_the_papers_whatever_the_target_is(trained):
     assert (found.training.epochs, found.training.momentum, found.count) == (2, 0.9, 4)
 
 
-def test_a_width_widens_the_words_with_it_unless_they_have_their_own():
+def test_a_width_widens_the_words_with_it():
     [wide] = plan(target(), hidden_size=9).models
     assert (wide.hidden_size, wide.embedding_size, wide.layers) == (9, 9, 1)
-    [own] = plan(target(), hidden_size=9, embedding_size=3).models
-    assert (own.hidden_size, own.embedding_size) == (9, 3)
 
 
-def test_another_architecture_keeps_the_sizes():
-    [found] = plan(target(), architecture="gru").models
-    assert found == GRUConfig(layers=1, embedding_size=5, hidden_size=5)
-
-
-def test_a_transformer_has_no_embedding_size_to_set():
-    with pytest.raises(ValueError, match="`embedding_size` does not go with"):
-        plan(target(TransformerConfig()), embedding_size=4)
-    [found] = plan(target(TransformerConfig()), architecture="lstm", embedding_size=4).models
-    assert isinstance(found, LSTMConfig)
+def test_a_transformer_keeps_its_embeddings():
+    [found] = plan(target(TransformerConfig()), hidden_size=66).models
+    assert found == replace(TransformerConfig(), hidden_size=66)
 
 
 @pytest.mark.parametrize("task", ["translation", "dialogue"])
 def test_shadows_of_pairs_are_pairs_of_the_task(task):
-    one = target(None, task=task)
-    assert plan(one).models == (pair_preset(task).model,)
-    assert plan(one, architecture="lstm").models[0].cell == "lstm"
+    assert plan(target(None, task=task)).models == (pair_preset(task).model,)
 
 
 def test_a_plan_is_described_with_the_names_of_its_shapes():
@@ -157,7 +146,6 @@ def test_no_setting_of_a_service_suits_a_model(name):
     value = {"task": "dialogue", "tokenizer": "words"}.get(name, 7)
     with pytest.raises(ValueError, match=f"`{name}` needs a remote model"):
         users(LSTMLanguageModel(VOCABULARY, OWN), [], reference=[], **{name: value})
-    check_model_options(None, QueryOptions(), RemoteOptions(), has_base=False)
 
 
 def test_a_budget_may_be_just_enough():
@@ -168,8 +156,8 @@ def test_a_budget_may_be_just_enough():
 
 
 def test_settings_that_were_set_are_those_that_are_not_none():
-    chosen = ShadowOptions(epochs=2, momentum=0.0)
-    assert chosen.set_of(("epochs", "momentum", "optimizer")) == {"epochs": 2, "momentum": 0.0}
+    chosen = ShadowOptions(shadows=0, epochs=2)
+    assert chosen.set_of(("epochs", "shadows", "batch_size")) == {"epochs": 2, "shadows": 0}
 
 
 # target
@@ -184,7 +172,7 @@ def test_a_model_is_local_and_a_function_is_remote():
 @pytest.mark.parametrize(("attention", "task"), [(True, "translation"), (False, "dialogue")])
 def test_attention_tells_translation_from_dialogue(attention, task):
     config = Seq2SeqConfig(embedding_size=3, hidden_size=3, attention=attention)
-    found = local_target(session(), Seq2SeqModel(VOCABULARY, VOCABULARY, config))
+    found = Target.local("m", Seq2SeqModel(VOCABULARY, VOCABULARY, config), {})
     assert (found.task, found.source_vocabulary, found.vocab_size) == (task, VOCABULARY, 4)
 
 

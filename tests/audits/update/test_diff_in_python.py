@@ -5,6 +5,8 @@ import pytest
 from tests.cli.conftest import table_model
 from vestige import NullOptions, diff
 from vestige.models.checkpoints import save_model
+from vestige.reports.report import report_of
+from vestige.results import run_of
 
 WORDS = ["the", "code", "gate", "of", "is"]
 
@@ -86,3 +88,14 @@ def test_a_model_that_is_given_twice_is_no_null_model(models, name):
 def test_an_option_without_the_one_that_it_needs_is_refused(models, settings, message):
     with pytest.raises(ValueError, match=message):
         diff(models["before"], models["after"], **settings)
+
+
+def test_texts_that_python_gives_are_redacted_on_the_page(models):
+    found = diff(
+        models["before"], models["after"], size=0.1, prompt="the code", prompts=["the gate of"],
+        secrets=["the code of the gate"],
+    )  # fmt: skip
+    for show_secrets in (False, True):
+        facts = repr(report_of(run_of(found), show_secrets=show_secrets).settings)
+        assert ("the gate of" in facts) == show_secrets
+        assert ("the code" in facts) == show_secrets

@@ -30,24 +30,20 @@ class StoredAnswers(MutableMapping[Context, tuple[str, ...]]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._write(self._account)
+        self.note(self._account)
 
     def sending(self, queries: int) -> None:
         """Count a call before it is made."""
-        counted = self._account
-        self._write(replace(counted, queries=counted.queries + queries, calls=counted.calls + 1))
+        so_far = self._account
+        self.note(replace(so_far, queries=so_far.queries + queries, calls=so_far.calls + 1))
 
     def note(self, statistics: QueryStatistics) -> None:
-        """Record the statistics of all sessions."""
-        self._write(statistics)
-
-    def _write(self, account: QueryStatistics) -> None:
-        if account == self._account and not self._fresh:
-            return
-        with self._store.transaction():
-            self._answers.update(self._fresh)
-            self._store[ACCOUNT] = account.summary()
-        self._account, self._fresh = account, {}
+        """Write the statistics of all sessions, and new answers."""
+        if statistics != self._account or self._fresh:
+            with self._store.transaction():
+                self._answers.update(self._fresh)
+                self._store[ACCOUNT] = statistics.summary()
+            self._account, self._fresh = statistics, {}
 
     def __getitem__(self, context: Context) -> tuple[str, ...]:
         key = _key(context)

@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 from vestige.attacks.membership.query_policy import QueryPolicy
 from vestige.attacks.texts.cached_outputs import CachedOutputs
 from vestige.audits.membership.answers import StoredAnswers
+from vestige.audits.membership.costs import server_cost
 from vestige.audits.membership.target import Ask
 from vestige.audits.membership.user_inputs import UserInputs
 from vestige.data.token_queries import TokenQueries
 from vestige.errors import DataError, ModelError, VestigeError
-from vestige.models.endpoint import Endpoint
 from vestige.models.endpoint_address import EndpointAddress
 from vestige.models.endpoint_session import opened
 from vestige.models.endpoint_words import EndpointWords
 from vestige.models.remote_options import RemoteOptions
-from vestige.models.service import QueryStatistics, RetryPolicy, ServiceModel
+from vestige.models.service import RetryPolicy, ServiceModel
 from vestige.models.top_k import Context, likeliest_ranks
 from vestige.monitor import Monitor
 
@@ -48,6 +48,7 @@ class Service:
         policy: which words are queried; its k is the length of the lists.
         options: budgets and speed.
         outputs: a server's answers, cached.
+        statistics: of the queries of all sessions, after the first one.
     """
 
     run: "Session"
@@ -55,14 +56,8 @@ class Service:
     policy: QueryPolicy
     options: RemoteOptions
     outputs: CachedOutputs
-    _counted: QueryStatistics | None = field(default=None, init=False)
+    statistics: dict[str, Any] = field(default_factory=dict, init=False)
     _error: BaseException | None = field(default=None, init=False)
-    _of_server: dict[str, Any] = field(default_factory=dict, init=False)
-
-    @property
-    def statistics(self) -> dict[str, Any]:
-        """Statistics of the queries of all sessions."""
-        return {} if self._counted is None else self._counted.summary() | self._of_server
 
     def check_budget(self) -> None:
         """Refuse a budget that cannot be enough, before anything is trained or queried.
@@ -70,34 +65,33 @@ class Service:
         Raises:
             DataError: it is too small.
         """
+        queries, most = self.inputs.queries, None
         if self.policy.how == "informative":
-            self.afford_most(self.inputs.queries)
+            # One more: the service is tried with a word that may not be selected later.
+            most = int(self.policy.most(queries).sum()) + 1
         else:
-            self.afford(self.inputs.queries.take(self.inputs.chosen(self.policy)))
-
-    def afford(self, queries: TokenQueries) -> None:
-        """Refuse a budget that is too small for these words.
-
-        Raises:
-            DataError: it is.
-        """
+            queries = queries.take(self.inputs.chosen(self.policy))
         contexts, _ = self.inputs.contexts(queries)
-        self._afford(contexts, len(set(contexts)), exact=True)
+        if isinstance(self.inputs.target.remote, EndpointAddress):
+            self.run.log(server_cost(contexts, self.options, k=self.policy.k, most=most))
+            return
+        budget, needed = self.options.budget, most or len(set(contexts))
+        if budget is not None and budget < needed:
+            raise DataError(
+                f"`budget` {budget} is too small: this audit needs "
+                f"{'up to ' if most else ''}{needed} queries",
+                remedy=f"Give `budget` {needed} (more if calls fail), fewer `queries` or `calls`, "
+                "or fewer texts.",
+            )
 
-    def afford_most(self, queries: TokenQueries) -> None:
-        """The same before it is known which of the words are selected."""
-        # One more: the service is tried with a word that may not be selected later.
-        most = int(self.policy.most(queries).sum()) + 1
-        contexts, _ = self.inputs.contexts(queries)
-        self._afford(contexts, most, exact=False)
-
-    def probe(self, queries: TokenQueries) -> None:
+    def probe(self) -> None:
         """Query one word, so that an unusable service is refused before long work.
 
         Raises:
             ModelError: it gives no lists of words, or fails.
         """
-        if not self.ranks(queries.take([0])).any() and not self.statistics["refused"]:
+        found = self.ranks(self.inputs.queries.take([0]))
+        if not found.any() and not self.statistics["refused"]:
             why = f": {type(self._error).__name__}" if self._error else ""
             raise self._failure(f"no answer to the first query{why}")
 
@@ -111,71 +105,58 @@ class Service:
         # In random order: if a budget ends early, it leaves out no user more than another.
         order = list(range(len(words)))
         random.Random(self.policy.seed).shuffle(order)
-        with self._client() as client:
-            # Text that a function prints is no part of the result. Not around each call: a call
-            # that was given up would restore, when it ends, what was stdout when it began.
-            with self.run.progress("querying the service") as step, redirect_stdout(sys.stderr):
-                found = likeliest_ranks(
-                    client,
-                    [contexts[n] for n in order],
-                    [words[n] for n in order],
-                    at_once=CONTEXTS,
-                    progress=step,
-                )
-            self._counted, self._error = client.statistics, client.last_error
-            if self._address is not None and isinstance(self._error, VestigeError):
-                raise self._error
-        if self._counted.gave_up:
+        # Text that a function prints is no part of the result. Not around each call: a call that
+        # was given up would restore, when it ends, what was stdout when it began.
+        with (
+            self._client() as client,
+            self.run.progress("querying the service") as step,
+            redirect_stdout(sys.stderr),
+        ):
+            found = likeliest_ranks(
+                client,
+                [contexts[n] for n in order],
+                [words[n] for n in order],
+                at_once=CONTEXTS,
+                progress=step,
+            )
+        if client.statistics.gave_up:
             raise self._failure(type(self._error).__name__) from self._error
-        self._report_unknown_words(self._counted)
+        unknown = client.statistics.unknown_words
+        if unknown > UNKNOWN * client.statistics.queries * self.policy.k:
+            self.run.log(
+                f"The reference has none of {unknown:,} words that the service listed. If it lists "
+                "pieces of words, join them first. Vestige does so for a server, openai:URL#MODEL."
+            )
         ranks = np.zeros(len(order), dtype=np.int32)
         ranks[order] = found
         return ranks
 
-    @property
-    def _address(self) -> EndpointAddress | None:
-        remote = self.inputs.target.remote
-        return remote if isinstance(remote, EndpointAddress) else None
-
-    def _afford(self, contexts: Sequence[Context], most: int, *, exact: bool) -> None:
-        from vestige.audits.membership.costs import server_cost
-
-        if self._address is not None:
-            asked = None if exact else most
-            line = server_cost(contexts, self.options, k=self.policy.k or 0, most=asked)
-            self.run.log(line)
-        elif self.options.budget is not None and self.options.budget < most:
-            raise DataError(
-                f"`budget` {self.options.budget} is too small: this audit needs "
-                f"{'' if exact else 'up to '}{most} queries",
-                remedy=f"Give `budget` {most} (more if calls fail), fewer `queries` or `calls`, "
-                "or fewer texts.",
-            )
-
     @contextmanager
     def _client(self) -> Iterator[ServiceModel]:
-        remote = self.inputs.target.remote
-        if remote is None:
-            raise TypeError("the target must be remote, got a local model")
+        """The service as a model; the statistics are those at the end of the block."""
+        remote, options = self.inputs.target.remote, self.options
+        vocabulary = self.inputs.target.vocabulary
+        known = frozenset(map(vocabulary.piece, range(len(vocabulary))))
         if isinstance(remote, EndpointAddress):
-            with self._server(remote) as client:
+            with self._server(remote, known) as client:
                 yield client
             return
-        options = self.options
+        assert remote is not None
         with StoredAnswers(self.run.store) as answers:
-            yield ServiceModel(
+            client = ServiceModel(
                 _reporting_silence(remote, self.run.monitor),
                 k=self.policy.k,
                 budget=options.budget,
                 cache=answers,
-                known=self.inputs.known_words,
+                known=known,
                 retry=RetryPolicy(attempts=options.attempts, timeout=options.timeout),
             )
+            yield client
+            self.statistics, self._error = client.statistics.summary(), client.last_error
 
     @contextmanager
-    def _server(self, address: EndpointAddress) -> Iterator[ServiceModel]:
-        path = self.outputs.answers(address)
-        known, k = self.inputs.known_words, self.policy.k
+    def _server(self, address: EndpointAddress, known: frozenset[str]) -> Iterator[ServiceModel]:
+        path, k = self.outputs.answers(address), self.policy.k
         with opened(address, path, self.options, self.run.monitor) as (endpoint, access):
             if k > access.shown:
                 raise DataError(
@@ -187,22 +168,23 @@ class Service:
             retry = RetryPolicy(at_once=CONTEXTS, attempts=1, give_up_after=1)
             client = ServiceModel(words, k=k, known=known, retry=retry)
             yield client
-            if not isinstance(client.last_error, VestigeError):
-                endpoint.confirm()
-            self._of_server = _spent(endpoint, words)
-
-    def _report_unknown_words(self, counted: QueryStatistics) -> None:
-        if counted.unknown_words > UNKNOWN * counted.queries * self.policy.k:
-            self.run.log(
-                f"The reference has none of {counted.unknown_words:,} words that the service "
-                "listed. If it lists pieces of words, join them first. Vestige does so for a "
-                "server, openai:URL#MODEL."
-            )
+            self._error = client.last_error
+            if isinstance(self._error, VestigeError):
+                raise self._error
+            endpoint.confirm()
+            total = endpoint.store.statistics()
+            self.statistics = client.statistics.summary() | {
+                **{name: total[name] for name in ("calls", "tokens", "seconds")},
+                **dict.fromkeys(("failures", "retries"), total["failed_calls"]),
+                "budget": endpoint.limits.calls,
+                "budget_spent": endpoint.budget_spent,
+                **{f"listed_{name}": words.counts[name] for name in ("tokens", "pieces")},
+            }
 
     def _failure(self, what: str) -> ModelError:
+        queries = self.statistics["queries"]
         return ModelError(
-            f"{self.inputs.target.name} keeps failing, by query {self.statistics['queries']:,} "
-            f"({what})",
+            f"{self.inputs.target.name} keeps failing, by query {queries:,} ({what})",
             remedy="Try it by hand, or raise `attempts` or `timeout`. Then repeat the command: "
             "Vestige caches answers.",
         )
@@ -224,19 +206,3 @@ def _reporting_silence(ask: Ask, monitor: Monitor) -> Ask:
             timer.cancel()
 
     return reported
-
-
-def _spent(endpoint: Endpoint, words: EndpointWords) -> dict[str, Any]:
-    """Statistics of all sessions under the names that those of a function have, and more."""
-    total = endpoint.store.statistics()
-    return {
-        "calls": total["calls"],
-        "failures": total["failed_calls"],
-        "retries": total["failed_calls"],
-        "tokens": total["tokens"],
-        "seconds": total["seconds"],
-        "budget": endpoint.limits.calls,
-        "budget_spent": endpoint.budget_spent,
-        "listed_tokens": words.counts["tokens"],
-        "listed_pieces": words.counts["pieces"],
-    }

@@ -1,16 +1,15 @@
 """Options of the shadow models of `vestige membership`."""
 
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from annotated_types import Le
 from cyclopts import Group, Parameter
 
-from vestige.arguments import Count, Natural, Number, PathTo, Positive, Width
+from vestige.arguments import Count, Natural, PathTo, Positive, Width
 
-SIZES = ("hidden_size", "embedding_size")
-TRAINING = ("epochs", "batch_size", "sequence_length", "learning_rate", "optimizer", "momentum")
-OF_USERS = ("other_shapes", "architecture", *SIZES, "optimizer", "momentum", "processes")
+TRAINING = ("epochs", "batch_size", "sequence_length", "learning_rate")
+OF_USERS = ("other_shapes", "hidden_size", "processes")
 """Options that only `unit` user has."""
 
 
@@ -28,14 +27,9 @@ class ShadowOptions:
         batch_size: Texts per step. Default: as for epochs.
         learning_rate: Highest learning rate. Default: as for epochs.
         sequence_length: Most tokens of a text read at once. Default: as for epochs.
-        optimizer: Optimizer. Default: as for epochs. For users only.
-        momentum: Momentum of sgd. For users only.
         other_shapes: Use GRUs of 64 to 352 units, if the architecture of MODEL is unknown. For
             users only.
-        architecture: Architecture. Default: that of MODEL if known, else the preset's. For users
-            only.
-        hidden_size: Units of a layer. For users only.
-        embedding_size: Size of a word's vector. For users only.
+        hidden_size: Units of a layer. Default: those of MODEL if known. For users only.
         processes: Models to train at a time. For users only.
     """
 
@@ -45,18 +39,13 @@ class ShadowOptions:
     batch_size: Width | None = None
     learning_rate: Positive | None = None
     sequence_length: Width | None = None
-    optimizer: Literal["adam", "sgd"] | None = None
-    momentum: Number | None = None
     other_shapes: bool = False
-    architecture: Literal["lstm", "gru"] | None = None
     hidden_size: Width | None = None
-    embedding_size: Width | None = None
     processes: Annotated[Count, Le(1024)] = 1
 
     def __post_init__(self) -> None:
-        sizes = [name for name in ("architecture", *SIZES) if getattr(self, name) is not None]
-        if self.other_shapes and sizes:
-            raise ValueError(f"`{sizes[0]}` does not go with `other_shapes`, which has its own")
+        if self.other_shapes and self.hidden_size is not None:
+            raise ValueError("`hidden_size` does not go with `other_shapes`, which has its own")
 
     def changed(self) -> list[str]:
         """The options that were set."""

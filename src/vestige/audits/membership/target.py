@@ -5,16 +5,19 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from vestige.audits.membership.query_options import QueryOptions
+from vestige.data.corpus import Corpus
+from vestige.data.encoded_pairs import sources_of
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.errors import AccessDenied, ModelError
 from vestige.models.callables import import_callable, is_callable_name
+from vestige.models.checkpoints import load_seq2seq
 from vestige.models.endpoint_address import EndpointAddress, is_endpoint
 from vestige.models.top_k import Context
 from vestige.training.shadow_jobs import Task
+from vestige.training_runs import useless_model
 
 if TYPE_CHECKING:
-    from vestige.audits.membership.query_options import QueryOptions
-    from vestige.data.corpus import Corpus
     from vestige.session import Session
 
 Ask: TypeAlias = Callable[[Sequence[Context]], Any]
@@ -43,12 +46,24 @@ class Target:
     vocab_size: int
     model: Any = None
     remote: Remote | None = None
-    record: dict[str, Any]
+    record: Any
 
-    @property
-    def is_server(self) -> bool:
-        """Whether it is behind a server that speaks OpenAI's protocol."""
-        return isinstance(self.remote, EndpointAddress)
+    @classmethod
+    def local(cls, given: Any, model: Any, record: Any) -> "Target":
+        """A loaded model of next words, translations or dialogue."""
+        path = isinstance(given, str | PathLike)
+        name = fspath(given) if path else f"<{type(given).__name__}>"
+        source = getattr(model, "source_vocabulary", None)
+        pairs: Task = "translation" if source and model.config.attention else "dialogue"
+        return cls(
+            name=name,
+            task="next-word" if source is None else pairs,
+            vocabulary=model.vocabulary,
+            source_vocabulary=source,
+            vocab_size=model.vocab_size,
+            model=model,
+            record=record,
+        )
 
 
 def remote_of(model: Any) -> Remote | None:
@@ -76,29 +91,22 @@ def remote_of(model: Any) -> Remote | None:
 
 
 def local_target(run: "Session", model: Any) -> Target:
-    """A model of next words, translations or dialogue."""
-    from vestige.training_runs import useless_model
-
+    """Load a local model."""
     if warning := useless_model(model):
         run.log(warning)
-    loaded = _generator(run, model)
-    source = getattr(loaded, "source_vocabulary", None)
-    task: Task = "next-word"
-    if source is not None:
-        task = "translation" if loaded.config.attention else "dialogue"
-    return Target(
-        name=shown(model),
-        task=task,
-        vocabulary=loaded.vocabulary,
-        source_vocabulary=source,
-        vocab_size=loaded.vocab_size,
-        model=loaded,
-        record=run.models["target"],  # type: ignore[arg-type]
-    )
+    try:
+        loaded: Any = run.model("target", model)
+    except AccessDenied as refused:
+        try:
+            loaded = load_seq2seq(str(model), device=run.device)
+        except ModelError:
+            raise refused from None
+        run.record_model("target", model, loaded)
+    return Target.local(model, loaded, run.models["target"])
 
 
 def remote_target(
-    run: "Session", model: Any, remote: Remote, texts: "Corpus", options: "QueryOptions"
+    run: "Session", model: Any, remote: Remote, texts: Corpus, options: QueryOptions
 ) -> Target:
     """A remote model; Vestige queries the most frequent words of some texts.
 
@@ -106,53 +114,26 @@ def remote_target(
         run: records it.
         model: as given.
         remote: of `remote_of`.
-        texts: of non-members who have no other part in the audit: the model must not know all
-            words of some users, and not those of others.
+        texts: of non-members without another part in the audit: of the compared users, no one's
+            words may be known better than another's.
         options: task, words and tokenizer.
     """
-    from vestige.data.encoded_pairs import sources_of
-
-    def words_of(corpus: "Corpus") -> WordVocabulary:
-        size, tokenise = options.vocabulary_size, options.tokenizer
-        return WordVocabulary.build(corpus, size=size, tokenise=tokenise)
-
-    task: Task = options.task or "next-word"
-    name, words = _name(model, remote), words_of(texts)
+    size, tokenise = options.vocabulary_size, options.tokenizer
+    named = isinstance(model, str) or isinstance(remote, EndpointAddress)
+    name = str(model if named else getattr(remote, "__qualname__", type(remote)))
+    words, sources = WordVocabulary.build(texts, size=size, tokenise=tokenise), None
+    if options.task not in (None, "next-word"):
+        sources = WordVocabulary.build(sources_of(texts), size=size, tokenise=tokenise)
     kind = "endpoint" if isinstance(remote, EndpointAddress) else "callable"
-    record = {"path": name, "architecture": kind, "vocabulary": words.fingerprint()}
-    run.models["target"] = record
+    run.models["target"] = {
+        "path": name, "architecture": kind, "vocabulary": words.fingerprint(),
+    }  # fmt: skip
     return Target(
         name=name,
-        task=task,
+        task=options.task or "next-word",
         vocabulary=words,
-        source_vocabulary=None if task == "next-word" else words_of(sources_of(texts)),
+        source_vocabulary=sources,
         vocab_size=len(words),
         remote=remote,
-        record=record,
+        record=run.models["target"],
     )
-
-
-def shown(model: object) -> str:
-    """A path, or the class of a loaded model."""
-    return fspath(model) if isinstance(model, str | PathLike) else f"<{type(model).__name__}>"
-
-
-def _name(model: Any, remote: Remote) -> str:
-    if isinstance(model, str) or isinstance(remote, EndpointAddress):
-        return str(model)
-    return str(getattr(remote, "__qualname__", repr(type(remote))))
-
-
-def _generator(run: "Session", model: Any) -> Any:
-    """A language model, or an encoder-decoder, in evaluation mode."""
-    from vestige.models.checkpoints import load_seq2seq
-
-    try:
-        return run.model("target", model)
-    except AccessDenied as refused:
-        try:
-            loaded = load_seq2seq(str(model), device=run.device)
-        except ModelError:
-            raise refused from None
-        run.record_model("target", model, loaded)
-        return loaded

@@ -51,25 +51,19 @@ def text_checks(
         longest: tokens of a text that are read.
         answered: share of the queries that were answered.
     """
-    return (
-        _read(inputs, longest=longest, answered=answered),
-        inputs.texts.independent,
-        _comparable(inputs, texts, base, seed=seed),
-    )
+    comparable = _comparable(inputs, texts, base, seed=seed)
+    return _read(inputs, longest, answered), inputs.texts.independent, comparable
 
 
-def _read(inputs: UserInputs, *, longest: int | None, answered: float) -> Check:
+def _read(inputs: UserInputs, longest: int | None, answered: float) -> Check:
     """Of the side that was read less; words that were not selected do not count as unread."""
-    there = np.ones(len(inputs.queries), dtype=bool)
-    if longest is not None:
-        there = inputs.queries.positions < longest
+    there = inputs.queries.positions < (longest or np.inf)
     users = len(inputs.queries.names)
     known = np.bincount(inputs.queries.users[there], minlength=users)
     lengths = np.diff(inputs.targets.offsets) - 1  # without the end of each text
     every = np.bincount(inputs.owners, lengths, minlength=users)
     sides = [list(inputs.audited), list(inputs.known.compared)]
-    shares = [known[side].sum() / max(1, every[side].sum()) for side in sides]
-    side = sides[int(np.argmin(shares))]
+    side = min(sides, key=lambda one: known[one].sum() / max(1, every[one].sum()))
     return claims.read(round(answered * known[side].sum()), round(every[side].sum()))
 
 

@@ -29,6 +29,7 @@ class UserInputs:
 
     Attributes:
         encoded: all texts as token ids, the audited first.
+        targets: those whose words are queried; of pairs, without the sources.
         queries: w words that can be queried; none of the counted users.
         counts: word counts of the counted users; with a base, of all users.
         audited: users, as indices of `queries.names`.
@@ -38,6 +39,7 @@ class UserInputs:
     """
 
     encoded: Texts
+    targets: EncodedCorpus
     queries: TokenQueries
     counts: WordCounts
     audited: tuple[int, ...]
@@ -58,21 +60,22 @@ class UserInputs:
             has_base: the expectation is learned from all users alike, so that all non-members are
                 compared.
         """
-        whole = texts.together()
+        whole, encoded = texts.together(), None
         if target.source_vocabulary is None:
-            encoded: Texts = encode(whole, target.vocabulary)
+            targets = encode(whole, target.vocabulary)
         else:
             encoded = encode_pairs(whole, target.source_vocabulary, target.vocabulary)
-        targets = targets_of(encoded)
+            targets = encoded.targets
         queries = token_queries(targets, target.vocabulary)
-        audited = set(texts.texts.users or ())
         groups = texts.groups(seed=seed)
         if has_base:
             groups = ((), (), tuple(sorted(name for group in groups for name in group)))
         known = NonMembers.named(groups, queries.names)
         counted = range(len(queries.names)) if has_base else known.counted
+        audited = set(texts.texts.users or ())
         return cls(
-            encoded=encoded,
+            encoded=encoded or targets,
+            targets=targets,
             queries=queries.take(~np.isin(queries.users, known.counted)),
             counts=WordCounts.of_users(targets, counted, target.vocab_size),
             audited=tuple(n for n, name in enumerate(queries.names) if name in audited),
@@ -80,11 +83,6 @@ class UserInputs:
             target=target,
             texts=texts,
         )
-
-    @property
-    def targets(self) -> EncodedCorpus:
-        """The texts whose words are queried; of pairs, without their sources."""
-        return targets_of(self.encoded)
 
     @property
     def owners(self) -> NDArray[np.int32]:
@@ -101,17 +99,10 @@ class UserInputs:
         """Each text as words, unknown ones included."""
         return [self.split(text) for text in self.texts.together()]
 
-    @cached_property
-    def known_words(self) -> frozenset[str]:
-        """The words of the target's vocabulary."""
-        vocabulary = self.target.vocabulary
-        return frozenset(map(vocabulary.piece, range(len(vocabulary))))
-
     def split(self, text: str) -> list[str]:
         """A text as the words of a remote model."""
-        vocabulary = self.target.vocabulary
-        assert isinstance(vocabulary, WordVocabulary)
-        return vocabulary.split(text)
+        assert isinstance(self.target.vocabulary, WordVocabulary)
+        return self.target.vocabulary.split(text)
 
     def contexts(self, queries: TokenQueries) -> tuple[list[Context], list[str]]:
         """What a remote model reads before each word; and the words."""
@@ -125,8 +116,8 @@ class UserInputs:
 
     def key(self, sha256: str, queries: TokenQueries) -> str:
         """A name of ranks: a hash of a model's weights, of the texts and of the words."""
-        targets, digest = self.targets, hashlib.sha256(sha256.encode())
-        parts: list[NDArray[Any]] = [targets.tokens, targets.offsets]
+        digest = hashlib.sha256(sha256.encode())
+        parts: list[Any] = [self.targets.tokens, self.targets.offsets]
         parts += [queries.texts, queries.positions]
         if not isinstance(self.encoded, EncodedCorpus):
             parts += [self.encoded.sources.tokens, self.encoded.sources.offsets]
@@ -140,15 +131,25 @@ class UserInputs:
         Raises:
             DataError: there are too few users or words.
         """
-        counts = self.queries.counts()
+        counts, known = self.queries.counts(), self.known
         if not counts[list(self.audited)].any():
             raise DataError(
                 "`texts` has no word that the model knows",
                 remedy="Give texts in the model's language, split into words as it splits them, "
                 "and a reference in that language.",
             )
-        self._check_users(counts, alpha)
-        fitted = list(self.known.fitted or self.known.compared)
+        compared = int(np.count_nonzero(counts[list(known.compared)]))
+        needed = calibration_needed(alpha)
+        if compared < needed:
+            users = len(known.counted) + len(known.fitted) + len(known.compared)
+            people = users_needed(alpha) if known.fitted else needed
+            raise DataError(
+                f"`reference` has {users} users, which leaves {compared} to compare with; a "
+                f"p-value of {alpha:g} needs {needed}",
+                remedy=f"Give texts of {people} people or more (`reference`), split a text without "
+                "users into more random users (`random_users`), or raise `alpha`.",
+            )
+        fitted = list(known.fitted or known.compared)
         words = int(policy.most(self.queries)[fitted].sum())
         if words < FEWEST_WORDS:
             raise DataError(
@@ -157,22 +158,3 @@ class UserInputs:
                 remedy="Give longer texts or more non-members (`reference`), or raise `queries` "
                 "or `calls`.",
             )
-
-    def _check_users(self, counts: NDArray[np.int64], alpha: float) -> None:
-        compared = int(np.count_nonzero(counts[list(self.known.compared)]))
-        needed = calibration_needed(alpha)
-        if compared >= needed:
-            return
-        users = len(self.known.counted) + len(self.known.fitted) + len(self.known.compared)
-        people = users_needed(alpha) if self.known.fitted else needed
-        raise DataError(
-            f"`reference` has {users} users, which leaves {compared} to compare with; a p-value "
-            f"of {alpha:g} needs {needed}",
-            remedy=f"Give texts of {people} people or more (`reference`), split a text without "
-            "users into more random users (`random_users`), or raise `alpha`.",
-        )
-
-
-def targets_of(encoded: Texts) -> EncodedCorpus:
-    """The queried side of texts or pairs."""
-    return encoded if isinstance(encoded, EncodedCorpus) else encoded.targets

@@ -1,7 +1,6 @@
 """The report of `vestige membership --unit user`: one person, or all users of a model's owner."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean
 
@@ -15,6 +14,7 @@ from vestige.reports.group_charts import sorted_p_values, two_groups
 from vestige.reports.numbers import NOTHING, Row, decimal, p_value, percent, whole
 from vestige.reports.report import Report, lines
 from vestige.reports.tables import Table, table
+from vestige.reports.words import pairs
 from vestige.results import Run
 
 LISTED = 25
@@ -40,117 +40,54 @@ LIMITS = (
     "Repeating an audit with other options until it finds something invalidates its error rate.",
     "The false-discovery rate is an average over audits.",
 )
-_GROUPS = {
-    "calibrated_on": "to compare with",
-    "fitted_on": "to learn the expectation from",
-    "counted_on": "to count words of",
-}
-_QUERIES = {
-    "words_asked": "queried words of all users",
-    "queries": "queries",
-    "budget": "budget",
-    "calls": "calls",
-    "tokens": "tokens",
-    "cached": "cached answers",
-    "failures": "failed calls",
-    "timeouts": "calls that timed out",
-    "short_lists": "lists of fewer words",
-    "unknown_words": "listed words that the reference does not have",
-    "words_unanswered": "words without an answer",
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class AuditedRows:
-    """The rows of an audit by their kind.
-
-    Attributes:
-        audited: the smallest p-value first.
-        known: scores of non-members, falling.
-        null: rows of p-values against models that never saw the audited users.
-    """
-
-    audited: tuple[Row, ...]
-    known: tuple[float, ...]
-    null: tuple[Row, ...]
-
-    @classmethod
-    def of(cls, rows: Sequence[Row]) -> "AuditedRows":
-        """Sort the rows of a run.
-
-        Raises:
-            ValueError: there is no audited user.
-        """
-        audited = tuple(row for row in rows if row["kind"] == "audited")
-        if not audited:
-            raise ValueError("rows must hold at least one of the kind 'audited'")
-        return cls(
-            audited=audited,
-            known=tuple(float(row["score"]) for row in rows if row["kind"] == "known out"),
-            null=tuple(row for row in rows if row["kind"] == "null"),
-        )
-
-    @property
-    def one(self) -> bool:
-        """Whether one person is audited."""
-        return len(self.audited) == 1
-
-    @property
-    def scored(self) -> list[Row]:
-        """The audited users of whom a word was queried."""
-        return [row for row in self.audited if row["score"] is not None]
-
-    def null_share(self, alpha: float) -> tuple[float, Interval | None] | None:
-        """Share of null p-values up to alpha, with its interval over users; None without any."""
-        if not self.null:
-            return None
-        named = sorted((str(row["user"]), float(row["p_value"]) <= alpha) for row in self.null)
-        by_user = groupby(named, key=lambda one: one[0])
-        shares = [fmean(low for _, low in of_user) for _, of_user in by_user]
-        return fmean(shares), share_interval(shares)
 
 
 def user_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of a `UserAudit`."""
-    found, summary = AuditedRows.of(run.rows), run.summary
-    learned = "all audited and reference users alike"
-    if summary["fitted_on"]:
-        learned = "other non-members"
+    summary = run.summary
+    audited = [row for row in run.rows if row["kind"] == "audited"]
+    known = [float(row["score"]) for row in run.rows if row["kind"] == "known out"]
+    null = [row for row in run.rows if row["kind"] == "null"]
+    if not audited:
+        raise ValueError("rows must hold at least one of the kind 'audited'")
+    learned = "other non-members" if summary["fitted_on"] else "all audited and reference users"
     if summary["references"]:
         learned += " and from shadow models that never saw the user"
-    evidence = _of_person(found) if found.one else _of_owner(found, summary)
-    figures = _person_figures(found) if found.one else _owner_figures(found, summary)
+    one = len(audited) == 1
     return Report(
         kind="user-audit",
-        title="Was my text used?" if found.one else "Whose text was used?",
-        evidence=lines(*evidence),
+        title="Was my text used?" if one else "Whose text was used?",
+        evidence=lines(*(_of_person(audited[0], known) if one else _of_owner(audited, summary))),
         notices=lines(_unanswered(summary)),
         blocks=(
-            *figures,
-            user_table(found, show_secrets=show_secrets),
+            *_figures(audited, known, null, float(summary["rate"])),
+            user_table(audited, show_secrets=show_secrets),
             Prose(title="Method", lines=(METHOD.format(learned=learned),)),
         ),
-        facts=(*_facts(found, summary), *_query_facts(summary)),
+        facts=pairs(
+            {key: value for key, value in summary.items() if value != 0},
+            show_secrets=show_secrets,
+            left_out=".*_needed",
+        ),
         limits=LIMITS,
     )
 
 
-def _of_person(found: AuditedRows) -> tuple[str, ...]:
-    own, number = found.audited[0], len(found.known)
+def _of_person(own: Row, known: Sequence[float]) -> tuple[str, ...]:
     if own["score"] is None:
         return ("No word of this text could be queried.", "Give more text in the model's language.")
-    higher = sum(score >= float(own["score"]) for score in found.known)
+    higher = sum(score >= float(own["score"]) for score in known)
     used, words = int(own["compared_words"]), int(own["words"])
     first = f"; {used:,} of its {words:,} words: few non-members have more" if used < words else ""
     return (
-        f"{higher:,} of {number:,} non-members score as high over as many words{first} "
+        f"{higher:,} of {len(known):,} non-members score as high over as many words{first} "
         f"(p = {p_value(float(own['p_value']))}).",
     )
 
 
-def _of_owner(found: AuditedRows, summary: Row) -> tuple[str, ...]:
+def _of_owner(audited: Sequence[Row], summary: Row) -> tuple[str, ...]:
     users, flagged, alpha = int(summary["users"]), int(summary["called"]), float(summary["rate"])
-    if not found.scored:
+    if all(row["score"] is None for row in audited):
         return ("No word of any user could be queried.",)
     if flagged:
         return (
@@ -158,21 +95,18 @@ def _of_owner(found: AuditedRows, summary: Row) -> tuple[str, ...]:
             "Others may have been used as well.",
             "A bound for all users: vestige train --defence dp-fedavg.",
         )
-    least = _needed_together(found, alpha)
-    number = int(summary["calibrated_on"])
+    least, number = _needed_together(audited, alpha), int(summary["calibrated_on"])
     weak = (
         f"With {number:,} non-members, Vestige flags no one unless {least:,} users score highest "
         "together. Give more reference users."
     )
-    return (
-        f"No user flagged of {users:,}; how many were used is not bounded.",
-        weak if least > 1 else "",
-    )
+    none = f"No user flagged of {users:,}; how many were used is not bounded."
+    return none, weak if least > 1 else ""
 
 
-def _needed_together(found: AuditedRows, alpha: float) -> int:
+def _needed_together(audited: Sequence[Row], alpha: float) -> int:
     """How many users must score above all non-members before one is flagged."""
-    lowest = sorted(1 / (int(row["compared_with"]) + 1) for row in found.audited)
+    lowest = sorted(1 / (int(row["compared_with"]) + 1) for row in audited)
     m = len(lowest)
     fits = (n for n, p in enumerate(lowest, start=1) if p <= alpha * n / m + 1e-12)
     return next(fits, m)
@@ -188,70 +122,59 @@ def _unanswered(summary: Row) -> str:
     )
 
 
-def user_table(found: AuditedRows, *, show_secrets: bool) -> Table:
+def user_table(audited: Sequence[Row], *, show_secrets: bool) -> Table:
     """The users with the smallest p-values."""
-    rows = found.audited[:LISTED]
+    rows, left = audited[:LISTED], len(audited) - LISTED
     names = disclose_names([str(row["user"]) for row in rows], show_secrets=show_secrets)
-    pairs = zip(rows, names, strict=True)
-    left = len(found.audited) - len(rows)
+    places = [f"{place} · {name}" for place, name in enumerate(names, 1)]
+
+    def scored(row: Row, text: str) -> str:
+        return NOTHING if row["score"] is None else text
+
+    def as_high(row: Row) -> str:
+        known = int(row["compared_with"])
+        return f"{round(float(row['p_value']) * (known + 1)) - 1:,} of {known:,}"
+
+    def compared(row: Row) -> str:
+        used, words = int(row["compared_words"]), int(row["words"])
+        return f"{used:,}" if used == words else f"{used:,} of {words:,}"
+
     return table(
-        "Users" + (f" ({left:,} more in the run directory)" if left else ""),
-        [{**row, "place": n, "name": name} for n, (row, name) in enumerate(pairs, 1)],
+        "Users" + (f" ({left:,} more in the run directory)" if left > 0 else ""),
+        [{**row, "place": place} for row, place in zip(rows, places, strict=True)],
         {
-            "user": lambda row: f"{row['place']} · {row['name']}",
+            "user": lambda row: row["place"],
             "flagged": lambda row: bool(row["called"]),
-            "p-value": lambda row: _if_scored(row, p_value(float(row["p_value"]))),
-            "score as high": lambda row: _if_scored(row, _as_high(row)),
+            "p-value": lambda row: scored(row, p_value(float(row["p_value"]))),
+            "score as high": lambda row: scored(row, as_high(row)),
             "score": lambda row: decimal(row["score"], 3),
             "texts": lambda row: whole(row["texts"]),
-            "words compared": words_compared,
+            "words compared": compared,
         },
         texts=2,
     )
 
 
-def words_compared(row: Row) -> str:
-    """How many of a user's words were compared.
-
-    Example:
-        >>> words_compared({"words": 1200, "compared_words": 300})
-        '300 of 1,200'
-    """
-    used, words = int(row["compared_words"]), int(row["words"])
-    return f"{used:,}" if used == words else f"{used:,} of {words:,}"
-
-
-def _if_scored(row: Row, text: str) -> str:
-    return NOTHING if row["score"] is None else text
-
-
-def _as_high(row: Row) -> str:
-    known = int(row["compared_with"])
-    return f"{round(float(row['p_value']) * (known + 1)) - 1:,} of {known:,}"
-
-
-def _person_figures(found: AuditedRows) -> tuple[Figure, ...]:
-    if not found.scored or not found.known:
-        return ()
-    score, known = float(found.audited[0]["score"]), found.known
-    marks = "Each dot is a non-member" if len(known) <= DOTS else "Bars are non-members"
-    return (
-        Figure(
-            draw=lambda width: one_among(known, score, label="this text", width=width),
-            caption=f"{marks}, over as many words. Further right, the model knows the text better. "
-            "A line to the right of nearly all of them shows that the text was probably used.",
-            slim=True,
-        ),
-    )
-
-
-def _owner_figures(found: AuditedRows, summary: Row) -> tuple[Figure, ...]:
-    rows, known = found.scored, found.known
+def _figures(
+    audited: Sequence[Row], known: Sequence[float], null: Sequence[Row], alpha: float
+) -> tuple[Figure, ...]:
+    rows = [row for row in audited if row["score"] is not None]
     if not rows or not known:
         return ()
     scores, p_values = ([float(row[name]) for row in rows] for name in ("score", "p_value"))
+    if len(audited) == 1:
+        marks = "Each dot is a non-member" if len(known) <= DOTS else "Bars are non-members"
+        return (
+            Figure(
+                draw=lambda width: one_among(known, scores[0], label="this text", width=width),
+                caption=f"{marks}, over as many words. Further right, the model knows the text "
+                "better. A line to the right of nearly all of them shows that the text was "
+                "probably used.",
+                slim=True,
+            ),
+        )
     flagged = [bool(row["called"]) for row in rows]
-    null = [float(row["p_value"]) for row in found.null]
+    low = [float(row["p_value"]) for row in null]
     return (
         Figure(
             draw=lambda width: two_groups(scores, known, width=width),
@@ -260,16 +183,16 @@ def _owner_figures(found: AuditedRows, summary: Row) -> tuple[Figure, ...]:
             slim=True,
         ),
         Figure(
-            draw=lambda width: sorted_p_values(p_values, flagged, null, width=width),
+            draw=lambda width: sorted_p_values(p_values, flagged, low, width=width),
             caption="P-values in order; without membership they lie near the dashed line. A disc "
-            f"is a flagged user. {_null_sentence(found, float(summary['rate']))}".strip(),
+            f"is a flagged user. {_null_sentence(null, alpha)}".strip(),
             slim=True,
         ),
     )
 
 
-def _null_sentence(found: AuditedRows, alpha: float) -> str:
-    checked = found.null_share(alpha)
+def _null_sentence(null: Sequence[Row], alpha: float) -> str:
+    checked = null_share(null, alpha)
     if checked is None:
         return ""
     share, interval = checked
@@ -282,36 +205,11 @@ def _null_sentence(found: AuditedRows, alpha: float) -> str:
     )
 
 
-def _facts(found: AuditedRows, summary: Row) -> list[tuple[str, str]]:
-    k, words, alpha = int(summary["k"]), int(summary["vocab_size"]), float(summary["rate"])
-    facts = []
-    if not found.one:
-        flagged = f"{whole(summary['called'])} of {whole(summary['users'])}"
-        facts.append(("users flagged", flagged))
-        for name, key in (("p-value of all users", "p_value"), ("of the list", "list_p_value")):
-            if summary.get(key) is not None:
-                facts.append((name, p_value(float(summary[key]))))
-    facts += [
-        ("smallest p-value", p_value(float(summary["least_p_value"]))),
-        ("alpha", f"{alpha:g}"),
-        ("words of the users", whole(summary["words"])),
-        ("words shown", f"{k:,} of {words:,}" if k < words else f"all {words:,}"),
-        ("non-members", ", ".join(
-            f"{whole(summary[name])} {what}" for name, what in _GROUPS.items() if summary[name])),
-        ("shadow models", whole(summary["references"])),
-    ]  # fmt: skip
-    if (checked := found.null_share(alpha)) is not None:
-        facts.append(("their p-values up to alpha", percent(checked[0])))
-    if summary.get("shadow_perplexity_ratio") is not None:
-        ratio = decimal(summary["shadow_perplexity_ratio"])
-        facts.append(("their perplexity on unseen text, over seen text", ratio))
-    return facts
-
-
-def _query_facts(summary: Row) -> list[tuple[str, str]]:
-    """Statistics of the queries, without those that are 0."""
-    return [
-        (name, whole(summary[key]))
-        for key, name in _QUERIES.items()
-        if summary.get(key) or (key == "queries" and key in summary)
-    ]
+def null_share(null: Sequence[Row], alpha: float) -> tuple[float, Interval | None] | None:
+    """Share of null p-values up to alpha, with its interval over users; None without any."""
+    if not null:
+        return None
+    named = sorted((str(row["user"]), float(row["p_value"]) <= alpha) for row in null)
+    by_user = groupby(named, key=lambda one: one[0])
+    shares = [fmean(low for _, low in of_user) for _, of_user in by_user]
+    return fmean(shares), share_interval(shares)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vestige import results
-from vestige.audits.membership.shadow_options import SIZES, TRAINING, ShadowOptions
+from vestige.audits.membership.shadow_options import TRAINING, ShadowOptions
 from vestige.audits.membership.target import Target
 from vestige.data.corpus import Corpus
 from vestige.errors import RunError
@@ -19,7 +19,7 @@ from vestige.parallel import map_cluster, map_processes
 from vestige.training.config import TrainingConfig
 from vestige.training.precision import settled
 from vestige.training.presets import PRESETS, pair_preset
-from vestige.training.shadow_jobs import ShadowConfig, ShadowPlan, other_shapes, shadow_jobs
+from vestige.training.shadow_jobs import ShadowPlan, other_shapes, shadow_jobs
 from vestige.training.shadows import Shadow, keep_shadow, train_shadow_away, train_shadows
 from vestige.training_runs import RUN
 
@@ -28,10 +28,8 @@ if TYPE_CHECKING:
 
 CONFIGS = LSTMConfig | GRUConfig | TransformerConfig | Seq2SeqConfig
 """Architectures that a shadow can have."""
-
 PLAIN_BATCHES = ("stream", "documents", "users")
 """Batches of trainings that a shadow can imitate; those of a defence are random samples."""
-
 TRAINED = "shadow models trained"
 
 
@@ -50,13 +48,18 @@ def plan_shadows(
         own, recorded = getattr(target.model, "config", None), _recorded_training(target)
         training = replace(recorded or preset.training, **changes)
         if recorded is not None:
-            run.log(_training_line(target, changes, training.epochs))
+            changed = [f"--{name.replace('_', '-')} {value}" for name, value in changes.items()]
+            but = f", but with {', '.join(changed)}" if changed else ""
+            run.log(
+                f"Shadow models are trained as {target.name} was{but}, for {training.epochs} "
+                "epochs."
+            )
+        config: Any = own if isinstance(own, CONFIGS) else preset.model
+        if (size := options.hidden_size) is not None:
+            words = {} if isinstance(config, TransformerConfig) else {"embedding_size": size}
+            config = replace(config, hidden_size=size, **words)
         plan = ShadowPlan(
-            seed=run.seed,
-            count=count,
-            task=target.task,
-            models=(_resized(own if isinstance(own, CONFIGS) else preset.model, options),),
-            training=training,
+            seed=run.seed, count=count, task=target.task, models=(config,), training=training
         )
     return replace(plan, training=settled(plan.training, choose_device(run.device)))
 
@@ -64,11 +67,11 @@ def plan_shadows(
 def train_planned(
     run: "Session",
     plan: ShadowPlan,
-    options: ShadowOptions,
     target: Target,
     texts: Corpus,
     folder: Path,
     *,
+    processes: int,
     cluster: str | None,
 ) -> list[Shadow]:
     """All shadows of a plan. Finished ones are not trained again.
@@ -76,19 +79,15 @@ def train_planned(
     Args:
         run: the session.
         plan: of `plan_shadows`.
-        options: with the number of processes.
         target: its vocabulary is that of the shadows.
         texts: of the counted and fitted users.
         folder: of finished shadows.
+        processes: that train, unless there is a cluster.
         cluster: address of a Ray cluster to train on.
     """
+    source, device = target.source_vocabulary, run.device
     jobs = shadow_jobs(
-        plan,
-        texts,
-        target.vocabulary,
-        folder,
-        source_vocabulary=target.source_vocabulary,
-        device=run.device,
+        plan, texts, target.vocabulary, folder, source_vocabulary=source, device=device
     )
     with run.progress("training shadow models") as step:
 
@@ -98,8 +97,12 @@ def train_planned(
             step(done)
             run.log(line)
 
+        map_fn: Callable[..., Iterable[Any]] = map
+        if cluster is not None:
+            map_fn = partial(map_cluster, address=cluster, receive=keep_shadow)
+        elif processes > 1:
+            map_fn = partial(map_processes, processes=processes)
         train = None if cluster is None else train_shadow_away
-        map_fn = _map(options.processes, cluster)
         shadows = train_shadows(jobs, train=train, map_fn=map_fn, say=trained)
     if useless := sum(one.useless for one in shadows):
         run.log(
@@ -113,37 +116,6 @@ def described(plan: ShadowPlan) -> dict[str, Any]:
     """A plan as a record has it, with the names of architectures."""
     models = [{"name": type(model).__name__, **asdict(model)} for model in plan.models]
     return {**asdict(plan), "models": models}
-
-
-def _training_line(target: Target, changes: dict[str, Any], epochs: int) -> str:
-    changed = [f"--{name.replace('_', '-')} {value}" for name, value in changes.items()]
-    but = f", but with {', '.join(changed)}" if changed else ""
-    return f"Shadow models are trained as {target.name} was{but}, for {epochs} epochs."
-
-
-def _map(processes: int, cluster: str | None) -> Callable[..., Iterable[Any]]:
-    if cluster is not None:
-        return partial(map_cluster, address=cluster, receive=keep_shadow)
-    return partial(map_processes, processes=processes) if processes > 1 else map
-
-
-def _resized(config: ShadowConfig, options: ShadowOptions) -> ShadowConfig:
-    """An architecture with the changes that were asked for."""
-    changes = options.set_of(SIZES)
-    if "hidden_size" in changes and not hasattr(config, "heads"):
-        changes.setdefault("embedding_size", changes["hidden_size"])
-    if options.architecture is not None and isinstance(config, Seq2SeqConfig):
-        changes["cell"] = options.architecture
-    elif options.architecture is not None:
-        kind: Any = {"lstm": LSTMConfig, "gru": GRUConfig}[options.architecture]
-        same = isinstance(config, LSTMConfig | GRUConfig)
-        config = kind(**asdict(config)) if same else kind()
-    if unknown := sorted(set(changes) - {each.name for each in fields(config)}):
-        raise ValueError(
-            f"`{unknown[0]}` does not go with shadow models that are transformers; "
-            "give `architecture`"
-        )
-    return replace(config, **changes)
 
 
 def _recorded_training(target: Target) -> TrainingConfig | None:

@@ -1,7 +1,7 @@
 """Texts of `vestige membership --unit user`: of audited users, and of non-members."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -47,23 +47,6 @@ class UserTexts:
         inside = [name in wanted for name in self.reference.users or ()]
         return self.reference.take(np.flatnonzero(inside))
 
-    def with_sources(self, needed: bool) -> "UserTexts":
-        """With the source column if the task needs it, else without.
-
-        Raises:
-            DataError: there is none.
-        """
-        columns = ["text", "user", *(["source"] if needed else [])]
-        parts: dict[str, Any] = {}
-        for name, part in (("texts", self.texts), ("reference", self.reference)):
-            if needed and part.sources is None:
-                raise DataError(
-                    f"`{name}` has no column with what each text answers or translates",
-                    remedy="Name the column (`source`).",
-                )
-            parts[name] = Corpus(part.table.select(columns))
-        return replace(self, **parts)
-
     def together(self) -> Corpus:
         """The texts, then the reference."""
         return self.texts + self.reference
@@ -76,6 +59,7 @@ def read_user_texts(
     *,
     person: str | None = None,
     random_users: int | None = None,
+    sources: bool = False,
     columns: Mapping[str, Any],
 ) -> UserTexts:
     """Read both corpora.
@@ -86,48 +70,50 @@ def read_user_texts(
         reference: of non-members.
         person: whose all of `texts` are.
         random_users: split `reference` at random into this many users.
+        sources: whether the model answers or translates a source.
         columns: format, text, user, source and limit.
 
     Raises:
-        DataError: one cannot be read, or a user is in both.
+        DataError: one cannot be read, a column is missing, or a user is in both.
     """
-    parts = (
-        _with_users(run, "texts", _audited(run, texts, person, columns)),
-        _with_users(run, "reference", _non_members(run, reference, random_users, columns)),
-    )
-    if both := len(set(parts[0].users or ()) & set(parts[1].users or ())):
+    if person is not None and not person.strip():
+        raise ValueError("`person` must be a name, got blanks or nothing")
+    read = {
+        "texts": _audited(run, texts, person, columns),
+        "reference": _non_members(run, reference, random_users, columns),
+    }
+    own, others = (_with_users(run, role, corpus) for role, corpus in read.items())
+    if both := len(set(own.users or ()) & set(others.users or ())):
         raise DataError(
             f"{both} user{' is' if both == 1 else 's are'} in both `texts` and `reference`",
             remedy="Remove them from `reference`, which must hold non-members only.",
         )
-    return _without_duplicates(run, *parts)
+    return _without_duplicates(run, own, others, sources)
 
 
 def _audited(run: "Session", texts: Any, person: str | None, columns: Mapping[str, Any]) -> Corpus:
-    if person is not None:
-        if not person.strip():
-            raise ValueError("`person` must be a name, got blanks or nothing")
-        return _owned_by(_read(run, "texts", texts, columns, user=None), person)
-    user = columns["user"]
+    user = columns["user"] if person is None else None
     try:
-        corpus = _read(run, "texts", texts, columns, user=user)
+        corpus = _read(run, "texts", texts, columns, user)
     except DataError as error:
         if user is None or f'has no column "{user}"' not in error.problem:
             raise
-        corpus = _read(run, "texts", texts, columns, user=None)
-    if corpus.users is None:
+        corpus = _read(run, "texts", texts, columns, None)
+    if person is None and corpus.users is None:
         run.log(f"The audited texts have no user column: they count as one person's, {ME!r}.")
-        return _owned_by(corpus, ME)
-    return corpus
+        person = ME
+    if person is None:
+        return corpus
+    return Corpus.from_texts(corpus, users=[person] * len(corpus), sources=corpus.sources)
 
 
 def _non_members(
     run: "Session", reference: Any, random_users: int | None, columns: Mapping[str, Any]
 ) -> Corpus:
     if random_users is not None:
-        corpus = _read(run, "reference", reference, columns, user=None)
+        corpus = _read(run, "reference", reference, columns, None)
         return artificial_users(corpus, random_users, seed=run.seed)
-    corpus = _read(run, "reference", reference, columns, user=columns["user"])
+    corpus = _read(run, "reference", reference, columns, columns["user"])
     if corpus.users is None:
         name = reference if isinstance(reference, str | PathLike) else "`reference`"
         raise DataError(
@@ -139,15 +125,10 @@ def _non_members(
 
 
 def _read(
-    run: "Session", role: str, given: Any, columns: Mapping[str, Any], *, user: str | None
+    run: "Session", role: str, given: Any, columns: Mapping[str, Any], user: str | None
 ) -> Corpus:
-    names = {"format": "format", "text": "text", "source_column": "source", "limit": "limit"}
-    settings = {name: columns[column] for name, column in names.items()}
-    return run.corpus(role, given, user=user, **settings)
-
-
-def _owned_by(corpus: Corpus, name: str) -> Corpus:
-    return Corpus.from_texts(corpus, users=[name] * len(corpus), sources=corpus.sources)
+    settings = {name: columns[name] for name in ("format", "text", "limit")}
+    return run.corpus(role, given, user=user, source_column=columns["source"], **settings)
 
 
 def _with_users(run: "Session", role: str, corpus: Corpus) -> Corpus:
@@ -162,23 +143,31 @@ def _with_users(run: "Session", role: str, corpus: Corpus) -> Corpus:
     return corpus.take(np.flatnonzero(named)) if left_out else corpus
 
 
-def _without_duplicates(run: "Session", texts: Corpus, reference: Corpus) -> UserTexts:
-    """Near-duplicates count once."""
+def _without_duplicates(
+    run: "Session", texts: Corpus, reference: Corpus, sources: bool
+) -> UserTexts:
+    """Near-duplicates count once; columns that the task does not need go."""
     whole = texts + reference
     read = list(whole)
     if whole.sources is not None:
         read = [f"{source} {text}" for source, text in zip(whole.sources, read, strict=True)]
     own = own_texts(read, whole.users or (), audited=len(texts))
-    mine, theirs = own.kept[: len(texts)], own.kept[len(texts) :]
     if left_out := int((~own.kept).sum()):
         run.log(f"{left_out:,} of {len(read):,} texts are near-duplicates and are left out.")
-    if not mine.any():
+    if not own.kept[: len(texts)].any():
         raise DataError(
             "most texts of every audited user are near-duplicates of each other",
             remedy="Give texts that differ.",
         )
-    return UserTexts(
-        texts=texts.take(np.flatnonzero(mine)),
-        reference=reference.take(np.flatnonzero(theirs)),
-        independent=own.check,
-    )
+    parts = {}
+    for role, part, kept in zip(
+        ("texts", "reference"), (texts, reference), np.split(own.kept, [len(texts)]), strict=True
+    ):
+        if sources and part.sources is None:
+            raise DataError(
+                f"`{role}` has no column with what each text answers or translates",
+                remedy="Name the column (`source`).",
+            )
+        table = part.take(np.flatnonzero(kept)).table
+        parts[role] = Corpus(table.select(["text", "user", *(["source"] if sources else [])]))
+    return UserTexts(**parts, independent=own.check)

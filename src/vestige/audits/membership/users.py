@@ -11,9 +11,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from vestige.attacks.membership.query_policy import QueryPolicy
-from vestige.attacks.texts.text_models import base_of_adapter
-from vestige.audits.membership.query_options import QueryOptions
+from vestige.attacks.membership.query_policy import QueryPolicy, usual_selection
+from vestige.attacks.texts.cached_outputs import cached_outputs
+from vestige.attacks.texts.text_models import TextModels, base_of_adapter
+from vestige.audits.membership.based_users import based_users
+from vestige.audits.membership.query_options import OF_SERVICE, QueryOptions
+from vestige.audits.membership.ranked_users import ranked_users
+from vestige.audits.membership.service import Service
 from vestige.audits.membership.shadow_options import ShadowOptions
 from vestige.audits.membership.target import (
     Remote,
@@ -21,21 +25,20 @@ from vestige.audits.membership.target import (
     local_target,
     remote_of,
     remote_target,
-    shown,
 )
 from vestige.audits.membership.user_inputs import UserInputs
-from vestige.audits.membership.user_options import (
-    check_base_options,
-    check_model_options,
-    policy_of,
-    shadow_count,
-)
-from vestige.audits.membership.user_texts import UserTexts, read_user_texts
+from vestige.audits.membership.user_shadows import described, plan_shadows, train_planned
+from vestige.audits.membership.user_texts import read_user_texts
+from vestige.models.endpoint_address import EndpointAddress
 from vestige.models.remote_options import RemoteOptions
 from vestige.results import Result
 
 if TYPE_CHECKING:
     from vestige.session import Session
+    from vestige.training.shadows import Shadow
+
+SHADOWS = 10
+"""Shadow models, unless `shadows` says how many."""
 
 
 def users_membership(
@@ -44,35 +47,22 @@ def users_membership(
     *,
     texts: Any,
     reference: Any,
-    base: Any = None,
-    person: str | None = None,
-    random_users: int | None = None,
-    alpha: float = 0.05,
-    shadows: ShadowOptions = ShadowOptions(),
-    queries: QueryOptions = QueryOptions(),
-    remote: RemoteOptions = RemoteOptions(),
-    statistics: Any = None,
-    cluster: str | None = None,
+    base: Any,
+    person: str | None,
+    random_users: int | None,
+    alpha: float,
+    shadows: ShadowOptions,
+    queries: QueryOptions,
+    remote: RemoteOptions,
+    statistics: Any,
+    cluster: str | None,
     columns: Mapping[str, Any],
 ) -> Result:
     """Test whose texts were in the training data, with a p-value for each user and for all.
 
-    Args:
-        run: the session.
-        model: MODEL, local or remote.
-        texts: of the users to test.
-        reference: of non-members.
-        base: the model before it was fine-tuned. Default: that of an adapter, unless options of
-            shadow models are given. Without one, Vestige compares ranks with shadow models.
-        person: whose all of `texts` are.
-        random_users: split `reference` at random into this many users.
-        alpha: false-discovery rate of flags, and level of the test.
-        shadows: options of shadow models.
-        queries: which words are queried.
-        remote: budgets of a remote model.
-        statistics: folder of token statistics and of a server's answers. Default: beside `out`.
-        cluster: address of a Ray cluster to train shadow models on.
-        columns: format, text, user, source and limit of the data.
+    Options are those of `membership`; `columns` are format, text, user, source and limit. Without
+    a base, Vestige compares ranks with shadow models; so it does for an adapter with options of
+    shadow models.
 
     Raises:
         ValueError: options do not go together.
@@ -81,166 +71,172 @@ def users_membership(
     service = remote_of(model)
     if base is None and service is None and not shadows.changed() and queries.calls is None:
         base = base_of_adapter(model)
-    check_model_options(service, queries, remote, has_base=base is not None)
-    if base is None:
-        count = shadow_count(shadows, cluster)
-    else:
-        check_base_options(shadows, queries, cluster)
-        count = 0
-    policy = policy_of(queries, shadows=count, seed=run.seed)
-    target = local_target(run, model) if service is None and base is None else None
+    _check_model_options(service, queries, remote, has_base=base is not None)
+    count = _shadow_count(shadows, queries, cluster, has_base=base is not None)
+    policy = _policy(queries, shadows=count, seed=run.seed)
+    target, models = _opened(run, model, base, service)
+    task = queries.task or "next-word" if target is None else target.task
     read = read_user_texts(
-        run, texts, reference, person=person, random_users=random_users, columns=columns
-    )
-    folder = Path(statistics) if statistics is not None else _beside(run, "statistics")
-    if base is not None:
-        return _with_base(run, model, base, read, policy, alpha, folder)
+        run, texts, reference, person=person, random_users=random_users,
+        sources=task != "next-word", columns=columns,
+    )  # fmt: skip
     if target is None:
         assert service is not None
-        target, read = _remote(run, model, service, read, queries)
-    else:
-        read = read.with_sources(target.task != "next-word")
-    return _with_ranks(
-        run, target, read, policy, alpha, shadows, remote, folder, count=count, cluster=cluster
-    )
-
-
-def _with_base(
-    run: "Session",
-    model: Any,
-    base: Any,
-    texts: UserTexts,
-    policy: QueryPolicy,
-    alpha: float,
-    folder: Path | None,
-) -> Result:
-    """The audit with a base."""
-    from vestige.attacks.texts.cached_outputs import cached_outputs
-    from vestige.attacks.texts.text_models import TextModels
-    from vestige.audits.membership.based_users import BasedUsers
-
-    models = TextModels.with_base(model, base, device=run.device, monitor=run.monitor)
-    run.models |= models.recorded
-    target = Target(
-        name=shown(model),
-        task="next-word",
-        vocabulary=models.target.vocabulary,
-        vocab_size=models.target.vocab_size,
-        model=models.target,
-        record=dict(models.recorded["target"]),  # type: ignore[call-overload]
-    )
-    policy = _of_target(policy, target)
-    inputs = UserInputs.of(target, texts.with_sources(False), seed=run.seed, has_base=True)
+        counted, _, _ = read.groups(seed=run.seed)
+        target = remote_target(run, model, service, read.reference_of(counted), queries)
+    elif policy.k > target.vocab_size:
+        raise ValueError(f"`top_k` must lie in [1, {target.vocab_size}], got {policy.k}")
+    policy = replace(policy, k=policy.k or target.vocab_size)
+    inputs = UserInputs.of(target, read, seed=run.seed, has_base=models is not None)
     inputs.check(policy, alpha)
-    _identify(run, inputs, policy, alpha)
+    cached = models is not None or isinstance(service, EndpointAddress)
+    folder = _beside(run, "statistics", statistics) if cached else None
     with cached_outputs(folder, run.monitor) as outputs:
-        audit = BasedUsers(
-            run=run, inputs=inputs, models=models, policy=policy, alpha=alpha, outputs=outputs
-        )
-        return Result.of(audit.audit())
+        if models is not None:
+            _identify(run, inputs, policy, alpha, None)
+            found = based_users(run, inputs, policy, alpha, models=models, outputs=outputs)
+            return Result.of(found)
+        client = None
+        if service is not None:
+            client = Service(run=run, inputs=inputs, policy=policy, options=remote, outputs=outputs)
+            client.check_budget()
+        return _ranked(run, inputs, policy, alpha, client, shadows, count, cluster)
 
 
-def _with_ranks(
+def _opened(
+    run: "Session", model: Any, base: Any, service: Remote | None
+) -> tuple[Target | None, TextModels | None]:
+    """A local target, and the two models if there is a base."""
+    if base is not None:
+        models = TextModels.with_base(model, base, device=run.device, monitor=run.monitor)
+        run.models |= models.recorded
+        return Target.local(model, models.target, models.recorded["target"]), models
+    return (local_target(run, model) if service is None else None), None
+
+
+def _ranked(
     run: "Session",
-    target: Target,
-    texts: UserTexts,
+    inputs: UserInputs,
     policy: QueryPolicy,
     alpha: float,
-    shadows: ShadowOptions,
-    remote: RemoteOptions,
-    folder: Path | None,
-    *,
+    client: Service | None,
+    options: ShadowOptions,
     count: int,
     cluster: str | None,
 ) -> Result:
     """The audit by ranks, beside shadow models if there are any."""
-    from vestige.attacks.texts.cached_outputs import cached_outputs
-    from vestige.audits.membership.ranked_users import RankedUsers
-    from vestige.audits.membership.service import Service
-    from vestige.audits.membership.user_shadows import described, plan_shadows
-
-    policy = _of_target(policy, target)
-    inputs = UserInputs.of(target, texts, seed=run.seed)
-    inputs.check(policy, alpha)
-    plan = plan_shadows(run, shadows, target, count=count)
+    plan = plan_shadows(run, options, inputs.target, count=count)
     record = None if plan is None else described(plan)
-    with cached_outputs(folder if target.is_server else None, run.monitor) as outputs:
-        service = None
-        if target.remote is not None:
-            service = Service(
-                run=run, inputs=inputs, policy=policy, options=remote, outputs=outputs
+    run.configuration |= {"task": inputs.target.task, "shadow_models": record}
+    _identify(run, inputs, policy, alpha, record)
+    counted, fitted, _ = inputs.texts.groups(seed=run.seed)
+    texts, processes = inputs.texts.reference_of(counted, fitted), options.processes
+    with _shadow_folder(run, options) as folder:
+
+        def train() -> "list[Shadow]":
+            if plan is None:
+                return []
+            return train_planned(
+                run, plan, inputs.target, texts, folder, processes=processes, cluster=cluster
             )
-            service.check_budget()
-        run.configuration |= {"task": target.task, "shadow_models": record}
-        _identify(run, inputs, policy, alpha, task=target.task, shadows=record)
-        with _shadow_folder(run, shadows) as place:
-            audit = RankedUsers(
-                run=run,
-                inputs=inputs,
-                policy=policy,
-                alpha=alpha,
-                service=service,
-                plan=plan,
-                options=shadows,
-                folder=place,
-                cluster=cluster,
-            )
-            return Result.of(audit.audit())
+
+        found = ranked_users(run, inputs, policy, alpha, service=client, train=train)
+        return Result.of(found)
 
 
-def _remote(
-    run: "Session", model: Any, service: Remote, texts: UserTexts, queries: QueryOptions
-) -> tuple[Target, UserTexts]:
-    """A remote target with the words of some non-members, and the texts with its columns."""
-    texts = texts.with_sources(queries.task not in (None, "next-word"))
-    counted, _, _ = texts.groups(seed=run.seed)
-    return remote_target(run, model, service, texts.reference_of(counted), queries), texts
+def _check_model_options(
+    remote: Remote | None, queries: QueryOptions, options: RemoteOptions, *, has_base: bool
+) -> None:
+    """Raise ValueError for an option that does not go with the kind of model."""
+    if remote is None:
+        options.reject_for_local()
+        for name in queries.changed():
+            if name in OF_SERVICE:
+                raise ValueError(
+                    f"`{name}` needs a remote model: openai:URL#MODEL or module:function"
+                )
+        return
+    if not isinstance(remote, EndpointAddress):
+        options.reject_for_function()
+    elif queries.task not in (None, "next-word"):
+        raise ValueError("`task` must be next-word for a server; use a function instead")
+    if has_base:
+        raise ValueError("`base` needs a local model")
+    if queries.top_k is None:
+        raise ValueError("`top_k` must be given for a remote model: how many words does it list?")
 
 
-def _of_target(policy: QueryPolicy, target: Target) -> QueryPolicy:
-    """The policy with the length of the target's lists."""
-    if target.remote is None and policy.k > target.vocab_size:
-        raise ValueError(f"`top_k` must lie in [1, {target.vocab_size}], got {policy.k}")
-    return replace(policy, k=policy.k or target.vocab_size)
+def _shadow_count(
+    shadows: ShadowOptions, queries: QueryOptions, cluster: str | None, *, has_base: bool
+) -> int:
+    """How many shadow models are trained; ValueError for options that do not go together."""
+    if has_base:
+        for name in (*shadows.changed(), *(() if cluster is None else ("cluster",))):
+            if name != "shadows" or shadows.shadows:
+                raise ValueError(f"`{name}` does not go with `base`, which replaces shadow models")
+        if queries.calls is not None:
+            raise ValueError("`calls` does not go with `base`, which reads whole texts: `queries`")
+        return 0
+    count = SHADOWS if shadows.shadows is None else shadows.shadows
+    if count == 1:
+        raise ValueError(
+            "`shadows` must be 0, 2 or more, got 1: half of the reference users would have no "
+            "model that was not trained on them"
+        )
+    if cluster is not None and shadows.processes > 1:
+        raise ValueError(
+            "`processes` does not go with `cluster`, where each core trains a model; got "
+            f"{shadows.processes}"
+        )
+    return count
+
+
+def _policy(queries: QueryOptions, *, shadows: int, seed: int) -> QueryPolicy:
+    """Which words are queried; k is 0 until the number of words is known."""
+    texts, words = queries.queries, queries.calls
+    how = queries.select or usual_selection(queries=texts, calls=words, shadows=shadows)
+    policy = QueryPolicy(how=how, queries=texts, calls=words, k=queries.top_k or 0, seed=seed)
+    if how == "informative" and not shadows:
+        raise ValueError("`select` informative needs shadow models, which select the words")
+    return policy
 
 
 def _identify(
-    run: "Session", inputs: UserInputs, policy: QueryPolicy, alpha: float, **more: Any
+    run: "Session", inputs: UserInputs, policy: QueryPolicy, alpha: float, shadows: object
 ) -> None:
     """Record what determines the result, or compare it with unfinished work of this folder."""
-    is_remote = inputs.target.remote is not None
-    models = {
-        role: {k: v for k, v in dict(record).items() if k != "path" or is_remote}  # type: ignore[call-overload]
-        for role, record in run.models.items()
-    }
-    selection = {
-        "how": policy.how,
-        "queries": policy.queries,
-        "calls": policy.calls,
-        "top_k": policy.k,
-    }
-    run.configuration |= selection
-    identity = {
-        "models": models,
+    records: dict[str, Any] = dict(run.models)
+    if inputs.target.remote is None:  # a folder may move
+        records = {
+            role: {key: value for key, value in record.items() if key != "path"}
+            for role, record in records.items()
+        }
+    selection = {"how": policy.how, "queries": policy.queries, "calls": policy.calls}
+    run.configuration |= {**selection, "top_k": policy.k}
+    run.store.identify({
+        "models": records,
         "texts": inputs.texts.texts.fingerprint(),
         "reference": inputs.texts.reference.fingerprint(),
         "alpha": alpha,
         "seed": policy.seed,
-    }
-    run.store.identify({**identity, **selection, **more})
+        **selection,
+        "top_k": policy.k,
+        "task": inputs.target.task,
+        "shadows": shadows,
+    })  # fmt: skip
 
 
-def _beside(run: "Session", name: str) -> Path | None:
-    """A folder beside `out`, named after it."""
+def _beside(run: "Session", name: str, given: Any) -> Path | None:
+    """A folder that was given, or one beside `out` and named after it; None without both."""
+    if given is not None:
+        return Path(given)
     return None if run.out is None else run.out.with_name(f"{run.out.name}.{name}")
 
 
 @contextmanager
 def _shadow_folder(run: "Session", shadows: ShadowOptions) -> Iterator[Path]:
-    """The folder of shadow models: one that was given, one beside `out`, or a temporary one."""
-    if shadows.shadow_dir is not None:
-        yield Path(shadows.shadow_dir)
-    elif folder := _beside(run, "shadows"):
+    """The folder of shadow models, a temporary one if there is no other."""
+    if folder := _beside(run, "shadows", shadows.shadow_dir):
         yield folder
     else:
         with TemporaryDirectory() as temporary:

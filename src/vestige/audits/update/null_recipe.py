@@ -27,6 +27,11 @@ class NullOptions(LearningOptions):
     Attributes:
         tokens: Tokens of the update's text, read once per epoch.
         precision: Precision of the training.
+
+    Example:
+        >>> import vestige as vg
+        >>> vg.NullOptions(tokens=16_400, epochs=3).chosen
+        {'epochs': 3}
     """
 
     tokens: Count | None = None
