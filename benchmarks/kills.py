@@ -276,13 +276,14 @@ def starve_all(kind: str, count: int, inputs: Path, seed: int) -> dict[str, Any]
         with place(inputs) as folder:
             code = ended(child(named(COMMANDS[kind]), folder, most=int(10 ** lots.uniform(0, 4))))
             time.sleep(0.05)  # until its stderr is on disk
-            full += code != 0
-            lines = (folder / "said").read_text("utf-8").splitlines() if code else []
-            wrong.update([] if code in (0, 2) else [f"exit code {code}"])
-            if code and not _tells(lines[-1] if lines else ""):
+            failed = code not in VERDICTS
+            full += failed
+            lines = (folder / "said").read_text("utf-8").splitlines() if failed else []
+            wrong.update([] if code in (*VERDICTS, 2) else [f"exit code {code}"])
+            if failed and not _tells(lines[-1] if lines else ""):
                 wrong.update([f"message: {lines[-1] if lines else None}"])
             wrong.update(f"stray {path.name}" for path in folder.rglob(".*"))
-            if code:
+            if failed:
                 words = again if (folder / "out").exists() else named(COMMANDS[kind])
                 ended(child(words, folder))
             wrong.update(faults(folder, inputs, wanted))
@@ -294,7 +295,7 @@ def signal_all(kind: str, count: int, inputs: Path, seed: int) -> dict[str, Any]
     wanted, took = undisturbed(kind, inputs)
     lots, wrong, ends = random.Random(f"{seed} {kind} signal"), Counter[str](), Counter[int]()
     again = named(RESUMES.get(kind, COMMANDS[kind]))
-    while sum(ends.values()) - ends[0] < count:
+    while sum(n for code, n in ends.items() if code not in VERDICTS) < count:
         with place(inputs) as folder:
             pid = child(named(COMMANDS[kind]), folder)
             time.sleep(0.05 + lots.uniform(0, took))
@@ -302,7 +303,7 @@ def signal_all(kind: str, count: int, inputs: Path, seed: int) -> dict[str, Any]
             os.kill(pid, number)
             ends.update([code := ended(pid)])
             lines = (folder / "said").read_text("utf-8").splitlines()
-            if code:
+            if code not in VERDICTS:
                 wrong.update([] if code == 128 + number else [f"exit code {code}"])
                 last = lines[-1] if lines else ""
                 wrong.update([] if last.startswith("vestige: ended by") else [f"said {last}"])
@@ -343,7 +344,7 @@ def main() -> None:
         kinds = [k for k in COMMANDS if asked.kinds is None or k in asked.kinds]
 
         def run(words: Sequence[str]) -> None:
-            if code := ended(child(words, inputs, "../said")):
+            if (code := ended(child(words, inputs, "../said"))) not in VERDICTS:
                 sys.exit(f"{words} ended with {code}: {(inputs / '../said').read_text()}")
 
         import torch._dynamo  # noqa: F401 - every optimizer imports it, for seconds
