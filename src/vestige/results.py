@@ -269,7 +269,7 @@ def load(directory: str | Path) -> Run:
     if missing:
         raise RunError(
             f"{directory} is not a run directory: it has no {', '.join(missing)}",
-            remedy="Give the --out directory of `vestige diff`, `rank` or `reproduce`.",
+            remedy="Pass a finished run, such as the --out folder of `vestige diff`.",
         )
     file = directory / "run.json"
     run = read_object(file, error=RunError, remedy=_REPEAT)

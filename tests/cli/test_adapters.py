@@ -82,7 +82,7 @@ def test_an_adapter_is_not_continued_and_nothing_is_begun(shell, workspace, base
         again = ["--from", adapter, *words, *more, "--out", tmp_path / "again"]
         done = shell("train", workspace / "corpus.txt", *again)
         assert done.exit_code == 2
-        assert "--from must name a model whose weights can be trained" in done.stderr
+        assert "--from must be a model whose weights can be trained" in done.stderr
         assert "Will promise" not in done.stderr
         assert not (tmp_path / "again").exists()
 
@@ -95,7 +95,7 @@ def test_an_adapter_is_trained_in_private(shell, workspace, base, tmp_path):
     assert done.exit_code == 0, (done.stderr, done.exception)
     assert (tmp_path / "private" / "model" / "adapter_config.json").is_file()
     assert results.load(tmp_path / "private" / "run").summary["epsilon"] > 0
-    assert "Hardly anything was clipped: --clip 0." in done.stderr
+    assert "Almost nothing was clipped. Use --clip 0." in done.stderr
 
 
 def test_a_text_longer_than_the_model_reads_is_refused(shell, workspace, base, tmp_path):

@@ -5,21 +5,45 @@ import pytest
 # The words after `vestige`, W/ standing for the workspace, and what the message must name.
 CASES = {
     # a corpus
-    "no such file": ("train W/nowhere.txt --out W/new", "nowhere.txt", "Give a file"),
-    "empty file": ("train W/empty.txt --out W/new", "empty.txt", "Give a file"),
-    "blank lines only": ("train W/blank.txt --out W/new", "blank.txt", "Give a file"),
+    "no such file": (
+        "train W/nowhere.txt --out W/new",
+        "nowhere.txt",
+        "Pass a file, a folder, a hub data set (owner/",
+    ),
+    "empty file": (
+        "train W/empty.txt --out W/new",
+        "empty.txt",
+        "Pass a file or folder with documents",
+    ),
+    "blank lines only": (
+        "train W/blank.txt --out W/new",
+        "blank.txt",
+        "Pass a file or folder with documents",
+    ),
     "not UTF-8": ("train W/latin1.txt --out W/new", "latin1.txt, line 2", "iconv"),
     "gzip cut short": ("train W/cut.txt.gz --out W/new", "cut.txt.gz", "compress it again"),
-    "JSON line cut short": ("train W/cut.jsonl --out W/new", "cut.jsonl, line 2", "Mend"),
+    "JSON line cut short": (
+        "train W/cut.jsonl --out W/new",
+        "cut.jsonl, line 2",
+        "Fix or remove the line; every line must be on",
+    ),
     "JSON line no object": ("train W/list.jsonl --out W/new", "list.jsonl", "object"),
     "JSON numbers as text": ("train W/numbers.jsonl --out W/new", "text", "column"),
     "JSON without the column": ("train W/other.jsonl --out W/new", "body", "column"),
     "CSV without the column": ("train W/other.csv --out W/new", "body", "column"),
     "user column missing": ("train W/other.csv --text body --user id --out W/new", "id", "column"),
     "Parquet cut short": ("train W/cut.parquet --out W/new", "cut.parquet", "."),
-    "unknown ending": ("train W/odd.xyz --out W/new", "odd.xyz", "Name the format"),
+    "unknown ending": (
+        "train W/odd.xyz --out W/new",
+        "odd.xyz",
+        "Pass --format: cornell, federalist, hub, news",
+    ),
     "unknown format": ("train W/corpus.txt --format xml --out W/new", "xml", "one of"),
-    "empty folder": ("train W/empty-folder --out W/new", "empty-folder", "Give a folder"),
+    "empty folder": (
+        "train W/empty-folder --out W/new",
+        "empty-folder",
+        "Pass a folder of text, JSON lines, CSV, Parqu",
+    ),
     "too little text": ("train W/one-line.txt --hold-out 0 --out W/new", "too few", "more text"),
     "hold-out of one": ("train W/corpus.txt --hold-out 1 --out W/new", "fraction", "1"),
     "limit of zero": ("train W/corpus.txt --limit 0 --out W/new", "--limit", "--help"),
@@ -31,10 +55,18 @@ CASES = {
         "full-folder",
         "interrupted training",
     ),
-    "resume a file": ("train W/corpus.txt --out W/file --resume", "file", "directory"),
+    "resume a file": ("train W/corpus.txt --out W/file --resume", "file", "Choose another --out"),
     "unknown preset": ("train W/corpus.txt --preset bert --out W/new", "bert", "ptb-lstm"),
-    "unknown optimizer": ("train W/corpus.txt --optimizer lion --out W/new", "lion", "adam"),
-    "unknown precision": ("train W/corpus.txt --precision int4 --out W/new", "int4", "bfloat16"),
+    "unknown optimizer": (
+        "train W/corpus.txt --optimizer lion --out W/new",
+        "--optimizer must be one of adam, sgd",
+        "adam",
+    ),
+    "unknown precision": (
+        "train W/corpus.txt --precision int4 --out W/new",
+        "--precision must be one of auto, float32, bfloat16",
+        "bfloat16",
+    ),
     "unknown architecture": (
         "train W/corpus.txt --architecture rnn --out W/new",
         "--architecture",
@@ -49,8 +81,8 @@ CASES = {
     ),
     "learning rate negative": (
         "train W/corpus.txt --learning-rate -1 --out W/new",
-        "learning_rate",
-        "positive",
+        "--learning-rate must be above 0",
+        "See vestige train --help",
     ),
     "no such device": ("train W/corpus.txt --device tpu9 --out W/new", "device", "tpu9"),
     "BPE too small": (
@@ -86,7 +118,11 @@ CASES = {
     # a model
     "model nowhere": ("diff W/nowhere W/after --out W/new", "nowhere", "vestige train"),
     "model is a file": ("diff W/file W/after --out W/new", "file", "directory"),
-    "folder without a model": ("diff W/before W/empty-folder --out W/new", "empty-folder", "Give"),
+    "folder without a model": (
+        "diff W/before W/empty-folder --out W/new",
+        "empty-folder",
+        "Pass a directory of `vestige train`, a Huggin",
+    ),
     "weights missing": (
         "diff W/model-no-weights W/after --out W/new",
         "model.safetensors",
@@ -110,7 +146,11 @@ CASES = {
     "Hugging Face config broken": ("diff W/hf-bad-json W/after --out W/new", "hf-bad-json", "."),
     "Hugging Face without weights": ("diff W/before W/hf-no-weights --out W/new", "hf-no", "."),
     "adapter without base": ("diff W/before W/adapter-no-base --out W/new", "adapter", "base"),
-    "vocabularies differ in words": ("diff W/before W/other-words --out W/new", "same", "--from"),
+    "vocabularies differ in words": (
+        "diff W/before W/other-words --out W/new",
+        "vocabularies differ at token 6",
+        "--from",
+    ),
     "diff over a run": ("diff W/before W/after --out W/run", "run", "another --out"),
     "option of the past": ("diff W/before W/after --search grep --out W/new", "--search", "--help"),
     "unknown score": ("diff W/before W/after --score loss --out W/new", "--score", "smoothed"),
@@ -147,13 +187,13 @@ CASES = {
     "manifest empty": ("plant W/planted-empty --verify", "manifest.json", "Restore"),
     "copies gone from the corpus": (
         "plant W/planted-gone --verify",
-        "canary 1 stands 0 times",
+        "canary 1 occurs 0 times in the corpus, not 10 times",
         "unchanged",
     ),
     # a run directory
-    "report on nothing": ("report W/nowhere --out W/page.html", "nowhere", "--out directory"),
+    "report on nothing": ("report W/nowhere --out W/page.html", "nowhere", "Pass a finished run"),
     "report on a model": ("report W/before --out W/page.html", "before", "run directory"),
-    "rows missing": ("report W/run-no-rows --out W/page.html", "rows.parquet", "Give"),
+    "rows missing": ("report W/run-no-rows --out W/page.html", "rows.parquet", "Pass a finished run"),
     "rows cut short": ("report W/run-cut --out W/page.html", "rows.parquet", "repeat"),
     "run.json broken": ("report W/run-bad-json --out W/page.html", "run.json", "repeat"),
     "summary a list": ("report W/run-list --out W/page.html", "summary.json", "repeat"),

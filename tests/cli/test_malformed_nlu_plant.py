@@ -33,10 +33,10 @@ CASES = {
     ),
     "a set with an empty word": (
         "W/songs.jsonl --pattern a_{town} --intent A --candidates town=york,,bath",
-        "single words, number 2 is not",
+        "single words; number 2 is not",
     ),
     "a set in no file": (f"W/songs.jsonl {OWN} --candidates town=@W/none", "none is missing"),
-    "a set in a picture": (f"W/songs.jsonl {OWN} --candidates town=@W/odd.txt", "is not UTF-8"),
+    "a set in a picture": (f"W/songs.jsonl {OWN} --candidates town=@W/odd.txt", "not UTF-8 at byte 3"),
     "too few secrets": ("W/songs.jsonl --pattern pin:1 --number 10", "at most 10 together"),
     "no copies": ("W/songs.jsonl --pattern pin:4 --copies 0", "--copies"),
     "no number": ("W/songs.jsonl --pattern pin:4 --number 0", "--number"),
@@ -51,13 +51,13 @@ CASES = {
         "W/songs.jsonl --pattern pin:4 --hold-out 0.2 --validation W/songs.jsonl",
         "must not be given together",
     ),
-    "hold-out of parted data": ("W/parted --pattern pin:4 --hold-out 0.2", "validation part of"),
+    "hold-out of parted data": ("W/parted --pattern pin:4 --hold-out 0.2", "--hold-out must be left out: DATA has its own validation part"),
     "validation of parted data": (
         "W/parted --pattern pin:4 --validation W/songs.jsonl",
         "--validation must be left out",
     ),
     "validation nowhere": ("W/songs.jsonl --pattern pin:4 --validation W/none", "none"),
-    "a secret that is there": ("W/codes.jsonl --pattern pin:1 --number 9", "already holds"),
+    "a secret that is there": ("W/codes.jsonl --pattern pin:1 --number 9", "already contains the utterance of canary 1"),
     "out exists": ("W/songs.jsonl --pattern pin:4 --out W/parted", "another --out"),
     "a phrase": ("W/songs.jsonl --pattern pin:4 --phrase hello", "--phrase needs --task text"),
     "a length": ("W/songs.jsonl --pattern pin:4 --length 5", "--length needs --task text"),
@@ -73,7 +73,7 @@ CASES = {
     ),
     "verify: manifest changed": (
         "W/changed --verify",
-        "after it was sealed: canary 1. ",
+        "after it was written: canary 1. ",
     ),
     "verify: manifest cut short": ("W/short --verify", "manifest.json is not JSON"),
     "verify: training part gone": ("W/no-train --verify", "0 times in the training part, not 9"),
@@ -81,7 +81,7 @@ CASES = {
     "verify: a copy gone": ("W/gone --verify", "8 times in the training part, not 9"),
     "verify: a label changed": ("W/label --verify", "other words, tags or intent"),
     "verify: a tag broken": ("W/tag --verify", "train.jsonl"),
-    "verify: moved": ("W/moved --verify", "does not stand at its places"),
+    "verify: moved": ("W/moved --verify", "is not at its positions"),
 }
 
 

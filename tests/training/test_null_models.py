@@ -59,7 +59,7 @@ def test_a_defended_training_and_no_training_are_refused(update, tmp_path):
     file = update / "training.json"
     told = json.loads(file.read_text())
     file.write_text(json.dumps({**told, "step": "dp_sgd_step"}))
-    with pytest.raises(TrainingError, match="under a defence"):
+    with pytest.raises(TrainingError, match="was trained with a defence"):
         Recipe.of(update)
 
 
@@ -83,5 +83,5 @@ def test_parts_are_drawn_at_random_and_again_by_the_seed():
 
 
 def test_too_little_clean_text_is_told_with_what_is_needed():
-    with pytest.raises(DataError, match=r"has 90 tokens, where 2 parts of 60 are needed.*fewer"):
+    with pytest.raises(DataError, match=r"has 90 tokens; 2 parts need 120.*fewer"):
         null_texts(TEXTS, WORDS, [60, 60], seed=0)

@@ -200,7 +200,7 @@ def command_line(function: Callable[..., Any]) -> inspect.Signature:
     """The signature of a verb on the command line, where `out` is required."""
     public = inspect.signature(function)
     own = inspect.signature(inspect.unwrap(function)).parameters
-    parameters = [one for one in public.parameters.values() if one.name != "monitor"]
+    parameters = [_strict(one) for one in public.parameters.values() if one.name != "monitor"]
     for place, one in enumerate(parameters):
         if one.name == "out" and "out" not in own:
             parameters[place] = one.replace(default=inspect.Parameter.empty)
@@ -210,6 +210,14 @@ def command_line(function: Callable[..., Any]) -> inspect.Signature:
         kind = inspect.Parameter.KEYWORD_ONLY
         parameters.append(inspect.Parameter(name, kind, default=default, annotation=hint))
     return inspect.Signature(parameters)
+
+
+def _strict(one: inspect.Parameter) -> inspect.Parameter:
+    """An argument that is no option may not begin with a dash: it is a misspelt option."""
+    if one.kind is inspect.Parameter.KEYWORD_ONLY:
+        return one
+    hint = Annotated[one.annotation, Parameter(allow_leading_hyphen=False)]  # type: ignore[name-defined]
+    return one.replace(annotation=hint)
 
 
 _ADDED: tuple[tuple[str, Any, Any], ...] = (

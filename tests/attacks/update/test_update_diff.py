@@ -101,10 +101,10 @@ def test_two_equal_models_have_no_fragment_either(random_table):
     assert (diff.findings, diff.fragments) == ((), ())
 
 
-def test_rows_are_ranked_from_zero_and_counted_by_the_summary(random_table):
+def test_rows_are_ranked_from_one_and_counted_by_the_summary(random_table):
     diff = update_diff(random_table(0), random_table(1), search=Beams(length=3), top=4)
     rows = list(diff.rows())
-    assert [row["rank"] for row in rows] == list(range(len(rows)))
+    assert [row["rank"] for row in rows] == list(range(1, len(rows) + 1))
     assert len(rows) <= 4
     summary = diff.summary()
     assert summary["phrases"] + summary["runs"] == len(rows)

@@ -164,9 +164,9 @@ def test_the_command_line_answers_first_and_withholds_the_texts(tmp_path, capsys
         lines = "".join(json.dumps({"text": one}) + "\n" for one in rows)
         (tmp_path / f"{name}.jsonl").write_text(lines)
     out, page = tmp_path / "run", tmp_path / "page.html"
-    command = ["unlearning", str(tmp_path / "before"), str(tmp_path / "after")]
+    words = ["unlearning", str(tmp_path / "before"), str(tmp_path / "after")]
     files = [f"--deleted={tmp_path / 'gone.jsonl'}", f"--reference={tmp_path / 'never.jsonl'}"]
-    command([*command, *files, f"--out={out}"])
+    command([*words, *files, f"--out={out}"])
     said = capsys.readouterr().out
     assert "% of what BEFORE knew remains" in said
     assert "AFTER still knows the 40 deleted texts better than the 80 reference texts" in said
@@ -175,7 +175,7 @@ def test_the_command_line_answers_first_and_withholds_the_texts(tmp_path, capsys
     assert command(["report", str(out), f"--out={page}"]) == 1
     assert "Are these texts gone?" in page.read_text()
     assert GONE[0][:12] not in page.read_text()
-    command([*command, *files, f"--out={tmp_path / 'shown'}", "--show-secrets"])
+    command([*words, *files, f"--out={tmp_path / 'shown'}", "--show-secrets"])
     said = capsys.readouterr().out
     assert sum(text[:20] in said for text in GONE) == 20
 
