@@ -25,7 +25,7 @@ CASES = {
     "no reference there": (f"{REFERENCE} W/none.jsonl", "none.jsonl does not exist"),
     "empty texts": (f"{TEXTS} W/empty.jsonl", "empty.jsonl"),
     "blank texts": (f"{TEXTS} W/blank.jsonl", "blank.jsonl"),
-    "a cut line": (f"{TEXTS} W/cut.jsonl", "cut.jsonl, line 2: no valid JSON"),
+    "a cut line": (f"{TEXTS} W/cut.jsonl", "cut.jsonl, line 2: invalid JSON"),
     "a list in place of an object": (f"{REFERENCE} W/list.jsonl", "list.jsonl, line 1: list"),
     "no text column": (f"{TEXTS} W/body.jsonl", 'has no column "text"'),
     "text that is a number": (f"{TEXTS} W/numbers.jsonl", 'line 1: "text" is int, not text'),
