@@ -49,7 +49,7 @@ def test_a_training_that_is_ended_says_how_to_go_on(workspace, tmp_path, number,
     line = said.splitlines()[-1]
     assert "Traceback" not in said
     by = "Ctrl-C" if code == 130 else "SIGTERM"
-    assert line.startswith(f"vestige: ended by {by}. The same command with --resume goes on")
+    assert line.startswith(f"vestige: ended by {by}. The same command with --resume continues")
     hidden = list((tmp_path / "o").rglob(".*"))
     assert hidden == []
 

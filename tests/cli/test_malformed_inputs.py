@@ -193,7 +193,11 @@ CASES = {
     # a run directory
     "report on nothing": ("report W/nowhere --out W/page.html", "nowhere", "Pass a finished run"),
     "report on a model": ("report W/before --out W/page.html", "before", "run directory"),
-    "rows missing": ("report W/run-no-rows --out W/page.html", "rows.parquet", "Pass a finished run"),
+    "rows missing": (
+        "report W/run-no-rows --out W/page.html",
+        "rows.parquet",
+        "Pass a finished run",
+    ),
     "rows cut short": ("report W/run-cut --out W/page.html", "rows.parquet", "repeat"),
     "run.json broken": ("report W/run-bad-json --out W/page.html", "run.json", "repeat"),
     "summary a list": ("report W/run-list --out W/page.html", "summary.json", "repeat"),

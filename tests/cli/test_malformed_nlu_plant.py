@@ -36,7 +36,10 @@ CASES = {
         "single words; number 2 is not",
     ),
     "a set in no file": (f"W/songs.jsonl {OWN} --candidates town=@W/none", "none is missing"),
-    "a set in a picture": (f"W/songs.jsonl {OWN} --candidates town=@W/odd.txt", "not UTF-8 at byte 3"),
+    "a set in a picture": (
+        f"W/songs.jsonl {OWN} --candidates town=@W/odd.txt",
+        "not UTF-8 at byte 3",
+    ),
     "too few secrets": ("W/songs.jsonl --pattern pin:1 --number 10", "at most 10 together"),
     "no copies": ("W/songs.jsonl --pattern pin:4 --copies 0", "--copies"),
     "no number": ("W/songs.jsonl --pattern pin:4 --number 0", "--number"),
@@ -51,13 +54,19 @@ CASES = {
         "W/songs.jsonl --pattern pin:4 --hold-out 0.2 --validation W/songs.jsonl",
         "must not be given together",
     ),
-    "hold-out of parted data": ("W/parted --pattern pin:4 --hold-out 0.2", "--hold-out must be left out: DATA has its own validation part"),
+    "hold-out of parted data": (
+        "W/parted --pattern pin:4 --hold-out 0.2",
+        "--hold-out must be left out: DATA has its own validation part",
+    ),
     "validation of parted data": (
         "W/parted --pattern pin:4 --validation W/songs.jsonl",
         "--validation must be left out",
     ),
     "validation nowhere": ("W/songs.jsonl --pattern pin:4 --validation W/none", "none"),
-    "a secret that is there": ("W/codes.jsonl --pattern pin:1 --number 9", "already contains the utterance of canary 1"),
+    "a secret that is there": (
+        "W/codes.jsonl --pattern pin:1 --number 9",
+        "already contains the utterance of canary 1",
+    ),
     "out exists": ("W/songs.jsonl --pattern pin:4 --out W/parted", "another --out"),
     "a phrase": ("W/songs.jsonl --pattern pin:4 --phrase hello", "--phrase needs --task text"),
     "a length": ("W/songs.jsonl --pattern pin:4 --length 5", "--length needs --task text"),

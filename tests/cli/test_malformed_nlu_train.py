@@ -105,7 +105,10 @@ CASES = {
     "from nowhere": (f"{FROM}/none", "none"),
     "from a language model": (f"{FROM}/language", "is a language model and has no intents"),
     "from a folder of nothing": (f"{FROM}/empty-folder", "empty-folder"),
-    "from a model without these labels": (f"{FROM}/greeter", "11 of 11 utterances have an intent or tag that the model lacks"),
+    "from a model without these labels": (
+        f"{FROM}/greeter",
+        "11 of 11 utterances have an intent or tag that the model lacks",
+    ),
     "layers of a model that has its own": (
         f"{FROM}/greeter --layers 2",
         "--layers does not go with --from",
@@ -128,11 +131,20 @@ CASES = {
     "unknown optimizer": (f"{SONGS} --optimizer adagrad", "optimizer must be one of"),
     "no layers": (f"{SONGS} --layers 0", "--layers"),
     "no such device": (f"{SONGS} --device abacus", "device must be one"),
-    "diverging": (f"{SONGS} --optimizer sgd --learning-rate 1e300", "The training diverged at step 1"),
+    "diverging": (
+        f"{SONGS} --optimizer sgd --learning-rate 1e300",
+        "The training diverged at step 1",
+    ),
     # what was planted, and what is there
-    "planted with text": (f"W/planted-text {QUICK}", "is text with canaries, not labelled utterances"),
+    "planted with text": (
+        f"W/planted-text {QUICK}",
+        "is text with canaries, not labelled utterances",
+    ),
     "text from planted utterances": ("W/planted", "Pass --task nlu"),
-    "a changed manifest": (f"W/changed {QUICK}", "was changed after it was written: canary 1, canary 2"),
+    "a changed manifest": (
+        f"W/changed {QUICK}",
+        "was changed after it was written: canary 1, canary 2",
+    ),
     "a broken manifest": (f"W/broken {QUICK}", "is not JSON"),
     "out exists": (f"{SONGS} --out W/parted", "another --out"),
     "nothing to resume": (f"{SONGS} --out W/parted --resume", "no training to resume"),

@@ -58,7 +58,7 @@ def test_of_two_trainings_one_makes_the_directory_and_the_other_says_who_has_it(
     words = ["train", workspace / "corpus.txt", *QUICK]
     [alone, both], said = twins([*words, "--out", "one"], [*words, "--out", "two"])
     assert sorted(alone) == sorted(both) == [0, 2]
-    [refused] = [line for line in said if "being written by process" in line or "exists" in line]
+    [refused] = [line for line in said if "in use by process" in line or "exists" in line]
     assert "Traceback" not in refused
     files = {path.relative_to(tmp_path / "two") for path in (tmp_path / "two").rglob("*")}
     assert {str(path) for path in files if path.name.startswith(".")} == set()

@@ -68,7 +68,7 @@ def wrong(root: Path, umask: int, *, secret: bool) -> list[str]:
     ids=lambda value: value if isinstance(value, str) else f"{value:03o}",
 )
 def test_what_a_verb_writes_is_private(run, inputs, tmp_path, kind, umask):
-    out = tmp_path / "new" / ("page.html" if kind.startswith("report") else "out")
+    out = tmp_path / "new" / ("page.html" if kind in ("report", "report secrets") else "out")
     before, mask = set(inputs.rglob("*")), os.umask(umask)
     try:
         done = run(kind, out)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import PurePath
 
-from tests.fuzz.arguments import options
+from tests.fuzz.arguments import OPTIONS
 from tests.fuzz.cases import Tried
 from tests.fuzz.world import SECRETS
 from vestige.claims import VERDICTS
@@ -111,8 +111,8 @@ def _names(tried: Tried) -> Iterator[str]:
     """What an error may name: options of the verb, and what the case gave it."""
     case = tried.case
     yield from _ONE_OF_A_KIND
-    for each in options(case.verb):
-        names = (each.metavar, *each.flags)
+    for each in OPTIONS[case.verb]:
+        names = (each.field_info.name.upper(), *each.names)
         yield from (_plain(name) for name in names if name and len(name) > 3)
     for word in (*case.words[1:], *case.changed, *(damage.file for damage in case.damage)):
         for part in word.split("="):

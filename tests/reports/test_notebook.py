@@ -10,6 +10,7 @@ from tests.reports.test_page import ALLOWED, CORPUS
 from vestige.experiments.tables import Table
 from vestige.measured import Measurement
 from vestige.reports import notebook
+from vestige.results import Result
 
 DRAWN = sorted(set(RESULTS) - {"Table", "TrainingLeakage"})
 """Kinds with a chart; those of a callback lie on the pages of the runs beside it."""
@@ -92,4 +93,4 @@ def test_a_result_finds_its_views_by_itself():
     result = Found()
     assert str(result).startswith("Found\n2 rows.")
     assert "Rosalind" not in result._repr_html_() + str(result)
-    assert "Rosalind" in result.show()._repr_html_()
+    assert "Rosalind" in Result.of(result).show()._repr_html_()

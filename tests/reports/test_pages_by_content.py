@@ -25,7 +25,9 @@ def page(made):
 
 
 def test_every_kind_has_an_example():
-    assert set(RESULTS) == set(KINDS) - {"Release"}
+    # These have no attack's rows; tests of their verbs show their pages.
+    shown = {"Release", "Planting", "RepeatedTraining", "Demo", "Reproduction"}
+    assert set(RESULTS) == set(KINDS) - shown
 
 
 def test_a_page_is_well_formed_and_answers_first(page):

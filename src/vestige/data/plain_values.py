@@ -12,8 +12,8 @@ def plain(value: object) -> Any:
     NumPy scalars and arrays become numbers and lists, tuples lists, paths strings.
 
     Example:
-        >>> plain({"rank": (1, 2), "where": Path("runs")})
-        {'rank': [1, 2], 'where': 'runs'}
+        >>> plain({"rank": (1, 2), 3: b"runs"[:0]})
+        {'rank': [1, 2], '3': []}
     """
     if isinstance(value, str):
         # Half a surrogate pair can stand in a model's text, but in no file.

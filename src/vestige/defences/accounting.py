@@ -349,7 +349,7 @@ def check_delta(delta: float, units: int | None = None) -> None:
     if units is not None and delta >= 1 / units:
         raise ValueError(
             f"delta must be below 1 / {units:,} = {1 / units:.2g}, got {delta:g}: with 1 / n a "
-            "training may publish one of n whole; a tenth of that or less is usual"
+            "training may publish one of n whole; use a tenth of that or less"
         )
 
 

@@ -123,7 +123,7 @@ class PrivateDefence(ABC):
             return ()
         return (
             f"noise and lots come from a seed (--noise-seed-without-guarantee "
-            f"{self.noise_seed_without_guarantee}), and whoever knows or tries it subtracts them",
+            f"{self.noise_seed_without_guarantee}), and anyone who guesses it can subtract them",
         )
 
     def secret(self) -> "Secret | None":

@@ -90,7 +90,7 @@ def narrow(model: Any, *, k: int) -> TopK:
     if not hasattr(model, "given") and not isinstance(model, NextToken):
         raise ValueError(
             f"model must be one of next tokens, got {type(model).__name__}: "
-            "a ServiceModel puts a callable behind the same face"
+            "wrap a callable in a ServiceModel"
         )
     if not 1 <= k <= model.vocab_size:
         raise ValueError(f"k must lie in [1, {model.vocab_size}], got {k}")

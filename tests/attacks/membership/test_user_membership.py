@@ -285,7 +285,7 @@ def audit(audited: list[int], half_of: np.ndarray = FITTED_ON) -> None:
             lambda: audit([0], half_of=np.arange(30)),
             "audited must be non-members for every reference model",
         ),
-        (lambda: NonMembers(fitted=(1, 2), compared=(2,)), r"share nobody, got \[2\]"),
+        (lambda: NonMembers(fitted=(1, 2), compared=(2,)), r"be disjoint, got \[2\]"),
         (lambda: answers_of(ASKED, MEMBERS, k=0), "k must be at least 1"),
         (lambda: replace(answers_of(ASKED, MEMBERS), ranks=np.ones(3, int)), "one a word"),
         (

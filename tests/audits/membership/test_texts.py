@@ -271,7 +271,7 @@ def test_a_model_that_predicts_no_text_decides_nothing(lists):
     for base in (None, BASE):
         found = membership(dead, base=base, **lists)
         assert found.verdict == UNDECIDED
-        assert "too weak for an audit" in found.claim.reasons[0]
+        assert "too weak to audit" in found.claim.reasons[0]
 
 
 def test_scores_that_are_not_finite_are_refused(lists, monkeypatch):

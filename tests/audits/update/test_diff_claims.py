@@ -68,7 +68,7 @@ def failed(result):
 def test_a_leak_and_an_honest_update_come_out_right_by_nineteen_null_models(nulls):
     leak = diff(moved(1, secret=TAUGHT), null=nulls)
     assert leak.verdict == LEAK
-    assert leak.claim.estimate.name == "phrases found"
+    assert leak.claim.estimate.name == "phrases revealed"
     clean = diff(moved(2), null=nulls)
     assert clean.verdict == NO_LEAK, clean.claim.reasons
     for result in (leak, clean):

@@ -237,7 +237,7 @@ def test_null_models_are_not_searched_where_no_verdict_can_come(models, tmp_path
     assert log.steps[-1][0] == log.steps[-1][1]
     assert [line for line in log.lines if "Null models are not searched." in line]
     told = [check.sentence for check in found.claim.checks if check.name == "powerful"]
-    assert told == ["No null model was searched; 19 give a verdict."]
+    assert told == ["No null model was searched; a verdict needs 19."]
     alone = Log()
     diff(*pair, out=tmp_path / "alone", monitor=alone, **SIZES)
     assert not any("Null models" in line for line in alone.lines)

@@ -277,13 +277,13 @@ def _check_shapes(encoded: list[_Read]) -> None:
         for name in ("sizes", "places"):
             if getattr(other, name) != getattr(first, name):
                 raise ValueError(
-                    "patterns that are asked together must have their unknown words at the same "
+                    "patterns that are scored together must have their unknown words at the same "
                     "places and as many candidates for each, got "
                     f"{getattr(first, name)} and {getattr(other, name)} in pattern {number}"
                 )
         if len(other.tokens) != len(first.tokens):
             raise ValueError(
-                "patterns that are asked together must have the same number of tokens, got "
+                "patterns that are scored together must have the same number of tokens, got "
                 f"{len(first.tokens)} and {len(other.tokens)} in pattern {number}"
             )
 

@@ -46,7 +46,7 @@ class NonMembers:
         users = (*self.fitted, *self.compared, *self.counted)
         if len(set(users)) < len(users):
             twice = sorted({user for user in users if users.count(user) > 1})
-            raise ValueError(f"groups must share nobody, got {twice} in two of them or twice")
+            raise ValueError(f"groups must be disjoint, got {twice} more than once")
 
     @classmethod
     def drawn(cls, users: Iterable[int], *, seed: int) -> "NonMembers":
