@@ -10,6 +10,7 @@ from vestige import results
 from vestige.attacks.texts import statistics_cache as statistics_module
 from vestige.audits.unlearning.unlearning import unlearning
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
+from vestige.cli.app import run as command
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError

@@ -173,7 +173,7 @@ def test_a_generated_secret_without_a_format_is_no_proof_and_no_acquittal(nulls)
     found = diff(moved(1, secret=TAUGHT), secrets=[TAUGHT], null=nulls[:18])
     assert known(found)[0]["generated_in"] > 0
     assert found.verdict == UNDECIDED
-    assert any("mark the part that varies" in check.sentence for check in found.claim.checks)
+    assert any("Mark the part that varies" in check.sentence for check in found.claim.checks)
 
 
 def test_a_secret_that_a_prompt_gives_is_not_generated():
