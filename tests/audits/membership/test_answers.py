@@ -60,7 +60,7 @@ def test_answers_before_a_malformed_one_are_kept(tmp_path):
     path = tmp_path / "work.sqlite"
     with (
         Store(path) as store,
-        pytest.raises(ModelError, match="int in place of a list"),
+        pytest.raises(ModelError, match="int instead of a list"),
         StoredAnswers(store) as answers,
     ):
         ServiceModel(lambda _: [["to"], 3, ["be"]], k=3, cache=answers).likeliest(CONTEXTS)
