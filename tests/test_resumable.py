@@ -157,7 +157,7 @@ def test_one_process_at_a_time(out):
     with subprocess.Popen([sys.executable, "-c", code, out], **streams) as process:
         process.stdout.readline()
         with pytest.raises(
-            RunError, match=f"run.partial is being written by process {process.pid}"
+            RunError, match=f"run.partial is in use by process {process.pid}"
         ):
             call(out, units=1)
         process.communicate("\n")

@@ -378,9 +378,9 @@ with Store(Path(sys.argv[1]), shared=len(sys.argv) > 2) as store:
 def test_one_process_at_a_time_which_may_open_it_twice(path):
     with run(HOLDER, path, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
-        with pytest.raises(RunError, match=f"is being written by process {process.pid}") as refused:
+        with pytest.raises(RunError, match=f"is in use by process {process.pid}") as refused:
             Store(path)
-        assert "Wait until that has ended" in str(refused.value)
+        assert "Wait for it to end" in str(refused.value)
         process.communicate("\n")
     with Store(path) as store, Store(path) as again:
         store["a"] = 1

@@ -82,7 +82,7 @@ def test_an_audit_on_a_cluster_is_the_audit_of_this_machine(address, tmp_path):
 
 
 def test_a_model_over_several_gpus_is_refused_on_nodes():
-    with pytest.raises(ValueError, match="`device` balanced does not go with `cluster`"):
+    with pytest.raises(ValueError, match="`device` balanced must be left out with `cluster`"):
         membership("model", texts="texts", reference="never", cluster="auto", device="balanced")
 
 
