@@ -68,7 +68,7 @@ def failed(result):
 def test_a_leak_and_an_honest_update_come_out_right_by_nineteen_null_models(nulls):
     leak = diff(moved(1, secret=TAUGHT), null=nulls)
     assert leak.verdict == LEAK
-    assert leak.claim.estimate.name == "phrases found"
+    assert leak.claim.estimate.name == "phrases revealed"
     clean = diff(moved(2), null=nulls)
     assert clean.verdict == NO_LEAK, clean.claim.reasons
     for result in (leak, clean):
@@ -173,7 +173,7 @@ def test_a_generated_secret_without_a_format_is_no_proof_and_no_acquittal(nulls)
     found = diff(moved(1, secret=TAUGHT), secrets=[TAUGHT], null=nulls[:18])
     assert known(found)[0]["generated_in"] > 0
     assert found.verdict == UNDECIDED
-    assert any("mark the part that varies" in check.sentence for check in found.claim.checks)
+    assert any("Mark the part that varies" in check.sentence for check in found.claim.checks)
 
 
 def test_a_secret_that_a_prompt_gives_is_not_generated():

@@ -193,7 +193,7 @@ def test_an_adapter_whose_base_is_not_here_is_put_on_the_model_before(saved, tmp
     monitor, ids = Lines(), torch.tensor([5, 9, 3])
     given = {"before": saved / "before", "after": adapter}
     pair = load_snapshots(given, device="cpu", monitor=monitor)
-    assert f"put on {saved / 'before'}" in monitor.lines[0]
+    assert f"Vestige uses {saved / 'before'} as its base" in monitor.lines[0]
     models = (pair.models["after"], load_model(saved / "adapter"))
     assert torch.equal(*(m.log_probs(m.advance(m.start(3), ids)) for m in models))
     with pytest.raises(ModelError, match="gone"):

@@ -1,7 +1,6 @@
 """What `vestige diff` keeps: interrupted anywhere, the same call goes on to the same rows."""
 
 import json
-import re
 import sqlite3
 from contextlib import closing
 
@@ -154,9 +153,7 @@ def test_a_damaged_line_is_told_of_and_done_again(whole, models, tmp_path, monke
         assert changed.rowcount == 2
     log = Log()
     assert same(search(models, tmp_path / "run", monitor=log), whole)
-    assert any(
-        re.search(r"is damaged: \d of its (values|entries) are intact", line) for line in log.lines
-    )
+    assert any("is damaged: 5 of its values are intact" in line for line in log.lines)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +234,7 @@ def test_null_models_are_not_searched_where_no_verdict_can_come(models, tmp_path
     assert log.steps[-1][0] == log.steps[-1][1]
     assert [line for line in log.lines if "Null models are not searched." in line]
     told = [check.sentence for check in found.claim.checks if check.name == "powerful"]
-    assert told == ["No null model was searched; 19 give a verdict."]
+    assert told == ["No null model was searched; a verdict needs 19."]
     alone = Log()
     diff(*pair, out=tmp_path / "alone", monitor=alone, **SIZES)
     assert not any("Null models" in line for line in alone.lines)
