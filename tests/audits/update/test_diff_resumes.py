@@ -1,7 +1,6 @@
 """What `vestige diff` keeps: interrupted anywhere, the same call goes on to the same rows."""
 
 import json
-import re
 import sqlite3
 from contextlib import closing
 
@@ -154,9 +153,7 @@ def test_a_damaged_line_is_told_of_and_done_again(whole, models, tmp_path, monke
         assert changed.rowcount == 2
     log = Log()
     assert same(search(models, tmp_path / "run", monitor=log), whole)
-    assert any(
-        re.search(r"is damaged: \d of its (values|entries) are intact", line) for line in log.lines
-    )
+    assert any("is damaged: 5 of its values are intact" in line for line in log.lines)
 
 
 @pytest.mark.parametrize(
