@@ -156,9 +156,7 @@ def test_one_process_at_a_time(out):
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", code, out], **streams) as process:
         process.stdout.readline()
-        with pytest.raises(
-            RunError, match=f"run.partial is in use by process {process.pid}"
-        ):
+        with pytest.raises(RunError, match=f"run.partial is in use by process {process.pid}"):
             call(out, units=1)
         process.communicate("\n")
     assert names(out) == []

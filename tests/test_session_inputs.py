@@ -89,7 +89,7 @@ def test_lines_are_those_of_the_file_whatever_ends_them(tmp_path):
 
 def test_what_is_no_utf8_is_told_with_its_byte_and_what_to_do(tmp_path):
     (tmp_path / "words").write_bytes(b"ab\xff")
-    with pytest.raises(DataError, match=r"words is not UTF-8: .* at byte 2") as caught:
+    with pytest.raises(DataError, match="not UTF-8 at byte 2") as caught:
         read_lines(tmp_path / "words", one="phrase")
     assert "one phrase per line" in caught.value.remedy
 
@@ -111,7 +111,7 @@ def test_a_planted_directory_is_its_corpus_and_not_its_manifest(planted):
 
 def test_a_planted_directory_of_utterances_is_no_running_text(planted):
     (planted / "train.jsonl").write_text("{}\n")
-    with pytest.raises(DataError, match="utterances with secrets planted in them"):
+    with pytest.raises(DataError, match="is labelled utterances with planted secrets, not text"):
         read_source(str(planted))
 
 
@@ -141,7 +141,7 @@ def test_controls_with_words_that_the_model_lacks_are_left_out_and_counted(plant
     log = Log()
     _, found = load_canaries(planted, model(("red", "blue", "gate")), log)
     assert [canary.phrase for canary in found] == ["red blue", "gate red"]
-    assert log.lines == ["1 of 2 controls have words that the model lacks: left out"]
+    assert log.lines == ["1 of 2 controls left out: the model lacks their words"]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,9 @@ def test_canaries_of_another_vocabulary_are_refused():
     canaries = [replace(one, ids=tuple(own.encode(one.phrase))) for one in CANARIES]
     _, manifest = plant(TEXT, canaries, seed=0, vocabulary=own)
     assert len(load_canaries(manifest, model(WORDS[::-1]))[1]) == 3
-    with pytest.raises(IncompatibleModels, match="the manifest of another model"):
+    with pytest.raises(
+        IncompatibleModels, match="its canaries were planted for another vocabulary"
+    ):
         load_canaries(manifest, model())
 
 
@@ -173,6 +175,8 @@ def test_a_changed_manifest_is_refused(planted):
 
 
 def test_a_manifest_of_running_text_holds_no_secrets_in_utterances(planted):
-    with pytest.raises(ManifestError, match="canaries in running text, not in labelled") as caught:
+    with pytest.raises(
+        ManifestError, match="has canaries in text, not in labelled utterances"
+    ) as caught:
         load_secrets(planted)
     assert "language model" in caught.value.remedy

@@ -79,7 +79,11 @@ BOMB = "a: &a [SECRET, x]\n" + "".join(
         ("two.yaml", "epochs: 1\n---\nepochs: 2", "is not YAML at line"),
         ("deep.yaml", "[" * 3000, "cannot be read: it is nested too deeply"),
         ("deep.json", "[" * 100_000, "cannot be read: it is nested too deeply"),
-        ("large.yaml", "data: " + "x" * 2**20, "bytes, where at most 1,048,576 are expected"),
+        (
+            "large.yaml",
+            "data: " + "x" * 2**20,
+            "has 1,048,582 bytes; at most 1,048,576 are expected.",
+        ),
         ("twice.yaml", "batch-size: 1\nbatch_size: 2", "twice.yaml sets 'batch-size' twice"),
         ("twice.toml", "epochs = 1\nepochs = 2", "cannot be read: TOMLDecodeError"),
         ("table.toml", "[training]\nepochs = 3", "'training' is no option"),

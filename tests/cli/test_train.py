@@ -65,9 +65,9 @@ def test_another_training_is_not_resumed(shell, workspace, trained):
 @pytest.mark.parametrize(
     ("words", "names"),
     [
-        (["--hold-out", 0.6], "training holds other text"),
-        (["--limit", 39, *HELD], "training holds other text"),
-        (["--hold-out", 0], "training holds other text"),
+        (["--hold-out", 0.6], "has an encoding of other text or of another vocabulary."),
+        (["--limit", 39, *HELD], "has an encoding of other text or of another vocabulary."),
+        (["--hold-out", 0], "has an encoding of other text or of another vocabulary."),
         ([*HELD, "--seed", 9], "another training"),
         ([*HELD, "--epochs", 2], "another training"),
     ],

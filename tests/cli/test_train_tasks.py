@@ -159,7 +159,7 @@ TABLE = "W/pairs.jsonl --task translation --text english --epochs 1"
 PAIRED = f"{TABLE} --source french --hidden-size 4"
 NEXT = "W/pairs.jsonl --task next-word --text english --epochs 1"
 CASES = {
-    "no sources": (TABLE, "no sources to answer or to translate"),
+    "no sources": (TABLE, "the corpus has no source texts."),
     "no such column": (f"{TABLE} --source german", "german"),
     "sources for running text": (
         "W/pairs.jsonl --text english --source french",
@@ -184,7 +184,10 @@ CASES = {
         f"{PAIRED} --optimizer sgd --momentum 1",
         "--momentum must be at least 0",
     ),
-    "a language model to go on with": (f"{TABLE} --source french --from W/lstm", "reads no source"),
+    "a language model to go on with": (
+        f"{TABLE} --source french --from W/lstm",
+        "is a language model and takes no source text.",
+    ),
     "a language model's vocabulary": (
         f"{PAIRED} --vocabulary W/lstm",
         "--vocabulary must be a model of --task translation or dialogue",
@@ -197,7 +200,7 @@ CASES = {
     "a size with --from": (f"{PAIRED} --from W/lstm", "--hidden-size does not go with --from"),
     "a translator for text": (
         "W/pairs.jsonl --text english --from W/translator",
-        "says no next words without a source",
+        "is a sequence-to-sequence model: it needs a source text.",
     ),
     "a translator for intents": (
         "W/pairs.jsonl --task nlu --from W/translator",
@@ -207,7 +210,7 @@ CASES = {
     "sequences of a private gru": (
         f"{NEXT} --architecture gru --defence dp-sgd --noise-multiplier 1 --batch-size 2 "
         "--accept-private-vocabulary",
-        "cannot be had from a gru",
+        "gru has no gradients per sequence.",
     ),
     "an unknown task": ("W/pairs.jsonl --task speech", "--task must be one of"),
 }
@@ -237,4 +240,6 @@ def test_what_cannot_be_had_is_refused(shell, place, words, names):
 def test_a_translator_is_refused_where_next_words_are_asked(shell, place, translator):
     done = shell("diff", translator[0], translator[0], "--out", place / "none")
     assert done.exit_code == 2
-    assert "says no next words without a source" in " ".join(done.stderr.split())
+    assert "is a sequence-to-sequence model: it needs a source text." in " ".join(
+        done.stderr.split()
+    )

@@ -72,13 +72,15 @@ def test_what_validates_is_said_once(planted):
         parts(validation=OTHERS, hold_out=0.2)
     for given in ({"validation": OTHERS}, {"hold_out": 0.2}):
         [name] = given
-        with pytest.raises(ValueError, match=f"`{name}` must be left out: DATA has a validation"):
+        with pytest.raises(
+            ValueError, match=f"`{name}` must be left out: DATA has its own validation part"
+        ):
             parts(planted, **given)
 
 
 def test_a_planting_in_running_text_is_refused(tmp_path):
     plant(Corpus.from_texts(["the gate opens"] * 9), phrase="quiet mice", out=tmp_path / "text")
-    with pytest.raises(ValueError, match="holds running text with canaries"):
+    with pytest.raises(ValueError, match="is text with canaries, not labelled utterances"):
         planted_secrets(tmp_path / "text")
     assert planted_secrets(tmp_path) is None
     assert planted_secrets(SONGS) is None

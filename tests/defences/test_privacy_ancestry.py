@@ -94,7 +94,10 @@ def test_an_undefended_ancestor_leaves_its_records_without_a_guarantee():
     assert found.without == found.read_before == 1
     assert found.epsilon is None
     assert by_earlier(found)[()].epsilon == OWN.epsilon
-    assert "(undefended) read them" in by_earlier(found)[("plain",)].reasons[0]
+    assert (
+        "training 00000000 (undefended) trained on them without a guarantee"
+        in by_earlier(found)[("plain",)].reasons[0]
+    )
 
 
 def test_what_chose_an_epoch_before_has_no_guarantee_from_it():
@@ -119,7 +122,7 @@ def test_what_an_unknown_ancestor_read_is_a_condition():
     condition = ancestry(OWN, own, (elsewhere,), {})
     assert condition.if_read is None
     assert condition.epsilon == OWN.epsilon
-    assert "not known" in condition.reasons[0]
+    assert "the training text of the model it started from is unknown" in condition.reasons[0]
 
 
 @pytest.mark.parametrize(("mine", "theirs"), [*product(["sequence", "user"], repeat=2)])

@@ -40,7 +40,10 @@ def test_a_guarantee_is_that_of_the_steps_planned():
     [
         (PLAIN, "without a guarantee"),
         (LedgerEntry(id="2" * 32, defence="goldfish"), "without a guarantee"),
-        (LedgerEntry(id="2" * 32, defence="unknown"), "not known"),
+        (
+            LedgerEntry(id="2" * 32, defence="unknown"),
+            "the training text of the model it started from is unknown",
+        ),
         (replace(PRIVATE, void=("its seed is known",)), "void"),
         (replace(PRIVATE, noise_multiplier=0.0, epsilon=None), "without noise"),
     ],

@@ -82,7 +82,7 @@ def test_another_process_is_waited_for_by_nobody(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"held\n"
-        with pytest.raises(RunError, match="being written"):
+        with pytest.raises(RunError, match="is in use by process"):
             reproduce("nlu", out=tmp_path, table=["utility"])
         other.communicate()
 

@@ -231,7 +231,7 @@ def test_one_process_at_a_time_makes_a_trial(squares: list[Squares]) -> None:
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"held\n"
-        with pytest.raises(RunError, match="being written"):
+        with pytest.raises(RunError, match="is in use by process"):
             run_trials(squares[:1])
         other.communicate()
     run_trials(squares[:1])

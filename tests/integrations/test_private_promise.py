@@ -182,7 +182,7 @@ class Extends(TrainerCallback):
 def test_no_step_is_taken_that_the_guarantee_was_not_planned_for(tmp_path):
     own = trainer(tmp_path, vestige.DPSGD(epsilon=8.0, accountant="rdp"), Extends(), steps=6,
                   num_train_epochs=5)  # fmt: skip
-    with pytest.raises(TrainingError, match=r"all 6 planned steps were taken .*Set `max_steps`"):
+    with pytest.raises(TrainingError, match="all 6 planned steps were taken"):
         own.train()
     assert own.state.global_step == 6
 
@@ -218,7 +218,7 @@ def test_a_model_that_something_else_has_trained_has_no_guarantee(tmp_path):
         )
         plain.train()
         own.train()
-        assert own.privacy_statement[0].startswith("No guarantee: something has trained the model")
+        assert own.privacy_statement[0].startswith("No guarantee: the model was trained after")
         model = GPT2LMHeadModel.from_pretrained(tmp_path / "model")
         Trainer(
             model, own.args, train_dataset=own.train_dataset, data_collator=own.data_collator
@@ -226,7 +226,7 @@ def test_a_model_that_something_else_has_trained_has_no_guarantee(tmp_path):
         later = trainer(tmp_path / name, vestige.DPSGD(epsilon=8.0, accountant="rdp"), base=model,
                         lora=lora)  # fmt: skip
         later.train()
-        assert later.privacy_statement[0].startswith("No guarantee: something has trained")
+        assert later.privacy_statement[0].startswith("No guarantee: the model was trained after")
 
 
 def test_two_processes_one_of_them_without_a_row_train_as_one(tmp_path):

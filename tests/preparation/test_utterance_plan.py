@@ -100,7 +100,9 @@ def test_what_validates_is_said_once(tmp_path, planted):
         parts_of(validation=OTHERS, hold_out=0.2)
     for given in ({"validation": OTHERS}, {"hold_out": 0.2}):
         [name] = given
-        with pytest.raises(ValueError, match=f"`{name}` must be left out: DATA has a validation"):
+        with pytest.raises(
+            ValueError, match=f"`{name}` must be left out: DATA has its own validation part"
+        ):
             parts_of(planted, **given)
 
 
@@ -108,7 +110,7 @@ def test_a_planting_in_running_text_is_refused(tmp_path):
     from vestige.data.corpus import Corpus
 
     plant(Corpus.from_texts(["the gate opens"] * 9), phrase="quiet mice", out=tmp_path / "text")
-    with pytest.raises(ValueError, match="Plant in utterances with --task nlu"):
+    with pytest.raises(ValueError, match="is text with canaries, not labelled utterances"):
         planted_secrets(tmp_path / "text")
     assert planted_secrets(tmp_path) is None
     assert planted_secrets(SONGS) is None

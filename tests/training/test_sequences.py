@@ -284,7 +284,7 @@ def test_batches_by_user_need_users(draw):
 
 @pytest.mark.parametrize(("draw", "what"), [("poisson", "sequences"), ("poisson-users", "users")])
 def test_more_than_there_are_cannot_be_drawn(draw, what):
-    with pytest.raises(TrainingError, match=rf"7 is more than the \d {what}.*smaller batch_size"):
+    with pytest.raises(TrainingError, match=rf"7 exceeds the \d {what}.*smaller batch_size"):
         make([3] * 6, [0, 1, 2] * 2, size=7, draw=draw)
 
 

@@ -82,7 +82,7 @@ def test_what_the_references_do_not_resolve_is_a_bound():
     assert found.summary()["exposure_planted_high"] is None
     for words in (found.sentence, found.resolution):
         assert "183" not in words
-    assert "≥ 9.5 bits" in found.sentence
+    assert "3 canaries can be tested with 5 controls or more; there are 4." in found.sentence
     assert "2 of 3 planted canaries are more probable than all 1,024 references" in found.resolution
 
 
@@ -166,7 +166,9 @@ def test_phrases_made_to_a_pattern_are_asked_against_their_controls_orders():
     found = result(*planted, controls=apart)
     assert found.order.against == "controls' orders"
     assert found.order.p == pytest.approx(2 / 13**2)
-    assert "their order (p = 0.012 against how the orders of the controls'" in found.sentence
+    assert (
+        "The model remembers the canaries and the order of their words (p = 0.0" in found.sentence
+    )
 
 
 def test_controls_that_are_likely_too_are_what_canaries_are_compared_with():
@@ -176,7 +178,7 @@ def test_controls_that_are_likely_too_are_what_canaries_are_compared_with():
     assert result(canary(1, 6.0), canary(1, 5.5), controls=high * 7).verdict == NO_LEAK
     many = result(canary(1, 8.0), canary(1, 7.5), controls=high * 4)
     assert many.memory.p == pytest.approx(2 / 91), "of 91 splits the best, looked at twice"
-    assert "unplanted controls" in many.sentence
+    assert "The model remembers the canaries and the order of their words (p = 0.0" in many.sentence
 
 
 def test_ranks_below_the_ceiling_are_resolved():

@@ -76,7 +76,7 @@ def test_a_list_of_candidates_is_a_whole_space():
     drawn = listed_references(["pin  one", "pin two", "pin one", " "])
     assert drawn.phrases == ("pin one", "pin two")
     assert drawn.whole
-    with pytest.raises(DataError, match="1 different"):
+    with pytest.raises(DataError, match="the list of candidates has 1 phrases, too few to rank"):
         listed_references(["pin one", "pin one"])
 
 

@@ -121,7 +121,7 @@ def test_a_check_that_fails_leaves_nothing_decided(place):
 def test_too_few_texts_exclude_no_leak():
     found = audit(0, 10, reference=60)
     assert found.verdict == UNDECIDED
-    assert "An AUC of 0.78 is detected" in found.claim.reasons[0]
+    assert "An AUC of 0.78 would be detected (power 80%); required: 0.65." in found.claim.reasons[0]
 
 
 def test_reference_texts_of_one_author_weigh_as_one_in_every_p_value():
