@@ -168,7 +168,7 @@ def test_another_training_is_not_resumed(shell, planted, trained):
     out, _ = trained
     for other, name in (
         (["--seed", 9], "has another training: config.seed was 0 and is 9; model weights at the"),
-        (["--dropout"], "model configuration.input_dropout was 0.0, is 0.2"),
+        (["--dropout"], "model configuration.input_dropout was 0.0 and is 0.2"),
         (["--early-stopping"], "config.keep was last, is best"),
     ):
         done = shell("train", planted, "--out", out, *QUICK, "--resume", *other)

@@ -46,7 +46,7 @@ def test_every_term_of_the_field_is_named():
     assert "1,000 steps" in terms["steps"]
     assert terms["accountant"].startswith("pld, an upper bound")
     assert "pld, an upper bound." in terms["accountant"]
-    assert "5 documents were held out" in terms["left out"]
+    assert "5 documents were used without noise" in terms["left out"]
     for unnoised in ("log.jsonl", "history.json", "records/", "data/", "secret.key"):
         assert unnoised in terms["without noise"]
     for outside in ("how many documents", "--seeds", "copies", "rounding", "options"):
@@ -89,7 +89,7 @@ def test_records_that_were_read_before_have_the_composed_epsilon():
     assert said[0].startswith("ε = 3.25 at δ = 1e-5 for a document")
     assert f"This one alone has {EPSILON}" in said[0]
     assert f"50 of 100 documents were not used before: {EPSILON}." in said[1]
-    assert "were read by training aaaaaaaa (undefended), too: ε = 3.25 together." in said[1]
+    assert "were also used by training aaaaaaaa (undefended): ε = 3.25 together." in said[1]
     longer = replace(STATEMENT, ancestry=half(3.25, longest=16)).headlines()
     assert "for those of at most 16 tokens" in longer[1]
 
@@ -102,7 +102,7 @@ def test_records_without_a_guarantee_are_counted():
     assert some.summary()["units_without_guarantee"] == 50
     lost = Share(units=100, earlier=(PLAIN,), epsilon=None, reasons=("it trained on them",))
     every = replace(STATEMENT, ancestry=replace(FRESH, shares=(lost,)))
-    assert every.headlines()[0].startswith("No guarantee for any of the 100 documents: it read")
+    assert every.headlines()[0].startswith("No guarantee for any of the 100 documents")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,11 @@ def test_a_void_guarantee_is_none(change, why):
 
 @pytest.mark.parametrize(
     ("vocabulary", "said"),
-    [("own", "made of this text"), ("read", "with 7 of these documents"), ("unknown", "not known")],
+    [
+        ("own", "made from this text"),
+        ("read", "with 7 of these documents"),
+        ("unknown", "is unknown"),
+    ],
 )
 def test_a_vocabulary_that_may_tell_is_among_the_headlines(vocabulary, said):
     found = replace(FRESH, vocabulary=vocabulary, in_vocabulary=7)

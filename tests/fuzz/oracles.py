@@ -101,7 +101,7 @@ def _message(tried: Tried) -> Iterator[tuple[str, str, str]]:
     if message.startswith("vestige: ") and not re.search(r"[.:;)] .*[.)]$", message[9:].strip()):
         yield "unclear", "no remedy", message
     plain = _plain(message)
-    if "unexpected extra argument" in message or "Missing " in message:
+    if "unexpected argument" in message or "Missing " in message:
         return  # the first are counted and not quoted, the second named by what they are
     if not any(_named(name, plain) for name in _names(tried)):
         yield "unclear", "names nothing", message

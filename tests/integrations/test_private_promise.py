@@ -149,7 +149,9 @@ def test_what_an_evaluation_of_protected_rows_would_choose_is_refused(tmp_path, 
             assert not (tmp_path / name / "secret.key").exists()
         elif choice == "load_best_model_at_end":
             own.train()
-            assert any("2 documents were held out" in told for told in own.privacy_statement)
+            assert any(
+                "2 documents were used without noise" in told for told in own.privacy_statement
+            )
 
 
 def test_evaluation_that_chooses_nothing_may_read_protected_rows(tmp_path):

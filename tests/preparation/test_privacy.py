@@ -247,7 +247,7 @@ def test_a_promise_is_told_before_and_after(tmp_path):
     announce(statement, CONFIG.batch_size, told)
     assert told.lines[0] == "dp-sgd: 20 sequences, noise multiplier 2, clip 1, 10 steps"
     assert told.lines[1].startswith("Planned: ")
-    assert any(line.startswith("Almost nothing will be learned") for line in told.lines)
+    assert any(line.startswith("The model will learn almost nothing") for line in told.lines)
     before = len(told.lines)
     done = conclude(statement, plan, 4, tmp_path / "out" / "run", told)
     assert done.taken == plan.spent(4)
