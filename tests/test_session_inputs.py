@@ -89,7 +89,7 @@ def test_lines_are_those_of_the_file_whatever_ends_them(tmp_path):
 
 def test_what_is_no_utf8_is_told_with_its_byte_and_what_to_do(tmp_path):
     (tmp_path / "words").write_bytes(b"ab\xff")
-    with pytest.raises(DataError, match="not UTF-8 at byte 2") as caught:
+    with pytest.raises(DataError, match=r"words: not UTF-8 at byte 2") as caught:
         read_lines(tmp_path / "words", one="phrase")
     assert "one phrase per line" in caught.value.remedy
 

@@ -29,6 +29,7 @@ from typing import (
     Literal,
     ParamSpec,
     TypeVar,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
@@ -68,9 +69,9 @@ class Session:
     Attributes:
         verb: the verb's name as it is typed.
         arguments: of the call, by parameter; a verb may replace one by the value that it chose.
-        out: the run folder; None where nothing is saved.
-        defaults: of its parameters.
+        out: the run folder; None if nothing is saved.
         store: finished work of this call and, if the verb resumes, of those before it.
+        defaults: of the verb's parameters.
         configuration: settings that the record holds besides the arguments.
         models: provenance of models by role.
         data: provenance of corpora by role.
@@ -97,12 +98,7 @@ class Session:
         """
         from vestige.models.checkpoints import load_model
 
-        if isinstance(given, str | PathLike):
-            loaded = load_model(fspath(given), device=self.device)
-        else:
-            loaded = given.eval()
-        self.record_model(role, given, loaded)
-        return loaded
+        return cast("LanguageModel", self._opened(role, given, load_model))
 
     def intent_slot(
         self, role: str, given: "str | PathLike[str] | IntentSlotNetwork"
@@ -114,10 +110,11 @@ class Session:
         """
         from vestige.models.checkpoints import load_intent_slot
 
-        if isinstance(given, str | PathLike):
-            loaded = load_intent_slot(fspath(given), device=self.device)
-        else:
-            loaded = given.eval()
+        return cast("IntentSlotNetwork", self._opened(role, given, load_intent_slot))
+
+    def _opened(self, role: str, given: Any, load: Callable[..., Any]) -> Any:
+        path = isinstance(given, str | PathLike)
+        loaded = load(fspath(given), device=self.device) if path else given.eval()
         self.record_model(role, given, loaded)
         return loaded
 
@@ -261,14 +258,14 @@ def verb(work: Callable[Concatenate[Session, P], R]) -> Callable[P, R]:
         common = {key: arguments.pop(key) for key in _hints(shared)}
         out = _folder(common.pop("out", None))
         _folder(arguments.get("out"))
-        with _opened(out, common["monitor"], resumes=shared is Resumable) as work_:
+        with _opened(out, common["monitor"], resumes=shared is Resumable) as kept:
             run = Session(
-                name, dict(arguments), out=out, store=work_.store, defaults=defaults, **common
+                name, dict(arguments), out=out, store=kept.store, defaults=defaults, **common
             )
             result = work(run, **arguments)  # type: ignore[call-arg]
             result = replace(result, record=result.record or run.record())
             complete = result.summary.get("complete") is not False
-            work_.save(partial(_save, result, out), complete=complete)
+            kept.save(partial(_save, result, out), complete=complete)
         return result
 
     call.__signature__ = public  # type: ignore[attr-defined]

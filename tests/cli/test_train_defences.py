@@ -146,7 +146,7 @@ def test_a_private_training_that_stops_early_claims_what_was_planned(train, priv
     assert early["epsilon"] == summary["epsilon"] > early["epsilon_of_steps_taken"] > 0
     assert configuration(tmp_path / "new")["defence"] == configuration(out)["defence"]
     assert "Stopped after 5 steps" in said
-    assert "20 steps" in " ".join(said.split())
+    assert "ε is for the 20 steps planned; 5 were taken" in " ".join(said.split())
 
 
 def test_a_fixed_noise_seed_voids_the_guarantee_and_gives_the_same_bits(train, tmp_path):

@@ -167,9 +167,9 @@ def test_a_finished_training_is_resumed_without_change(shell, planted, trained):
 def test_another_training_is_not_resumed(shell, planted, trained):
     out, _ = trained
     for other, name in (
-        (["--seed", 9], "has another training: config.seed was 0 and is 9; model weights at the"),
+        (["--seed", 9], "config.seed was 0 and is 9"),
         (["--dropout"], "model configuration.input_dropout was 0.0 and is 0.2"),
-        (["--early-stopping"], "config.keep was last, is best"),
+        (["--early-stopping"], "config.keep was last and is best"),
     ):
         done = shell("train", planted, "--out", out, *QUICK, "--resume", *other)
         assert done.exit_code == 2

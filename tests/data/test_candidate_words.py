@@ -63,7 +63,7 @@ def test_own_patterns_need_as_many_intents(intents):
 
 def test_a_file_that_is_no_text_is_named(tmp_path):
     (tmp_path / "words.txt").write_bytes(b"caf\xe9\n")
-    with pytest.raises(DataError, match="invalid continuation byte"):
+    with pytest.raises(DataError, match=r"words\.txt: not UTF-8 at byte 3"):
         read_lines(tmp_path / "words.txt", one="word")
     with pytest.raises(DataError, match="none is missing"):
         read_lines(tmp_path / "none", one="phrase")

@@ -184,7 +184,7 @@ def test_all_lines_are_read_before_unusable_ones_are_named():
     assert (listed.listed, listed.repeated) == (5, 2)
     assert [number for number, _ in listed.skipped] == [3, 5]
     assert "Secrets not used: secret 3: has no alternatives" in listed.notice
-    with pytest.raises(DataError, match="no secret can be used"):
+    with pytest.raises(DataError, match="no secret can be used: Secrets not used: secrets 1, 2: "):
         read_secret_lines(["!!", "?"])
 
 

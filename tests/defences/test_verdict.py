@@ -61,13 +61,13 @@ def test_no_sentence_says_the_same_perplexity_unless_the_interval_lies_in_the_to
 def test_a_wide_interval_around_one_is_not_equal_utility():
     told = judged(LESS, Estimate(1.0, Interval(0.8, 1.25)))
     assert told.kind == "unclear"
-    assert "Leaks 3.0 bits less (2.0 to 4.0); its test perplexity may or may not b" in told.sentence
+    assert "may or may not be the same (+0.0 %; -20.0 % to +25.0 %)" in told.sentence
 
 
 def test_less_leakage_at_a_higher_perplexity_is_not_called_protection():
     told = judged(LESS, HIGHER).sentence
     assert told == (
-        "Not comparable: its test perplexity is 23 % higher, more than the 5 % allowed. "
+        "Not comparable: its test perplexity is 23% higher; 5% is allowed. "
         "Leaks 3.0 bits less (2.0 to 4.0), which less training alone can explain."
     )
 
@@ -76,7 +76,7 @@ def test_prices_are_named_from_a_tenth_on():
     told = judged(LESS, EQUAL, tokens=1.8, memory=1.05, gap=Interval(2.0, 9.0))
     assert told.short == "leaks less at the same utility, at a price"
     assert told.sentence.endswith(
-        "It costs 1.8 times the tokens read and users with few samples 2.0 to 9.0 points of "
+        "It costs 1.8 times the tokens and users with few samples 2.0 to 9.0 points of "
         "perplexity more than those with many."
     )
 
@@ -109,14 +109,8 @@ def test_canaries_at_the_ceiling_under_all_trainings_tell_nothing():
 
 
 def test_words_unlearnt_are_told_from_order_unlearnt():
-    assert (
-        "Leaks 3.0 bits less (2.0 to 4.0) at the same test perplexity (+1.0 %)."
-        in judged(LESS, EQUAL, order=Interval(-1.0, 0.5)).sentence
-    )
-    assert (
-        "Leaks 3.0 bits less (2.0 to 4.0) at the same test perplexity (+1.0 %)."
-        not in judged(LESS, EQUAL, order=Interval(-3.0, -0.5)).sentence
-    )
+    assert "Other orders" in judged(LESS, EQUAL, order=Interval(-1.0, 0.5)).sentence
+    assert "Other orders" not in judged(LESS, EQUAL, order=Interval(-3.0, -0.5)).sentence
 
 
 def measured(name, change, ratio, **other):

@@ -122,7 +122,8 @@ _COMMANDS: dict[str, tuple[object, ...]] = {
     "spoken": ("plant", "said.jsonl", "--task", "nlu", "--pattern", "pin:4", "--copies", 10),
     "assistant": ("train", "pool/spoken", "--task", "nlu", "--epochs", 1, "--hidden-size", 4),
     "clean assistant": ("train", "pool/spoken", "--task", "nlu", "--epochs", 2, "--hidden-size", 4),
-    "diffed": ("diff", "pool/model", "pool/update", "--seeds", 8, "--length", 4),
+    "measured": ("exposure", "pool/update", "pool/planted", "--references", 100),
+    "diffed": ("diff", "pool/model", "pool/update", "--size", 0.2, "--length", 4),
 }  # fmt: skip
 
 

@@ -205,7 +205,7 @@ def test_a_training_promises_its_budget_beside_an_ordinary_adapter(tmp_path):
     assert 7.5 < entry.epsilon <= 8
     told = (tmp_path / "adapter" / "privacy.md").read_text()
     assert told.startswith("# Privacy\n\nε = ")
-    assert "for a document of at most 64 tokens (of a longer one" in told
+    assert "a document of at most 64 tokens (of a longer one, the part that was used)" in told
     assert "trainer_state.json" in told
     assert not (tmp_path / "secret.key").exists()
 
@@ -450,7 +450,7 @@ def test_a_model_that_cannot_be_clipped_is_refused_by_its_layer(tmp_path):
     own = trainer(tmp_path, privacy, lora=False)
     own.model.transformer.ln_f = Doubled(32)
     with pytest.raises(
-        TrainingError, match="f is trainable and a Doubled, which has no gradients per row"
+        TrainingError, match=r"transformer\.ln_f is trainable and a Doubled, .*1 such"
     ):
         own.train()
     own.model.transformer.ln_f.requires_grad_(False)
@@ -495,7 +495,7 @@ def test_another_loss_than_cross_entropy_is_refused_before_the_first_step(tmp_pa
     assert all(map(torch.equal, before, weights(begun)))
     assert not (tmp_path / "secret.key").exists()
     monkeypatch.setattr(PrivateTrainer, "compute_loss", lambda *rest: 0.0, raising=False)
-    with pytest.raises(TrainingError, match="a private training does not support a compute"):
+    with pytest.raises(TrainingError, match="does not support a compute_loss of its own"):
         trainer(tmp_path, privacy)
 
 
@@ -537,7 +537,7 @@ def test_a_whole_model_recomputes_its_activations_and_takes_the_same_step(
 
 def test_what_would_break_the_promise_is_refused(tmp_path):
     privacy = vestige.DPSGD(epsilon=8.0)
-    with pytest.raises(TrainingError, match="a private training does not support label"):
+    with pytest.raises(TrainingError, match="does not support label_smoothing_factor"):
         trainer(tmp_path, privacy, label_smoothing_factor=0.1)
     with pytest.raises(ValueError, match="`user_column` must be given"):
         trainer(tmp_path, vestige.DPSGD(epsilon=8.0, unit="user"))

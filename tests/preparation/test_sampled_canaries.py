@@ -243,7 +243,5 @@ def test_exact_ranks_are_of_random_words():
 
 def test_one_control_is_too_few_to_rank_among():
     canaries = sampled_canaries(CORPUS, phrases(2), seed=0)
-    with pytest.raises(
-        DataError, match="there is 1 sampled control, too few to rank sampled canaries"
-    ):
+    with pytest.raises(DataError, match=r"1 sampled control, .* Plant more"):
         canary_exposure(writer(), canaries, seed=0)

@@ -110,7 +110,9 @@ def test_a_planting_in_running_text_is_refused(tmp_path):
     from vestige.data.corpus import Corpus
 
     plant(Corpus.from_texts(["the gate opens"] * 9), phrase="quiet mice", out=tmp_path / "text")
-    with pytest.raises(ValueError, match="is text with canaries, not labelled utterances"):
+    with pytest.raises(
+        ValueError, match=r"is text with canaries, not labelled utterances.*--task nlu"
+    ):
         planted_secrets(tmp_path / "text")
     assert planted_secrets(tmp_path) is None
     assert planted_secrets(SONGS) is None

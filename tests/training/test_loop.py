@@ -346,5 +346,5 @@ def test_a_training_can_stop_within_an_epoch_and_stays_stopped(make_model, make_
 def test_another_perplexity_to_stop_at_is_another_training(make_model, make_text, tmp_path):
     settings = {"validation": make_text(50, seed=1), "config": CONFIG, "directory": tmp_path}
     train(make_model(), make_text(), stop=StopAtPerplexity(1000.0), **settings)
-    with pytest.raises(TrainingError, match="has another training"):
+    with pytest.raises(TrainingError, match=r"stop\.perplexity was 1000\.0 and is 900\.0"):
         train(make_model(), make_text(), stop=StopAtPerplexity(900.0), resume=True, **settings)

@@ -29,7 +29,9 @@ def error_line(error: Exception) -> str:
     elif isinstance(error, VestigeError):
         text = str(error)
     else:
-        text = f"{str(error).rstrip('.')}. Change that argument or file."
+        text = f"{str(error).rstrip('.')}."
+        if ". " not in text:  # a message of one sentence has no remedy of its own
+            text += " Change that argument or file."
     notes = [f"{note}." for note in getattr(error, "__notes__", ())]
     return " ".join(map(in_one_line, [text, *notes]))
 

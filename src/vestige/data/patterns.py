@@ -17,7 +17,7 @@ def slow_reason(pattern: str, *, longest: int, repetitions: int | None = None) -
     Example:
         >>> slow_reason(r".*\\.(q|v)_proj", longest=99)
         >>> slow_reason(r"(a+)+$", longest=99)
-        'it repeats what repeats already'
+        'it repeats a repetition'
     """
     if len(pattern) > longest:
         return f"it has {len(pattern):,} letters"

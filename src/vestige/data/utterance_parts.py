@@ -30,7 +30,7 @@ def planted_secrets(source: object) -> SecretManifest | None:
         return None
     if format_of(file) not in (FORMAT, None):
         raise ValueError(
-            f"{source} is text with canaries, not labelled utterances. Pass other DATA"
+            f"{source} is text with canaries, not labelled utterances. Plant with --task nlu"
         )
     return SecretManifest.load(file)
 

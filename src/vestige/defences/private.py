@@ -33,7 +33,7 @@ class PrivateDefence(ABC):
             records add to it.
         delta: Probability with which the guarantee may fail: at least 1e-12, and below 1 /
             sequences (or users). Default: the power of ten below a tenth of that.
-        noise_multiplier: Noise divided by the clipping norm, in place of --epsilon.
+        noise_multiplier: Noise divided by the clipping norm, instead of --epsilon.
         max_grad_norm: Clipping norm of a sequence's or user's gradient or update. log.jsonl shows
             the share that is clipped; start with about half.
         accountant: Accountant of epsilon: prv, pld or rdp. Each computes an upper bound.

@@ -258,7 +258,7 @@ def test_what_cannot_be_measured_is_refused(canaries):
     refused(ValueError, "space", canaries, space="all")
     refused(ValueError, "exact_budget", canaries, exact_budget=0)
     refused(ValueError, "candidates", canaries, exact_budget=5, candidates=["abc bcd", "bcd abc"])
-    refused(DataError, "planted ones are compared with controls", canaries[:4])
+    refused(DataError, "there is no control among 4 canaries", canaries[:4])
     refused(DataError, "no planted", canaries[-4:])
     refused(DataError, "no planted", [])
     unknown = Canary("abc zebra", "given", (), 1)

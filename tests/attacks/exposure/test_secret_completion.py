@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import vestige
+from tests.attacks.exposure.passed import PASSED
 from tests.attacks.exposure.planted import MANIFEST
 from vestige.attacks.exposure.secret_completion import (
     CompletedSecret,
@@ -135,6 +136,6 @@ def test_a_chance_too_small_to_compute_is_not_called_impossible():
         secret=1, kind="key", phrase="", part_tokens=1, given_tokens=1, greedy=True,
         beam_place=1, log_prob=0.0, chance=1e-200,
     )  # fmt: skip
-    found = SecretCompletion(attempts=(one, replace(one, event=1)), beam=1)
+    found = SecretCompletion(attempts=(one, replace(one, event=1)), beam=1, checks=PASSED[:1])
     assert found.p == 0.0
     assert "p = 1e-300 compared with" in sentence_of(found.claim)

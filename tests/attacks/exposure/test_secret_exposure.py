@@ -178,7 +178,7 @@ def test_the_verb_takes_secrets_in_place_of_a_manifest(model, tmp_path):
         model, ["the gate code is {{42}}", "", "call 555 0199"], references=200
     )
     file.write_text("!!\n")
-    with pytest.raises(VestigeError, match="no secret can be used"):
+    with pytest.raises(VestigeError, match=r"secrets\.txt: no secret can be used.* secret 1"):
         vestige.exposure(model, file)
     with pytest.raises(ValueError, match="`exact` needs a manifest of canaries as `secrets`"):
         vestige.exposure(model, ["7 7 7"], exact=9)

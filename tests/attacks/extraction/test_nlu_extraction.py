@@ -203,7 +203,7 @@ def test_inputs_that_cannot_be_are_refused(boxes):
         extract_secrets(objective, truths=[], seed=0)
     with pytest.raises(ValueError, match="must have 9 words"):
         extract_secrets(objective, truths=["123"], seed=0)
-    with pytest.raises(DataError, match="there are 1,000,000,000 secrets"):
+    with pytest.raises(DataError, match="there are 1,000,000,000 secrets; the budget is"):
         extract_secrets(objective, attack="exact", seed=0)
     with pytest.raises(ValueError, match="sample must be at least 0"):
         Ranking(sample=-1)

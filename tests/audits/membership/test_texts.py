@@ -188,7 +188,10 @@ def test_a_run_directory_says_of_what_it_is_and_repeats(lists, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"reference": Corpus.from_texts(REFERENCE[:9])}, "the reference has 9 independent texts"),
+        (
+            {"reference": Corpus.from_texts(REFERENCE[:9])},
+            "the reference has 9 independent texts.*Add",
+        ),
         ({"reference": Corpus.from_texts([*REFERENCE, *NEVER[:3]])}, "3 texts are in both"),
         ({"used": Corpus.from_texts(REFERENCE[:2])}, "`used` and `reference`"),
         ({"texts": Corpus.from_texts([])}, "`texts` has no text"),
@@ -256,9 +259,8 @@ def test_near_duplicates_of_audited_texts_are_no_reference(lists):
     )
     again = membership(TUNED, base=BASE, **lists)
     assert (again.verdict, again.claim.test.p) == (LEAK, once.claim.test.p)
-    assert "Independent units: 40 of 40 texts, 150 of 150 reference texts." in sentence(
-        again, "independent"
-    )
+    removed = "Removed as near-duplicates of audited ones: 40 reference texts"
+    assert removed in sentence(again, "independent")
 
 
 def test_a_base_that_is_the_model_itself_decides_nothing(lists):

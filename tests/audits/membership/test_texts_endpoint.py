@@ -72,7 +72,7 @@ def test_log_ratios_to_a_folder_are_those_of_the_model_but_for_the_first_token(m
     assert np.corrcoef(scores(found), scores(first))[0, 1] > 0.5
     assert np.allclose(scores(both), 0)
     cost = next(n for n, line in enumerate(told.lines) if "at most" in line)
-    assert cost < next(n for n, line in enumerate(told.lines) if "calls its model" in line)
+    assert cost < next(n for n, line in enumerate(told.lines) if "The server's model is" in line)
 
 
 def test_log_probabilities_are_those_that_the_model_gives(models, tmp_path):

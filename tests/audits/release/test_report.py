@@ -74,7 +74,8 @@ def test_a_card_has_what_a_page_says_and_no_phrase(tmp_path):
     text = (tmp_path / "card.md").read_text("utf-8")
     assert text.startswith("## Privacy\n")
     assert "| How exposed are the canaries? | undecided | not known" in text
-    assert "## Privacy Measured with Vestige 0.1.0." in text
+    assert "**UNDECIDED" in text
+    assert "Exposure: 7.5 bits" in text
     assert "- ✗ The check “alive” of exposure failed." in text
     assert text.count("### ") == len(kinds)
     for kind, folder in zip(kinds, folders, strict=True):

@@ -124,11 +124,11 @@ def report(
 
     Examples:
         vestige report diff-run
-        vestige report diff-run rank-run --out page.html
-        vestige report diff-run rank-run --out card.md
+        vestige report diff-run exposure-run --out page.html
+        vestige report diff-run exposure-run --out card.md
         vestige report diff-run --since last-release --out page.html --show-secrets
         vestige report diff-run --fail-above found=0 --junit report.xml
-        vestige report diff-run rank-run --write-baseline accepted.json
+        vestige report diff-run exposure-run --write-baseline accepted.json
         vestige report diff-run --baseline accepted.json --markdown report.md
 
     Args:
