@@ -80,7 +80,9 @@ def test_what_validates_is_said_once(planted):
 
 def test_a_planting_in_running_text_is_refused(tmp_path):
     plant(Corpus.from_texts(["the gate opens"] * 9), phrase="quiet mice", out=tmp_path / "text")
-    with pytest.raises(ValueError, match="is text with canaries, not labelled utterances"):
+    with pytest.raises(
+        ValueError, match=r"is text with canaries, not labelled utterances.*--task nlu"
+    ):
         planted_secrets(tmp_path / "text")
     assert planted_secrets(tmp_path) is None
     assert planted_secrets(SONGS) is None

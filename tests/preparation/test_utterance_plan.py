@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from tests.preparation.jobs import job
-from vestige.data.loaders.utterances import write_utterances
-from vestige.data.utterance_parts import planted_secrets, utterance_parts
+from vestige.data.utterance_parts import planted_secrets
 from vestige.data.utterances import Utterance, Utterances
 from vestige.models.checkpoints import save_model
 from vestige.preparation.options import ModelOptions, NluOptions
@@ -53,73 +52,10 @@ def planted(tmp_path):
     return out
 
 
-# parts
-
-
-def test_one_utterance_in_ten_validates_unless_another_share_is_asked_for(tmp_path):
-    parts = parts_of()
-    assert (len(parts.training), len(parts.validation), len(parts.test)) == (36, 4, 0)
-    assert sorted(texts(parts.training + parts.validation)) == sorted(texts(SONGS))
-    assert len(parts_of(hold_out=0.5).validation) == 20
-
-
-def test_the_seed_decides_which_utterances_validate(tmp_path):
-    one, same, other = (texts(parts_of(seed=seed).validation) for seed in (1, 1, 2))
-    assert one == same != other
-
-
-def test_other_utterances_validate_and_all_of_data_is_learnt(tmp_path):
-    parts = parts_of(validation=OTHERS)
-    assert texts(parts.training) == texts(SONGS)
-    assert texts(parts.validation) == texts(OTHERS)
-
-
-def test_a_planting_brings_its_own_validation_and_its_manifest(tmp_path, planted):
-    parts = parts_of(planted)
-    assert (len(parts.training), len(parts.validation)) == (30 + 18, 10 + 2)
-    assert parts.planted.sha256 == planted_secrets(str(planted)).sha256
-
-
-def test_canaries_in_the_training_part_are_never_held_out(planted):
-    (planted / "validation.jsonl").unlink()
-    manifest = planted_secrets(planted)
-    learnt, held, _ = utterance_parts(planted, hold_out=0.6, seed=0, planted=manifest)
-    said = texts([manifest.canaries[0].utterance])[0]
-    assert texts(learnt).count(said) == 18
-    assert len(held) > 0
-
-
-def test_only_so_many_utterances_are_read(tmp_path):
-    write_utterances(SONGS, tmp_path / "songs.jsonl")
-    parts = parts_of(tmp_path / "songs.jsonl", limit=7, hold_out=0.0)
-    assert texts(parts.training) == texts(SONGS)[:7]
-
-
-def test_what_validates_is_said_once(tmp_path, planted):
-    with pytest.raises(ValueError, match="`validation` and `hold_out` must not be given together"):
-        parts_of(validation=OTHERS, hold_out=0.2)
-    for given in ({"validation": OTHERS}, {"hold_out": 0.2}):
-        [name] = given
-        with pytest.raises(
-            ValueError, match=f"`{name}` must be left out: DATA has its own validation part"
-        ):
-            parts_of(planted, **given)
-
-
-def test_a_planting_in_running_text_is_refused(tmp_path):
-    from vestige.data.corpus import Corpus
-
-    plant(Corpus.from_texts(["the gate opens"] * 9), phrase="quiet mice", out=tmp_path / "text")
-    with pytest.raises(
-        ValueError, match=r"is text with canaries, not labelled utterances.*--task nlu"
-    ):
-        planted_secrets(tmp_path / "text")
-    assert planted_secrets(tmp_path) is None
-    assert planted_secrets(SONGS) is None
-
-
 def test_labels_are_of_what_is_learnt_and_of_what_was_planted(tmp_path, planted):
-    labels = parts_of(planted).labels
+    parts = parts_of(planted)
+    assert parts.planted.sha256 == planted_secrets(str(planted)).sha256
+    labels = parts.labels
     assert set(labels.intents) == {"Play", "PinIntent"}
     assert {"O", "B-song", "B-canary", "I-canary"} <= set(labels.tags)
     unseen = Parts(SONGS, NOTHING, OTHERS).labels
