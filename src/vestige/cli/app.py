@@ -115,22 +115,18 @@ def run(words: Sequence[str]) -> int:
         3 undecided.
     """
     name, *rest = words or [""]
-    flags: dict[str, str] = {}
+    known = name in (*places(), *HIDDEN)
     try:
-        if name in (*places(), *HIDDEN):
-            function = function_of(name)
-            flags = flags_of(function)
-            code = call(name, function, rest)
-        else:
-            code = without_verb(name)
+        code = call(name, function_of(name), rest) if known else without_verb(name)
         sys.stdout.flush()  # a full disk fails here, not at the end of the process
     except UsageError as error:
-        more = f"vestige {name} --help" if name in (*places(), *HIDDEN) else "vestige --help"
+        more = f"vestige {name} --help" if known else "vestige --help"
         return refuse(f"{error} See {more}.")
     except Exception as error:
         if os.environ.get(TRACEBACK) or not is_of_input(error):
             raise
-        return refuse(in_flags(error_line(error), flags))
+        line = error_line(error)
+        return refuse(in_flags(line, flags_of(function_of(name))) if known else line)
     except KeyboardInterrupt as error:
         refuse(interrupts.last_words(error))
         return int(getattr(error, "code", 130))
