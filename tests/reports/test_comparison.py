@@ -2,8 +2,8 @@ import re
 
 import pytest
 
-from vestige.audits.comparison.cells import UNKNOWN
 from vestige.errors import RunError
+from vestige.reports.numbers import NOTHING
 from vestige.reports.page import render
 from vestige.reports.report import report_of
 
@@ -55,7 +55,7 @@ def test_all_numbers_stand_with_their_intervals(shown):
     table = {row[0]: row[1:] for row in shown.tables[-1].rows if len(row) > 1}
     assert table["exposure of canaries"][1] == "7.00 (6.50 to 7.50)"
     assert table["exposure, planted 5 ×"][0] == "10.00 (9.50 to 10.50)"
-    assert table["p-value"] == ("< 0.001",) * 3
+    assert table["p-value"] == ("0.0004",) * 3
     assert table["next word right"][0] == "25.0%"
 
 
@@ -72,7 +72,7 @@ def test_what_was_not_measured_is_a_dash_and_no_bar(saved, comparison):
     keys = ("exposure", "test_perplexity", "test_accuracy", "gap", "epsilon", "steps")
     none = dict.fromkeys([*keys, "empirical_epsilon"], None) | {"by_copies": []}
     shown = report_of(saved(comparison(NAMES, changes=none)), show_secrets=False)
-    assert [cell.text for cell in shown.tables[0].rows[1][1:]] == [UNKNOWN] * 3 + ["none", UNKNOWN]
+    assert [cell.text for cell in shown.tables[0].rows[1][1:]] == [NOTHING] * 3 + ["none", NOTHING]
     assert shown.figures == []
 
 
