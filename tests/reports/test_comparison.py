@@ -2,6 +2,8 @@ import re
 
 import pytest
 
+from tests.reports.made_claims import made_claim, with_claim
+from vestige.claims import LEAK
 from vestige.errors import RunError
 from vestige.reports.numbers import NOTHING
 from vestige.reports.page import render
@@ -15,10 +17,14 @@ def shown(saved, comparison):
     return report_of(saved(comparison(NAMES, notes=["no users"])), show_secrets=False)
 
 
-def test_the_advice_stands_first_and_its_reasons_after_it(shown):
+def test_the_finding_stands_first_and_its_reasons_after_it(saved, comparison):
+    made = with_claim(comparison(NAMES), made_claim("compare", LEAK))
+    shown = report_of(saved(made), show_secrets=False)
     assert shown.title == "Which defence should I use?"
-    assert shown.evidence[0] == "Take gold."
-    assert shown.evidence[1] == "It helps."
+    assert shown.verdict.line == "LEAK  gold leaks less."
+    assert shown.evidence[-1] == "It helps."
+    unchecked = report_of(saved(comparison(NAMES), "old"), show_secrets=False)
+    assert unchecked.evidence == ("gold leaks less.", "It helps.")
 
 
 def test_every_training_has_a_line_and_one_is_to_be_taken(shown):
@@ -90,7 +96,7 @@ def test_a_hostile_name_stands_as_text_everywhere(saved, comparison, name):
     page = render([saved(comparison(["plain", name, "other"]))], show_secrets=False)
     assert "<script>" not in page
     assert not re.search("[\x1b\u202e]", page)
-    assert "Take 49" not in page
+    assert "49 leaks less" not in page
 
 
 def test_a_comparison_without_its_columns_is_refused(saved):
