@@ -255,8 +255,9 @@ def _by_copies(rows: Sequence[Row]) -> list[tuple[str, ...]]:
 def _shown(row: Row, key: str, form: str) -> str:
     """A number with its interval, a rate or a text; "" where it is not known."""
     if row.get(f"{key}_trials"):
-        low, high = (share(row[f"{key}_{end}"]) for end in ("low", "high"))
-        ends = f"{low.removesuffix('%')} to {high}"
+        ends = " to ".join(share(row[f"{key}_{end}"]) for end in ("low", "high")).replace(
+            "%", "", 1
+        )
         return f"{row[f'{key}_completed']} of {row[f'{key}_trials']} ({ends})"
     value, low, high = (row.get(f"{key}{end}") for end in ("", "_low", "_high"))
     if value is None or isinstance(value, str):

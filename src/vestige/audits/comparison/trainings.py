@@ -145,14 +145,13 @@ def listed(runs: "Trainings") -> "Trainings":
 
 def _pairs(runs: "Trainings") -> "list[tuple[str, Trained]]":
     """Each training with its name, in the order given."""
+    found: list[tuple[str, Any]] = []
     if isinstance(runs, Mapping):
-        return [
-            (name, one)
-            for name, given in runs.items()
-            for one in (given if isinstance(given, list | tuple) else [given])
-        ]
-    found: list[tuple[str, Trained]] = []
-    for run in map(fspath, runs):
+        for name, given in runs.items():
+            several = given if isinstance(given, list | tuple) else [given]
+            found += [(name, one) for one in several]
+        return found
+    for run in (fspath(one) for one in runs):
         name, equals, path = run.partition("=")
         if not (equals and name) or Path(run).exists():
             name, path = Path(run).resolve().name, run
@@ -179,11 +178,13 @@ def load_trainings(runs: "Trainings", *, device: str) -> list[TrainedModel]:
 
     found = list[TrainedModel]()
     for name, source in [(name, one) for name, several in named(runs).items() for one in several]:
-        path = fspath(source) if isinstance(source, str | PathLike) else None
-        model = source.eval() if path is None else load_model(path, device=device)
-        found.append(TrainedModel(name, source, model, None if path is None else _run(Path(path))))
+        if isinstance(source, str | PathLike):
+            model = load_model(fspath(source), device=device)
+            found.append(TrainedModel(name, source, model, _run(Path(source))))
+        else:
+            found.append(TrainedModel(name, source, source.eval()))
         try:
-            check_compatible(found[0].model, model)
+            check_compatible(found[0].model, found[-1].model)
         except IncompatibleModels as error:
             raise IncompatibleModels(
                 f"{found[0].where} and {found[-1].where} cannot be compared: {error.problem}",

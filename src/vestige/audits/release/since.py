@@ -142,23 +142,24 @@ def _of_run(now: Run | None, then: Run | None) -> list[Row]:
     words = {side: verdict_word(one) for side, one in sides.items()} if len(sides) == 2 else {}
     numbers = {side: _numbers(one) for side, one in sides.items()}
     why = "" if now is None or then is None else _difference_in_settings(now, then)
-    rows = []
-    for name in _numbers(run) or [None]:
-        then_, now_ = (numbers.get(side, {}).get(name, NO_NUMBER) for side in ("then", "now"))
+    rows: list[Row] = []
+    for name in _numbers(run) or [""]:
+        before, ours = (numbers.get(side, {}).get(name, NO_NUMBER) for side in ("then", "now"))
         row = {
-            **{"run": printable(run.name), "question": titles[0], "quantity": name},
-            **{"then": then_.value, "then_low": then_.low, "then_high": then_.high},
-            **{"now": now_.value, "now_low": now_.low, "now_high": now_.high},
+            "run": printable(run.name),
+            "question": titles[0],
+            "quantity": name or None,
+            **{"then": before.value, "then_low": before.low, "then_high": before.high},
+            **{"now": ours.value, "now_low": ours.low, "now_high": ours.high},
             **{"difference": None, "low": None, "high": None, "why": ""},
             **{f"verdict_{side}": words.get(side, "") for side in ("then", "now")},
         }
         if now is None or then is None:
-            found: dict[str, Any] = {"verdict": "new" if then is None else "gone"}
-        elif name is None:
-            found = {"verdict": "not comparable", "why": NOT_COMPARED}
+            rows.append({**row, "verdict": "new" if then is None else "gone"})
+        elif name:
+            rows.append({**row, **_compared(name, before, ours, why)})
         else:
-            found = _compared(name, then_, now_, why)
-        rows.append({**row, **found})
+            rows.append({**row, "verdict": "not comparable", "why": NOT_COMPARED})
     return rows
 
 
