@@ -169,7 +169,8 @@ def test_the_command_line_answers_first_and_withholds_the_texts(tmp_path, capsys
     files = [f"--deleted={tmp_path / 'gone.jsonl'}", f"--reference={tmp_path / 'never.jsonl'}"]
     command([*words, *files, f"--out={out}"])
     said = capsys.readouterr().out
-    assert "% of what BEFORE knew remains" in said
+    assert said.startswith("LEAK  ")
+    assert "% of what BEFORE knew remains (95% CI" in said.splitlines()[0]
     assert "AFTER still knows the 40 deleted texts better than the 80 reference texts" in said
     assert GONE[0][:12] not in said
     assert set(results.load(out).run["models"]) == {"before", "after"}

@@ -160,7 +160,9 @@ def anatomy(
         np.concatenate([one.tokens for one in words]),
         loaded.vocab_size,
     )
-    rows = _frequency_rows(*words, positions, frequent=frequent, bins=bins, seed=run.seed)
+    rows = _frequency_rows(
+        words[0], words[1], positions, frequent=frequent, bins=bins, seed=run.seed
+    )
     if hidden is not None:
         masks = random_maskings(hidden, SILENCED, orders=orders, seed=run.seed)
         generator = np.random.default_rng([run.seed, 99])
@@ -169,7 +171,7 @@ def anatomy(
             with run.progress(f"silencing units, {name} text") as step:
                 drawn = one.some(ablation_words, generator)
                 ablated.append(_silenced(loaded, some, drawn, masks, step))
-        rows += _ablation_rows(*ablated, positions, seed=run.seed)
+        rows += _ablation_rows(ablated[0], ablated[1], positions, seed=run.seed)
     sizes = {
         f"{name}_{what}": number
         for name, one, corpus in zip(_NAMES, words, both.values(), strict=True)

@@ -53,9 +53,9 @@ def anatomy_report(run: Run, *, show_secrets: bool) -> Report:
     rows, summary = run.rows, run.summary
     numbers = Numbers(rows)
     answer, *sentences = sentences_of(summary)
-    tables, drawn = [_word_table(numbers), _rank_table(numbers)], _FIGURES[:2]
+    tables = [_word_table(numbers), _rank_table(numbers)]
+    drawn = _FIGURES[:2] if summary["silenced"] is None else _FIGURES
     if summary["silenced"] is not None:
-        drawn = _FIGURES
         tables += [
             _silent_table(numbers, "Accuracy with silent units", "accuracy", _share_cells),
             _silent_table(
