@@ -22,8 +22,7 @@ from tests.reports.made_claims import made_claim, with_claim
 from vestige.attacks.exposure.completion import Completion
 from vestige.attacks.exposure.exposure_result import CanaryExposure
 from vestige.attacks.exposure.secret_completion import CompletedSecret, SecretCompletion
-from vestige.attacks.exposure.secret_rank import SecretRank
-from vestige.attacks.exposure.secret_result import ExposedSecret, SecretExposure
+from vestige.attacks.exposure.secret_result import ExposedSecret, SecretExposure, SecretRank
 from vestige.attacks.texts.deletion import verify
 from vestige.attacks.texts.memorized_texts import Extraction, memorized
 from vestige.attacks.texts.text_memorization import TextMemorization, more_extracted

@@ -70,10 +70,14 @@ def exposure(
         VestigeError: a model or file cannot be read, or no secret in it can be used.
     """
     manifest = manifest_of(secrets)
+    needs, misplaced = "a file of secrets", {"question": question, "before": before}
     if manifest is None:
-        reject("a manifest of canaries", candidates=candidates, exact=exact)
+        needs, misplaced = "a manifest of canaries", {"candidates": candidates, "exact": exact}
+    for name, value in misplaced.items():
+        if value is not None:
+            raise ValueError(f"`{name}` needs {needs} as `secrets`")
+    if manifest is None:
         return _of_secrets(run, model, secrets, before, question, references)
-    reject("a file of secrets", question=question, before=before)
     return Result.of(of_canaries(run, model, secrets, references, candidates, exact))
 
 
@@ -119,37 +123,39 @@ def of_canaries(
 
 
 def _of_secrets(
-    run: Session, model: Any, secrets: Any, before: Any, question: str | None, references: Any
+    run: Session,
+    model: Any,
+    secrets: Any,
+    before: Any,
+    question: str | None,
+    references: int | None,
 ) -> Result:
     """Exposure of secrets, or how much an update changed it."""
     from vestige.attacks.exposure.own_secrets import log_unread, read_own_secrets
+    from vestige.attacks.exposure.secret_exposure import secret_exposure
     from vestige.attacks.manifests import in_turn
     from vestige.training_runs import useless_model
 
     warning = useless_model(model)
     if before is None:
-        opened: dict[str, Any] = {"model": run.model("model", model)}
+        opened: dict[str, Any] = {"after": run.model("model", model)}
     else:
         opened = dict(run.snapshots(before=before, after=model).models)
     run.withhold(secrets=secrets)
     listed = read_own_secrets(secrets, monitor=run.monitor)
     if question is not None:
         opened = {role: in_turn(one, "assistant", question) for role, one in opened.items()}
-    number = run.chosen(
-        references=references or (SECRET_REFERENCES if before is None else RANK_REFERENCES)
-    )
+    usual = SECRET_REFERENCES if before is None else RANK_REFERENCES
+    references = run.chosen(references=references or usual)
     with run.progress("comparing secrets") as step, in_file(secrets):
-        if before is None:
-            from vestige.attacks.exposure.secret_exposure import secret_exposure
-
-            found: Any = secret_exposure(
-                opened["model"], listed, seed=run.seed, references=number, progress=step
-            )
-        else:
-            from vestige.attacks.exposure.secret_rank import secret_rank
-
-            pair = opened["before"], opened["after"]
-            found = secret_rank(*pair, listed, seed=run.seed, samples=number, progress=step)
+        found = secret_exposure(
+            opened["after"],
+            listed,
+            before=opened.get("before"),
+            seed=run.seed,
+            references=references,
+            progress=step,
+        )
     log_unread(found.skipped, listed, run.monitor)
     if warning is not None:
         run.log(warning)
@@ -177,10 +183,3 @@ def manifest_of(secrets: Any) -> Any:
         return None
     require_regular(file, error=ManifestError, remedy=REMEDY)
     return file
-
-
-def reject(needs: str, **options: object) -> None:
-    """Raise ValueError for an option that was given and does not apply."""
-    for name, value in options.items():
-        if value is not None:
-            raise ValueError(f"`{name}` needs {needs} as `secrets`")
