@@ -71,7 +71,7 @@ def anatomy_report(run: Run, *, show_secrets: bool) -> Report:
         blocks=(
             *(Figure(draw=partial(draw, rows), caption=text, slim=True) for draw, text in drawn),
             *tables,
-            Prose(title="Method", lines=(_method(summary),)),
+            Prose(title="How it was measured", lines=(_method(summary),)),
         ),
         facts=pairs(summary, show_secrets=show_secrets, left_out=_IN_THE_TABLES),
         limits=LIMITS,
