@@ -70,9 +70,10 @@ def exposure(
         VestigeError: a model or file cannot be read, or no secret in it can be used.
     """
     planted = _is_manifest(secrets)
-    needs, misplaced = "a manifest of canaries", {"candidates": candidates, "exact": exact}
+    needs = "a file of secrets" if planted else "a manifest of canaries"
+    misplaced: dict[str, object] = {"candidates": candidates, "exact": exact}
     if planted:
-        needs, misplaced = "a file of secrets", {"question": question, "before": before}
+        misplaced = {"question": question, "before": before}
     for name, value in misplaced.items():
         if value is not None:
             raise ValueError(f"`{name}` needs {needs} as `secrets`")
