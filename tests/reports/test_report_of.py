@@ -134,7 +134,7 @@ def test_a_damaged_run_is_named_and_what_it_holds_is_not(saved, rank, monkeypatc
     def fails(run, *, show_secrets):
         return {}[run.rows[0]["piece"]]
 
-    monkeypatch.setattr("vestige.audits.update.rank_report.rank_report", fails)
+    monkeypatch.setattr("vestige.audits.update.report.rank_report", fails)
     with pytest.raises(
         RunError, match=r"is not a complete DifferentialRank run \(KeyError\)"
     ) as caught:

@@ -7,7 +7,7 @@ import pytest
 from tests.cli.conftest import table_model
 from vestige import diff
 from vestige.attacks.update.proposals.protocol import Turn
-from vestige.audits.update.contexts import find_contexts, read_prompts
+from vestige.audits.update.inputs import find_contexts, read_prompts
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError

@@ -169,12 +169,3 @@ def joint_p_value(own: Sequence[float], nulls: Sequence[Sequence[float]]) -> flo
     far /= spread + max(float(np.median(spread)), 1e-9)  # one score that hardly varies is no sign
     best = far.max(1)
     return float((best >= best[0] - 1e-9).mean())
-
-
-def compared_with_nulls(score: float, nulls: NullScores | None) -> dict[str, object]:
-    """What null searches say of a score, for a row."""
-    return {
-        "e_value": None if nulls is None else nulls.e_value(score),
-        "reached_by": None if nulls is None else nulls.reached(score),
-        "extrapolated_e_value": None if nulls is None else nulls.extrapolated_e_value(score),
-    }
