@@ -332,9 +332,6 @@ class UpdateDiff(Measurement):
                 found=None if fragment else self.found(one),
                 e_value=None if fragment or nulls is None else nulls.e_value(one.score),
                 reached_by=None if fragment or nulls is None else nulls.reached(one.score),
-                extrapolated_e_value=None
-                if fragment or nulls is None
-                else nulls.extrapolated_e_value(one.score),
             )
         first = 1 + len(self.findings) + len(self.fragments)
         for rank, (secret, p) in enumerate(zip(self.known, self.adjusted, strict=True), first):
@@ -355,7 +352,7 @@ class UpdateDiff(Measurement):
 
 COLUMNS = (
     "rank", "score", "phrase", "lead", "tokens", "group", "pieces", "token_scores", "copies",
-    "kind", "proposal", "place", "found", "e_value", "reached_by", "extrapolated_e_value",
+    "kind", "proposal", "place", "found", "e_value", "reached_by",
     "p_value", "p_adjusted", "known_in", "known_part", "generated_in", "coincidence",
 )  # fmt: skip
 
