@@ -53,7 +53,7 @@ import numpy as np
 import torch
 from null_searches import old_threshold
 
-from vestige.attacks.update.null_searches import LEVEL, NullScores
+from vestige.attacks.update.null_searches import NullScores
 from vestige.attacks.update.update_diff import null_scores, update_diff
 from vestige.data.corpus import Corpus
 from vestige.data.loaders.reddit import read_reddit

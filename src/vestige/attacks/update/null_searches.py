@@ -21,7 +21,6 @@ from functools import cached_property
 
 import numpy as np
 
-
 LEVEL = 0.05
 """Error rate of all that null models decide: a phrase is found at an E-value of at most this."""
 

@@ -1,5 +1,6 @@
 """`vestige diff`: what did this update reveal?"""
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -171,17 +172,18 @@ def diff(
         snapshots = run.snapshots(before=before, after=after)
         models = [snapshots.models[role] for role in ("before", "after")]
         start, end = reversed(models) if removed else models
-        contexts = find_contexts(
+        effort = find_contexts(
             (end, start), prompts=texts, chat=chat, room=room(settings), monitor=run.monitor
         )
+        behind = max(map(len, effort.contexts), default=1)
         searches = Searches(
             run=run,
             snapshots=snapshots,
             pair=ModelPair(start, end, token),
-            settings=fitted(settings, (end, start), behind=contexts.longest),
-            contexts=contexts,
-            secrets=read_secrets(secrets, end, room=contexts.longest + 1, monitor=run.monitor),
-            nulls=_nulls(run, null, before, after),
+            settings=fitted(settings, (end, start), behind=behind),
+            effort=effort,
+            secrets=read_secrets(secrets, end, room=behind + 1, monitor=run.monitor),
+            nulls=_nulls(run, null, unlike=(before, after)),
             minutes=minutes,
         )
         found = searches.result(size, removed=removed, top=top)
@@ -192,15 +194,13 @@ def diff(
     return Result.of(found)
 
 
-def _nulls(
-    run: Session, given: ModelsLike, before: ModelLike, after: ModelLike
-) -> dict[str, ModelLike]:
-    """Null models by their hashes, recorded."""
-    if not given and isinstance(given, list | tuple):
+def _nulls(run: Session, given: ModelsLike, *, unlike: Sequence[ModelLike]) -> dict[str, ModelLike]:
+    """Null models by their hashes, which are recorded."""
+    if given in ((), []):
         return {}
     from vestige.audits.update.nulls import null_hashes
 
-    nulls = null_hashes(given, unlike=(before, after))
+    nulls = null_hashes(given, unlike=unlike)
     paths = [fspath(one) if isinstance(one, str | PathLike) else None for one in nulls.values()]
     run.models["nulls"] = {"path": paths, "sha256": list(nulls)}
     return nulls

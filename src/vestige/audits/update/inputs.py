@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from vestige.attacks.manifests import load_canaries, manifest_file, template_of
 from vestige.attacks.update.known_phrases import Asked
 from vestige.attacks.update.model_pair import most_tokens
 from vestige.attacks.update.proposals.protocol import Turn
+from vestige.attacks.update.seed_and_extend import Effort
 from vestige.data.canary import SAMPLED, Canary
 from vestige.data.secret_shapes import Part, Secret
 from vestige.errors import DataError
@@ -31,26 +31,6 @@ TEMPLATE, USER = "chat template", "user's turn"
 MOST = 64
 """Contexts; samples are divided among them."""
 MOST_SECRETS = 10_000
-
-
-@dataclass(frozen=True)
-class Contexts:
-    """Texts that a search begins after, besides the beginning of a document.
-
-    Attributes:
-        names: of contexts, by their token ids.
-        turns: of the contexts in which a user writes, how the answer follows.
-        told: token ids of the chat template's own text, which is no finding.
-    """
-
-    names: Mapping[Tokens, str] = field(default_factory=dict)
-    turns: Mapping[Tokens, Turn] = field(default_factory=dict)
-    told: tuple[Tokens, ...] = ()
-
-    @property
-    def longest(self) -> int:
-        """Tokens of the longest context, 1 for a document's beginning."""
-        return max(map(len, self.names), default=1)
 
 
 def read_prompts(run: Session, prompt: str | Sequence[str], prompts: Any) -> tuple[str, ...]:
@@ -74,8 +54,8 @@ def find_contexts(
     chat: "Chat",
     room: int,
     monitor: Monitor,
-) -> Contexts:
-    """The contexts of a search.
+) -> Effort:
+    """Where a search begins, besides the beginning of a document.
 
     If there is a chat template, each prompt is a user's message and the search begins in the
     assistant's turn. It also begins after an empty message, and in the user's turn, where the
@@ -124,7 +104,7 @@ def find_contexts(
         if limit is not None and len(tokens) + len(turn.then) + 2 * room > limit:
             del turns[tokens]
     told = tuple(tokens for tokens, name in names.items() if name == TEMPLATE)
-    return Contexts(dict.fromkeys(turns, USER) | names, turns, told)
+    return Effort(contexts=dict.fromkeys(turns, USER) | names, turns=turns, told=told)
 
 
 def _in_template(

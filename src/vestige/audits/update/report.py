@@ -1,7 +1,6 @@
 """Reports of `vestige diff`: the phrases that an update promoted, and the rank of one phrase."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterator, Sequence
 
 from vestige.reports.blocks import Findings, Phrase, phrase
 from vestige.reports.charts import ACCENT, Chart, Figure, alt, dashed, disc, inline, ring
@@ -57,18 +56,14 @@ def diff_report(run: Run, *, show_secrets: bool) -> Report:
         first, second = second, first
     blocks: list[Findings | Figure] = []
     for kind, (title, key) in LISTS.items():
-        own = {row["rank"]: row for row in rows if row["kind"] == kind}
-        shown = [_phrase(row, summary, strongest, show_secrets) for row in own.values()]
-        if shown:
+        groups: dict[int, list[Phrase]] = {}  # of a group beam; elsewhere each is its own
+        for row in (row for row in rows if row["kind"] == kind):
+            group = groups.setdefault(row.get("group") if kind == "phrase" else row["rank"], [])
+            group.append(_phrase(row, summary, strongest, show_secrets))
+        if groups:
             hidden = "" if show_secrets or kind != "phrase" else HIDDEN
-            blocks.append(
-                Findings(
-                    title=title,
-                    key=key + hidden,
-                    groups=_grouped(shown, {} if kind != "phrase" else own),
-                    folded=kind == "run",
-                )
-            )
+            own = tuple(map(tuple, groups.values()))
+            blocks.append(Findings(title=title, key=key + hidden, groups=own, folded=kind == "run"))
     scores = [float(row["score"]) for row in rows if row["kind"] == "phrase"]
     return Report(
         kind="diff",
@@ -156,17 +151,6 @@ def searched(summary: Row) -> str:
         f"{nulls} of {_count(asked, 'null search', 'es')}" if nulls < asked else "",
     )
     return f"{told} Time limit: {' and '.join(parts)} done. Rerun to resume."
-
-
-def _grouped(shown: Sequence[Phrase], rows: Mapping[int, Row]) -> tuple[tuple[Phrase, ...], ...]:
-    """Phrases of one group together, groups in the order of their best phrase.
-
-    Rows of a group beam search have groups; without rows each phrase is its own group.
-    """
-    group = {one.rank: rows[one.rank].get("group") if rows else one.rank for one in shown}
-    first = {group[one.rank]: one.rank for one in reversed(shown)}
-    ordered = sorted(shown, key=lambda one: (first[group[one.rank]], one.rank))
-    return tuple(tuple(of) for _, of in groupby(ordered, key=lambda one: group[one.rank]))
 
 
 def _phrase(row: Row, summary: Row, strongest: float, show_secrets: bool) -> Phrase:

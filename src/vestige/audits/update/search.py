@@ -15,7 +15,6 @@ from vestige.attacks.update.null_searches import NullScores
 from vestige.attacks.update.proposals.samples import Samples
 from vestige.attacks.update.seed_and_extend import Effort, SeedAndExtend
 from vestige.attacks.update.update_diff import null_search, update_diff
-from vestige.audits.update.inputs import Contexts
 from vestige.audits.update.planning import Planner, plan_lines, scaled
 from vestige.models.snapshots import Snapshots
 from vestige.monitor import Step
@@ -34,7 +33,7 @@ class Searches:
         snapshots: the two models as they were read; null models are read like them.
         pair: the two models in the roles that they have in the search, and the score of a token.
         settings: of every search, at the usual size.
-        contexts: where it begins, besides a document's beginning.
+        effort: where it begins, besides a document's beginning.
         secrets: phrases that are scored by themselves.
         nulls: null models by the SHA-256 of their weights; searched like the later model.
         minutes: time limit of all searches.
@@ -45,7 +44,7 @@ class Searches:
     snapshots: Snapshots
     pair: ModelPair
     settings: SeedAndExtend
-    contexts: Contexts
+    effort: Effort
     secrets: Sequence[Asked]
     nulls: Mapping[str, ModelLike]
     minutes: float | None
@@ -59,7 +58,7 @@ class Searches:
             removed: whether the two snapshots have swapped roles.
             top: phrases to report.
         """
-        planner = Planner(self.pair, tuple(self.contexts.names), self.run.monitor)
+        planner = Planner(self.pair, tuple(self.effort.contexts), self.run.monitor)
         if size is None:
             size = self.run.store.identity.get("size")
         if size is None and self.minutes is not None:
@@ -83,9 +82,9 @@ class Searches:
             "models": {role: _weights(own[name]) for role, name in zip(roles, given, strict=True)},
             "search": _recorded(settings),
             "score": {"name": self.pair.score.name, "least": self.pair.score.least},
-            "contexts": [list(ids) for ids in self.contexts.names],
-            "told": [list(ids) for ids in self.contexts.told],
-            "turns": [[turn.ends, turn.then] for turn in self.contexts.turns.values()],
+            "contexts": [list(ids) for ids in self.effort.contexts],
+            "told": [list(ids) for ids in self.effort.told],
+            "turns": [[turn.ends, turn.then] for turn in self.effort.turns.values()],
             "size": size,
         })  # fmt: skip
 
@@ -115,12 +114,7 @@ class Searches:
         self, settings: SeedAndExtend, top: int, shown: Callable[..., Callable[..., None]]
     ) -> UpdateDiff:
         """The result with the null models' scores, and the phrases that contain the secrets."""
-        effort = Effort(
-            contexts=self.contexts.names,
-            turns=self.contexts.turns,
-            told=self.contexts.told,
-            until=None if self.minutes is None else self._is_late,
-        )
+        effort = replace(self.effort, until=None if self.minutes is None else self._is_late)
         found = update_diff(
             self.pair.before,
             self.pair.after,
@@ -177,7 +171,7 @@ class Searches:
                     own["scores"] = scores
                 pair = ModelPair(before, null, score)
                 known = self.secrets and known_phrases(
-                    pair, self.secrets, contexts=self.contexts.names
+                    pair, self.secrets, contexts=self.effort.contexts
                 )
                 secrets = {"asked": texts, "scores": [one.score for one in known]}
                 own["known"] = secrets
