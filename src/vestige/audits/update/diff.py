@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
@@ -147,7 +147,7 @@ def diff(
         return _rank(run, before, after, phrase, budget=budget, delta=delta, removed=removed)
     _reject("needs `phrase`", budget=budget)
     if clean is None:
-        _reject("needs `clean`", nulls=nulls, tokens=training.tokens, **training.given)
+        _reject("needs `clean`", nulls=nulls, **asdict(training))
     else:
         _reject("cannot be given with `clean`", null=null or None, removed=removed or None)
     from vestige.attacks.update.model_pair import ModelPair
