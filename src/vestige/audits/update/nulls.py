@@ -223,11 +223,9 @@ class _Update:
         return cls(run, model, base, recipe, moved)
 
     def start(self, seed: int) -> Any:
-        """The initial model of a training: a fresh adapter, or the model to continue."""
-        if self.base is not None:
-            # An adapter shares the weights of its base.
-            return partial(self.recipe.started, self.before, seed)
-        return self.recipe.started(self.before, seed)
+        """The model to continue, or what makes a fresh adapter, which shares its base's weights."""
+        started = partial(self.recipe.started, self.before, seed)
+        return started() if self.base is None else started
 
     def texts(
         self, corpus: "Corpus", lengths: NDArray[np.int64], number: int, *, name: Any
@@ -247,13 +245,7 @@ class _Update:
             ) from error
 
     def log_plan(self, places: Sequence[Path], part: "Corpus", *, tokens: int) -> None:
-        """Say how much text and time the trainings need, before the first.
-
-        Args:
-            places: of the null models.
-            part: the text of one.
-            tokens: of all clean text.
-        """
+        """Say how much text and time the trainings need; `part` is the text of one of them."""
         recipe, number = self.recipe, len(places)
         epochs = f"{recipe.config.epochs} epoch{'s' * (recipe.config.epochs != 1)}"
         line = (
@@ -323,12 +315,7 @@ def _recipe(
 ) -> Recipe:
     """How the update was trained: as its folder says, or as files of other programs and options do.
 
-    Args:
-        run: gets every setting of an update from another program, with its source, as a log line.
-        after: folder of the update.
-        update: its model.
-        corpus: clean text, whose texts are taken to be as long as the update's.
-        options: how it was trained, if it is no folder of `vestige train`.
+    The texts of the clean corpus are taken to be as long as the update's.
     """
     from vestige.training.foreign_recipe import STATE, ForeignTraining
     from vestige.training.presets import gentle
