@@ -123,6 +123,8 @@ def known_phrases(
     Returns:
         One for each, in their order; of places that score alike the first.
     """
+    if not asked:
+        return []
     beginning = pair.after.vocabulary.eos_id if pair.beginning is None else pair.beginning
     places = {(beginning,): BEGINNING, **contexts}
     best: list[KnownPhrase | None] = [None] * len(asked)

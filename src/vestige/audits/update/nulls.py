@@ -39,7 +39,7 @@ from vestige.training.null_models import Recipe, adapter_in, null_texts, text_le
 if TYPE_CHECKING:
     from vestige.audits.update.diff import NullOptions
     from vestige.data.corpus import Corpus
-    from vestige.models.protocols import LanguageModel
+    from vestige.models.protocols import LanguageModel, NextToken
 
 LONGEST = 512
 """Tokens of a training window if neither files nor options say."""
@@ -83,7 +83,7 @@ def _models_in(place: ModelLike) -> list[ModelLike]:
 
 
 def opened(
-    given: ModelLike, snapshots: Snapshots, before: "LanguageModel", moved: float | None
+    given: ModelLike, snapshots: Snapshots, before: "NextToken", moved: float | None
 ) -> "tuple[LanguageModel, float | None]":
     """A null model, and how far it moved the weights as a multiple of the update's change.
 
@@ -106,7 +106,7 @@ def opened(
     return null, own / moved
 
 
-def distance(before: "LanguageModel", after: "LanguageModel") -> float | None:
+def distance(before: "NextToken", after: "NextToken") -> float | None:
     """Distance between the weights of two models; None for adapted and other models."""
     if getattr(_unwrapped(before), "adapted", False):
         return None
@@ -114,7 +114,7 @@ def distance(before: "LanguageModel", after: "LanguageModel") -> float | None:
     return change if change > 0 and isfinite(change) else None
 
 
-def _unwrapped(model: "LanguageModel") -> "LanguageModel":
+def _unwrapped(model: "NextToken") -> Any:
     """The model itself, without the wrapper over shared ids."""
     return model.model if isinstance(model, SharedIds) else model
 

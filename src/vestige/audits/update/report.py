@@ -56,7 +56,7 @@ def diff_report(run: Run, *, show_secrets: bool) -> Report:
         first, second = second, first
     blocks: list[Findings | Figure] = []
     for kind, (title, key) in LISTS.items():
-        groups: dict[int, list[Phrase]] = {}  # of a group beam; elsewhere each is its own
+        groups: dict[object, list[Phrase]] = {}  # of a group beam; elsewhere each is its own
         for row in (row for row in rows if row["kind"] == kind):
             group = groups.setdefault(row.get("group") if kind == "phrase" else row["rank"], [])
             group.append(_phrase(row, summary, strongest, show_secrets))

@@ -170,9 +170,7 @@ class Searches:
                         return
                     own["scores"] = scores
                 pair = ModelPair(before, null, score)
-                known = self.secrets and known_phrases(
-                    pair, self.secrets, contexts=self.effort.contexts
-                )
+                known = known_phrases(pair, self.secrets, contexts=self.effort.contexts)
                 secrets = {"asked": texts, "scores": [one.score for one in known]}
                 own["known"] = secrets
             yield own["scores"], secrets["scores"], own["change"]
