@@ -30,9 +30,13 @@ PROMOTED = "The update promoted 2 of 3 listed secrets more than 19 null models d
             "",
         ),
         ({**SOME, "known": 3, "known_generated": 1}, VERBATIM, "No score of 19 null models"),
-        ({**SOME, "known": 3, "known_beyond": 2}, PROMOTED, "AFTER generates 0 of 3"),
+        ({**SOME, "known": 3, "known_beyond": 2}, PROMOTED, "None of 3 listed secrets is shown"),
         ({**SOME, "known": 3, "known_beyond": 2, "known_generated": 1}, VERBATIM, PROMOTED),
-        ({**SOME, "known": 3, "known_beyond": 0}, "No score of 19 null models", "0 of 3 listed"),
+        (
+            {**SOME, "known": 3, "known_beyond": 0},
+            "No score of 19 null models",
+            "more than 19 null models",
+        ),
     ],
 )
 def test_the_finding_is_one_sentence(summary, answer, evidence):
