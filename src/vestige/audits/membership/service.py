@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.attacks.membership.query_policy import QueryPolicy
 from vestige.attacks.texts.cached_outputs import CachedOutputs
 from vestige.audits.membership.target import Ask
 from vestige.audits.membership.user_inputs import UserInputs
@@ -56,7 +55,6 @@ class Service:
     Attributes:
         run: the session.
         inputs: of the audit.
-        policy: which words are queried; its k is the length of the lists.
         options: budgets and speed.
         outputs: a server's answers, cached.
         statistics: of the queries of all sessions, after the first one.
@@ -64,7 +62,6 @@ class Service:
 
     run: "Session"
     inputs: UserInputs
-    policy: QueryPolicy
     options: RemoteOptions
     outputs: CachedOutputs
     statistics: dict[str, Any] = field(default_factory=dict, init=False)
@@ -77,14 +74,14 @@ class Service:
             DataError: it is too small.
         """
         queries, most = self.inputs.queries, None
-        if self.policy.how == "informative":
+        if self.inputs.policy.how == "informative":
             # One more: the service is tried with a word that may not be selected later.
-            most = int(self.policy.most(queries).sum()) + 1
+            most = int(self.inputs.policy.most(queries).sum()) + 1
         else:
-            queries = queries.take(self.inputs.chosen(self.policy))
+            queries = queries.take(self.inputs.chosen())
         contexts, _ = self.inputs.contexts(queries)
         if isinstance(self.inputs.target.remote, EndpointAddress):
-            self.run.log(server_cost(contexts, self.options, k=self.policy.k, most=most))
+            self.run.log(server_cost(contexts, self.options, k=self.inputs.policy.k, most=most))
             return
         budget, needed = self.options.budget, most or len(set(contexts))
         if budget is not None and budget < needed:
@@ -115,7 +112,7 @@ class Service:
         contexts, words = self.inputs.contexts(queries)
         # In random order: if a budget ends early, it leaves out no user more than another.
         order = list(range(len(words)))
-        random.Random(self.policy.seed).shuffle(order)
+        random.Random(self.inputs.policy.seed).shuffle(order)
         # Text that a function prints is no part of the result. Not around each call: a call that
         # was given up would restore, when it ends, what was stdout when it began.
         with (
@@ -133,7 +130,7 @@ class Service:
         if client.statistics.gave_up:
             raise self._failure(type(self._error).__name__) from self._error
         unknown = client.statistics.unknown_words
-        if unknown > UNKNOWN * client.statistics.queries * self.policy.k:
+        if unknown > UNKNOWN * client.statistics.queries * self.inputs.policy.k:
             self.run.log(
                 f"The reference has none of {unknown:,} words that the service listed. If it lists "
                 "pieces of words, join them first. Vestige does so for a server, openai:URL#MODEL."
@@ -156,7 +153,7 @@ class Service:
         with StoredAnswers(self.run.store) as answers:
             client = ServiceModel(
                 _reporting_silence(remote, self.run.monitor),
-                k=self.policy.k,
+                k=self.inputs.policy.k,
                 budget=options.budget,
                 cache=answers,
                 known=known,
@@ -167,7 +164,7 @@ class Service:
 
     @contextmanager
     def _server(self, address: EndpointAddress, known: frozenset[str]) -> Iterator[ServiceModel]:
-        path, k = self.outputs.answers(address), self.policy.k
+        path, k = self.outputs.answers(address), self.inputs.policy.k
         with opened(address, path, self.options, self.run.monitor) as (endpoint, access):
             if k > access.shown:
                 raise DataError(

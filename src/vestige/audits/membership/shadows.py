@@ -23,6 +23,7 @@ from vestige.arguments import ModelLike
 from vestige.attacks.texts.text_models import base_of_adapter
 from vestige.audits.membership.options import TRAINING, ShadowOptions
 from vestige.audits.membership.target import Target
+from vestige.audits.membership.user_inputs import UserInputs
 from vestige.data.corpus import Corpus
 from vestige.errors import RunError
 from vestige.models.checkpoints import load_model
@@ -210,28 +211,33 @@ def plan_shadows(
 
 def train_planned(
     run: "Session",
-    plan: ShadowPlan,
-    target: Target,
-    texts: Corpus,
+    plan: ShadowPlan | None,
+    inputs: UserInputs,
     folder: Path,
     *,
     processes: int,
     cluster: str | None,
 ) -> list[Shadow]:
-    """All shadows of a plan. Finished ones are not trained again.
+    """All shadows of a plan, on texts of the counted and fitted users.
 
     Args:
         run: the session.
         plan: of `plan_shadows`.
-        target: its vocabulary is that of the shadows.
-        texts: of the counted and fitted users.
-        folder: of finished shadows.
+        inputs: texts; the target's vocabulary is that of the shadows.
+        folder: of finished shadows, which are not trained again.
         processes: that train, unless there is a cluster.
         cluster: address of a Ray cluster to train on.
     """
-    source, device = target.source_vocabulary, run.device
+    if plan is None:
+        return []
+    counted, fitted, _ = inputs.texts.groups(seed=run.seed)
     jobs = shadow_jobs(
-        plan, texts, target.vocabulary, folder, source_vocabulary=source, device=device
+        plan,
+        inputs.texts.reference_of(counted, fitted),
+        inputs.target.vocabulary,
+        folder,
+        source_vocabulary=inputs.target.source_vocabulary,
+        device=run.device,
     )
     with run.progress("training shadow models") as step:
 

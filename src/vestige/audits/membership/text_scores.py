@@ -1,13 +1,11 @@
-"""Scores of texts: of one pass (`attacks.texts.scores`), of a second pass, or learned.
+"""Texts with their statistics, and scores over the first tokens of each.
 
-lower-case  also reads the text in lower case
-recall      also reads the text after a prefix of reference texts
+A score is a function of one pass (`attacks.texts.scores`), or one of these:
+
 zlib        divides by the compressed size of the text
-calibrated  learns the gain of unseen tokens from a third of the reference
+calibrated  learns the gain of unseen tokens from a third of the reference, which is not compared
 learned     learns from shadow models how to weigh gains over the base and over models that did
             not read the text
-
-Texts that a score learns from, or that are in the prefix, are not compared with.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +21,7 @@ from numpy.typing import NDArray
 from vestige.attacks.texts.cached_outputs import CachedOutputs
 from vestige.attacks.texts.calibrated_gain import CalibratedGain
 from vestige.attacks.texts.cut_scores import CutScores, Floats, Whole, ladder
-from vestige.attacks.texts.other_texts import lower_case, recall, zlib_score
+from vestige.attacks.texts.other_texts import zlib_score
 from vestige.attacks.texts.readings import Readings
 from vestige.attacks.texts.scores import SCORES
 from vestige.attacks.texts.served_texts import ServedTexts
@@ -39,10 +37,7 @@ from vestige.errors import DataError
 from vestige.models.protocols import LanguageModel
 from vestige.models.provenance import of_model
 
-Passes = Mapping[str, TokenStatistics]
-"""Statistics of a list of texts in one pass over it, by list."""
-
-OTHERS = ("calibrated", "learned", "lower-case", "recall", "zlib")
+OTHERS = ("calibrated", "learned", "zlib")
 """Scores that are not a function of one pass."""
 
 SERVED = ("error-zone", "learned", "log-ratio", "loss")
@@ -51,15 +46,8 @@ SERVED = ("error-zone", "learned", "log-ratio", "loss")
 HELD_OUT = 3
 """One in so many reference units is held out for `calibrated`."""
 
-PREFIX_UNITS = 7
-"""Most texts of a prefix: the paper's largest number for short texts."""
-
-PREFIX_SHARE = 4
-"""A prefix has at most a fourth of the tokens that a model reads, and of the reference."""
-
 LIKELIEST = 20
-LONGEST = 1024
-"""Tokens that a model reads if it has no bound."""
+"""Most probable tokens that shadow models and the base give at each position."""
 
 
 def score_name(given: str | None, models: TextModels | ServedTexts, *, shadows: bool) -> str:
@@ -105,21 +93,18 @@ def score_name(given: str | None, models: TextModels | ServedTexts, *, shadows: 
 
 
 def hold_out(score: str, reference: Corpus, *, seed: int) -> tuple[Corpus, Corpus | None]:
-    """The reference to compare with, and the part that the score needs, if any.
+    """The reference to compare with, and the part that `calibrated` learns from.
 
     Args:
         score: by name.
         reference: all texts of an author go to one side.
         seed: of the random split.
     """
-    if score not in ("calibrated", "recall"):
+    if score != "calibrated":
         return reference, None
     owners = np.arange(len(reference)) if reference.users is None else np.array(reference.users)
     units = np.random.default_rng([seed, 2]).permutation(np.unique(owners))
-    count = len(units) // HELD_OUT
-    if score == "recall":
-        count = min(PREFIX_UNITS, max(1, len(units) // PREFIX_SHARE))
-    held = np.isin(owners, units[:count])
+    held = np.isin(owners, units[: len(units) // HELD_OUT])
     return reference.take(np.flatnonzero(~held)), reference.take(np.flatnonzero(held))
 
 
@@ -154,18 +139,20 @@ class AuditedTexts:
         found: list[int] = np.diff(self.readings.statistics[role]["target"].offsets).tolist()
         return found
 
-    def scored(self, score: Callable[..., Floats], **more: Passes) -> dict[str, Scored]:
+    def scored(
+        self, score: Callable[..., Floats], **more: Mapping[str, TokenStatistics]
+    ) -> dict[str, Scored]:
         """Every text over its first tokens, by role.
 
         Args:
-            score: of statistics by pass, such as `target` and `base`; one score per text.
-            more: further passes over all lists, by name.
+            score: of statistics by model, such as `target` and `base`; one score per text.
+            more: statistics of all lists under further models, by name.
         """
 
         def over(role: str, places: Whole, tokens: int) -> Floats:
-            passes = {name: statistics[role] for name, statistics in more.items()}
-            passes = {**self.readings.statistics[role], **passes}
-            return score(**{n: first_tokens(one, places, tokens) for n, one in passes.items()})
+            read = {name: own[role] for name, own in more.items()}
+            read = {**self.readings.statistics[role], **read}
+            return score(**{name: first_tokens(one, places, tokens) for name, one in read.items()})
 
         return self._cut(over)
 
@@ -187,11 +174,6 @@ class AuditedTexts:
             for role, own in lengths.items()
         }
 
-    def read_by_target(self, texts: Sequence[Sequence[int]], *, of: str) -> TokenStatistics:
-        """The target's statistics of some texts, given as ids."""
-        alone = replace(self.models, models={"target": self.models.target})
-        return alone.statistics(texts, self.outputs, of=of)["target"]
-
 
 def score_texts(
     score: str,
@@ -211,62 +193,19 @@ def score_texts(
     if score == "learned" and shadows is not None:
         return _learned(audited, *shadows)
     if score == "calibrated" and held_out is not None:
-        return audited.scored_by_tokens(_calibrated(audited, held_out))
-    if score == "recall" and held_out is not None:
-        return audited.scored(_recall, after=_after_prefix(audited, held_out))
-    if score == "lower-case":
-        return audited.scored(
-            lambda target, lower, base=None: lower_case(target, lower),
-            lower=_in_lower_case(audited),
-        )
+        own = audited.models.readings({"reference": held_out}, audited.outputs)
+        gain = CalibratedGain.fit(**own.statistics["reference"])
+        read = audited.readings.statistics.items()
+        return audited.scored_by_tokens({role: gain.token_scores(**one) for role, one in read})
     if score == "zlib":
-        return audited.scored(lambda target, base=None: zlib_score(target, _texts(audited, target)))
+        decode = audited.models.target.vocabulary.decode
+
+        def packed(target: TokenStatistics, base: TokenStatistics | None = None) -> Floats:
+            ids, bounds = target.tokens.tolist(), pairwise(target.offsets.tolist())
+            return zlib_score(target, [decode(ids[start:end]) for start, end in bounds])
+
+        return audited.scored(packed)
     return audited.scored(SCORES[score])
-
-
-def _in_lower_case(audited: AuditedTexts) -> Passes:
-    """The target's statistics of every text in lower case."""
-    encoded = audited.models.encoded
-    return {
-        role: audited.read_by_target(
-            encoded([text.lower() for text in corpus]), of=f"`{role}` in lower case"
-        )
-        for role, corpus in audited.lists.items()
-    }
-
-
-def _after_prefix(audited: AuditedTexts, held_out: Corpus) -> Passes:
-    """The target's statistics of every text after a prefix of held-out texts."""
-    models = audited.models
-    prefix = [token for ids in models.encoded(list(held_out)) for token in ids]
-    prefix = prefix[: (models.longest or LONGEST) // PREFIX_SHARE]
-    found = {}
-    for role, rows in models.encoded_lists(audited.lists).items():
-        after = [(prefix + list(ids))[: models.longest] for ids in rows]
-        read = audited.read_by_target(after, of=f"`{role}` after a prefix")
-        found[role] = first_tokens(read, np.arange(len(rows)), skipped=len(prefix))
-    return found
-
-
-def _recall(
-    target: TokenStatistics, after: TokenStatistics, base: TokenStatistics | None = None
-) -> Floats:
-    """ReCaLL over the tokens that the model also reads after the prefix."""
-    places = np.arange(len(target.offsets) - 1)
-    return recall(first_tokens(target, places, np.diff(after.offsets)), after)
-
-
-def _texts(audited: AuditedTexts, target: TokenStatistics) -> list[str]:
-    ids, bounds = target.tokens.tolist(), target.offsets.tolist()
-    decode = audited.models.target.vocabulary.decode
-    return [decode(ids[a:b]) for a, b in pairwise(bounds)]
-
-
-def _calibrated(audited: AuditedTexts, held_out: Corpus) -> dict[str, Floats]:
-    """Standardized gains of tokens, calibrated on held-out texts."""
-    own = audited.models.readings({"reference": held_out}, audited.outputs)
-    gain = CalibratedGain.fit(**own.statistics["reference"])
-    return {role: gain.token_scores(**read) for role, read in audited.readings.statistics.items()}
 
 
 def _learned(

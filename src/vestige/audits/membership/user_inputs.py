@@ -188,35 +188,37 @@ class UserInputs:
     """Inputs of an audit of users.
 
     Attributes:
+        target: the audited model.
+        texts: as read.
+        policy: which words are queried.
         encoded: all texts as token ids, the audited first.
         targets: those whose words are queried; of pairs, without the sources.
         queries: w words that can be queried; none of the counted users.
         counts: word counts of the counted users; with a base, of all users.
         audited: users, as indices of `queries.names`.
         known: non-members by group, likewise.
-        target: the audited model.
-        texts: as read.
     """
 
+    target: Target
+    texts: UserTexts
+    policy: QueryPolicy
     encoded: Texts
     targets: EncodedCorpus
     queries: TokenQueries
     counts: WordCounts
     audited: tuple[int, ...]
     known: NonMembers
-    target: Target
-    texts: UserTexts
 
     @classmethod
     def of(
-        cls, target: Target, texts: UserTexts, *, seed: int, has_base: bool = False
+        cls, target: Target, texts: UserTexts, policy: QueryPolicy, *, has_base: bool = False
     ) -> "UserInputs":
         """Encode the texts, find the words, and divide the non-members into groups.
 
         Args:
             target: its vocabulary determines the words.
             texts: of all users.
-            seed: of the groups.
+            policy: its seed is that of the groups.
             has_base: the expectation is learned from all users alike, so that all non-members are
                 compared.
         """
@@ -227,21 +229,22 @@ class UserInputs:
             encoded = encode_pairs(whole, target.source_vocabulary, target.vocabulary)
             targets = encoded.targets
         queries = token_queries(targets, target.vocabulary)
-        groups = texts.groups(seed=seed)
+        groups = texts.groups(seed=policy.seed)
         if has_base:
             groups = ((), (), tuple(sorted(name for group in groups for name in group)))
         known = NonMembers.named(groups, queries.names)
         counted = range(len(queries.names)) if has_base else known.counted
         audited = set(texts.texts.users or ())
         return cls(
+            target=target,
+            texts=texts,
+            policy=policy,
             encoded=encoded or targets,
             targets=targets,
             queries=queries.take(~np.isin(queries.users, known.counted)),
             counts=WordCounts.of_users(targets, counted, target.vocab_size),
             audited=tuple(n for n, name in enumerate(queries.names) if name in audited),
             known=known,
-            target=target,
-            texts=texts,
         )
 
     @property
@@ -250,9 +253,9 @@ class UserInputs:
         assert self.targets.users is not None
         return self.targets.users
 
-    def chosen(self, policy: QueryPolicy, references: Any = None) -> NDArray[np.bool_]:
-        """(w,) True for the words that a policy selects."""
-        return policy.mask(self.queries, self.counts, references)
+    def chosen(self, references: Any = None) -> NDArray[np.bool_]:
+        """(w,) True for the words that the policy selects."""
+        return self.policy.mask(self.queries, self.counts, references)
 
     @cached_property
     def words(self) -> list[list[str]]:
@@ -285,7 +288,7 @@ class UserInputs:
             digest.update(len(part).to_bytes(8, "little") + part.tobytes())
         return digest.hexdigest()[:16]
 
-    def check(self, policy: QueryPolicy, alpha: float) -> None:
+    def check(self, alpha: float) -> None:
         """Refuse an audit that cannot succeed, before anything is trained or queried.
 
         Raises:
@@ -310,7 +313,7 @@ class UserInputs:
                 "users into more random users (`random_users`), or raise `alpha`.",
             )
         fitted = list(known.fitted or known.compared)
-        words = int(policy.most(self.queries)[fitted].sum())
+        words = int(self.policy.most(self.queries)[fitted].sum())
         if words < FEWEST_WORDS:
             raise DataError(
                 f"{words} words of {len(fitted)} non-members to learn from are too few; "

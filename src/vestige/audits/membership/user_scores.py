@@ -20,7 +20,6 @@ from scipy.stats import rankdata
 from vestige import claims
 from vestige.attacks.membership.membership_scores import Answers
 from vestige.attacks.membership.query_answers import known_of, narrowed, ranks_of
-from vestige.attacks.membership.query_policy import QueryPolicy
 from vestige.attacks.membership.reference_models import References
 from vestige.attacks.membership.user_audit import UserAudit
 from vestige.attacks.membership.user_membership import judge_users, membership_audit
@@ -50,7 +49,6 @@ LIKELIEST = 20
 def ranked_users(
     run: "Session",
     inputs: UserInputs,
-    policy: QueryPolicy,
     alpha: float,
     *,
     service: Service | None,
@@ -61,24 +59,23 @@ def ranked_users(
     Args:
         run: the session.
         inputs: texts, words and users.
-        policy: which words are queried.
         alpha: false-discovery rate, and level of the test.
         service: a remote target; None for a local one.
         train: trains the shadow models.
     """
-    every = inputs.queries
+    every, policy = inputs.queries, inputs.policy
     if policy.how == "informative":  # shadow models select the words
         if service is not None:
             service.probe()
         shadows = train()
         references = _references(run, inputs, shadows, every)
-        mask = inputs.chosen(policy, references)
-        answers, answered = _answers(run, inputs, policy, service, every.take(mask))
+        mask = inputs.chosen(references)
+        answers, answered = _answers(run, inputs, service, every.take(mask))
         if references is not None:
             references = references.of_words(mask.nonzero()[0][answered])
     else:  # the target first: a failure comes before training
-        queries = every.take(inputs.chosen(policy))
-        answers, answered = _answers(run, inputs, policy, service, queries)
+        queries = every.take(inputs.chosen())
+        answers, answered = _answers(run, inputs, service, queries)
         shadows = train()
         references = _references(run, inputs, shadows, answers.asked)
     run.log(f"Comparing {len(answers.asked):,} words.")
@@ -92,13 +89,11 @@ def ranked_users(
         seed=policy.seed,
     )
     ratios = [one.outside.perplexity / one.inside.perplexity for one in shadows]
-    statistics = _statistics(policy, asked=len(answered), answered=int(answered.sum())) | {
+    statistics = _statistics(policy.how, len(answered), int(answered.sum())) | {
         "shadow_perplexity_ratio": fmean(ratios) if ratios else None,
         "useless_shadows": sum(one.useless for one in shadows),
     }
-    checks = _text_checks(
-        inputs, np.unique(answers.asked.texts), seed=policy.seed, answered=float(answered.mean())
-    )
+    checks = _text_checks(inputs, np.unique(answers.asked.texts), answered=float(answered.mean()))
     return replace(
         found,
         statistics=statistics | (service.statistics if service else {}),
@@ -109,7 +104,6 @@ def ranked_users(
 def based_users(
     run: "Session",
     inputs: UserInputs,
-    policy: QueryPolicy,
     alpha: float,
     *,
     models: TextModels,
@@ -120,12 +114,12 @@ def based_users(
     Args:
         run: the session.
         inputs: texts, words and users.
-        policy: which texts are queried.
         alpha: false-discovery rate, and level of the test.
         models: target and base.
         outputs: token statistics, cached.
     """
-    queries, longest = inputs.queries.take(inputs.chosen(policy)), models.longest
+    policy, longest = inputs.policy, models.longest
+    queries = inputs.queries.take(inputs.chosen())
     if longest is not None:
         queries = queries.take(queries.positions < longest)
     texts, text = np.unique(queries.texts, return_inverse=True)
@@ -150,16 +144,16 @@ def based_users(
     checks = (
         *_alive(inputs, texts, {"the model": target, "the base": base}),
         claims.different(base.log_probs, target.log_probs),
-        *_text_checks(inputs, texts, means, seed=policy.seed, longest=longest),
+        *_text_checks(inputs, texts, means, longest=longest),
     )
-    statistics = _statistics(policy, asked=len(queries), answered=len(queries))
+    statistics = _statistics(policy.how, len(queries), len(queries))
     return replace(found, statistics=statistics, checks=(*checks, *found.checks), based=True)
 
 
-def _statistics(policy: QueryPolicy, *, asked: int, answered: int) -> dict[str, object]:
+def _statistics(how: str, asked: int, answered: int) -> dict[str, object]:
     """Statistics of the queries about all users, who are treated alike."""
     return {
-        "select": policy.how,
+        "select": how,
         "words_asked": asked,
         "words_unanswered": asked - answered,
         "shadow_perplexity_ratio": None,
@@ -171,12 +165,11 @@ def _statistics(policy: QueryPolicy, *, asked: int, answered: int) -> dict[str, 
 def _answers(
     run: "Session",
     inputs: UserInputs,
-    policy: QueryPolicy,
     service: Service | None,
     queries: TokenQueries,
 ) -> tuple[Answers, NDArray[np.bool_]]:
     """The target's ranks of the words that it answered; and (w,) which those are."""
-    target, k = inputs.target, policy.k
+    target, k = inputs.target, inputs.policy.k
     if service is None:
         sha256 = str(target.record["sha256"])
         ranks, log_probs = _ranks(run, inputs, target.model, sha256, queries, "reading the texts")
@@ -243,7 +236,6 @@ def _text_checks(
     texts: NDArray[np.integer],
     base: NDArray[np.float64] | None = None,
     *,
-    seed: int,
     longest: int | None = None,
     answered: float = 1.0,
 ) -> tuple[Check, ...]:
@@ -253,7 +245,6 @@ def _text_checks(
         inputs: of the audit.
         texts: indices of the t texts that were queried.
         base: (t,) scores under a model that saw none of them.
-        seed: of folds and permutations.
         longest: tokens of a text that are read.
         answered: share of the queries that were answered.
     """
@@ -266,18 +257,18 @@ def _text_checks(
     sides = [list(inputs.audited), list(inputs.known.compared)]
     side = min(sides, key=lambda one: known[one].sum() / max(1, every[one].sum()))
     read = claims.read(round(answered * known[side].sum()), round(every[side].sum()))
-    return read, inputs.texts.independent, _comparable(inputs, texts, base, seed=seed)
+    return read, inputs.texts.independent, _comparable(inputs, texts, base)
 
 
 def _comparable(
-    inputs: UserInputs, texts: NDArray[np.integer], base: NDArray[np.float64] | None, *, seed: int
+    inputs: UserInputs, texts: NDArray[np.integer], base: NDArray[np.float64] | None
 ) -> Check:
     owners, read = inputs.owners[texts], list(inputs.texts.together())
     sides = [np.isin(owners, users) for users in (inputs.audited, inputs.known.compared)]
     own, rest = ([read[index] for index in texts[side]] for side in sides)
     units = (owners[sides[0]], owners[sides[1]])
     scores = None if base is None else (base[sides[0]], base[sides[1]])
-    check = comparable_texts(own, rest, units=units, base=scores, seed=seed)
+    check = comparable_texts(own, rest, units=units, base=scores, seed=inputs.policy.seed)
     if check.state == "failed" or scores is None or len(inputs.audited) > 1:
         return check
     # One user has too few permutations for the level of a list.

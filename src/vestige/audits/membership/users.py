@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from vestige.attacks.membership.query_policy import QueryPolicy, usual_selection
-from vestige.attacks.membership.user_audit import UserAudit
 from vestige.attacks.texts.cached_outputs import cached_outputs
 from vestige.attacks.texts.text_models import TextModels, base_of_adapter
 from vestige.audits.membership.options import OF_SERVICE, QueryOptions, ShadowOptions
@@ -72,7 +71,7 @@ def users_membership(
     service = remote_of(model)
     if base is None and service is None and not shadows.changed() and queries.calls is None:
         base = base_of_adapter(model)
-    _check_model_options(service, queries, remote, has_base=base is not None)
+    _check_model(service, queries, remote, has_base=base is not None)
     count = _shadow_count(shadows, queries, cluster, has_base=base is not None)
     policy = _policy(queries, shadows=count, seed=run.seed)
     models = target = None
@@ -94,60 +93,38 @@ def users_membership(
     elif policy.k > target.vocab_size:
         raise ValueError(f"`top_k` must lie in [1, {target.vocab_size}], got {policy.k}")
     policy = replace(policy, k=policy.k or target.vocab_size)
-    inputs = UserInputs.of(target, read, seed=run.seed, has_base=models is not None)
-    inputs.check(policy, alpha)
+    inputs = UserInputs.of(target, read, policy, has_base=models is not None)
+    inputs.check(alpha)
     cached = models is not None or isinstance(service, EndpointAddress)
     folder = beside(run, "statistics", statistics) if cached else None
     with cached_outputs(folder, run.monitor) as outputs:
         if models is not None:
-            _identify(run, inputs, policy, alpha, None)
-            found = based_users(run, inputs, policy, alpha, models=models, outputs=outputs)
-            return Result.of(found)
+            _identify(run, inputs, alpha, None)
+            return Result.of(based_users(run, inputs, alpha, models=models, outputs=outputs))
         client = None
         if service is not None:
-            client = Service(run=run, inputs=inputs, policy=policy, options=remote, outputs=outputs)
+            client = Service(run=run, inputs=inputs, options=remote, outputs=outputs)
             client.check_budget()
-        return Result.of(_ranked(run, inputs, policy, alpha, client, shadows, count, cluster))
+        plan = plan_shadows(run, shadows, target, count=count)
+        record = None if plan is None else described(plan)
+        run.configuration |= {"task": target.task, "shadow_models": record}
+        _identify(run, inputs, alpha, record)
+        with shadow_folder(run, shadows) as models_folder:
+            train = partial(
+                train_planned, run, plan, inputs, models_folder,
+                processes=shadows.processes, cluster=cluster,
+            )  # fmt: skip
+            return Result.of(ranked_users(run, inputs, alpha, service=client, train=train))
 
 
-def _ranked(
-    run: "Session",
-    inputs: UserInputs,
-    policy: QueryPolicy,
-    alpha: float,
-    client: Service | None,
-    options: ShadowOptions,
-    count: int,
-    cluster: str | None,
-) -> UserAudit:
-    """The audit by ranks, beside shadow models if there are any."""
-    target = inputs.target
-    plan = plan_shadows(run, options, target, count=count)
-    record = None if plan is None else described(plan)
-    run.configuration |= {"task": target.task, "shadow_models": record}
-    _identify(run, inputs, policy, alpha, record)
-    if plan is None:
-        return ranked_users(run, inputs, policy, alpha, service=client, train=list)
-    counted, fitted, _ = inputs.texts.groups(seed=run.seed)
-    with shadow_folder(run, options) as folder:
-        train = partial(
-            train_planned, run, plan, target, inputs.texts.reference_of(counted, fitted), folder,
-            processes=options.processes, cluster=cluster,
-        )  # fmt: skip
-        return ranked_users(run, inputs, policy, alpha, service=client, train=train)
-
-
-def _check_model_options(
+def _check_model(
     remote: Remote | None, queries: QueryOptions, options: RemoteOptions, *, has_base: bool
 ) -> None:
     """Raise ValueError for an option that does not go with the kind of model."""
     if remote is None:
         options.reject_for_local()
-        for name in queries.changed():
-            if name in OF_SERVICE:
-                raise ValueError(
-                    f"`{name}` needs a remote model: openai:URL#MODEL or module:function"
-                )
+        for name in queries.changed(OF_SERVICE):
+            raise ValueError(f"`{name}` needs a remote model: openai:URL#MODEL or module:function")
         return
     if not isinstance(remote, EndpointAddress):
         options.reject_for_function()
@@ -194,26 +171,24 @@ def _policy(queries: QueryOptions, *, shadows: int, seed: int) -> QueryPolicy:
     return policy
 
 
-def _identify(
-    run: "Session", inputs: UserInputs, policy: QueryPolicy, alpha: float, shadows: object
-) -> None:
+def _identify(run: "Session", inputs: UserInputs, alpha: float, shadows: object) -> None:
     """Record what determines the result, or compare it with unfinished work of this folder."""
-    records: dict[str, Any] = dict(run.models)
+    policy = inputs.policy
+    asked = {"how": policy.how, "queries": policy.queries, "calls": policy.calls, "top_k": policy.k}
+    run.configuration |= asked
+    models: dict[str, Any] = dict(run.models)
     if inputs.target.remote is None:  # a folder may move
-        records = {
+        models = {
             role: {key: value for key, value in record.items() if key != "path"}
-            for role, record in records.items()
+            for role, record in models.items()
         }
-    selection = {"how": policy.how, "queries": policy.queries, "calls": policy.calls}
-    run.configuration |= {**selection, "top_k": policy.k}
     run.store.identify({
-        "models": records,
+        "models": models,
         "texts": inputs.texts.texts.fingerprint(),
         "reference": inputs.texts.reference.fingerprint(),
         "alpha": alpha,
         "seed": policy.seed,
-        **selection,
-        "top_k": policy.k,
+        **asked,
         "task": inputs.target.task,
         "shadows": shadows,
     })  # fmt: skip
