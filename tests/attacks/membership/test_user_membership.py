@@ -16,7 +16,7 @@ from tests.reports.made_audits import checks_of
 from vestige.attacks.membership.equal_words import MOST, cut_users, fewest_compared
 from vestige.attacks.membership.membership_scores import histogram_scores, surprise_words
 from vestige.attacks.membership.non_members import FITTED, NonMembers, draw_groups, users_needed
-from vestige.attacks.membership.query_selection import select_calls, select_texts, value_of
+from vestige.attacks.membership.query_policy import select_calls, select_texts, value_of
 from vestige.attacks.membership.rank_histogram import rank_histogram
 from vestige.attacks.membership.user_audit import FEWEST_MODELS
 from vestige.attacks.membership.user_membership import (

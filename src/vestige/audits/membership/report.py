@@ -9,7 +9,7 @@ from vestige.reports.charts import Figure
 from vestige.reports.disclosure import disclose, disclose_names
 from vestige.reports.file_note import file_note
 from vestige.reports.group_charts import sorted_p_values, two_groups
-from vestige.reports.numbers import NOTHING, Row, decimal, p_value, percent, whole
+from vestige.reports.numbers import NOTHING, Row, decimal, p_value, percent
 from vestige.reports.report import Report, lines
 from vestige.reports.tables import Table, table
 from vestige.reports.words import pairs
@@ -116,7 +116,7 @@ def texts_report(run: Run, *, show_secrets: bool) -> Report:
         audited,
         name,
         finding=texts_finding(run.summary),
-        notices=(_lengths(run.summary), _contradiction(run.summary)),
+        notices=(_contradiction(run.summary),),
         title="Were these texts used?",
         asked=f"{'this text was' if count == 1 else f'these {count:,} texts were'} in the training "
         "data of a model, which of them, and how many at least and at most",
@@ -279,17 +279,6 @@ def _listed(summary: Row) -> str:
 
 def _confidence(summary: Row) -> str:
     return f"{100 * (1 - float(summary['rate'])):g}% confidence"
-
-
-def _lengths(summary: Row) -> str:
-    own, other = float(summary["texts_tokens"]), float(summary["reference_tokens"])
-    if max(own, other) < 1.25 * min(own, other):
-        return ""
-    return (
-        f"The texts have a median of {whole(own)} tokens, the reference {whole(other)}. Vestige "
-        f"compares the first tokens, at most {int(summary['longest']):,}. This assumes that long "
-        "texts begin like short ones."
-    )
 
 
 def _contradiction(summary: Row) -> str:
