@@ -132,9 +132,9 @@ def select_texts(
     if how == "random":
         value = np.random.default_rng(seed).random(len(texts))
     else:
-        value = np.bincount(inverse, np.asarray(worth, np.float64), minlength=len(texts))
-        if how != "rare-sum":
-            value /= np.bincount(inverse, minlength=len(texts))
+        sums = np.bincount(inverse, np.asarray(worth, np.float64), minlength=len(texts))
+        words = 1 if how == "rare-sum" else np.bincount(inverse, minlength=len(texts))
+        value = np.asarray(sums / words, dtype=np.float64)
     best: Mask = _best_of_each(asked.users[first], value, limit)[inverse]
     return best
 
