@@ -295,7 +295,7 @@ def users_finding(summary: Row, audited: Sequence[Row], known: Sequence[Row]) ->
     if all(row["score"] is None for row in audited):
         return "No word of these texts could be queried.", "Give more text in the model's language."
     found = _person(audited[0], known) if len(audited) == 1 else _owner(summary)
-    return _undecided(found) if summary["verdict"] == UNDECIDED else found
+    return _undecided(found) if summary.get("verdict") == UNDECIDED else found
 
 
 def _person(own: Row, known: Sequence[Row]) -> tuple[str, ...]:
@@ -318,7 +318,7 @@ def _owner(summary: Row) -> tuple[str, ...]:
             "Others may have been used as well. A bound for all users: vestige train --defence "
             "dp-fedavg.",
         )
-    if float(summary["p_value"]) <= alpha:
+    if (summary.get("p_value") or 1.0) <= alpha:  # runs of old versions have no such test
         return (
             f"Texts of some of {users:,} users were used for training, but no single user is "
             "recognized.",
