@@ -89,7 +89,7 @@ class DefenceComparison:
     changes: dict[str, object] = field(default_factory=dict)
 
     def summary(self):
-        advice = f"Take {self.names[1]}."
+        advice = f"{self.names[1]} leaks less."
         levels = {"tolerance": 0.05, "confidence": 0.95}
         return {"advice": advice, "answer": f"{advice} It helps.", "notes": self.notes, **levels}
 
