@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import exp
+from math import log, log2
 from statistics import median_low
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,8 @@ SECRET_LIMITS = (
     "A part that was not drawn uniformly from its format, such as a common name, can be completed "
     "by a model that never read the secret.",
 )
+LEAST = -1000.0
+"""Lowest natural log-probability on a chart."""
 
 
 def complete_canaries(
@@ -186,6 +188,20 @@ def _share(value: float) -> str:
 def secrets_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of a `SecretCompletion`: completed parts first, then by their probability."""
     rows = sorted(run.rows, key=lambda row: (not row["greedy"], -row["log_prob"]))
+    points = []
+    for number, row in enumerate(rows, 1):
+        own, guess = -max(float(row["log_prob"]), LEAST) / log(2), -log2(float(row["chance"]))
+        label = f"{row['secret_number']}: {printable(str(row['kind']))}, {number}"
+        ends = {"low": min(own, guess), "high": max(own, guess)}
+        points.append({"label": label, "value": own, "filled": bool(row["greedy"]), **ends})
+    chart = intervals(
+        points,
+        name="secret and its part",
+        value="bits",
+        across=False,
+        caption="Bits of each part under the model (filled: completed by greedy decoding). The "
+        "line ends at the bits of a guess among all texts of its format.",
+    )
     parts = table(
         "Parts of secrets, each completed from what precedes it",
         rows,
@@ -197,20 +213,19 @@ def secrets_report(run: Run, *, show_secrets: bool) -> Report:
             "part": lambda r: r["part_tokens"],
             "greedy": lambda r: "completed" if r["greedy"] else "",
             "beam": lambda r: "" if r["beam_place"] is None else r["beam_place"],
-            "probability": lambda r: f"{exp(r['log_prob']):.0e}",
-            "by guessing": lambda r: f"{r['chance']:.0e}",
+            "probability by guessing": lambda r: f"{r['chance']:.0e}",
         },
         texts=3,
         key="Given, part: tokens. Beam: position among the continuations that were kept. "
-        "Probability: of the part under the model. By guessing: upper bound for a part that was "
-        "never read; 1 if its alternatives are only words of a list.",
+        "Probability by guessing: upper bound for a part that was never read; 1 if its "
+        "alternatives are only words of a list.",
     )
     return Report(
         kind="completed-secrets",
         title="Does the model complete these secrets?",
         answer=printable(str(run.summary["sentence"])),
         evidence=(),
-        blocks=(parts,),
+        blocks=(chart, parts),
         facts=pairs(run.summary, show_secrets=show_secrets, left_out="sentence"),
         limits=SECRET_LIMITS,
     )

@@ -53,7 +53,12 @@ def extract_passages(run: Session, model: Any, texts: Any) -> Result:
     """
     from vestige.attacks.texts.cached_outputs import cached_outputs
     from vestige.attacks.texts.lists import listed_texts
-    from vestige.attacks.texts.memorized_texts import drawn_texts, memorized, with_continued
+    from vestige.attacks.texts.memorized_texts import (
+        Extraction,
+        drawn_texts,
+        memorized,
+        with_continued,
+    )
     from vestige.attacks.texts.text_memorization import TextMemorization, more_extracted
     from vestige.models.endpoint_address import is_endpoint
 
@@ -64,7 +69,15 @@ def extract_passages(run: Session, model: Any, texts: Any) -> Result:
         {role: run.corpus(role, one, **columns) for role, one in named.items() if one is not None},
         author=given["author"],
     )
-    how, folder = _wanted(run), given["statistics"]
+    how = Extraction(
+        prefix=run.chosen(prefix=given["prefix"] or 50),
+        suffix=given["suffix"],
+        tries=given["samples"],
+        chance=given["probability"],
+        top_k=given["top_k"],
+        temperature=given["temperature"],
+    )
+    folder = given["statistics"]
     if folder is None and run.out is not None:
         folder = run.out.with_name(f"{run.out.name}.statistics")
     with cached_outputs(None if folder is None else Path(folder), run.monitor) as outputs:
@@ -87,24 +100,9 @@ def extract_passages(run: Session, model: Any, texts: Any) -> Result:
             reference=rest,
             extraction=how,
             p_value=None if rest is None else more_extracted(own, rest, seed=run.seed),
-            checks=(*_of_model(source, own, rest, how), *_of_lists(own, rest, lists, run.seed)),
+            checks=_checks(source, own, rest, how, lists, run.seed),
             excerpts=tuple(text[:EXCERPT] for text in lists.compared["texts"]),
         )
-    )
-
-
-def _wanted(run: Session) -> "Extraction":
-    """What counts as extracted."""
-    from vestige.attacks.texts.memorized_texts import Extraction
-
-    given = run.arguments
-    return Extraction(
-        prefix=run.chosen(prefix=given["prefix"] or 50),
-        suffix=given["suffix"],
-        tries=given["samples"],
-        chance=given["probability"],
-        top_k=given["top_k"],
-        temperature=given["temperature"],
     )
 
 
@@ -271,33 +269,27 @@ class _Server:
             yield [token.text for token in reply.tokens], true
 
 
-def _of_model(
+def _checks(
     source: "_Files | _Server",
     own: "MemorizedTexts",
     rest: "MemorizedTexts | None",
     how: "Extraction",
+    lists: "ListedTexts",
+    seed: int,
 ) -> "tuple[Check, ...]":
-    """The checks "alive" and "read", and "different" of an adapter."""
-    from vestige.attacks.texts.list_checks import model_checks
+    """All checks but "powerful"."""
+    from vestige import claims
+    from vestige.attacks.texts.list_checks import comparable_texts, model_checks
     from vestige.attacks.texts.text_memorization import compared_tokens
 
-    asked = {"the model": (source.known["texts"], source.known["reference" if rest else "texts"])}
+    known = {"the model": (source.known["texts"], source.known["reference" if rest else "texts"])}
     scored, every = source.read
     read = (min(scored, compared_tokens(own, rest or own, how)), every)
-    return (*model_checks(asked, read=read), *source.checks)
-
-
-def _of_lists(
-    own: "MemorizedTexts", rest: "MemorizedTexts | None", lists: "ListedTexts", seed: int
-) -> "tuple[Check, ...]":
-    """The checks "independent" and "comparable"."""
-    from vestige import claims
-    from vestige.attacks.texts.list_checks import comparable_texts
-
+    checks = (*model_checks(known, read=read), *source.checks)
     if rest is None:
         missing = "No reference was given, so nothing can be compared."
         names = ("independent", "comparable")
-        return tuple(claims.Check(name, "could not run", missing) for name in names)
+        return (*checks, *(claims.Check(name, "could not run", missing) for name in names))
     independent = claims.independent(
         own.owners[own.passages > 0],
         rest.owners[rest.passages > 0],
@@ -306,4 +298,4 @@ def _of_lists(
     )
     texts, reference = (list(lists.compared[role]) for role in ("texts", "reference"))
     units = (own.owners, rest.owners)
-    return (independent, comparable_texts(texts, reference, units=units, seed=seed))
+    return (*checks, independent, comparable_texts(texts, reference, units=units, seed=seed))
