@@ -12,7 +12,7 @@ from vestige.reports.numbers import NOTHING, Row, decimal, listed, percent
 from vestige.reports.report import Report, lines
 from vestige.reports.tables import Table, table
 from vestige.results import Run
-from vestige.training_runs import useless_training
+from vestige.preparation.trained import useless_training
 
 LIMITS = (
     "A guarantee is a proof about the training. Nothing here measures what the model reveals.",
@@ -62,7 +62,7 @@ def training_report(run: Run, *, show_secrets: bool) -> Report:
             stated.get("guarantee")
             or "No defence with a guarantee: nothing bounds what the model reveals."
         ),
-        notices=lines(*notices, useless_training(summary, who="The model") or ""),
+        notices=lines(*notices, useless_training(summary) or ""),
         blocks=(
             *_figure(run.rows, level, caption),
             *((promise,) if stated else ()),

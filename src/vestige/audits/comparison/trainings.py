@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from vestige.data.json_file import Measurements, conform
 from vestige.errors import DataError, IncompatibleModels, RunError
-from vestige.training_runs import DATA, RUN, repeats
+from vestige.preparation.trained import RUN, repeats
 
 if TYPE_CHECKING:
     from vestige.data.encoded import EncodedCorpus

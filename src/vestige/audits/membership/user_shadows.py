@@ -21,7 +21,7 @@ from vestige.training.precision import settled
 from vestige.training.presets import PRESETS, pair_preset
 from vestige.training.shadow_jobs import ShadowPlan, other_shapes, shadow_jobs
 from vestige.training.shadows import Shadow, keep_shadow, train_shadow_away, train_shadows
-from vestige.training_runs import RUN
+from vestige.preparation.trained import RUN
 
 if TYPE_CHECKING:
     from vestige.session import Session

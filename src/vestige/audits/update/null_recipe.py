@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cyclopts import Parameter
 
 from vestige.arguments import Count
-from vestige.training_options import LearningOptions
+from vestige.preparation.options import LearningOptions
 
 if TYPE_CHECKING:
     from vestige.data.corpus import Corpus
@@ -36,11 +36,6 @@ class NullOptions(LearningOptions):
 
     tokens: Count | None = None
     precision: Literal["auto", "float32", "bfloat16"] | None = None
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """The settings of a training; None for those that were not given."""
-        return {**super().given, "precision": self.precision}
 
 
 def recipe_of(
