@@ -164,9 +164,9 @@ def log_epoch(summary: Mapping[str, Any], prepared: Prepared, monitor: Monitor) 
     judged, tokens = summary["validation_perplexity"], len(prepared.model.vocabulary)
     kind = "perplexity" if judged is None else "validation perplexity"
     value = summary["perplexity"] if judged is None else judged
-    if isinstance(stop, StopAtPerplexity) and not summary["stopped"]:
-        if judged is None or judged > stop.perplexity:
-            monitor.log(f"Perplexity {stop.perplexity:g} was not reached. Train longer: --epochs")
+    goal = stop.perplexity if isinstance(stop, StopAtPerplexity) else None
+    if goal is not None and not summary["stopped"] and (judged is None or judged > goal):
+        monitor.log(f"Perplexity {goal:g} was not reached. Train longer: --epochs")
     if value is None:  # infinite, or Poisson sampling drew nothing
         monitor.log(f"{epoch}, without a finite {kind}")
     else:

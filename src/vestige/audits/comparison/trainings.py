@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from vestige.data.json_file import Measurements, conform
 from vestige.errors import DataError, IncompatibleModels, RunError
 from vestige.preparation.trained import RUN, repeats
+from vestige.training.directory import DATA
 
 if TYPE_CHECKING:
     from vestige.data.encoded import EncodedCorpus

@@ -16,12 +16,12 @@ from vestige.models.recurrent_network import GRUConfig, LSTMConfig
 from vestige.models.seq2seq import Seq2SeqConfig
 from vestige.models.transformer import TransformerConfig
 from vestige.parallel import map_cluster, map_processes
+from vestige.preparation.trained import RUN
 from vestige.training.config import TrainingConfig
 from vestige.training.precision import settled
 from vestige.training.presets import PRESETS, pair_preset
 from vestige.training.shadow_jobs import ShadowPlan, other_shapes, shadow_jobs
 from vestige.training.shadows import Shadow, keep_shadow, train_shadow_away, train_shadows
-from vestige.preparation.trained import RUN
 
 if TYPE_CHECKING:
     from vestige.session import Session
