@@ -4,14 +4,14 @@ Python gives an object, such as `DPSGD(epsilon=8)`. On the command line `--defen
 and each field of a registered class is an option. Its help is its entry in the docstring.
 """
 
-from dataclasses import MISSING, Field, field, fields, make_dataclass
+from collections.abc import Mapping
+from dataclasses import MISSING, field, fields, make_dataclass
 from types import UnionType
 from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
     Literal,
-    NamedTuple,
     TypeAlias,
     Union,
     get_args,
@@ -32,35 +32,24 @@ triplet hide who wrote a text. goldfish never learns one token in four."""
 _KINDS: dict[Any, Any] = {int: Whole, float: Number}
 
 
-class Setting(NamedTuple):
-    """A setting of one defence: its field, its annotation and its help."""
-
-    field: "Field[Any]"
-    hint: Any
-    help: str
-
-    @property
-    def required(self) -> bool:
-        """Whether it has no default."""
-        return self.field.default is MISSING and self.field.default_factory is MISSING
-
-
-def settings_by_option() -> dict[str, dict[str, Setting]]:
-    """The settings of registered defences: by option, then by the defence's name."""
-    table: dict[str, dict[str, Setting]] = {}
-    for name, kind in defences().items():
+def settings_by_option() -> dict[str, dict[str, tuple[Any, str]]]:
+    """Annotation and help of every setting: by option, then by the defence's name."""
+    table: dict[str, dict[str, tuple[Any, str]]] = {}
+    kinds: Mapping[str, Any] = defences()
+    for name, kind in kinds.items():
         hints = get_type_hints(kind, include_extras=True)
         helps = {
             entry.arg_name: " ".join((entry.description or "").split())
             for cls in reversed(kind.__mro__)
             for entry in parse(cls.__doc__ or "").params
         }
-        for one in fields(kind):  # type: ignore[arg-type]
-            markers = getattr(hints[one.name], "__metadata__", ())
+        for one in fields(kind):
+            hint = hints[one.name]
+            markers = getattr(hint, "__metadata__", ())
             if any(getattr(marker, "parse", None) is False for marker in markers):
                 continue
             default = "" if one.default in (None, False, MISSING) else f" [{one.default}]"
-            own = Setting(one, hints[one.name], f"{helps.get(one.name, '')}{default}")
+            own = (hint, f"{helps.get(one.name, '')}{default}")
             table.setdefault(one.name, {})[name] = own
     return table
 
@@ -71,11 +60,11 @@ def options_class() -> Any:
     options: list[Any] = [("defence", _marked(names, _HELP), field(default=NONE))]
     for option, owners in settings_by_option().items():
         by_help: dict[str, list[str]] = {}
-        for name, setting in owners.items():
-            by_help.setdefault(setting.help, []).append(name)
+        for name, (_, text) in owners.items():
+            by_help.setdefault(text, []).append(name)
         text = " ".join(f"{', '.join(who)}: {what}" for what, who in by_help.items())
-        first = next(iter(owners.values()))
-        options.append((option, _marked(_optional(first.hint), text), field(default=None)))
+        hint = next(iter(owners.values()))[0]
+        options.append((option, _marked(_optional(hint), text), field(default=None)))
     own = {"__module__": __name__}
     made = make_dataclass("DefenceOptions", options, frozen=True, kw_only=True, namespace=own)
     return Parameter(name="*")(made)
@@ -123,10 +112,12 @@ def as_defence(given: Any) -> Defence:
             raise ValueError(f"`{option}` needs `defence` {' or '.join(table[option])}")
     if name == NONE:
         return NoDefence()
-    for option, owners in table.items():
-        if name in owners and owners[name].required and option not in values:
-            raise ValueError(f"`defence` {name} needs `{option}`")
-    return defences()[name](**values)
+    kind: Any = defences()[name]
+    for one in fields(kind):
+        required = one.default is MISSING and one.default_factory is MISSING
+        if required and one.name not in values:
+            raise ValueError(f"`defence` {name} needs `{one.name}`")
+    return kind(**values)  # type: ignore[no-any-return]
 
 
 def as_options(defence: Defence) -> Any:
@@ -134,7 +125,10 @@ def as_options(defence: Defence) -> Any:
     name = defence.name
     if defences().get(name) is not type(defence):
         return defence
-    own = {o: owners[name].field for o, owners in settings_by_option().items() if name in owners}
-    values = {option: getattr(defence, option) for option in own}
-    changed = {option: one for option, one in values.items() if one != own[option].default}
+    own = {option for option, owners in settings_by_option().items() if name in owners}
+    changed = {
+        one.name: getattr(defence, one.name)
+        for one in fields(defence)  # type: ignore[arg-type]
+        if one.name in own and getattr(defence, one.name) != one.default
+    }
     return DefenceOptions(defence=name, **changed)

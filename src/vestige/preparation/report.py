@@ -64,7 +64,7 @@ def planting_report(run: Run, *, show_secrets: bool) -> Report:
         return shown
 
     canaries = table(
-        "Canaries",
+        f"{len(run.rows):,} canaries and controls",
         run.rows,
         texts=4,
         drop_empty=True,
