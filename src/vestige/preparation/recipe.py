@@ -12,6 +12,7 @@ from typing import Any
 
 from vestige import results
 from vestige.data.secret_manifest import SecretManifest
+from vestige.defences.privacy_statement import PrivacyStatement
 from vestige.defences.private import PrivateDefence
 from vestige.defences.registry import Defence, NoDefence, settings_of
 from vestige.models import provenance
@@ -25,7 +26,7 @@ from vestige.session import Session
 from vestige.training import loop
 from vestige.training.checkpoint import LOG
 from vestige.training.config import TrainingConfig
-from vestige.training.history import EarlyStopping, StopAtPerplexity
+from vestige.training.history import EarlyStopping, StopAtPerplexity, TrainingHistory
 from vestige.training.precision import settled
 
 
@@ -103,21 +104,7 @@ def learn(run: Session, texts: Texts, prepared: Prepared, descent: Lineage) -> T
         statement = privacy.conclude(statement, plan, steps, out / RUN, run.monitor)
 
     if not (out / RUN).exists():
-        summary = {**history.summary(), **prepared.scores()}
-        settings = {**asdict(settled(config, model.device)), **prepared.recorded}
-        if prepared.defence is not None:
-            summary["defence"], settings["defence"] = defence.name, settings_of(defence)
-        save(
-            run,
-            Result(
-                kind=prepared.kind,
-                summary=summary | (statement.summary() if statement else {}),
-                rows=history.rows(),
-            ),
-            configuration={n: one for n, one in settings.items() if n not in prepared.unused},
-            **({"division": texts.division.summary()} if texts.division else {}),
-            **({"privacy": statement.terms()} if statement else {}),
-        )
+        _save_measured(run, texts, prepared, history, defence, statement)
     if statement and (advice := privacy.clip_advice(out / LOG)):
         run.log(advice)
     trained = Trained.in_folder(out, history)
@@ -143,6 +130,29 @@ def record(run: Session, texts: Texts, model: Any) -> None:
         run.data["test"] = provenance.of_corpus(data, texts.test)
     if isinstance(texts.planted, SecretManifest):
         run.data["planted"] = {"sha256": texts.planted.sha256}
+
+
+def _save_measured(
+    run: Session,
+    texts: Texts,
+    prepared: Prepared,
+    history: TrainingHistory,
+    defence: Defence,
+    statement: PrivacyStatement | None,
+) -> None:
+    """Measure the trained model, and write the run of its training."""
+    config, more = prepared.config, dict[str, object]()
+    summary = {**history.summary(), **prepared.scores()}
+    settings = {**asdict(settled(config, prepared.model.device)), **prepared.recorded}
+    if prepared.defence is not None:
+        summary["defence"], settings["defence"] = defence.name, settings_of(defence)
+    if texts.division is not None:
+        more["division"] = texts.division.summary()
+    if statement is not None:
+        summary |= statement.summary()
+        more["privacy"] = statement.terms()
+    more["configuration"] = {n: one for n, one in settings.items() if n not in prepared.unused}
+    save(run, Result(kind=prepared.kind, summary=summary, rows=history.rows()), **more)
 
 
 def save(run: Session, result: Result, **more: object) -> None:
