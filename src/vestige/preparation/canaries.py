@@ -48,29 +48,23 @@ def check_canaries(given: Mapping[str, Any]) -> None:
         "`pattern` random and another": regular and len(regular) < len(patterns),
         "`per_user` and `pattern` other than random": per_user and regular,
     }
-    refused = {
-        f"{both} must not be given together: plant them in turn": clash
-        for both, clash in together.items()
-    } | {
-        "`copies` does not apply with `per_user`: give `repetitions`": per_user
-        and given["copies"] is not None
-        and not coins,
-        "`repetitions` needs `per_user`": given["repetitions"] is not None and not per_user,
-        "`canary_kind` needs `coin_flip`": given["canary_kind"] is not None and not coins,
-        "`controls` does not apply with `coin_flip`: tails are the controls": coins
-        and given["controls"] is not None
-        and not per_user,
-        **{
-            f"`{name}` needs `canary_kind` sampled": given[name] and not sampled
-            for name in ("sampled_from", "temperature", "prompt")
-        },
-        "`sampled_from` must be given with `canary_kind` sampled: the language model that writes "
-        "the canaries, for example the one from which the training starts": sampled
-        and given["sampled_from"] is None,
-    }
-    for message, clash in refused.items():
-        if clash:
-            raise ValueError(message)
+    for both in (both for both, clash in together.items() if clash):
+        raise ValueError(f"{both} must not be given together: plant them in turn")
+    if per_user and given["copies"] is not None and not coins:
+        raise ValueError("`copies` does not apply with `per_user`: give `repetitions`")
+    if coins and given["controls"] is not None and not per_user:
+        raise ValueError("`controls` does not apply with `coin_flip`: tails are the controls")
+    needs = {"repetitions": ("`per_user`", per_user), "canary_kind": ("`coin_flip`", coins)}
+    for name in ("sampled_from", "temperature", "prompt"):
+        needs[name] = ("`canary_kind` sampled", sampled)
+    for name, (other, present) in needs.items():
+        if given[name] not in (None, ()) and not present:
+            raise ValueError(f"`{name}` needs {other}")
+    if sampled and given["sampled_from"] is None:
+        raise ValueError(
+            "`sampled_from` must be given with `canary_kind` sampled: the language model that "
+            "writes the canaries, for example the one from which the training starts"
+        )
 
 
 def repetitions_of(given: str | Sequence[int]) -> tuple[int, ...]:
@@ -121,8 +115,9 @@ def text_canaries(
         if RANDOM in patterns:
             several = {"number": len(patterns), "controls": len(patterns) * controls}
             return canaries.random_canaries(corpus, words, **several, **planted), None
-        own = {"patterns": patterns, "controls": controls}
-        return canaries.frequency_canaries(corpus, words, **own, **planted), None
+        return canaries.frequency_canaries(
+            corpus, words, patterns=patterns, controls=controls, **planted
+        ), None
     made: tuple[Canary, ...] = ()
     if given["per_user"]:
         repeated = given["repetitions"]
@@ -137,9 +132,14 @@ def text_canaries(
         flipped, sampling = _sampled(run, given, corpus, known)
         return made + flipped, sampling
     if given["coin_flip"]:
-        own = {"number": given["coin_flip"], "kind": given["canary_kind"] or "words"}
-        own |= {"copies": given["copies"] or 1}
-        made += user_canaries.coin_flip_canaries(corpus, known, **own, **shared)
+        made += user_canaries.coin_flip_canaries(
+            corpus,
+            known,
+            number=given["coin_flip"],
+            kind=given["canary_kind"] or "words",
+            copies=given["copies"] or 1,
+            **shared,
+        )
     return made, None
 
 

@@ -215,7 +215,7 @@ def _vocabulary(model: Any) -> "Vocabulary | None":
 
     if isinstance(model, str | PathLike):
         return load_vocabulary(model_folder(fspath(model)))
-    return getattr(model, "vocabulary", model)
+    return getattr(model, "vocabulary", model)  # type: ignore[no-any-return]
 
 
 def _several(given: str | Sequence[str]) -> tuple[str, ...]:

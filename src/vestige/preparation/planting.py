@@ -1,6 +1,6 @@
 """A planted corpus: the copy, its sealed manifest, and the folder with both."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from vestige import new_files
 from vestige.data.sources import CORPUS, MANIFEST, TEST, TRAIN, VALIDATION, read_source
-from vestige.monitor import Monitor
+from vestige.monitor import Monitor, Step
 from vestige.results import Result
 
 if TYPE_CHECKING:
@@ -122,13 +122,15 @@ def write_planting(planting: Planting, out: Path, monitor: Monitor) -> Planting:
     with new_files.new_directory(out) as hidden, writing as step:
         for name, part in planting.parts.items():
             if isinstance(part, Corpus):
-                write_corpus(
-                    part, hidden / name, progress=lambda done, total=len(part): step(done, total)
-                )
+                write_corpus(part, hidden / name, progress=_progress(step, len(part)))
             elif len(part):
                 write_utterances(part, hidden / name)
         planting.manifest.save(hidden / MANIFEST)
     return Planting.made(planting.manifest, planting.parts, out)
+
+
+def _progress(step: Step, total: int) -> Callable[[int], None]:
+    return lambda done: step(done, total)
 
 
 def verify_planting(directory: Path) -> Planting:
