@@ -48,7 +48,7 @@ class Lineage:
 
     Attributes:
         id: of the training.
-        model: the trainings before it.
+        before: the trainings before it, oldest first.
         vocabulary: id of the training from whose text the vocabulary was learned.
         own: the records of this training.
         read: the records of the trainings before it, and of that of the vocabulary.
@@ -56,7 +56,7 @@ class Lineage:
     """
 
     id: str
-    model: History
+    before: tuple[LedgerEntry, ...]
     vocabulary: str
     own: ReadRecords
     read: Mapping[str, ReadRecords]
@@ -77,7 +77,7 @@ def lineage(out: Path, own: ReadRecords, *, start: object, vocabulary: object) -
         *before, entry = begun.ledger
         return Lineage(
             id=entry.id,
-            model=History(tuple(before), begun.read),
+            before=tuple(before),
             vocabulary=entry.vocabulary,
             own=own,
             read=begun.read,
@@ -88,7 +88,7 @@ def lineage(out: Path, own: ReadRecords, *, start: object, vocabulary: object) -
     words = model if vocabulary is None else history_of(vocabulary)
     made_of = words.ledger[-1].vocabulary if words.ledger else new
     read = {**words.read, **model.read}
-    return Lineage(id=new, model=model, vocabulary=made_of, own=own, read=read)
+    return Lineage(id=new, before=model.ledger, vocabulary=made_of, own=own, read=read)
 
 
 def new_id() -> str:
@@ -134,9 +134,9 @@ def end(out: Path, steps: int) -> None:
 
 def _write(out: Path, entry: LedgerEntry, lineage: Lineage) -> None:
     """Write the ledger, and the records of the training, its ancestors and its vocabulary."""
-    named = {one.id for one in lineage.model.ledger} | {lineage.vocabulary}
+    named = {one.id for one in lineage.before} | {lineage.vocabulary}
     kept = {name: lineage.read[name] for name in named & lineage.read.keys()}
     for name, records in {**kept, lineage.id: lineage.own}.items():
         with replacing(out / RECORDS / f"{name}.npy") as file:
             np.save(file, records.rows(), allow_pickle=False)
-    write_text(out / LEDGER, to_json((*lineage.model.ledger, entry)))
+    write_text(out / LEDGER, to_json((*lineage.before, entry)))

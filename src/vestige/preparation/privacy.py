@@ -98,7 +98,7 @@ def statement_of(
         held_out=users if isinstance(users, int) and users else len(texts.held),
         capped=division.most_per_user,
         limited=texts.limit,
-        ancestry=ancestry(entry, lineage.own, lineage.model.ledger, lineage.read),
+        ancestry=ancestry(entry, lineage.own, lineage.before, lineage.read),
         void=entry.void,
         bands=entry.bands,
         clip_quantile=getattr(plan.defence, "clip_quantile", None),
