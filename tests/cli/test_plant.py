@@ -136,7 +136,7 @@ REFUSED = {
     "a temperature of words": ("--coin-flip 9 --temperature 2", "--temperature", "sampled"),
     "longer than the words reach": (
         "--coin-flip 9 --length 8",
-        "need 16 different",
+        "need 16 ",
         "larger corpus",
     ),
 }
