@@ -134,11 +134,7 @@ REFUSED = {
     "one coin": ("--coin-flip 1", "--coin-flip", "--help"),
     "sampled of nothing": ("--coin-flip 9 --canary-kind sampled", "--sampled-from", "writes"),
     "a temperature of words": ("--coin-flip 9 --temperature 2", "--temperature", "sampled"),
-    "longer than the words reach": (
-        "--coin-flip 9 --length 8",
-        "need 16 ",
-        "larger corpus",
-    ),
+    "longer than the words reach": ("--coin-flip 9 --length 8", "need 16 ", "larger corpus"),
 }
 
 
