@@ -42,11 +42,11 @@ KINDS: dict[str, str] = {
     "SecretExposure": "vestige.audits.exposure.report:secrets_report",
     "SecretRank": "vestige.audits.exposure.report:update_report",
     "Table": "vestige.reports.plain:paper_report",
-    "TextAudit": "vestige.audits.membership.text_report:texts_report",
+    "TextAudit": "vestige.audits.membership.report:texts_report",
     "TextMemorization": "vestige.audits.extraction.passages_report:passages_report",
     "TrainingLeakage": "vestige.integrations.report:training_leakage_report",
     "UpdateDiff": "vestige.audits.update.report:diff_report",
-    "UserAudit": "vestige.audits.membership.user_report:user_report",
+    "UserAudit": "vestige.audits.membership.report:users_report",
 }
 """By the name of the result's class: "module:function" of (run, *, show_secrets)."""
 

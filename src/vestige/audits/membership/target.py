@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from vestige.audits.membership.query_options import QueryOptions
+from vestige.audits.membership.options import QueryOptions
 from vestige.data.corpus import Corpus
 from vestige.data.encoded_pairs import sources_of
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
