@@ -10,8 +10,8 @@ import vestige
 LAYERS = [
     "errors", "monitor", "versions", "memory", "_validate", "registry", "arguments", "measured",
     "data", "new_files", "store", "resumable", "parallel", "models", "metrics", "claims", "attacks",
-    "training", "training_options", "defences", "results", "training_runs", "session", "reports",
-    "preparation",    "audits", "demo", "experiments", "integrations", "cli", "__main__",
+    "training", "defences", "results", "session", "reports", "preparation", "audits", "demo",
+    "experiments", "integrations", "cli", "__main__",
 ]  # fmt: skip
 SIBLINGS = [{"models", "metrics"}, {"attacks", "training"}]
 LAZY = {"results": {"reports"}, "measured": {"results"}, "arguments": {"data", "models"}}

@@ -23,7 +23,7 @@ from .audits.membership.options import ShadowOptions as ShadowOptions
 from .models.remote_options import RemoteOptions as RemoteOptions
 from .preparation.options import ModelOptions as ModelOptions
 from .preparation.options import NluOptions as NluOptions
-from .training_options import TrainingOptions as TrainingOptions
+from .preparation.options import TrainingOptions as TrainingOptions
 
 # What verbs take: text, with its canaries.
 from .data.canary import Canary as Canary

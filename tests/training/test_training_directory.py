@@ -3,8 +3,10 @@
 import pytest
 
 from vestige.errors import RunError
+from vestige.preparation.trained import repeats
 from vestige.training.directory import (
     CHECKPOINT,
+    DATA,
     IDENTITY,
     LEDGER,
     RECORDS,
@@ -12,7 +14,6 @@ from vestige.training.directory import (
     claimed,
     claimed_for_several,
 )
-from vestige.training_runs import DATA, repeats
 
 GOES_ON = "The same command with --resume continues from the last checkpoint"
 

@@ -33,7 +33,7 @@ KINDS: dict[str, str] = {
     "Extraction": "vestige.audits.extraction.utterances_report:utterance_report",
     "IntentSlotTraining": "vestige.preparation.report:learning_report",
     "PairTraining": "vestige.preparation.report:learning_report",
-    "Planting": "vestige.preparation.planting_report:planting_report",
+    "Planting": "vestige.preparation.report:planting_report",
     "Release": "vestige.audits.release.report:release_report",
     "RepeatedTraining": "vestige.preparation.report:repeated_report",
     "Reproduction": "vestige.experiments.reproduce:reproduction_report",

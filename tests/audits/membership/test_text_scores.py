@@ -17,8 +17,7 @@ from vestige.audits.membership.text_scores import AuditedTexts, score_texts
 from vestige.claims import LEAK
 from vestige.data.corpus import Corpus
 from vestige.monitor import SILENT
-from vestige.preparation.options import ModelOptions
-from vestige.training_options import TrainingOptions
+from vestige.preparation.options import ModelOptions, TrainingOptions
 
 TEXTS = sentences(520, seed=0)
 BASED, USED, NEVER, REFERENCE, OTHERS = (

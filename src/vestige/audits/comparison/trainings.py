@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from vestige.data.json_file import Measurements, conform
 from vestige.errors import DataError, IncompatibleModels, RunError
-from vestige.training_runs import DATA, RUN, repeats
+from vestige.preparation.trained import RUN, repeats
+from vestige.training.directory import DATA
 
 if TYPE_CHECKING:
     import numpy as np

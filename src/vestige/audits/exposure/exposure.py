@@ -96,7 +96,7 @@ def of_canaries(
     from vestige.attacks.exposure.canary_checks import canary_checks
     from vestige.attacks.exposure.canary_exposure import canary_exposure
     from vestige.attacks.manifests import asked_as_learnt, load_canaries
-    from vestige.training_runs import useless_model
+    from vestige.preparation.trained import useless_model
 
     warning = useless_model(model)
     listed = None
@@ -135,7 +135,7 @@ def _of_secrets(
     from vestige.attacks.exposure.own_secrets import log_unread, read_own_secrets
     from vestige.attacks.exposure.secret_exposure import secret_exposure
     from vestige.attacks.manifests import in_turn
-    from vestige.training_runs import useless_model
+    from vestige.preparation.trained import useless_model
 
     warning = useless_model(model)
     if before is None:

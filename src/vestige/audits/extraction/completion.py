@@ -50,7 +50,7 @@ def complete_canaries(
     from vestige.attacks.exposure.canary_checks import canary_checks
     from vestige.attacks.exposure.completion import complete
     from vestige.attacks.manifests import asked_as_learnt, load_canaries
-    from vestige.training_runs import useless_model
+    from vestige.preparation.trained import useless_model
 
     warning = useless_model(model)
     loaded = run.model("model", model)

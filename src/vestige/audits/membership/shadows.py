@@ -34,6 +34,7 @@ from vestige.models.seq2seq import Seq2SeqConfig
 from vestige.models.transformer import TransformerConfig
 from vestige.monitor import Monitor
 from vestige.parallel import map_cluster, map_processes
+from vestige.preparation.trained import RUN
 from vestige.training.checkpoint import IDENTITY, identity
 from vestige.training.config import TrainingConfig
 from vestige.training.foreign_recipe import ForeignTraining
@@ -43,7 +44,6 @@ from vestige.training.presets import PRESETS, gentle, pair_preset
 from vestige.training.shadow_jobs import ShadowPlan, other_shapes, shadow_jobs
 from vestige.training.shadows import Shadow, keep_shadow, train_shadow_away, train_shadows
 from vestige.training.snapshot import snapshot
-from vestige.training_runs import RUN
 
 if TYPE_CHECKING:
     from vestige.arguments import PathTo

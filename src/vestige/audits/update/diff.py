@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
 from annotated_types import Ge, Le
 from cyclopts import Parameter
@@ -25,9 +25,9 @@ from vestige.arguments import (
     Width,
     group,
 )
+from vestige.preparation.options import LearningOptions
 from vestige.results import Result
 from vestige.session import Session, verb
-from vestige.training_options import LearningOptions
 
 if TYPE_CHECKING:
     from vestige.attacks.update.seed_and_extend import SeedAndExtend
@@ -60,11 +60,6 @@ class NullOptions(LearningOptions):
 
     tokens: Count | None = None
     precision: Literal["auto", "float32", "bfloat16"] | None = None
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """The settings of a training; None for those that were not given."""
-        return {**super().given, "precision": self.precision}
 
 
 @verb
