@@ -11,9 +11,9 @@ from tests.preparation.jobs import Told, job
 from vestige import results
 from vestige.data.encoded import EncodedCorpus
 from vestige.defences.defended_training import clip_advice
-from vestige.measured import Measurement
 from vestige.preparation.text import word_frequencies
 from vestige.preparation.training_run import log_kept
+from vestige.results import Measurement
 from vestige.training.history import StopAtPerplexity, TrainingHistory
 from vestige.training_runs import (
     RUN,

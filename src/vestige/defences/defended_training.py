@@ -7,7 +7,7 @@ from statistics import fmean, median
 from typing import Any
 
 from vestige.defences.privacy_statement import PrivacyStatement
-from vestige.measured import Measurement
+from vestige.results import Measurement
 from vestige.training.checkpoint import log_lines
 from vestige.training.history import TrainingHistory
 

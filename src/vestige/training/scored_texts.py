@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.measured import Measurement
 from vestige.metrics.intervals import Interval, ratio_of_sums
+from vestige.results import Measurement
 from vestige.training.evaluate import DocumentScores
 from vestige.training.history import TrainingHistory
 from vestige.training.translations import Bleu

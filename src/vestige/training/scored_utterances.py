@@ -6,9 +6,9 @@ from typing import Any
 
 from vestige.data.encoded_utterances import IGNORED
 from vestige.data.utterances import Utterances
-from vestige.measured import Measurement
 from vestige.metrics.intervals import Interval, clopper_pearson, ratio_of_sums
 from vestige.models.white_box import IntentSlotNetwork
+from vestige.results import Measurement
 from vestige.training.history import TrainingHistory
 from vestige.training.utterances import UtteranceScores, answer, score
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from vestige.measured import Measurement
+from vestige.results import Measurement
 
 Figure = Literal["log-probabilities", "means", "ranks", "ablation"]
 """log-probabilities: Figure 5. means: of its panels. ranks: Figure 6. ablation: Figure 7."""
