@@ -139,7 +139,7 @@ class Session:
         Args:
             role: its name in the record.
             given: a path that `read_source` reads, or a corpus.
-            **columns: settings of `read_source`: format, text, user, source_column, limit.
+            **columns: settings of `read_source`, such as format, text, user, limit.
 
         Raises:
             DataError: it cannot be read.
@@ -165,9 +165,9 @@ class Session:
         """
         from vestige.data.regular_file import read_lines
 
-        return (
-            read_lines(Path(given), one=one) if isinstance(given, str | PathLike) else list(given)
-        )
+        if isinstance(given, str | PathLike):
+            return read_lines(Path(given), one=one)
+        return list(given)
 
     def chosen(self, **argument: Any) -> Any:
         """Record the value that the verb chose for one argument; returns the value."""
