@@ -58,7 +58,7 @@ bench: $(READY)
 
 # The verbs' pages from the verbs, then the site from all pages and docstrings: open site/index.html.
 docs: $(READY) $(DOCS_READY)
-	$(BIN)/python -m vestige.cli.docs docs
+	$(BIN)/python -m vestige.cli.help docs
 	PATH="$(abspath $(BIN)):$$PATH" NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 clean:

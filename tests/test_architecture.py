@@ -8,13 +8,13 @@ import pytest
 import vestige
 
 LAYERS = [
-    "errors", "monitor", "versions", "memory", "_validate", "registry", "arguments", "measured",
-    "data", "new_files", "store", "resumable", "parallel", "models", "metrics", "claims", "attacks",
-    "training", "defences", "results", "session", "reports", "preparation", "audits", "demo",
-    "experiments", "integrations", "cli", "__main__",
+    "errors", "monitor", "memory", "_validate", "registry", "arguments", "data", "store",
+    "new_files", "parallel", "models", "metrics", "claims", "results", "attacks", "training",
+    "defences", "session", "reports", "preparation", "audits", "demo", "experiments",
+    "integrations", "cli", "__main__",
 ]  # fmt: skip
 SIBLINGS = [{"models", "metrics"}, {"attacks", "training"}]
-LAZY = {"results": {"reports"}, "measured": {"results"}, "arguments": {"data", "models"}}
+LAZY = {"results": {"reports"}, "arguments": {"data", "models"}}
 """Imported by a method or for types alone: a result draws itself, an option may be an object."""
 ROOT = Path(vestige.__file__).parent
 FORBIDDEN = {"utils", "common", "helpers", "base", "manager", "engine"}
@@ -65,7 +65,6 @@ def test_reports_never_see_a_model():
     for path in (ROOT / "reports").rglob("*.py"):
         assert imports(path) <= {
             "__version__",
-            "measured",
             "new_files",
             "errors",
             "memory",
@@ -73,7 +72,6 @@ def test_reports_never_see_a_model():
             "registry",
             "metrics",
             "claims",
-            "result",
             "results",
             "reports",
         }, path

@@ -70,3 +70,13 @@ def test_without_its_text_it_leaves_nothing(monkeypatch, tmp_path):
 def test_a_directory_that_is_there_is_refused(tmp_path):
     with pytest.raises(RunError, match="exists"):
         demo(out=tmp_path)
+
+
+def test_the_first_screen_says_why_it_is_undecided_and_what_to_do(short, tmp_path):
+    found = demo(out=tmp_path / "demo", seed=3)
+    assert (found.verdict, found.exit_code) == ("undecided", 0)
+    (report,) = found.reports(show_secrets=False)
+    assert report.headline[0].startswith("UNDECIDED  ")
+    (line,) = [line for line in report.headline if "vestige diff BEFORE AFTER --clean" in line]
+    assert line.startswith("Without null models, nothing tells which scores occur without a leak.")
+    assert any(SECRET in line for line in report.headline)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from IPython.core.formatters import DisplayFormatter
 
-from vestige.measured import Measurement
+from vestige.results import Measurement
 
 SECRET = "the gate code is nine"
 

@@ -3,15 +3,15 @@
 import json
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
-from vestige import resumable as module
 from vestige.data.file_lock import alone
 from vestige.errors import RunError
 from vestige.monitor import SILENT
-from vestige.resumable import NOT_KEPT, resumable
-from vestige.store import KEPT
+from vestige.new_files import FILE, NOT_KEPT, resumable, save_run
+from vestige.store import KEPT, Store
 
 
 class Log:
@@ -33,15 +33,16 @@ def run_directory(out, *, complete):
 def call(out, *, units, stop=None, error=KeyboardInterrupt, complete=True, seed=0, monitor=SILENT):
     """A call with some units of work, which stops before one of them; what it computed."""
     computed = []
-    with resumable(out, monitor) as work:
-        work.store.identify({"seed": seed})
+    with resumable(out, monitor) as store:
+        store.identify({"seed": seed})
         for unit in range(units):
             if unit == stop:
                 raise error
-            if f"{unit}" not in work.store:
-                work.store[f"{unit}"] = unit
+            if f"{unit}" not in store:
+                store[f"{unit}"] = unit
                 computed.append(unit)
-        work.save(lambda: run_directory(out, complete=complete), complete=complete)
+        write = partial(run_directory, complete=complete)
+        save_run(write, out, store, complete=complete)
     return computed
 
 
@@ -111,7 +112,7 @@ def test_work_of_other_settings_that_was_never_begun_is_no_obstacle(out):
     """A killed call may leave the settings of a search that finished nothing."""
     with (
         alone(out.with_name("run.partial")),
-        module.Store(out.with_name("run.partial") / module.FILE) as store,
+        Store(out.with_name("run.partial") / FILE) as store,
     ):
         store.identify({"seed": 1})
     assert call(out, units=1) == [0]
@@ -120,15 +121,15 @@ def test_work_of_other_settings_that_was_never_begun_is_no_obstacle(out):
 def test_a_kill_between_the_run_and_the_end_of_its_store_leaves_a_run(out):
     code = (
         "import os, sys, json\nfrom pathlib import Path\n"
-        "from vestige.resumable import resumable\nout = Path(sys.argv[1])\n"
-        "def write():\n"
+        "from vestige.new_files import resumable, save_run\nout = Path(sys.argv[1])\n"
+        "def write(out):\n"
         "    out.mkdir()\n"
         "    (out / 'summary.json').write_text(json.dumps({'complete': True}))\n"
         "    os.kill(os.getpid(), 9)\n"
-        "with resumable(out) as work:\n"
-        "    work.store.identify({'seed': 0})\n"
-        "    work.store['0'] = 0\n"
-        "    work.save(write, complete=True)\n"
+        "with resumable(out) as store:\n"
+        "    store.identify({'seed': 0})\n"
+        "    store['0'] = 0\n"
+        "    save_run(write, out, store, complete=True)\n"
     )
     assert subprocess.run([sys.executable, "-c", code, out], check=False).returncode == -9
     assert names(out) == ["run", "run.partial"]
@@ -148,8 +149,8 @@ def test_unfinished_work_stays_where_another_run_has_come_to_be(out):
 
 def test_one_process_at_a_time(out):
     code = (
-        "import sys\nfrom pathlib import Path\nfrom vestige.resumable import resumable\n"
-        "with resumable(Path(sys.argv[1])) as work:\n"
+        "import sys\nfrom pathlib import Path\nfrom vestige.new_files import resumable\n"
+        "with resumable(Path(sys.argv[1])):\n"
         "    print('', flush=True)\n"
         "    sys.stdin.readline()\n"
     )
@@ -175,7 +176,7 @@ def test_without_out_work_is_kept_in_memory(tmp_path, monkeypatch):
 def test_a_damaged_store_is_told_of_and_its_work_done_again(out):
     with pytest.raises(KeyboardInterrupt):
         call(out, units=4, stop=3)
-    file = out.with_name("run.partial") / module.FILE
+    file = out.with_name("run.partial") / FILE
     file.write_bytes(file.read_bytes()[:5000] + bytes(4000))
     log = Log()
     assert set(call(out, units=4, monitor=log)) >= {3}

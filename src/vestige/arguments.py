@@ -89,37 +89,29 @@ TagsColumn = Annotated[str, DATA, Parameter(help="Column with the tags of the wo
 IntentColumn = Annotated[str, DATA, Parameter(help="Column with the intent.")]
 Limit = Annotated[Count | None, DATA, Parameter(help="Read at most this many texts.")]
 
-_Seed = Annotated[Seed, RUN, Parameter(help="Random seed.")]
-_Device = Annotated[
-    str, RUN, Parameter(help="auto, cpu, cuda, or balanced (layers over all GPUs).")
-]
-_Monitor = Annotated[Monitor, Parameter(parse=False)]
+
+class Watched(TypedDict, total=False):
+    """Keyword arguments of a verb that runs no model; `vestige.session` reads them."""
+
+    monitor: Annotated[Monitor, Parameter(parse=False)]
 
 
-class Common(TypedDict, total=False):
-    """Keyword arguments of every verb that runs a model; `vestige.session` reads them."""
+class Seeded(Watched, total=False):
+    """Keyword arguments of a verb that runs a model and has an `out` of its own."""
+
+    seed: Annotated[Seed, RUN, Parameter(help="Random seed.")]
+    device: Annotated[
+        str, RUN, Parameter(help="auto, cpu, cuda, or balanced (layers over all GPUs).")
+    ]
+
+
+class Common(Seeded, total=False):
+    """Keyword arguments of a verb that runs a model and makes one run folder."""
 
     out: Annotated[PathTo | None, RUN, Parameter(help="Run folder to make (required).")]
-    seed: _Seed
-    device: _Device
-    monitor: _Monitor
 
 
 class Resumable(Common, total=False):
     """Keyword arguments of a verb that resumes: `Session.store` is kept beside `out`."""
 
     out: Annotated[PathTo | None, RUN, Parameter(help="Run folder (required). Rerun to resume.")]
-
-
-class Seeded(TypedDict, total=False):
-    """Keyword arguments of a verb that runs a model and has an `out` of its own."""
-
-    seed: _Seed
-    device: _Device
-    monitor: _Monitor
-
-
-class Watched(TypedDict, total=False):
-    """Keyword arguments of a verb that runs no model."""
-
-    monitor: _Monitor

@@ -24,8 +24,11 @@ PAGE = "report.html"
 SHOWN = 10
 """Phrases on a terminal."""
 
-_CLAIM = ("claim", "verdict")
-"""Undecided without null models, as the page says."""
+WHY = (
+    "Without null models, nothing tells which scores occur without a leak. For your models: "
+    "vestige diff BEFORE AFTER --clean FILE"
+)
+"""Why the verdict is undecided, and what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +42,7 @@ class Demonstration(Result):
 
     def next_step(self, out: object) -> str:
         """A line for the terminal about the folder."""
-        return f"Open {out}/{PAGE}. For your own models: vestige diff --help"
+        return f"Open {out}/{PAGE}"
 
 
 @verb
@@ -69,6 +72,8 @@ def demo(
     Raises:
         VestigeError: the text is not installed, or `out` exists.
     """
+    from vestige.attacks.update.seed_and_extend import Effort
+    from vestige.attacks.update.update_diff import update_diff
     from vestige.data.file_lock import claimed
     from vestige.reports.page import write_page
 
@@ -78,16 +83,20 @@ def demo(
         run.log(f"1/4  Planting {COPIES} copies of a secret in Madison's papers")
         original, update = _texts(folder, seed)
         run.log("2/4  Training on Hamilton's and Jay's papers")
-        before = _train(run, original, folder / "before", None)
+        before = _train(run, original, folder / "before")
         run.log("3/4  Updating with Madison's papers and the secret")
         after = _train(run, update, folder / "after", before)
         run.log("4/4  Searching for what the update changed")
-        found = _search(run, before, after, folder)
-        found.save(folder / "run")
+        with run.progress("searching") as step:
+            found = update_diff(before, after, effort=Effort(progress=step))
+        run.record_model("before", folder / "before", before)
+        run.record_model("after", folder / "after", after)
+        run.configuration["secret"] = SECRET
+        result = replace(Result.of(found), record=run.record())
+        result.save(folder / "run")
         write_page([folder / "run"], folder / PAGE, show_secrets=True)
-    summary = {name: found.summary[name] for name in found.summary if name not in _CLAIM}
-    summary |= {"page": str(folder / PAGE), "seconds": run.seconds}
-    return Demonstration(kind="Demo", summary=summary, rows=found.rows)
+    summary = {**result.summary, "page": str(folder / PAGE), "seconds": run.seconds}
+    return Demonstration(kind="Demo", summary=summary, rows=result.rows, claim=result.claim)
 
 
 def _texts(folder: Path, seed: int) -> "tuple[Corpus, Corpus]":
@@ -108,7 +117,7 @@ def _texts(folder: Path, seed: int) -> "tuple[Corpus, Corpus]":
 
 
 def _train(
-    run: Session, corpus: "Corpus", folder: Path, start: "LanguageModel | None"
+    run: Session, corpus: "Corpus", folder: Path, start: "LanguageModel | None" = None
 ) -> "LanguageModel":
     """A new model trained on the corpus, or a copy of `start` trained further."""
     from vestige.data.subwords import SubwordVocabulary
@@ -130,23 +139,10 @@ def _train(
         )
 
 
-def _search(run: Session, before: "LanguageModel", after: "LanguageModel", folder: Path) -> Result:
-    """The search of `vestige diff`, with the record of this call."""
-    from vestige.attacks.update.seed_and_extend import Effort
-    from vestige.attacks.update.update_diff import update_diff
-
-    with run.progress("searching") as step:
-        found = update_diff(before, after, effort=Effort(progress=step))
-    run.record_model("before", folder / "before", before)
-    run.record_model("after", folder / "after", after)
-    run.configuration["secret"] = SECRET
-    return replace(Result.of(found), record=run.record())
-
-
 def demo_report(run: Run, *, show_secrets: bool) -> "Report":
-    """The first phrases and where the secret is among them, unredacted."""
+    """The first phrases, and where the secret is among them, unredacted."""
     from vestige.reports.disclosure import printable, running_text
-    from vestige.reports.report import Report, lines
+    from vestige.reports.report import Report
     from vestige.reports.tables import table
 
     rows = [row for row in run.rows if row["kind"] == "phrase"]
@@ -154,10 +150,8 @@ def demo_report(run: Run, *, show_secrets: bool) -> "Report":
     return Report(
         kind="diff",
         title="Does the search find the planted secret?",
-        evidence=lines(
-            _finding(rows), f"The secret: {SECRET}", f"The page ({seconds:.0f} s in all): {page}"
-        ),
-        notices=("Without null models there is no verdict; see `vestige diff --help`.",),
+        answer=_finding(rows),
+        evidence=(WHY, f"The secret: {SECRET}. The page ({seconds:.0f} s in all): {page}"),
         blocks=(
             table(
                 "What the update reveals",

@@ -1,20 +1,7 @@
-"""Every error that Vestige raises on purpose.
+"""Every error that Vestige raises on purpose. Bad arguments raise ValueError, which names them.
 
-VestigeError
-├── DataError              a corpus, file, column or vocabulary cannot be used
-│   └── ManifestError      a canary manifest is malformed or was changed
-├── ModelError             a model or checkpoint cannot be loaded or saved
-│   ├── IncompatibleModels two models cannot be compared
-│   ├── NotFinite          a model's scores are no numbers: its weights are broken
-│   └── AccessDenied       the attack needs more access than the model gives
-├── TrainingError          a training cannot start, go on or resume
-├── ClusterError           a cluster cannot be used, or has lost too many workers
-└── RunError               a run directory cannot be written or read
-
-Bad argument values raise plain ValueError, naming argument, requirement and value.
-
-No message quotes text of a corpus, a manifest, a model or a service, nor a phrase or a user's
-name: it may be secret, and a message goes to logs. It says where that stands: file, line, number.
+No message quotes text of a corpus, a manifest, a model or a service, nor a phrase or a user's name:
+it may be secret, and messages go to logs. They name the place: file, line, number.
 """
 
 import json
@@ -27,7 +14,7 @@ class VestigeError(Exception):
 
     Args:
         problem: what is wrong, naming the file, line or argument.
-        remedy: what the reader can do about it; a message never comes without one.
+        remedy: what the reader can do about it.
     """
 
     def __init__(self, problem: str, *, remedy: str) -> None:
@@ -39,7 +26,7 @@ class VestigeError(Exception):
         return f"{self.problem.rstrip('.')}. {self.remedy}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # An exception is made anew in another process, from its positional arguments alone.
+        # Another process makes an exception again from its positional arguments alone.
         return partial(type(self), remedy=self.remedy), (self.problem,)
 
 

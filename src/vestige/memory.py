@@ -1,12 +1,4 @@
-"""Available memory, and what the allocator keeps of freed memory.
-
-Whoever can name a size can ask for more than a machine has: what a size comes to is compared with
-what is free before anything of that size is made.
-
-glibc returns every large block to the kernel and faults its pages in again, one by one, for
-the next tensor: up to half the time of a search or a training on a CPU. Programs that own
-their process (the command line, the benchmarks) turn that off; a library must not.
-"""
+"""How much memory is available, and what the allocator keeps of freed memory."""
 
 import ctypes
 import os
@@ -20,7 +12,12 @@ _KEPT = 1 << 30  # mallopt takes a C int; no tensor of a slice is larger
 
 
 def keep_freed_pages() -> bool:
-    """Ask glibc to keep freed blocks; True where it could be asked, False elsewhere."""
+    """Ask glibc to keep freed blocks; True where it could be asked, False elsewhere.
+
+    glibc returns every large block to the kernel and faults its pages in again for the next tensor:
+    up to half the time of a search or a training on a CPU. Only programs that own their process
+    call this, never the library.
+    """
     if not sys.platform.startswith("linux"):
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -31,15 +28,15 @@ def keep_freed_pages() -> bool:
 
 
 def free_memory() -> int:
-    """Bytes that a program can still take: what the kernel says, or the limit of its group."""
+    """Bytes that a program can still take: of the machine, or of its control group."""
     found = []
     with suppress(OSError, ValueError, IndexError):
-        told = Path("/proc/meminfo").read_text("ascii").partition("MemAvailable:")[2]
-        found.append(int(told.split()[0]) << 10)
+        available = Path("/proc/meminfo").read_text("ascii").partition("MemAvailable:")[2]
+        found.append(int(available.split()[0]) << 10)
     with suppress(OSError, ValueError):
         group = Path("/sys/fs/cgroup")
-        most, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
-        found.append(max(0, most - used))
+        limit, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
+        found.append(max(0, limit - used))
     if not found:
         with suppress(OSError, ValueError, AttributeError):
             found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
@@ -47,12 +44,12 @@ def free_memory() -> int:
 
 
 def require_room(size: int, what: str, *, free: int | None = None) -> None:
-    """Raise ValueError unless so many bytes are free.
+    """Raise ValueError unless so many bytes are free; call it before anything of a given size.
 
     Args:
-        size: bytes that are about to be taken.
+        size: bytes.
         what: needs them, for the message.
-        free: bytes that are there; None: what a program can still take here.
+        free: bytes that are available; None: `free_memory()`.
     """
     free = free_memory() if free is None else free
     if size > free:
@@ -67,12 +64,8 @@ def _gibibytes(size: int) -> str:
 
 
 def ran_out(error: BaseException) -> bool:
-    """Whether an error says that there was no memory, whoever raised it.
-
-    Python, NumPy and Arrow raise a MemoryError; torch a RuntimeError, by its name on a GPU and by
-    its words on a CPU.
-    """
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError)
-        and (type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error))
-    )
+    """Whether an error of Python, NumPy, Arrow or torch says that there was no memory."""
+    if isinstance(error, RuntimeError):  # torch's, by its name on a GPU, by its words on a CPU
+        of_gpu = type(error).__name__ == "OutOfMemoryError"
+        return of_gpu or "can't allocate memory" in str(error)
+    return isinstance(error, MemoryError)

@@ -1,4 +1,4 @@
-"""What long work tells whoever waits for it: lines of text, and how far it is.
+"""What long work reports while it runs: lines of text, and progress.
 
 Example:
     >>> with SILENT.progress("searching") as step:
@@ -10,8 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 Step = Callable[..., None]
-"""Called with (done, total), or with (done) where the total is unknown; where the task has parts,
-with (done, total, what is being done)."""
+"""Called with (done, total), with (done) if the total is unknown, or with (done, total, part)."""
 
 
 class Monitor(Protocol):
@@ -21,14 +20,7 @@ class Monitor(Protocol):
         """One line for the reader, without a line break."""
 
     def progress(self, task: str) -> AbstractContextManager[Step]:
-        """Progress of one task, from entry to exit.
-
-        Args:
-            task: what is being done, in a few words.
-
-        Returns:
-            A context whose value is called as a `Step`.
-        """
+        """Progress of one task, named in a few words, as a context that yields a `Step`."""
 
 
 class _Silent:
@@ -41,4 +33,4 @@ class _Silent:
 
 
 SILENT: Monitor = _Silent()
-"""A monitor that shows nothing: the default of every workflow."""
+"""A monitor that shows nothing: the default of every verb."""

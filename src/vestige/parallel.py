@@ -1,8 +1,4 @@
-"""Parallel maps over processes or over a Ray cluster.
-
-The cluster is Ray's (Moritz et al., 2018, "Ray: A Distributed Framework for Emerging AI
-Applications", OSDI, arXiv:1712.05889); nothing else knows of it.
-"""
+"""Parallel maps over processes or over a Ray cluster (Moritz et al., 2018, arXiv:1712.05889)."""
 
 import os
 import signal
@@ -25,7 +21,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 PATIENCE = 10.0
-"""Seconds that a cluster may take to open its door."""
+"""Seconds that a cluster may take to answer."""
 VERSIONS = ("numpy", "torch")
 """What a node must have at the driver's version, besides Vestige, for the driver's bits."""
 
@@ -35,16 +31,14 @@ def map_processes(
 ) -> Iterator[R]:
     """`map(function, items)` over processes of one torch thread each.
 
-    Small networks gain little from a second thread; two trainings side by side gain nearly all.
-
     Args:
         function: defined at the top of a module, since it is sent to other processes.
         items: sent there too.
         processes: how many at a time.
 
     Returns:
-        the results in order, each as soon as it and those before it are there. The first error
-        ends the map, once the calls under way are done.
+        the results in order, each as soon as possible. The first error ends the map, once the calls
+        under way are done.
 
     Raises:
         ValueError: processes is below 1.
@@ -54,7 +48,7 @@ def map_processes(
         [1, 2]
     """
     _validate.at_least(1, processes=processes)
-    # Forked threads of torch and Arrow would wait for locks that nobody holds any more.
+    # Forked threads of torch and Arrow would wait forever for locks of the parent.
     context = get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context, initializer=_own_process) as pool:
         futures = [pool.submit(function, item) for item in items]
@@ -82,8 +76,8 @@ def map_cluster(
 ) -> Iterator[Any]:
     """`map(function, items)` over the nodes of a Ray cluster, a core and a thread for each call.
 
-    Nodes need not share a disk: an item carries its data there, and the result is what comes
-    back. A call whose worker or node dies is made again elsewhere; one that raises is not.
+    Nodes need not share a disk. A call whose worker or node dies is repeated elsewhere; one that
+    raises is not.
 
     Args:
         function: one that the nodes can import, from the same version of Vestige; what is bound to
@@ -91,15 +85,15 @@ def map_cluster(
         items: sent to the nodes.
         address: "HOST:PORT" of the cluster's head, "auto" for the one that this machine is part
             of, "ray://HOST:10001" from outside; a program that is connected already stays so.
-        receive: applied here to an item and its result as soon as that arrives, in whatever
-            order, so that nothing is lost that was done; what it returns is given.
-        retries: how often a call is made again whose worker died, for each item.
-        gpus: that each call has for itself.
-        progress: told how many results have arrived, and of how many.
+        receive: called here with an item and its result as soon as that arrives, in any order, so
+            that finished work is not lost; what it returns takes the result's place.
+        retries: how often a call whose worker died is repeated, for each item.
+        gpus: of each call alone.
+        progress: called with the number of results so far and of all.
 
     Returns:
-        the results in order, each as soon as it and those before it are there. The first error
-        ends the map and the calls under way.
+        the results in order, each as soon as possible. The first error ends the map and the calls
+        under way.
 
     Raises:
         ClusterError: Ray is not installed, no cluster answers, its nodes have other versions,
@@ -153,7 +147,7 @@ def connected(address: str) -> Iterator[None]:
         ClusterError: Ray is not installed, or no cluster answers.
     """
     ray = _ray()
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told what is audited
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reports nothing about an audit
     ours = not ray.is_initialized()
     try:
         _knock(address)
@@ -221,10 +215,7 @@ def _fetched(ray: Any, reference: Any, retries: int) -> Any:
 
 
 def _own_process() -> None:
-    """Worker set-up: keep the memory that tensors give back.
-
-    It ends when its parent does or says so; a Ctrl-C, which reaches all, is the parent's to hear.
-    """
+    """Set up a worker: it keeps freed memory, ends with its parent, and ignores Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     keep_freed_pages()

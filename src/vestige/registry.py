@@ -1,8 +1,4 @@
-"""Registries: things of one kind by name, from modules of a package and from entry points.
-
-A kind (formats of corpora, token scores) is a `Registry`; one of them is registered beside its own
-definition and listed nowhere else.
-"""
+"""Registries: things of one kind by name, from modules of a package and from entry points."""
 
 from collections.abc import Callable
 from importlib import import_module, metadata
@@ -15,12 +11,12 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Registered things of one kind.
+    """Registered things of one kind, such as formats; each is registered beside its definition.
 
     Args:
-        kind: what they are called, in errors: the name of the parameter that chooses one.
-        package: a package all of whose modules are imported before anything is looked up.
-        group: an entry-point group; the name of an entry point is a module that registers.
+        kind: the name of the parameter that chooses one, for errors.
+        package: a package all of whose modules are imported before the first look-up.
+        group: an entry-point group; each entry point is a module that registers.
 
     Example:
         >>> scores = Registry[float]("score")
@@ -39,7 +35,7 @@ class Registry(Generic[T]):
         self._complete = False
 
     def add(self, name: str, thing: T) -> T:
-        """Register a thing under a name; gives the thing back.
+        """Register a thing under a name; returns the thing.
 
         Raises:
             ValueError: another one has this name.
@@ -49,7 +45,7 @@ class Registry(Generic[T]):
         return thing
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Decorator that registers what stands below it."""
+        """Decorator that registers a function or class."""
         return lambda thing: self.add(name, thing)
 
     def names(self) -> tuple[str, ...]:
@@ -61,11 +57,7 @@ class Registry(Generic[T]):
         return tuple(self._all()[name] for name in self.names())
 
     def __getitem__(self, name: str) -> T:
-        """The thing of this name.
-
-        Raises:
-            ValueError: no thing has it.
-        """
+        """The thing of this name; ValueError if there is none."""
         _validate.one_of(self.names(), **{self._kind: name})
         return self._all()[name]
 

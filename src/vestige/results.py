@@ -7,9 +7,12 @@ user). Reports are made from run folders alone, never from models.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import platform
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from importlib import metadata
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,9 +23,7 @@ from vestige.data.plain_values import plain as plain
 from vestige.data.plain_values import storable
 from vestige.data.plain_values import to_json as to_json
 from vestige.errors import RunError
-from vestige.measured import Measurement
 from vestige.new_files import new_directory, require_new
-from vestige.versions import versions
 
 if TYPE_CHECKING:
     import altair
@@ -39,9 +40,14 @@ _SEALED = ("summary.json", "rows.parquet")
 
 _FILES = ("run.json", *_SEALED)
 _REPEAT = "The run directory is damaged; repeat the run."
+_PACKAGES = (
+    *("vestige", "torch", "numpy", "scipy", "transformers", "tokenizers", "peft", "pyarrow"),
+    *("opacus", "dp-accounting", "scikit-learn", "cryptography"),
+)
+"""Packages that can change a number; `run.json` holds their versions."""
 
 
-class _Asked(Excerpt):
+class _Record(Excerpt):
     """Schema of run.json; verbs add further fields."""
 
     result: Name
@@ -55,8 +61,54 @@ class _Asked(Excerpt):
     files: dict[str, str] | None = None
 
 
+@dataclass(frozen=True)
+class _Shown:
+    """What can be printed, shown in a notebook and saved.
+
+    Attributes:
+        record: provenance, the contents of `run.json`.
+    """
+
+    record: Mapping[str, Any] = field(default_factory=dict, kw_only=True, compare=False, repr=False)
+
+    def save(self, directory: "str | PathLike[str]") -> Path:
+        """Write a run folder, which `vestige report` reads.
+
+        Raises:
+            RunError: it exists, or cannot be written.
+        """
+        return save(self, Path(directory), run=self.record)
+
+    def __str__(self) -> str:
+        from vestige.reports.notebook import text
+
+        return text(result_of(self))
+
+    def _repr_html_(self) -> str:
+        from vestige.reports.notebook import html
+
+        return html(result_of(self))
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        """The redacted text; `repr` would hold unredacted texts."""
+        return {"text/plain": str(self)}
+
+
+@dataclass(frozen=True)
+class Measurement(_Shown, ABC):
+    """What an attack or a training measures: a frozen dataclass with scalars and rows."""
+
+    @abstractmethod
+    def summary(self) -> Mapping[str, object]:
+        """Scalars by name."""
+
+    @abstractmethod
+    def rows(self) -> Iterable[Mapping[str, object]]:
+        """One mapping per phrase, canary, position or user."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class Result(_Shown):
     """What a verb returns: a summary, one table, and the claim.
 
     Attributes:
@@ -64,14 +116,12 @@ class Result:
         summary: scalars by name, "verdict" and "claim" among them where there is a claim.
         rows: the table, one mapping per row.
         claim: the verdict with its test and checks; None for results without a verdict.
-        record: provenance, the contents of `run.json`.
     """
 
     kind: str
     summary: Mapping[str, Any]
     rows: Sequence[Mapping[str, Any]]
     claim: "Claim | None" = None
-    record: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.claim is not None:
@@ -119,14 +169,6 @@ class Result:
         """A line for the terminal about the run folder."""
         return f"Run folder: {out}. For a page: vestige report {out} --out page.html"
 
-    def save(self, directory: "str | PathLike[str]") -> Path:
-        """Write a run folder, which `vestige report` reads.
-
-        Raises:
-            RunError: it exists, or cannot be written.
-        """
-        return save(self, Path(directory), run=self.record)
-
     def plot(self, *, show_secrets: bool = False) -> "altair.Chart":
         """The main chart.
 
@@ -143,19 +185,10 @@ class Result:
 
         return Shown(html(self, show_secrets=show_secrets))
 
-    def _repr_html_(self) -> str:
-        from vestige.reports.notebook import html
 
-        return html(self)
-
-    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        """The redacted text; `repr` would hold unredacted texts."""
-        return {"text/plain": str(self)}
-
-    def __str__(self) -> str:
-        from vestige.reports.notebook import text
-
-        return text(self)
+def result_of(found: Any) -> Result:
+    """A result, or the result of a measurement."""
+    return found if isinstance(found, Result) else Result.of(found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,11 +196,11 @@ class Run:
     """A run directory, read.
 
     Attributes:
-        directory: where it lies.
-        run: what was asked; always has `result`, the name of the result's class.
+        directory: its place.
+        run: the contents of `run.json`; "result" is the name of the result's class.
         summary: scalars by name.
         rows: plain dicts, in the order in which they were saved.
-        folder: in which it was found, where not its own directory was given; else None.
+        folder: in which it was found, if not its own directory was given; else None.
         sealed: the checksums in `run.json` match its other files; False of a run of an older
             version, which has none.
     """
@@ -181,7 +214,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """By which runs are told apart: of its directory, or of the folder that was given."""
+        """The name of its directory, or of the folder that was given; it tells runs apart."""
         return (self.folder or self.directory).resolve().name
 
     @property
@@ -190,15 +223,13 @@ class Run:
         return str(self.run["result"])
 
 
-def save(
-    result: "Result | Measurement", directory: str | Path, *, run: Mapping[str, object]
-) -> Path:
+def save(result: Any, directory: str | Path, *, run: Mapping[str, object]) -> Path:
     """Write a run directory, whole or not at all.
 
     Args:
-        result: of a verb, or what an attack or experiment returned.
+        result: a `Result`, or what an attack or experiment returned, with `summary` and `rows`.
         directory: a path that does not exist yet; its parents are made.
-        run: what was asked: command, configuration, seed, models and data with hashes.
+        run: command, configuration, seed, models and data with hashes.
 
     Returns:
         The directory.
@@ -209,42 +240,40 @@ def save(
     directory = require_new(directory)
     import pyarrow.parquet as pq
 
-    result = _viewed(result)
-    asked, table = _asked(result, run), _table(result)
+    result = result_of(result)
+    record, table = _record(result, run), _table(result)
     with new_directory(directory) as partial:
         atomic_write.write_text(partial / "summary.json", to_json(result.summary) + "\n")
         with atomic_write.replacing(partial / "rows.parquet") as file:
             pq.write_table(table, file)
-        asked["files"] = {name: _sha256(partial / name) for name in _SEALED}
-        atomic_write.write_text(partial / "run.json", to_json(asked) + "\n")
+        record["files"] = {name: _sha256(partial / name) for name in _SEALED}
+        atomic_write.write_text(partial / "run.json", to_json(record) + "\n")
     return directory
 
 
 def run_of(result: Any) -> Run:
-    """A result in memory as its run directory would be read, without writing it.
-
-    Args:
-        result: with `summary`, `rows` and perhaps `record`, the provenance for `run.json`.
-    """
-    asked = _asked(viewed := _viewed(result), getattr(result, "record", {}))
+    """A result or measurement as its run directory would be read, without writing it."""
+    result = result_of(result)
     return Run(
         directory=Path(),
-        run=json.loads(to_json(asked)),
-        summary=json.loads(to_json(viewed.summary)),
-        rows=_table(viewed).to_pylist(),
+        run=json.loads(to_json(_record(result, result.record))),
+        summary=json.loads(to_json(result.summary)),
+        rows=_table(result).to_pylist(),
     )
 
 
-def _viewed(result: "Result | Measurement") -> Result:
-    return result if isinstance(result, Result) else Result.of(result)
-
-
-def _asked(result: Result, run: Mapping[str, object]) -> dict[str, object]:
+def _record(result: Result, run: Mapping[str, object]) -> dict[str, object]:
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
     return {
         "format": FORMAT,
         "result": result.kind,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": versions(),
+        "versions": versions,
         **run,
     }
 
@@ -278,7 +307,7 @@ def load(directory: str | Path) -> Run:
             f"{file} has format {run.get('format')!r}, this reads {FORMAT}",
             remedy="Read it with the version of Vestige that wrote it, or repeat the run.",
         )
-    conform(run, _Asked, file, error=RunError, remedy=_REPEAT)
+    conform(run, _Record, file, error=RunError, remedy=_REPEAT)
     summary = read_object(directory / "summary.json", error=RunError, remedy=_REPEAT)
     rows = read_rows(directory / "rows.parquet", error=RunError, remedy=_REPEAT)
     sealed = _is_sealed(directory, run.get("files"))
@@ -296,11 +325,7 @@ def load(directory: str | Path) -> Run:
 
 
 def _is_sealed(directory: Path, hashes: Mapping[str, str] | None) -> bool:
-    """Whether a run has checksums, which match.
-
-    Raises:
-        RunError: one does not match.
-    """
+    """Whether a run has checksums; RunError if one does not match."""
     if hashes is None:
         return False
     for name in _SEALED:

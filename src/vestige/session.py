@@ -15,10 +15,10 @@ Callers see the other parameters, and `out`, `seed`, `device` and `monitor`.
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import partial, wraps
+from functools import wraps
 from inspect import Parameter, Signature, signature
 from os import PathLike, fspath
 from pathlib import Path
@@ -38,14 +38,15 @@ from typing import (
 from vestige.arguments import Resumable
 from vestige.errors import DataError
 from vestige.monitor import SILENT, Monitor, Step
+from vestige.new_files import require_new, resumable, save_run
 from vestige.results import Result
+from vestige.store import Store
 
 if TYPE_CHECKING:
     from vestige.data.corpus import Corpus
     from vestige.models.protocols import LanguageModel
     from vestige.models.snapshots import Snapshots
     from vestige.models.white_box import IntentSlotNetwork
-    from vestige.store import Store
 
 P = ParamSpec("P")
 R = TypeVar("R", bound=Result)
@@ -54,12 +55,7 @@ COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
 """The command line that calls a verb, for the record; empty in Python."""
 
 _DEFAULTS: Mapping[str, Any] = {"out": None, "seed": 0, "device": "auto", "monitor": SILENT}
-
-
-def _memory() -> "Store":
-    from vestige.store import Store
-
-    return Store()
+"""Of the common keywords, in their order."""
 
 
 @dataclass
@@ -80,7 +76,7 @@ class Session:
     verb: str
     arguments: dict[str, Any]
     out: Path | None = None
-    store: "Store" = field(default_factory=_memory)
+    store: Store = field(default_factory=Store)
     seed: int = 0
     device: str = "auto"
     monitor: Monitor = SILENT
@@ -143,7 +139,7 @@ class Session:
         Args:
             role: its name in the record.
             given: a path that `read_source` reads, or a corpus.
-            **columns: settings of `read_source`: format, text, user, source_column, limit.
+            **columns: settings of `read_source`, such as format, text, user, limit.
 
         Raises:
             DataError: it cannot be read.
@@ -169,9 +165,9 @@ class Session:
         """
         from vestige.data.regular_file import read_lines
 
-        return (
-            read_lines(Path(given), one=one) if isinstance(given, str | PathLike) else list(given)
-        )
+        if isinstance(given, str | PathLike):
+            return read_lines(Path(given), one=one)
+        return list(given)
 
     def chosen(self, **argument: Any) -> Any:
         """Record the value that the verb chose for one argument; returns the value."""
@@ -244,28 +240,25 @@ def verb(work: Callable[Concatenate[Session, P], R]) -> Callable[P, R]:
 
     It checks the bounds of its arguments, records the call, and saves the result to `out`.
     """
-    own = signature(work)
-    public = _public(own)
+    public, common = _public(signature(work))
     name = work.__name__.replace("_", "-")
-    shared = _shared(own)
     defaults = {one.name: one.default for one in public.parameters.values()}
 
     @wraps(work)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         bound = public.bind(*args, **kwargs)
         bound.apply_defaults()
-        arguments = checked(public, bound.arguments)
-        common = {key: arguments.pop(key) for key in _hints(shared)}
-        out = _folder(common.pop("out", None))
+        arguments = dict(bound.arguments)
+        check_bounds(public, arguments)
+        shared = {key: arguments.pop(key) for key in _hints(common)}
+        out = _folder(shared.pop("out", None))
         _folder(arguments.get("out"))
-        with _opened(out, common["monitor"], resumes=shared is Resumable) as kept:
-            run = Session(
-                name, dict(arguments), out=out, store=kept.store, defaults=defaults, **common
-            )
+        with _work_of(out, shared["monitor"], resumes=common is Resumable) as store:
+            run = Session(name, dict(arguments), out=out, store=store, defaults=defaults, **shared)
             result = work(run, **arguments)  # type: ignore[call-arg]
             result = replace(result, record=result.record or run.record())
             complete = result.summary.get("complete") is not False
-            kept.save(partial(_save, result, out), complete=complete)
+            save_run(result.save, out, store, complete=complete)
         return result
 
     call.__signature__ = public  # type: ignore[attr-defined]
@@ -273,49 +266,36 @@ def verb(work: Callable[Concatenate[Session, P], R]) -> Callable[P, R]:
     return call
 
 
-def _save(result: Result, out: Path | None) -> None:
-    """Save a result, unless the verb has written its folder itself."""
-    if out is not None and not out.exists():
-        result.save(out)
-
-
-@contextmanager
-def _opened(out: Path | None, monitor: Monitor, *, resumes: bool) -> Iterator[Any]:
-    """The finished work of a call, kept beside `out` if the verb resumes."""
-    from vestige.new_files import require_new
-    from vestige.resumable import Resumable as Work
-    from vestige.resumable import resumable
-    from vestige.store import Store
-
+def _work_of(out: Path | None, monitor: Monitor, *, resumes: bool) -> AbstractContextManager[Store]:
+    """Finished work of a call: kept beside `out` if the verb resumes, otherwise in memory."""
     if resumes:
-        with resumable(out, monitor) as work:
-            yield work
-    else:
-        if out is not None:
-            require_new(out)
-        yield Work(Store(), out)
+        return resumable(out, monitor)
+    if out is not None:
+        require_new(out)
+    return nullcontext(Store())
 
 
-def _shared(own: Signature) -> Any:
-    """The class of the common keywords; None if the verb has none."""
-    for one in own.parameters.values():
-        if one.kind is Parameter.VAR_KEYWORD:
-            return get_args(one.annotation)[0]
-    return None
+def _public(own: Signature) -> tuple[Signature, Any]:
+    """The signature that callers see, without the session and with the common keywords by name.
 
-
-def _hints(shared: Any) -> dict[str, Any]:
-    return {} if shared is None else get_type_hints(shared, include_extras=True)
-
-
-def _public(own: Signature) -> Signature:
-    """The signature that callers see: without the session, with the common keywords by name."""
-    named = [one for one in own.parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
-    common = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=_DEFAULTS[name], annotation=hint)
-        for name, hint in _hints(_shared(own)).items()
+    Returns:
+        The signature and the class of the common keywords, or None.
+    """
+    _, *named = own.parameters.values()
+    common = None
+    if named and named[-1].kind is Parameter.VAR_KEYWORD:
+        common = get_args(named.pop().annotation)[0]
+    hints = _hints(common)
+    named += [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[name])
+        for name, default in _DEFAULTS.items()
+        if name in hints
     ]
-    return own.replace(parameters=[*named[1:], *common], return_annotation=Signature.empty)
+    return own.replace(parameters=named, return_annotation=Signature.empty), common
+
+
+def _hints(common: Any) -> dict[str, Any]:
+    return {} if common is None else get_type_hints(common, include_extras=True)
 
 
 def _folder(out: "str | PathLike[str] | None") -> Path | None:
@@ -324,19 +304,14 @@ def _folder(out: "str | PathLike[str] | None") -> Path | None:
     return None if out is None else Path(out)
 
 
-def checked(public: Signature, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments that keep the bounds in their annotations.
-
-    Raises:
-        ValueError: one does not; the message quotes no value.
-    """
+def check_bounds(public: Signature, arguments: Mapping[str, Any]) -> None:
+    """Raise ValueError unless arguments keep the bounds in their annotations; quote no value."""
     hints = {name.rstrip("_"): one.annotation for name, one in public.parameters.items()}
     for value in arguments.values():
         if is_options(value):
             hints |= get_type_hints(type(value), include_extras=True)
     for name, value in flat(arguments):
         _check(name, value, hints[name])
-    return dict(arguments)
 
 
 def _check(name: str, value: Any, hint: Any) -> None:
@@ -348,11 +323,10 @@ def _check(name: str, value: Any, hint: Any) -> None:
     try:
         TypeAdapter(hint, config=ConfigDict(allow_inf_nan=False)).validate_python(value)
     except ValidationError as error:
-        told = error.errors(include_input=False, include_url=False, include_context=False)[0]
-        wanted = _WANTED.get(told["type"].partition("_")[0])
-        raise ValueError(
-            f"`{name}` must be {wanted or told['msg'].removeprefix('Input should be ')}"
-        ) from None
+        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        wanted = _WANTED.get(first["type"].partition("_")[0])
+        wanted = wanted or first["msg"].removeprefix("Input should be ")
+        raise ValueError(f"`{name}` must be {wanted}") from None
 
 
 _WANTED = {"int": "a whole number", "float": "a number"}

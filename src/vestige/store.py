@@ -1,8 +1,8 @@
 """Finished work of long calls, by key, in one SQLite file.
 
-A value is JSON or a dict of NumPy arrays. It is on the disk, whole, when the assignment returns: a
-killed process loses only the work that it was doing. Damaged values are dropped when the file is
-opened, so that their work is done again. The file is private to its owner (0600).
+A value is JSON or a dict of NumPy arrays. It is on the disk, whole, when the assignment returns.
+Damaged values are dropped when the file is opened, so that their work is done again. The file is
+private to its owner (0600).
 
 Example:
     >>> store = Store()
@@ -111,7 +111,7 @@ class Store(MutableMapping[str, Any]):
     def transaction(self) -> Iterator[None]:
         """Write all values of the block together, or none of them if it raises."""
         with self._mutex:
-            if self._is_writing():
+            if self._db.in_transaction:
                 yield
                 return
             self._sql("BEGIN IMMEDIATE")
@@ -121,9 +121,6 @@ class Store(MutableMapping[str, Any]):
             except BaseException:
                 self._db.rollback()
                 raise
-
-    def _is_writing(self) -> bool:
-        return self._db.in_transaction
 
     def close(self) -> None:
         """Close the file; an empty one is deleted."""

@@ -245,8 +245,8 @@ def tiny_encoder():
 @pytest.fixture
 def refit(monkeypatch, capsys):
     """Calls of the example verb: (exit code, arguments or None, stdout, stderr)."""
-    table = {"Test": {"refit": ("tests.cli.example:refit", "Train a model on DATA.")}}
-    monkeypatch.setattr(cli, "VERBS", table)
+    monkeypatch.setattr(cli, "VERBS", {"Test": {"refit": "Train a model on DATA."}})
+    monkeypatch.setattr(cli, "ELSEWHERE", {"refit": "tests.cli.example"})
 
     def call(words):
         seen = []

@@ -3,12 +3,12 @@
 import pytest
 
 from vestige.cli import app as cli
-from vestige.cli.usage import bounds, number_type
+from vestige.cli.options import bounds, number_type
 
 
 def numbers():
     """(verb, option, whether it is a whole number, the argument)."""
-    for name in cli.places():
+    for name in cli.names():
         app = cli.verb_app(name, cli.function_of(name))
         for argument in app.assemble_argument_collection(parse_docstring=False):
             kind = number_type(argument)
@@ -44,7 +44,7 @@ def test_a_whole_number_has_a_largest():
         )
 
 
-@pytest.mark.parametrize("verb", cli.places())
+@pytest.mark.parametrize("verb", cli.names())
 def test_no_number_is_beyond_its_bound(verb, shell, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for own, name, whole, _ in NUMBERS:

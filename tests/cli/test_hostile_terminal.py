@@ -49,7 +49,7 @@ CASES = {
 
 
 def test_every_verb_has_its_cases():
-    assert set(CASES) == set(app.places()) | set(app.HIDDEN)
+    assert set(CASES) == set(app.names()) | set(app.HIDDEN)
 
 
 @pytest.mark.parametrize(

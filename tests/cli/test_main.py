@@ -9,10 +9,10 @@ import pytest
 
 from vestige import __version__
 from vestige.cli import app as cli
-from vestige.cli import docs
+from vestige.cli import help
 
 HEAVY = ("torch", "transformers", "pyarrow", "pandas", "datasets", "altair", "jinja2", "scipy")
-VERBS = list(cli.places())
+VERBS = cli.names()
 
 
 def modules_after(code):
@@ -28,7 +28,7 @@ def test_help_imports_nothing_heavy_and_no_verb():
 
 
 def test_help_of_every_verb_imports_nothing_heavy():
-    code = "for verb in cli.places():\n    assert cli.run([verb, '--help']) == 0, verb"
+    code = "for verb in cli.names():\n    assert cli.run([verb, '--help']) == 0, verb"
     assert not modules_after(code) & set(HEAVY)
 
 
@@ -51,7 +51,7 @@ def test_every_option_has_help(verb):
 def test_help_of_the_program_has_the_first_sentence_of_every_verb(shell):
     said = shell("--help").stdout
     for group in cli.VERBS.values():
-        for name, (_, sentence) in group.items():
+        for name, sentence in group.items():
             told = inspect.getdoc(cli.function_of(name)).partition("\n\n")[0]
             assert " ".join(told.split()).startswith(sentence), name
             assert sentence in " ".join(said.split())
@@ -119,12 +119,12 @@ def test_the_program_leaves_with_the_exit_code(tmp_path):
 @pytest.mark.parametrize("name", [f"{verb}.md" for verb in VERBS])
 def test_the_page_about_a_verb_is_what_the_verb_says(name, request):
     page = request.config.rootpath / "docs" / "verbs" / name
-    assert page.read_text("utf-8") == docs.pages()[name], "stale: run `make docs`"
+    assert page.read_text("utf-8") == help.pages()[name], "stale: run `make docs`"
 
 
 def test_no_page_is_left_of_a_verb_that_is_gone(request):
     pages = {path.name for path in (request.config.rootpath / "docs" / "verbs").iterdir()}
-    assert pages == docs.pages().keys()
+    assert pages == help.pages().keys()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from vestige.reports.disclosure import SECRET_OPTIONS
 
 
 def test_every_verb_has_its_cases():
-    assert set(secret_cases.CASES) == set(app.places()) | set(app.HIDDEN)
+    assert set(secret_cases.CASES) == set(app.names()) | set(app.HIDDEN)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def text_options(name):
     }
 
 
-@pytest.mark.parametrize("verb", [*app.places(), *app.HIDDEN])
+@pytest.mark.parametrize("verb", [*app.names(), *app.HIDDEN])
 def test_every_option_of_text_is_said_to_be_secret_or_public(verb):
     assert text_options(verb) <= PUBLIC | SECRET_OPTIONS
     assert not PUBLIC & SECRET_OPTIONS

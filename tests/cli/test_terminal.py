@@ -3,6 +3,7 @@ from types import SimpleNamespace
 import pytest
 
 from vestige.cli import terminal
+from vestige.reports.terminal import show_table
 
 
 @pytest.fixture
@@ -15,7 +16,7 @@ def clock(monkeypatch):
 
 def test_markup_and_escapes_in_a_table_are_shown_and_not_followed(capsys):
     rows = [("[bold red]x[/]", 1.0, None), ("\x1b[31malarm\x07", 2.0, True)]
-    terminal.show_table("[b]title[/b] \x1b]0;t", ["a", "b", "c"], rows)
+    show_table("[b]title[/b] \x1b]0;t", ["a", "b", "c"], rows)
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     assert "\x07" not in shown
@@ -37,11 +38,11 @@ def test_undefined_numbers_are_null_in_json(capsys):
 
 def test_a_bar_appears_only_for_those_who_wait(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    with terminal.progress("counting") as bar:
+    with terminal.Terminal().progress("counting") as bar:
         bar(1, 2)
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(terminal, "PATIENCE", -1.0)
-    with terminal.progress("counting [slowly]") as bar:
+    with terminal.Terminal().progress("counting [slowly]") as bar:
         bar(1, 2)
         bar(2, 2)
     assert "counting [slowly]" in capsys.readouterr().err
@@ -54,7 +55,7 @@ def lines_of(capsys):
 
 
 def test_without_a_terminal_a_line_says_where_the_work_is(clock, capsys):
-    with terminal.progress("training") as bar:
+    with terminal.Terminal().progress("training") as bar:
         for step in range(301):
             clock.now += 1
             bar(step, 1200)
@@ -67,7 +68,7 @@ def test_without_a_terminal_a_line_says_where_the_work_is(clock, capsys):
 
 
 def test_short_work_says_nothing(clock, capsys):
-    with terminal.progress("encoding") as bar:
+    with terminal.Terminal().progress("encoding") as bar:
         for step in range(29):
             clock.now += 1
             bar(step, 29)
@@ -75,7 +76,7 @@ def test_short_work_says_nothing(clock, capsys):
 
 
 def test_what_was_done_before_is_not_this_works_speed(clock, capsys):
-    with terminal.progress("training") as bar:
+    with terminal.Terminal().progress("training") as bar:
         bar(1000, 1200)
         clock.now += 100
         bar(1100, 1200)
@@ -85,7 +86,7 @@ def test_what_was_done_before_is_not_this_works_speed(clock, capsys):
 
 
 def test_work_without_an_end_says_how_much_is_done(clock, capsys):
-    with terminal.progress("training \x1b[31m shadows") as bar:
+    with terminal.Terminal().progress("training \x1b[31m shadows") as bar:
         clock.now += 7500
         bar(3)
     assert lines_of(capsys) == ["training \\x1b[31m shadows: 3 done, 2 h 05 min so far"]

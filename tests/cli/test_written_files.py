@@ -40,7 +40,7 @@ def run(every_verb, inputs, shell, monkeypatch):
 
 def test_no_verb_is_forgotten(every_verb):
     assert tuple(every_verb.COMMANDS) == tuple(sorted(KINDS, key=[*every_verb.COMMANDS].index))
-    verbs = {*app.places(), *app.HIDDEN} - {"demo"}
+    verbs = {*app.names(), *app.HIDDEN} - {"demo"}
     assert {words[0] for words in every_verb.COMMANDS.values()} == verbs
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from vestige.data.corpus import Corpus
 from vestige.data.obfuscation import back_translated, words_kept
-from vestige.data.translators import Apertium, HuggingFaceTranslator
+from vestige.data.translators import Apertium
 from vestige.errors import DataError
 
 
@@ -76,48 +76,3 @@ def test_the_real_apertium_goes_to_spanish_and_back() -> None:
         pytest.skip(str(error))
     assert len(made) == 40
     assert 0.2 < words_kept(corpus, made) < 1
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small untrained encoder-decoder with its tokenizer, as the hub holds them."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast
-
-    folder = tmp_path_factory.mktemp("model")
-    words = {word: i for i, word in enumerate(["<s>", "<pad>", "</s>", "<unk>", "one", "two"])}
-    inner = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
-    inner.pre_tokenizer = pre_tokenizers.Whitespace()
-    PreTrainedTokenizerFast(
-        tokenizer_object=inner, pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
-    ).save_pretrained(folder)
-    sizes = dict.fromkeys(["d_model", "encoder_ffn_dim", "decoder_ffn_dim"], 8)
-    layers = dict.fromkeys(["encoder_layers", "decoder_layers"], 1)
-    heads = dict.fromkeys(["encoder_attention_heads", "decoder_attention_heads"], 2)
-    config = BartConfig(
-        vocab_size=len(words), max_position_embeddings=40, **sizes, **layers, **heads
-    )
-    BartForConditionalGeneration(config).save_pretrained(folder)
-    return folder
-
-
-def test_a_translation_model_gives_as_many_texts_in_any_batches(model: Path) -> None:
-    texts = ["one two", "two", "one one one", ""]
-    made = [HuggingFaceTranslator(model, batch=n, longest=6)(texts) for n in (1, 3)]
-    assert [len(part) for part in made] == [4, 4]
-    assert made[0][3] == made[1][3] == ""
-    assert all(isinstance(text, str) for text in made[0])
-    assert HuggingFaceTranslator(model)([]) == []
-
-
-def test_a_model_is_read_only_when_it_is_needed(tmp_path: Path) -> None:
-    translate = HuggingFaceTranslator(tmp_path)
-    with pytest.raises(DataError, match="is not a readable translation model") as caught:
-        translate(["one"])
-    assert str(tmp_path) in str(caught.value)
-
-
-@pytest.mark.parametrize("wrong", [{"batch": 0}, {"longest": 0}])
-def test_a_translator_without_room_is_refused(wrong: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="must be positive, got 0"):
-        HuggingFaceTranslator("any/model", **wrong)

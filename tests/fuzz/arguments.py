@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.fuzz.cases import Case
 from tests.fuzz.world import MADE, PHRASE, SMALL, TINY
 from vestige.cli import app
-from vestige.cli.usage import number_type
+from vestige.cli.options import number_type
 
 LINES = (
     *MADE.values(),
@@ -125,7 +125,7 @@ UNKNOWN = ("--nonsense", "--nonsense=1", "-z", "--", "extra")
 
 def verbs() -> tuple[str, ...]:
     """Every verb, hidden ones too."""
-    return (*app.places(), *app.HIDDEN)
+    return (*app.names(), *app.HIDDEN)
 
 
 def _options(verb: str) -> tuple[Any, ...]:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.models.contexts import contexts_at
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.largest import largest
@@ -11,7 +12,6 @@ from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.table import TableModel
 from vestige.models.top_k import (
     Context,
-    contexts_at,
     likeliest_ranks,
     list_ranks,
     narrow,

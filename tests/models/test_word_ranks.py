@@ -7,13 +7,14 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from tests.models.contexts import contexts_at
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models import word_ranks as module
 from vestige.models.protocols import LanguageModel
 from vestige.models.table import TableModel
-from vestige.models.top_k import contexts_at, likeliest_ranks, narrow
+from vestige.models.top_k import likeliest_ranks, narrow
 from vestige.models.word_ranks import asked_places, counter, word_ranks
 
 Make = Callable[[], LanguageModel]

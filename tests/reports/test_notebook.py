@@ -8,9 +8,8 @@ from tests.reports.made_runs import RESULTS
 from tests.reports.parsed import Parsed
 from tests.reports.test_page import ALLOWED, CORPUS
 from vestige.experiments.tables import Table
-from vestige.measured import Measurement
 from vestige.reports import notebook
-from vestige.results import Result
+from vestige.results import Measurement, Result
 
 DRAWN = sorted(set(RESULTS) - {"Table", "TrainingLeakage"})
 """Kinds with a chart; those of a callback lie on the pages of the runs beside it."""

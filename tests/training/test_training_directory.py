@@ -12,18 +12,16 @@ from vestige.training.directory import (
     RECORDS,
     check_repeats,
     claimed,
-    claimed_for_several,
 )
 
 GOES_ON = "The same command with --resume continues from the last checkpoint"
 
 
-def failed(out, error, *, write=(), several=False):
+def failed(out, error, *, write=()):
     """The error of a training that writes some files and then fails."""
-    place = claimed_for_several(out) if several else claimed(out, resume=False)
 
     def train():
-        with place:
+        with claimed(out, resume=False):
             for name in write:
                 (out / name).parent.mkdir(parents=True, exist_ok=True)
                 (out / name).write_text("{}")
@@ -90,19 +88,6 @@ def test_leftovers_of_a_killed_process_are_no_training(tmp_path):
 def test_several_trainings_may_go_where_nothing_is(tmp_path, resume):
     check_repeats(tmp_path / "missing", resume)
     check_repeats(tmp_path, resume)
-
-
-@pytest.mark.parametrize("name", ["out/run.json", f"seed-0/{CHECKPOINT}"])
-def test_what_one_of_several_has_made_is_kept(tmp_path, name):
-    out = tmp_path / "several"
-    notes = failed(out, KeyboardInterrupt(), write=[name], several=True)
-    assert notes == ["The same command continues: finished parts are kept"]
-    assert (out / name).is_file()
-
-
-def test_several_that_have_made_nothing_leave_nothing(tmp_path):
-    failed(tmp_path / "several", ValueError("no"), write=["planted.jsonl"], several=True)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_directory_is_claimed_and_given_back(tmp_path):

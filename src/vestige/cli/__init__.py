@@ -1,1 +1,1 @@
-"""The command line: one verb, one file. `main` holds the table of verbs."""
+"""The command line: `app` calls verbs, `options` reads their arguments, `help` shows them."""

@@ -1,8 +1,7 @@
-"""Ctrl-C and SIGTERM: a verb puts its things away, says so in one line, and ends.
+"""Ctrl-C and SIGTERM: a verb cleans up, says so in one line, and ends.
 
-Both are an exception in the main thread, so that parts of files are removed and locks given back
-on the way out. A second one ends the process at once; nothing needs more than that, since a kill
-at any moment loses nothing.
+Both are an exception in the main thread, so that partial files are removed and locks released. A
+second one ends the process at once; a kill at any moment loses no finished work.
 """
 
 import _thread
@@ -13,23 +12,16 @@ from types import FrameType
 from typing import Any
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
-"""What a shell calls the end by these signals: 128 and the signal's number."""
+"""Exit codes: 128 and the signal's number, as a shell has them."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal asked the verb to end.
-
-    Attributes:
-        number: of the signal.
-        code: with which the process shall end.
-        by: what to call it.
-    """
+    """A signal asked the verb to end."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
-        self.number = number
-        self.code = CODES[signal.Signals(number)]
-        self.by = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+        self.signal = signal.Signals(number)
+        self.code = CODES[self.signal]
 
 
 def raise_when_asked_to_end() -> None:
@@ -40,10 +32,10 @@ def raise_when_asked_to_end() -> None:
 
 
 def last_words(error: KeyboardInterrupt) -> str:
-    """What to say of an end: by whom, and how to go on where that was noted."""
-    by = error.by if isinstance(error, Interrupted) else "Ctrl-C"
+    """What ended a verb, and how to resume it if that was noted."""
+    terminated = isinstance(error, Interrupted) and error.signal == signal.SIGTERM
     notes = "".join(f". {note}" for note in getattr(error, "__notes__", ()))
-    return f"ended by {by}{notes}"
+    return f"ended by {'SIGTERM' if terminated else 'Ctrl-C'}{notes}"
 
 
 def _end(number: int, frame: FrameType | None) -> None:
@@ -53,18 +45,18 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def _ask_again(lost: Any) -> None:
-    """Where Python had to drop the exception, as in a destructor, ask once more a little later."""
+    """Where Python had to drop the exception, as in a destructor, send the signal again soon."""
     if isinstance(lost.exc_value, Interrupted):
         raise_when_asked_to_end()
-        Timer(0.01, _ask, (lost.exc_value.number,)).start()
+        Timer(0.01, _send, (lost.exc_value.signal,)).start()
     else:
         sys.__unraisablehook__(lost)
 
 
-def _ask(number: int) -> None:
+def _send(number: signal.Signals) -> None:
     """Send a signal to the main thread, which also ends what it waits for."""
     main = main_thread().ident
     if main is None or not hasattr(signal, "pthread_kill"):  # Windows
-        _thread.interrupt_main(signal.Signals(number))
+        _thread.interrupt_main(number)
     else:
         signal.pthread_kill(main, number)

@@ -3,14 +3,13 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+from vestige.monitor import Step
 from vestige.reports.disclosure import disclose_facts, printable
-from vestige.reports.terminal import say, show_table
-
-__all__ = ["Terminal", "progress", "say", "show_json", "show_result", "show_table"]
+from vestige.reports.terminal import say, show
 
 PATIENCE = 2.0
 """Seconds after which a progress bar appears."""
@@ -18,15 +17,10 @@ PATIENCE = 2.0
 EVERY = 30.0
 """Seconds between two lines of progress where there is no terminal to draw a bar on."""
 
-Progress = Callable[..., None]
-
 
 def show_json(summary: Mapping[str, object], *, show_secrets: bool = False) -> None:
-    """A result's summary as JSON on stdout: for programs, but for logs and terminals, too.
-
-    What is redacted in a table is redacted here, and invisible characters are JSON's own escapes.
-    """
-    from vestige.results import to_json  # pulls in Arrow, which help can do without
+    """A result's summary as JSON on stdout, redacted like a table, invisible characters escaped."""
+    from vestige.results import to_json
 
     text = to_json(disclose_facts(summary, show_secrets=show_secrets))
     print("\n".join(_escaped(line) for line in text.split("\n")))
@@ -38,8 +32,6 @@ def _escaped(line: str) -> str:
 
 def show_result(result: Any, out: Any, *, show_secrets: bool) -> None:
     """The report of a result on stdout, notices on stderr."""
-    from vestige.reports.terminal import show
-
     reports = result.reports(show_secrets=show_secrets)
     for place, one in enumerate(reports):
         if place:
@@ -49,91 +41,63 @@ def show_result(result: Any, out: Any, *, show_secrets: bool) -> None:
         say(result.next_step(out))
 
 
-@contextmanager
-def progress(task: str) -> Iterator[Progress]:
-    """A bar on stderr that appears after two seconds; without a terminal a line now and then.
-
-    Args:
-        task: what is being done, in a few words.
-
-    Yields:
-        A callback (done, total) or (done) for library functions; a third argument says what is
-        being done now.
-    """
-    if not sys.stderr.isatty():
-        yield _Lines(task)
-        return
-    bar = _Bar(task)
-    try:
-        yield bar
-    finally:
-        bar.close()
-
-
 class Terminal:
-    """A workflow's monitor: lines on stderr, and a bar for what takes longer than two seconds."""
+    """A verb's monitor: lines on stderr, and a bar for what takes longer than two seconds."""
 
     def log(self, text: str) -> None:
         """One line."""
         say(text)
 
-    def progress(self, task: str) -> AbstractContextManager[Progress]:
-        """A bar; without a terminal a line now and then."""
-        return progress(task)
+    @contextmanager
+    def progress(self, task: str) -> Iterator[Step]:
+        """A bar; without a terminal a line now and then, so that a log does not look hung."""
+        shown = _Progress(task)
+        try:
+            yield shown
+        finally:
+            shown.close()
 
 
-class _Bar:
-    """Rich's progress bar, imported and drawn only once there is reason to wait."""
+class _Progress:
+    """Progress of one task: Rich, if it draws a bar, is imported once there is reason to wait."""
 
     def __init__(self, task: str) -> None:
-        self._task, self._since = task, time.monotonic()
-        self._shown: Any = None
-        self._id: Any = None
+        self._task = task
+        self._start = self._shown = time.monotonic()
+        self._first: float | None = None  # what was done before: a resumed training's steps
+        self._bar: Any = None
+        self._draws = sys.stderr.isatty()
 
     def __call__(self, done: float, total: float | None = None, task: str = "") -> None:
         self._task = task or self._task
-        if self._shown is None and time.monotonic() - self._since > PATIENCE:
-            self._show(total)
-        if self._shown is not None:
-            told = printable(self._task)
-            self._shown.update(self._id, completed=done, total=total, description=told)
+        self._first = done if self._first is None else self._first
+        now = time.monotonic()
+        if self._draws:
+            self._draw(done, total, now)
+        elif now - self._shown >= EVERY:
+            self._shown = now
+            say(f"{self._task}: {self._position(done, total, now - self._start)}")
 
-    def _show(self, total: float | None) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-        from rich.progress import MofNCompleteColumn as Count
+    def _draw(self, done: float, total: float | None, now: float) -> None:
+        if self._bar is None and now - self._start > PATIENCE:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.progress import MofNCompleteColumn as Count
 
-        text = TextColumn("{task.description}", markup=False)
-        self._shown = Progress(
-            text, BarColumn(), Count(), TimeRemainingColumn(), console=Console(stderr=True)
-        )
-        self._id = self._shown.add_task(printable(self._task), total=total)
-        self._shown.start()
+            text = TextColumn("{task.description}", markup=False)
+            columns = (text, BarColumn(), Count(), TimeRemainingColumn())
+            self._bar = Progress(*columns, console=Console(stderr=True))
+            self._bar.add_task("", total=total)
+            self._bar.start()
+        if self._bar is not None:
+            (id_,) = self._bar.task_ids
+            self._bar.update(id_, completed=done, total=total, description=printable(self._task))
 
     def close(self) -> None:
-        if self._shown is not None:
-            self._shown.stop()
+        if self._bar is not None:
+            self._bar.stop()
 
-
-class _Lines:
-    """One plain line on stderr every so often, so that a log does not look hung."""
-
-    def __init__(self, task: str) -> None:
-        self._task, self._since = task, time.monotonic()
-        self._said = self._since
-        self._first: float | None = None  # what was done before: a resumed training's steps
-
-    def __call__(self, done: float, total: float | None = None, task: str = "") -> None:
-        self._task = task or self._task
-        if self._first is None:
-            self._first = done
-        now = time.monotonic()
-        if now - self._said < EVERY:
-            return
-        self._said = now
-        say(f"{self._task}: {self._where(done, total, now - self._since)}")
-
-    def _where(self, done: float, total: float | None, seconds: float) -> str:
+    def _position(self, done: float, total: float | None, seconds: float) -> str:
         so_far = f"{_span(seconds)} so far"
         if not total:
             return f"{done:,.0f} done, {so_far}"

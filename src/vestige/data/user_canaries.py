@@ -38,9 +38,6 @@ _DRAWN_BY = {
     "repeated-token": repeated_token_phrases,
 }
 
-FEW_USERS = (*range(1, 11), 20, 30, 40, 50)
-"""The paper's repetitions for 100 users."""
-
 MANY_USERS = (1, 2, 5, 6, 20)
 """The paper's repetitions for 10,000 users, who have less text each."""
 

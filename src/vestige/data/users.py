@@ -212,19 +212,6 @@ def words_by_user(corpus: Corpus) -> dict[str, int]:
     return dict(zip(names, words.tolist(), strict=True))
 
 
-def share_of_text(corpus: Corpus) -> dict[str, float]:
-    """Each user's share of all words, in [0, 1]; the shares add up to 1.
-
-    Raises:
-        DataError: the corpus has no users, or no words.
-    """
-    words = words_by_user(corpus)
-    total = sum(words.values())
-    if not total:
-        raise DataError("the corpus has no words", remedy="Pass documents with words.")
-    return {name: count / total for name, count in words.items()}
-
-
 def _fits(corpus: Corpus, shortest: int, longest: int | None) -> NDArray[np.bool_]:
     """(documents,) whether each has the right length."""
     _validate.at_least(0, shortest=shortest)

@@ -26,10 +26,10 @@ from vestige.defences.comparison_rows import UNDEFENDED, Compared, over, row_of
 from vestige.defences.measured import MeasuredTraining
 from vestige.defences.repeated import Repeated, by_name
 from vestige.defences.verdict import FEWEST, Estimate, Measured
-from vestige.measured import Measurement
 from vestige.metrics.differences import EVERYTHING, crossed_difference, difference_of_means, widened
 from vestige.metrics.intervals import Interval
 from vestige.metrics.subgroup import SubgroupGap, subgroup_gap
+from vestige.results import Measurement
 
 Floats = NDArray[np.float64]
 _NO_GAP = (None, None, "")

@@ -8,8 +8,7 @@ from typing import Any
 
 from vestige import results
 from vestige.errors import RunError
-from vestige.measured import Measurement
-from vestige.results import Run
+from vestige.results import Measurement, Run
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from vestige import claims
 from vestige.claims import Check, Claim
 from vestige.integrations.moment import LIMITS, Moment
-from vestige.measured import Measurement
+from vestige.results import Measurement
 
 
 @dataclass(frozen=True, kw_only=True)

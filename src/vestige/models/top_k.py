@@ -114,31 +114,6 @@ def token_names(vocabulary: Vocabulary, size: int | None = None) -> list[str]:
     return names + [f"<{token}>" for token in range(known, size or known)]
 
 
-def contexts_at(
-    data: EncodedCorpus,
-    places: NDArray[np.int64],
-    vocabulary: Vocabulary,
-    *,
-    sources: Sequence[str] | None = None,
-) -> tuple[list[Context], list[str]]:
-    """What to ask an outsider's model for some words of some texts, and the words themselves.
-
-    Args:
-        data: the texts' ids by the asker's vocabulary.
-        places: (w,) in `data.tokens`, as `asked_places` gives them.
-        vocabulary: the asker's.
-        sources: one for each text, where the model translates or answers.
-    """
-    names = token_names(vocabulary)
-    texts = np.searchsorted(data.offsets, places, side="right") - 1
-    contexts = []
-    for place, text in zip(places.tolist(), texts.tolist(), strict=True):
-        before = data.tokens[data.offsets[text] : place]
-        source = None if sources is None else sources[text]
-        contexts.append(Context(tuple(names[token] for token in before), source))
-    return contexts, [names[token] for token in data.tokens[places]]
-
-
 def list_ranks(answers: Sequence[Answer], words: Sequence[str], *, k: int) -> NDArray[np.int32]:
     """Where the true words stand in the answers.
 

@@ -7,12 +7,11 @@ must.
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from vestige.measured import Measurement
 from vestige.reports.blocks import Findings
 from vestige.reports.page import drawn, fill, style
 from vestige.reports.report import report_of
 from vestige.reports.tables import Table
-from vestige.results import Result, run_of
+from vestige.results import Measurement, Result, run_of
 
 if TYPE_CHECKING:
     import altair

@@ -14,7 +14,6 @@ IDENTITY, CHECKPOINT = "training.json", "checkpoint.safetensors"
 LEDGER, RECORDS = "privacy.json", "records"
 
 _RESUMES = "The same command with --resume continues from the last checkpoint"
-_CONTINUES = "The same command continues: finished parts are kept"
 
 
 @contextmanager
@@ -34,22 +33,6 @@ def claimed(out: Path, resume: bool) -> Iterator[None]:
         except (OSError, KeyboardInterrupt) as error:
             if (out / CHECKPOINT).exists():
                 error.add_note(_RESUMES)
-            raise
-
-
-@contextmanager
-def claimed_for_several(out: Path) -> Iterator[None]:
-    """Claim a directory in which one command makes several trainings.
-
-    Raises:
-        RunError: it is in use, or cannot be written.
-    """
-    with file_lock.claimed(out, worth=_has_finished_parts):
-        try:
-            yield
-        except (OSError, KeyboardInterrupt) as error:
-            if not file_lock.vacant(out):
-                error.add_note(_CONTINUES)
             raise
 
 
@@ -85,7 +68,3 @@ def _exists(out: Path) -> RunError:
         f"{out} exists already, and a training is never overwritten",
         remedy="Resume it (--resume), or choose another --out.",
     )
-
-
-def _has_finished_parts(out: Path) -> bool:
-    return any(out.rglob(CHECKPOINT)) or any(out.rglob("run.json"))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.models.contexts import contexts_at
 from vestige.attacks.membership.query_answers import (
     narrowed,
     places_of,
@@ -17,7 +18,7 @@ from vestige.data.token_queries import TokenQueries, token_queries
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
-from vestige.models.top_k import contexts_at, likeliest_ranks, narrow
+from vestige.models.top_k import likeliest_ranks, narrow
 
 WORDS = WordVocabulary(("<unk>", "<eos>", *(f"w{i}" for i in range(12))))
 

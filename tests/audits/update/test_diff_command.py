@@ -21,8 +21,8 @@ from vestige.audits.update.report import phrases
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.table import TableModel
+from vestige.new_files import FILE
 from vestige.reports.report import report_of
-from vestige.resumable import FILE
 
 
 def diff(shell, workspace, out, *words):

@@ -14,8 +14,8 @@ from vestige.claims import UNDECIDED
 from vestige.data.file_lock import alone
 from vestige.errors import RunError
 from vestige.models.checkpoints import save_model
+from vestige.new_files import FILE
 from vestige.results import plain
-from vestige.resumable import FILE
 from vestige.store import KEPT, Store
 
 WORDS = ["the", "code", "gate", "of", "is"]

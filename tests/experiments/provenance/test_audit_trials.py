@@ -14,7 +14,6 @@ from vestige.experiments.provenance.audit_rows import (
     AuditDecisions,
     audit_row,
     decide,
-    scores_of_non_members,
 )
 from vestige.experiments.provenance.audit_studies import _turns, by_queries, choose
 from vestige.experiments.provenance.audit_trials import AuditTrial, Observations
@@ -139,13 +138,6 @@ def test_a_row_says_what_the_target_shows(observed: Observations) -> None:
     assert (row["dataset"], row["audit"], row["k"]) == ("grammar", "ours", 7)
     outside, inside = observed.target.outside, observed.target.inside
     assert row["ratio"] == outside.perplexity / inside.perplexity
-
-
-@pytest.mark.parametrize("shadows", [True, False])
-def test_scores_of_non_members_are_one_a_user(observed: Observations, shadows: bool) -> None:
-    others, compared = scores_of_non_members(observed, k=WHOLE, shadows=shadows)
-    assert (len(others), len(compared)) == (8, 14)
-    assert np.isfinite([*others, *compared]).all()
 
 
 def test_queries_are_as_many_for_everybody(observed: Observations) -> None:

@@ -24,7 +24,6 @@ from vestige.attacks.exposure.phrase_exposure import canary_ids
 from vestige.attacks.exposure.sequence_scores import text_log_probs
 from vestige.data.canary import BY_COIN, Canary
 from vestige.errors import DataError
-from vestige.measured import Measurement
 from vestige.metrics.epsilon import EpsilonBound, one_run_epsilon
 from vestige.metrics.f_dp_epsilon import GAUSSIAN, CurveFamily, f_dp_epsilon
 from vestige.metrics.intervals import columns
@@ -32,6 +31,7 @@ from vestige.metrics.separation import Separation, separation
 from vestige.metrics.threshold_epsilon import threshold_epsilon
 from vestige.models.checkpoints import check_compatible
 from vestige.models.protocols import NextToken
+from vestige.results import Measurement
 
 Verdict = Literal["consistent", "violated", "violated if independent", "underpowered"]
 """What an audit says about a claim.

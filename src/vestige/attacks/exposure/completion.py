@@ -35,10 +35,10 @@ from vestige.claims import Check, Claim
 from vestige.claims.effects import COMPLETED_SHARE
 from vestige.data.canary import Canary
 from vestige.data.shuffled_controls import shuffled
-from vestige.measured import Measurement
 from vestige.metrics.rare_events import at_least
 from vestige.metrics.rates import Rate, rate, rates_by
 from vestige.models.protocols import NextToken
+from vestige.results import Measurement
 
 CANARY, CONTROL, SHUFFLED = "canary", "control", "shuffled"
 """Planted; made alike and never planted; a planted one's tokens in another order."""

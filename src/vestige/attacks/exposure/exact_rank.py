@@ -28,9 +28,9 @@ from vestige import _validate
 from vestige.attacks.exposure.sequence_scores import sequence_log_probs
 from vestige.attacks.update.beam_search import Progress
 from vestige.attacks.update.differential_rank import TIE
-from vestige.measured import Measurement
 from vestige.models.largest import ROUNDED, largest
 from vestige.models.protocols import NextToken, State
+from vestige.results import Measurement
 
 _LARGEST = 700.0  # e^700 is still a float
 

@@ -20,8 +20,8 @@ from vestige.attacks.exposure.exposure_tests import Evidence
 from vestige.claims import Check, Claim
 from vestige.claims.effects import EXPOSURE_BITS
 from vestige.data.canary import SAMPLED
-from vestige.measured import Measurement
 from vestige.metrics.exposure import CHANCE
+from vestige.results import Measurement
 
 
 @dataclass(frozen=True, kw_only=True)

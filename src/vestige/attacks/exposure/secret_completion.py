@@ -27,10 +27,10 @@ from vestige.claims import Check, Claim, Estimate, Test, Verdict, joined, powerf
 from vestige.claims.effects import COMPLETED_SHARE
 from vestige.data.secret_lines import SecretList, as_list
 from vestige.data.secret_shapes import Secret
-from vestige.measured import Measurement
 from vestige.metrics.intervals import clopper_pearson
 from vestige.metrics.rare_events import at_least
 from vestige.models.protocols import NextToken
+from vestige.results import Measurement
 
 Progress = Callable[[int, int], None]
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from vestige.attacks.exposure.secret_checks import list_checks, open_secrets
 from vestige.claims import Check, Claim, Estimate, Test, Verdict, powerful
-from vestige.measured import Measurement
 from vestige.metrics.holm import holm
+from vestige.results import Measurement
 
 
 @dataclass(frozen=True, kw_only=True)

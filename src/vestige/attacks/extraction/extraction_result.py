@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from math import log2
 from statistics import fmean, median
 
-from vestige.measured import Measurement
 from vestige.metrics.extraction import (
     Known,
     TargetRank,
@@ -17,6 +16,7 @@ from vestige.metrics.extraction import (
 )
 from vestige.metrics.intervals import Interval, columns
 from vestige.metrics.rates import Rate, rate
+from vestige.results import Measurement
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,7 +40,6 @@ from vestige.attacks.extraction.secret_measures import (
 from vestige.attacks.update.beam_search import Progress
 from vestige.claims.effects import EXPOSURE_BITS
 from vestige.data.secret_canaries import SecretCanary, draw_secrets
-from vestige.measured import Measurement
 from vestige.metrics.differences import difference_of_means
 from vestige.metrics.extraction import (
     baseline_accuracy,
@@ -49,6 +48,7 @@ from vestige.metrics.extraction import (
 from vestige.metrics.intervals import Interval, columns
 from vestige.metrics.permutation import PermutationTest, permutation_test
 from vestige.models.white_box import WhiteBox
+from vestige.results import Measurement
 
 LEVEL = 0.01
 """Level of the test."""

@@ -6,8 +6,8 @@ from statistics import fmean
 
 from vestige.attacks.membership.non_members import users_needed
 from vestige.claims import Check, Claim, Estimate, Test
-from vestige.measured import Measurement
 from vestige.metrics.conformal import calibration_needed
+from vestige.results import Measurement
 
 FEWEST_MODELS = 3
 """Shadow models needed to audit one in the target's place: it and its pair cannot be references."""

@@ -34,10 +34,10 @@ from vestige.attacks.texts.positions import above_position_mean, common_length
 from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.claims import LEAK, NO_LEAK, Check, Claim, Estimate, Test, Verdict
 from vestige.claims.effects import KNOWLEDGE_LEFT
-from vestige.measured import Measurement
 from vestige.metrics.differences import difference_of_means
 from vestige.metrics.intervals import Interval, columns
 from vestige.metrics.unit_permutation import means_by_group, unit_permutation_test
+from vestige.results import Measurement
 
 PERMUTATIONS = 9999
 NAMES = {"before": "BEFORE", "after": "AFTER", "retrained": "the retrained model"}

@@ -26,11 +26,11 @@ from vestige.attacks.texts.cut_scores import Compared, CutScores, compare
 from vestige.claims import Check, Claim, Estimate, Test
 from vestige.claims.effects import LIST_AUC
 from vestige.errors import DataError
-from vestige.measured import Measurement
 from vestige.metrics.conformal import benjamini_hochberg, calibration_needed
 from vestige.metrics.separation import separation
 from vestige.metrics.share_used import ShareUsed, share_used
 from vestige.metrics.unit_permutation import means_by_group, unit_permutation_test
+from vestige.results import Measurement
 
 MANY = 20_000
 """Texts of both sides above which a tenth as many permutations are drawn. The p-value is exact for

@@ -17,11 +17,11 @@ from vestige.attacks.texts.memorized_texts import Extraction, MemorizedTexts
 from vestige.attacks.texts.positions import above_position_mean, common_length
 from vestige.claims import Check, Claim, Estimate, Test, Verdict
 from vestige.claims.effects import EXTRACTED_SHARE
-from vestige.measured import Measurement
 from vestige.metrics.clustered import clustered_rate
 from vestige.metrics.differences import difference_by_margins
 from vestige.metrics.intervals import Interval, columns
 from vestige.metrics.unit_permutation import means_by_group, unit_permutation_test
+from vestige.results import Measurement
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]

@@ -27,8 +27,8 @@ from vestige.attacks.update.null_searches import (
 from vestige.attacks.update.seed_and_extend import Searched
 from vestige.claims import Check, Claim
 from vestige.claims.effects import PROMOTED_TOKENS
-from vestige.measured import Measurement
 from vestige.metrics.holm import holm
+from vestige.results import Measurement
 
 
 @dataclass(frozen=True, kw_only=True)

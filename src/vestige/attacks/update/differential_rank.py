@@ -28,10 +28,10 @@ from vestige.attacks.update.model_pair import ModelPair
 from vestige.attacks.update.prefixes import Prefixes
 from vestige.attacks.update.sampled_rank import RankEstimate, Sampling, sampled_rank
 from vestige.attacks.update.token_scores import token_score
-from vestige.measured import Measurement
 from vestige.models.checkpoints import check_compatible
 from vestige.models.largest import ROUNDED, largest_by
 from vestige.models.protocols import NextToken
+from vestige.results import Measurement
 
 TIE = 1e-6
 """Scores of float32 that differ by less, a token, cannot be told apart; they widen the bounds."""

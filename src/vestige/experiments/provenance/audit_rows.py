@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige import _validate
-from vestige.attacks.membership.membership_scores import histogram_scores, score_words
+from vestige.attacks.membership.membership_scores import histogram_scores
 from vestige.attacks.membership.user_membership import membership_audit
 from vestige.experiments.provenance.audit_trials import Observations
 from vestige.metrics.decisions import judge_decisions, true_positives_at
@@ -106,28 +106,3 @@ def audit_row(
         "ratio": observed.ratio,
         **decide(observed, method, k=k).row(),
     }
-
-
-def scores_of_non_members(
-    observed: Observations, *, k: int, shadows: bool = True, seed: int = 0
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean score of audited users who were never in, and of those they are compared with.
-
-    Both are out and neither has a part in what scores them: no group may stand above the other.
-
-    Args:
-        said: what was asked.
-        k: words that the target shows.
-        shadows: learn the scores from them; False: word counts alone.
-        seed: of random draws and boosting.
-
-    Returns:
-        (others,) and (compared,) scores over all words of each user; who has none is left out.
-    """
-    references = observed.references if shadows else None
-    word_scores = score_words(
-        observed.shown(k), observed.counts, observed.known.fitted, references=references, seed=seed
-    )
-    scores = observed.asked.mean_by_user(word_scores)
-    others, compared = scores[list(observed.others)], scores[list(observed.known.compared)]
-    return others[np.isfinite(others)], compared[np.isfinite(compared)]
