@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from vestige.reports.disclosure import disclose_facts, printable
-from vestige.reports.terminal import say, show_table
+from vestige.reports.terminal import say
 
-__all__ = ["Terminal", "progress", "say", "show_json", "show_result", "show_table"]
+__all__ = ["Terminal", "progress", "say", "show_json", "show_result"]
 
 PATIENCE = 2.0
 """Seconds after which a progress bar appears."""

@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from vestige.reports.blocks import Table, table
 from vestige.reports.disclosure import disclose, printable
-from vestige.reports.numbers import Row
 from vestige.reports.report import Report, lines
-from vestige.reports.tables import Table, table
 from vestige.reports.terminal import MOST
+from vestige.reports.words import Row
 from vestige.results import Run
 
 LIMITS = (

@@ -6,11 +6,11 @@ The sentences of the guarantee were written when the training ended (`run.json`,
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vestige.reports.blocks import Table, table
 from vestige.reports.charts import ACCENT, QUIET, Chart, Figure, alt, dashed, disc, inline, ring
 from vestige.reports.disclosure import printable
-from vestige.reports.numbers import NOTHING, Row, decimal, listed, percent
 from vestige.reports.report import Report, lines
-from vestige.reports.tables import Table, table
+from vestige.reports.words import NOTHING, Row, decimal, listed, percent
 from vestige.results import Run
 from vestige.training_runs import useless_training
 

@@ -12,8 +12,7 @@ from vestige.attacks.membership.user_membership import membership_audit
 from vestige.audits.membership.user_charts import one_among
 from vestige.audits.membership.user_report import LISTED, null_share
 from vestige.errors import RunError
-from vestige.reports.charts import svg_of
-from vestige.reports.group_charts import score_edges, sorted_p_values
+from vestige.reports.charts import score_edges, sorted_p_values, svg_of
 from vestige.reports.page import render
 from vestige.reports.report import report_of
 

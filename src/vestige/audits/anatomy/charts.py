@@ -8,7 +8,7 @@ from math import exp
 from typing import Any
 
 from vestige.reports.charts import ACCENT, BROAD, INK, Chart, alt, inline, titled
-from vestige.reports.numbers import Row
+from vestige.reports.words import Row
 
 _ENDS = ("value", "low", "high")
 _PANELS = {"frequent": "frequent words", "rest": "the rest"}

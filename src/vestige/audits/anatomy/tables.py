@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from math import exp
 from typing import Any
 
-from vestige.reports.numbers import NOTHING, Row, decimal, ends, listed, percent, whole
-from vestige.reports.tables import Table
+from vestige.reports.blocks import Table
+from vestige.reports.words import NOTHING, Row, decimal, ends, listed, percent, whole
 
 WORDS = (
     *("words", "of seen text", "seen", "unseen", "seen less unseen", "95% CI"),

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from vestige.reports.blocks import Cell
+from vestige.reports.blocks import bar as interval_bar
 from vestige.reports.disclosure import printable
-from vestige.reports.numbers import Row
-from vestige.reports.tables import Cell
-from vestige.reports.tables import bar as interval_bar
+from vestige.reports.words import Row
 
 UNKNOWN = "–"
 COLUMNS = ("leakage", "test perplexity", "fairness between users", "guarantee", "cost")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from vestige.reports.charts import ACCENT, INK, QUIET, Chart, alt, disc, inline, ring
 from vestige.reports.disclosure import printable
-from vestige.reports.numbers import Row
+from vestige.reports.words import Row
 
 LINE = 15
 """Least pixels between two labels."""

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 
 from vestige.audits.comparison import charts
 from vestige.audits.comparison.cells import COLUMNS, all_numbers, measures
-from vestige.reports.blocks import Prose
+from vestige.reports.blocks import Cell, Prose, Table
 from vestige.reports.charts import Figure
 from vestige.reports.disclosure import printable
-from vestige.reports.numbers import Row
 from vestige.reports.report import Report, lines
-from vestige.reports.tables import Cell, Table
-from vestige.reports.words import pairs
+from vestige.reports.words import Row, pairs
 from vestige.results import Run
 
 _KEY = (

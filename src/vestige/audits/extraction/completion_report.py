@@ -6,12 +6,11 @@ from statistics import median_low
 from typing import Any
 
 from vestige.metrics.rates import Rate, rate
+from vestige.reports.blocks import Table, table
 from vestige.reports.charts import Figure, intervals
 from vestige.reports.disclosure import disclose, printable
-from vestige.reports.numbers import Row, percent
 from vestige.reports.report import Report, lines
-from vestige.reports.tables import Table, table
-from vestige.reports.words import pairs
+from vestige.reports.words import Row, pairs, percent
 from vestige.results import Run
 
 NEVER, OTHER_ORDER = "never planted", "in another order"

@@ -4,13 +4,11 @@ from collections.abc import Sequence
 from math import isinf
 
 from vestige.claims import UNDECIDED
-from vestige.reports.blocks import Prose
+from vestige.reports.blocks import Prose, Table, file_note, table
 from vestige.reports.charts import Figure, intervals
 from vestige.reports.disclosure import disclose
-from vestige.reports.file_note import file_note
-from vestige.reports.numbers import NOTHING, Row, chance, decimal, interval, percent
 from vestige.reports.report import Report, lines
-from vestige.reports.tables import Table, table
+from vestige.reports.words import NOTHING, Row, chance, decimal, interval, percent
 from vestige.results import Run
 
 METHOD = (

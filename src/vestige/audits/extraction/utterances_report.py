@@ -8,13 +8,11 @@ from typing import Any
 from vestige.audits.extraction import utterances_words as words
 from vestige.metrics.extraction import share_interval
 from vestige.metrics.rates import rate
-from vestige.reports.blocks import Prose
+from vestige.reports.blocks import Prose, Table, table
 from vestige.reports.charts import Figure, intervals
 from vestige.reports.disclosure import disclose, printable
-from vestige.reports.numbers import NOTHING, Row, decimal, ends, percent, whole
 from vestige.reports.report import Report, lines
-from vestige.reports.tables import Table, table
-from vestige.reports.words import pairs
+from vestige.reports.words import NOTHING, Row, decimal, ends, pairs, percent, whole
 from vestige.results import Run
 
 _OF_A_GROUP = "(planted|controls|drawn)_(?!p_value).*"

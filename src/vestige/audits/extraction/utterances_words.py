@@ -7,7 +7,7 @@ from typing import Any
 
 from vestige.claims import LEAK
 from vestige.metrics.extraction import null_probability
-from vestige.reports.numbers import Row, chance, decimal, percent, whole
+from vestige.reports.words import Row, chance, decimal, percent, whole
 
 _OBJECTIVES = {
     "joint": "the sum of the losses of intent and tags",

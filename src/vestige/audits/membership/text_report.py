@@ -3,14 +3,11 @@
 from collections.abc import Iterable, Sequence
 
 from vestige.claims import UNDECIDED
-from vestige.reports.blocks import Prose
-from vestige.reports.charts import Figure
+from vestige.reports.blocks import Prose, Table, file_note, table
+from vestige.reports.charts import Figure, sorted_p_values
 from vestige.reports.disclosure import disclose
-from vestige.reports.file_note import file_note
-from vestige.reports.group_charts import sorted_p_values
-from vestige.reports.numbers import NOTHING, Row, decimal, p_value, percent, whole
 from vestige.reports.report import Report, lines
-from vestige.reports.tables import Table, table
+from vestige.reports.words import NOTHING, Row, decimal, p_value, percent, whole
 from vestige.results import Run
 
 LISTED = 25

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.reports.charts import ACCENT, BROAD, QUIET, Chart, alt, inline
-from vestige.reports.group_charts import score_axis, score_edges
+from vestige.reports.charts import ACCENT, BROAD, QUIET, Chart, alt, inline, score_axis, score_edges
 
 DOTS = 400
 """Non-members up to whom each is a dot; more are bars."""

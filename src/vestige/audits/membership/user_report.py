@@ -7,14 +7,11 @@ from statistics import fmean
 from vestige.audits.membership.user_charts import DOTS, one_among
 from vestige.metrics.extraction import share_interval
 from vestige.metrics.intervals import Interval
-from vestige.reports.blocks import Prose
-from vestige.reports.charts import Figure
+from vestige.reports.blocks import Prose, Table, table
+from vestige.reports.charts import Figure, sorted_p_values, two_groups
 from vestige.reports.disclosure import disclose_names
-from vestige.reports.group_charts import sorted_p_values, two_groups
-from vestige.reports.numbers import NOTHING, Row, decimal, p_value, percent, whole
 from vestige.reports.report import Report, lines
-from vestige.reports.tables import Table, table
-from vestige.reports.words import pairs
+from vestige.reports.words import NOTHING, Row, decimal, p_value, pairs, percent, whole
 from vestige.results import Run
 
 LISTED = 25

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from vestige.audits.release.since import Change
+from vestige.reports.blocks import Cell, Table
 from vestige.reports.charts import (
     ACCENT,
     INK,
@@ -16,10 +17,9 @@ from vestige.reports.charts import (
     ring,
     titled,
 )
-from vestige.reports.numbers import NOTHING
 from vestige.reports.quantities import Measured
 from vestige.reports.report import Report
-from vestige.reports.tables import Cell, Table
+from vestige.reports.words import NOTHING
 
 TITLE = "What changed since the last release"
 COLUMNS = ("question", "change", "then", "now", "difference")

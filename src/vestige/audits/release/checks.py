@@ -16,8 +16,7 @@ from vestige.claims import LEAK, NO_LEAK, Claim
 from vestige.reports.disclosure import printable
 from vestige.reports.quantities import QUANTITIES, Measured, measured
 from vestige.reports.report import guarded
-from vestige.reports.same_model import same_model
-from vestige.reports.verdicts import UNCHECKED, claim_of, is_unchecked, verdict_of
+from vestige.reports.verdicts import UNCHECKED, claim_of, is_unchecked, same_model, verdict_of
 from vestige.results import Run
 
 State = Literal["fine", "known", "undecided", "above"]

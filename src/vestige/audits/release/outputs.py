@@ -20,8 +20,7 @@ def is_card(out: Any) -> bool:
 def with_page(result: "Release", out: Path, *, show_secrets: bool) -> "Release":
     """The result, with its page or card written."""
     from vestige.audits.release.changes import blocks_of
-    from vestige.reports.card import write_card
-    from vestige.reports.page import write_page
+    from vestige.reports.page import write_card, write_page
 
     first = () if result.changes is None else blocks_of(result.changes)
     above = result.report() if result.has_conditions else None

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from vestige.audits.release.checks import VERDICT
+from vestige.reports.blocks import table
 from vestige.reports.disclosure import printable
 from vestige.reports.report import MOST_EVIDENCE, Report
-from vestige.reports.tables import table
 from vestige.reports.verdicts import Verdict
 from vestige.results import Run
 

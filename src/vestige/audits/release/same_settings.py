@@ -8,10 +8,9 @@ and paths may differ.
 from collections.abc import Mapping
 from typing import Any
 
-from vestige.reports.numbers import listed
 from vestige.reports.quantities import QUANTITIES
 from vestige.reports.report import guarded
-from vestige.reports.words import words_of
+from vestige.reports.words import listed, words_of
 from vestige.results import Run
 
 SUMMARY: Mapping[str, tuple[str, ...]] = {

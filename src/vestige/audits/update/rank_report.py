@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from vestige.reports.blocks import Table
 from vestige.reports.charts import ACCENT, Chart, Figure, alt, disc, inline, ring
 from vestige.reports.disclosure import disclose
-from vestige.reports.numbers import Row, whole
 from vestige.reports.report import Report, lines
-from vestige.reports.tables import Table
+from vestige.reports.words import Row, whole
 from vestige.results import Run
 
 LIMITS = (

@@ -7,8 +7,8 @@ from typing import Any
 from vestige.reports.blocks import Findings, Phrase, phrase
 from vestige.reports.charts import Chart, Figure, alt, dashed, disc, inline
 from vestige.reports.disclosure import printable
-from vestige.reports.numbers import Row, listed, percent
 from vestige.reports.report import Block, Report, lines
+from vestige.reports.words import Row, listed, percent
 from vestige.results import Run
 
 LIMITS = (
