@@ -4,7 +4,7 @@ measured one model."""
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, TypeGuard
 
 from vestige.claims import Check, Claim, Estimate, Test, one_model
 from vestige.errors import RunError
@@ -157,11 +157,15 @@ def sentence_of(claim: Claim) -> str:
 def _estimate(found: Estimate | None) -> str:
     if found is None or not _known(found.value):
         return ""
-    low, high = (_number(end) if _known(end) else "" for end in (found.low, found.high))
+    share = not found.unit and "share" in found.name.split()
+    value, low, high = (
+        _number(one, share=share) if _known(one) else ""
+        for one in (found.value, found.low, found.high)
+    )
     both = f"{low} to {high}" if low and high else f"from {low}" if low else f"up to {high}"
     interval = f" (95% CI {both})" if low or high else ""
     unit = f" {found.unit}" if found.unit else ""
-    return f"{found.name[:1].upper()}{found.name[1:]}: {_number(found.value)}{unit}{interval}"
+    return f"{found.name[:1].upper()}{found.name[1:]}: {value}{unit}{interval}"
 
 
 def _test(test: Test | None) -> str:
@@ -171,11 +175,13 @@ def _test(test: Test | None) -> str:
     return f"p = {max(test.p, LEAST):.2g} compared with {against} (level {test.alpha:g})"
 
 
-def _number(value: float | None) -> str:
-    return f"{value:,.3g}" if value is not None and abs(value) < 1000 else f"{value:,.0f}"
+def _number(value: float, *, share: bool) -> str:
+    if share:
+        return f"{100 * value:.3g}%"
+    return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
-def _known(value: float | None) -> bool:
+def _known(value: float | None) -> TypeGuard[float]:
     """Whether it is a number; a saved one that is not finite is None."""
     return value is not None and isfinite(value)
 

@@ -382,12 +382,12 @@ def test_what_a_baseline_accepts_of_a_run_that_is_not_there_is_named_and_decides
     assert report(was, fail_above=["found=0", "exposure=8"], baseline=file).summary["absent"] == []
 
 
-SCHEMA = json.loads((REPOSITORY / "docs" / "summary.schema.json").read_text())
+PUBLISHED = json.loads((REPOSITORY / "docs" / "summary.schema.json").read_text())
 
 
 def test_the_published_schema_has_every_verdict_and_the_verbs_that_may_hold_it():
-    jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    assert {name: SCHEMA["$defs"][name] for name in SCHEMA["$defs"] if name != "claim"} == {
+    jsonschema.Draft202012Validator.check_schema(PUBLISHED)
+    assert {name: PUBLISHED["$defs"][name] for name in PUBLISHED["$defs"] if name != "claim"} == {
         kind: {
             "type": "object",
             "required": ["verdict", "claim"],
@@ -401,7 +401,7 @@ def test_the_published_schema_has_every_verdict_and_the_verbs_that_may_hold_it()
         }
         for kind, verbs in VERBS.items()
     }
-    claim = SCHEMA["$defs"]["claim"]
+    claim = PUBLISHED["$defs"]["claim"]
     summary = results.plain(made_claim("diff", LEAK).summary()["claim"])
     for fields, schema in (
         (summary, claim),
@@ -415,7 +415,7 @@ def test_the_published_schema_has_every_verdict_and_the_verbs_that_may_hold_it()
 @pytest.mark.parametrize("kind", VERBS)
 @pytest.mark.parametrize("verdict", VERDICTS)
 def test_summaries_with_claims_fit_their_schema(kind, verdict):
-    schema = {**SCHEMA, "$ref": f"#/$defs/{kind}"}
+    schema = {**PUBLISHED, "$ref": f"#/$defs/{kind}"}
     for verb in VERBS[kind]:
         summary = results.plain(made_claim(verb, verdict).summary())
         jsonschema.validate(summary, schema)
