@@ -12,6 +12,7 @@ from .audits.release.release import report as report
 from .audits.anatomy.anatomy import anatomy as anatomy
 from .audits.comparison.compare import compare as compare
 from .audits.unlearning.unlearning import unlearning as unlearning
+from .audits.update.diff import NullOptions as NullOptions
 from .audits.update.diff import diff as diff
 from .preparation.plant import plant as plant
 from .preparation.train import train as train
@@ -19,7 +20,6 @@ from .preparation.train import train as train
 # What verbs take: settings that travel together.
 from .audits.membership.query_options import QueryOptions as QueryOptions
 from .audits.membership.shadow_options import ShadowOptions as ShadowOptions
-from .audits.update.null_recipe import NullOptions as NullOptions
 from .models.remote_options import RemoteOptions as RemoteOptions
 from .preparation.options import ModelOptions as ModelOptions
 from .preparation.options import NluOptions as NluOptions

@@ -53,7 +53,6 @@ class UpdateDiff:
                 "found": None if self.threshold is None else not below,
                 "e_value": None,
                 "reached_by": 19 if below else 0 if self.nulls or self.threshold else None,
-                "extrapolated_e_value": None,
             }
 
 

@@ -29,7 +29,7 @@ KINDS: dict[str, str] = {
     "DefendedTraining": "vestige.preparation.report:training_report",
     "Demo": "vestige.demo:demo_report",
     "Deletion": "vestige.audits.unlearning.report:unlearning_report",
-    "DifferentialRank": "vestige.audits.update.rank_report:rank_report",
+    "DifferentialRank": "vestige.audits.update.report:rank_report",
     "Extraction": "vestige.audits.extraction.utterances_report:utterance_report",
     "IntentSlotTraining": "vestige.preparation.report:learning_report",
     "PairTraining": "vestige.preparation.report:learning_report",
