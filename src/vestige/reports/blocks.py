@@ -1,6 +1,6 @@
 """Blocks of a report besides charts: tables, phrases, prose, and lists of names and values."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -110,7 +110,7 @@ Column = Callable[[Any], object]
 
 def table(
     title: str,
-    rows: Sequence[Any],
+    rows: Iterable[Any],
     columns: Mapping[str, Column] | None = None,
     *,
     texts: int = 1,
@@ -138,13 +138,14 @@ def table(
         (('name', 'tokens read'), '1,200')
     """
     functions = [*(columns or {}).items(), *((n.replace("_", " "), f) for n, f in named.items())]
-    values = [[function(row) for _, function in functions] for row in rows[:most]]
+    given = list(rows)
+    values = [[function(row) for _, function in functions] for row in given[:most]]
     kept = [
         place
         for place in range(len(functions))
         if not drop_empty or any(row[place] not in (None, "") for row in values)
     ]
-    more = len(rows) - len(values)
+    more = len(given) - len(values)
     return Table(
         title=f"{title} ({more:,} more in the run folder)" if more else title,
         columns=tuple(functions[place][0].strip() for place in kept),
