@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige.metrics.intervals import Interval, ratio_of_sums
-from vestige.results import Measurement
 from vestige.training.evaluate import DocumentScores
 from vestige.training.translations import Bleu
 
