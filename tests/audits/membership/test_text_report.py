@@ -6,7 +6,8 @@ import numpy as np
 
 from tests.attacks.texts.made_texts import PASSED, cut_scores
 from vestige.attacks.texts.text_audit import Scored, audit_scores
-from vestige.audits.membership.report import LIMITS, TEXTS, UNDECIDED_SENTENCE, texts_finding
+from vestige.audits.membership.findings import UNDECIDED_SENTENCE, texts_finding
+from vestige.audits.membership.report import LIMITS, TEXTS
 from vestige.claims import Check
 from vestige.metrics.share_used import ShareUsed
 from vestige.reports.page import render

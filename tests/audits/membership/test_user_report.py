@@ -9,7 +9,8 @@ from tests.attacks.made_users import answers_of, asked_of, counts_of
 from tests.reports.made_audits import KNOWN, audit_of, checks_of, uniform
 from vestige.attacks.membership.non_members import NonMembers
 from vestige.attacks.membership.user_membership import membership_audit
-from vestige.audits.membership.report import LISTED, UNDECIDED_SENTENCE
+from vestige.audits.membership.findings import UNDECIDED_SENTENCE
+from vestige.audits.membership.report import LISTED
 from vestige.errors import RunError
 from vestige.reports.charts import sorted_p_values, svg_of
 from vestige.reports.page import render

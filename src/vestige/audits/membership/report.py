@@ -3,7 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from vestige.claims import UNDECIDED
+from vestige.audits.membership.findings import (
+    contradiction,
+    texts_finding,
+    unanswered,
+    users_finding,
+)
 from vestige.reports.blocks import Prose, Table, file_note, table
 from vestige.reports.charts import Figure, sorted_p_values, two_groups
 from vestige.reports.disclosure import disclose, disclose_names
@@ -13,11 +18,6 @@ from vestige.results import Run
 
 LISTED = 25
 """Units that a page lists."""
-
-UNANSWERED = 0.1
-"""Share of unanswered queries above which a reader is warned."""
-
-UNDECIDED_SENTENCE = "A check did not pass, so the scores support no verdict."
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def texts_report(run: Run, *, show_secrets: bool) -> Report:
         audited,
         name,
         finding=texts_finding(run.summary),
-        notices=(_contradiction(run.summary),),
+        notices=(contradiction(run.summary),),
         title="Were these texts used?",
         asked=f"{'this text was' if count == 1 else f'these {count:,} texts were'} in the training "
         "data of a model, which of them, and how many at least and at most",
@@ -139,7 +139,7 @@ def users_report(run: Run, *, show_secrets: bool) -> Report:
         audited,
         lambda place: f"{place + 1} · {names[place]}",
         finding=users_finding(run.summary, audited, known),
-        notices=(_unanswered(run.summary),),
+        notices=(unanswered(run.summary),),
         title="Was my text used?" if one else "Whose text was used?",
         asked=f"texts of {'a user' if one else f'{len(audited):,} users'} were in the training "
         "data of a model, and whose",
@@ -207,134 +207,6 @@ def _audited(run: Run) -> list[Row]:
     return sorted(rows, key=lambda row: (row["p_value"], -(row["score"] or 0.0)))
 
 
-def texts_finding(summary: Row) -> tuple[str, ...]:
-    """The answer, and what supports it or is open."""
-    found = _used(summary) if int(summary["at_least"]) else _not_shown(summary)
-    return _undecided(found) if summary["verdict"] == UNDECIDED else found
-
-
-def _undecided(found: tuple[str, ...]) -> tuple[str, ...]:
-    first, *rest = found
-    return lines(UNDECIDED_SENTENCE, f"The scores alone would say: “{first}”", " ".join(rest))
-
-
-def _used(summary: Row) -> tuple[str, ...]:
-    least, most = int(summary["at_least"]), _most(summary)
-    flagged, rate = int(summary["named"]), percent(float(summary["rate"]))
-    flags = f"{flagged:,} flagged (false discovery rate {rate})."
-    if not flagged:
-        flags = "None flagged: no single text has a small enough p-value."
-    if most is not None and most >= least:
-        number, sure = f"{least:,} to {most:,}", f"{_confidence(summary)} each"
-        return f"{number} of {_listed(summary)} were used for training ({sure}).", flags
-    number = f"At least {least:,} of {_listed(summary)} {'was' if least == 1 else 'were'}"
-    answer = f"{number} used for training ({_confidence(summary)})."
-    return lines(answer, flags, _no_upper(summary))
-
-
-def _not_shown(summary: Row) -> tuple[str, ...]:
-    most = _most(summary)
-    if most is not None and most < int(summary["listed"]):
-        number = f"At most {most:,} of" if most else "None of"
-        were = "was" if most in (0, 1) else "were"
-        known = int(summary["known_used"])
-        return (
-            f"{number} {_listed(summary)} {were} used for training ({_confidence(summary)}).",
-            f"The bound holds for texts that were used like the {known:,} known members.",
-        )
-    count = int(summary["texts"])
-    texts = "this text" if count == 1 else f"these {count:,} texts"
-    return lines(
-        f"The model does not know {texts} better than texts that it never saw.",
-        "This does not prove that they were not used.",
-        _no_upper(summary),
-    )
-
-
-def _no_upper(summary: Row) -> str:
-    if summary["at_most"] is None:
-        return (
-            "No upper bound: it needs some twenty texts that are known to have been used (--used)."
-        )
-    if not summary["consistent"]:
-        return ""
-    known = int(summary["known_used"])
-    return f"No upper bound: the {known:,} known members do not score high enough."
-
-
-def _most(summary: Row) -> int | None:
-    most = summary["at_most"] if summary["consistent"] else None
-    return None if most is None else int(most)
-
-
-def _listed(summary: Row) -> str:
-    count = int(summary["listed"])
-    texts = f"{count:,} text{'' if count == 1 else 's'}"
-    return f"{texts}, one of each author," if summary["units"] == "authors" else texts
-
-
-def _confidence(summary: Row) -> str:
-    return f"{100 * (1 - float(summary['rate'])):g}% confidence"
-
-
-def _contradiction(summary: Row) -> str:
-    if summary["consistent"]:
-        return ""
-    return (
-        "The two bounds contradict each other: more texts score high than the known members allow. "
-        "The known members are unlike the audited texts, and the upper bound is void."
-    )
-
-
-def users_finding(summary: Row, audited: Sequence[Row], known: Sequence[Row]) -> tuple[str, ...]:
-    """The answer, and what supports it or is open."""
-    if all(row["score"] is None for row in audited):
-        return "No word of these texts could be queried.", "Give more text in the model's language."
-    found = _person(audited[0], known) if len(audited) == 1 else _owner(summary)
-    return _undecided(found) if summary.get("verdict") == UNDECIDED else found
-
-
-def _person(own: Row, known: Sequence[Row]) -> tuple[str, ...]:
-    higher = sum(float(row["score"]) >= float(own["score"]) for row in known)
-    used, words = int(own["compared_words"]), int(own["words"])
-    first = f"; {used:,} of its {words:,} words: few non-members have more" if used < words else ""
-    return (
-        f"This user's texts are {'' if own['called'] else 'not '}recognized as training data.",
-        f"{higher:,} of {len(known):,} non-members score as high over as many words{first} "
-        f"(p = {p_value(float(own['p_value']))}).",
-    )
-
-
-def _owner(summary: Row) -> tuple[str, ...]:
-    users, flagged, alpha = int(summary["users"]), int(summary["called"]), float(summary["rate"])
-    if flagged:
-        return (
-            f"The texts of {flagged:,} of {users:,} users are recognized as training data (false "
-            f"discovery rate {percent(alpha)}).",
-            "Others may have been used as well. A bound for all users: vestige train --defence "
-            "dp-fedavg.",
-        )
-    if (summary.get("p_value") or 1.0) <= alpha:  # runs of old versions have no such test
-        return (
-            f"Texts of some of {users:,} users were used for training, but no single user is "
-            "recognized.",
-        )
-    return (
-        "No user's texts are recognized as training data.",
-        f"How many of the {users:,} users were used is not bounded.",
-    )
-
-
-def _unanswered(summary: Row) -> str:
-    asked, left = (int(summary.get(name) or 0) for name in ("words_asked", "words_unanswered"))
-    if not asked or left / asked <= UNANSWERED:
-        return ""
-    return (
-        f"{left:,} of {asked:,} queries have no answer ({percent(left / asked)}). If the service "
-        "refuses some texts and not others, the comparison is unfair."
-    )
-
-
 def _together(audited: Sequence[Row], summary: Row, unit: Unit) -> str:
     """How many units must score above the whole reference before one is flagged."""
     lowest = sorted(1 / (int(row["compared_with"]) + 1) for row in audited)
@@ -352,7 +224,6 @@ def _together(audited: Sequence[Row], summary: Row, unit: Unit) -> str:
 
 def _table(audited: Sequence[Row], unit: Unit, name: Callable[[int], str]) -> Table:
     """The units with the smallest p-values."""
-    more = len(audited) - LISTED
 
     def scored(row: Row, text: str) -> str:
         return NOTHING if row["score"] is None else text
@@ -366,8 +237,8 @@ def _table(audited: Sequence[Row], unit: Unit, name: Callable[[int], str]) -> Ta
         return f"{used:,}" if length in (None, used) else f"{used:,} of {int(length):,}"
 
     return table(
-        "Smallest p-values" + (f" ({more:,} more in the run folder)" if more > 0 else ""),
-        [{**row, "name": name(place)} for place, row in enumerate(audited[:LISTED])],
+        "Smallest p-values",
+        [{**row, "name": name(place)} for place, row in enumerate(audited)],
         {
             unit.many[:-1]: lambda row: row["name"],
             "flagged": lambda row: bool(row[unit.flagged]),
@@ -377,6 +248,7 @@ def _table(audited: Sequence[Row], unit: Unit, name: Callable[[int], str]) -> Ta
             unit.tokens[1]: compared,
         },
         texts=2,
+        most=LISTED,
     )
 
 

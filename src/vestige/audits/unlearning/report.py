@@ -169,7 +169,6 @@ def _text_table(rows: Sequence[Row], *, show_secrets: bool) -> Table:
         key=lambda row: (-(_score(row) or 0.0), row["number"]),
     )
     others = _scores(rows, "reference")
-    more = f" ({len(own) - LISTED:,} more in the run folder)" if len(own) > LISTED else ""
 
     def as_high(row: Row) -> str:
         score = _score(row)
@@ -183,8 +182,9 @@ def _text_table(rows: Sequence[Row], *, show_secrets: bool) -> Table:
         return f"{row['number']} · {printable(str(row['text']))}"
 
     return table(
-        f"Deleted texts that AFTER knows best{more}",
-        own[:LISTED],
+        "Deleted texts that AFTER knows best",
+        own,
+        most=LISTED,
         text=text,
         tokens=lambda row: None if row["length"] is None else int(row["length"]),
         BEFORE=lambda row: decimal(row["before"], 3),
