@@ -5,8 +5,7 @@ counts how often its best phrase is called found:
 
 - `tail of 1`: an exponential tail fitted to one null search, at E = 0.05: the rule before this one;
 - `above all`: by the counted E-value at its least, 1 / (m + 1): the rate to expect;
-- `found`: E at most 0.05, as `vestige diff` says it: never with fewer than 19 null searches;
-- `extrapolated`: the fitted tail's E at most 0.05, which decides nothing.
+- `found`: E at most 0.05, as `vestige diff` says it: never with fewer than 19 null searches.
 
     python benchmarks/null_searches.py [--trials 2000] [--seed 0]
 
@@ -58,18 +57,16 @@ def old_threshold(scores: list[float], tail: int = 50) -> float:
 def rates(draw: Draw, phrases: int, nulls: int, trials: int, seed: int) -> dict[str, float]:
     """How often each rule calls the best phrase of a clean update found."""
     random = np.random.default_rng([seed, phrases, nulls])
-    called = dict.fromkeys(("tail of 1", "above all", "found", "extrapolated"), 0)
+    called = dict.fromkeys(("tail of 1", "above all", "found"), 0)
     for _ in range(trials):
         searches = [draw(random, phrases).tolist() for _ in range(nulls + 1)]
         update = searches.pop()
         if not update:
             continue
         best, scores = max(update), NullScores.of(searches)
-        fitted = scores.extrapolated_e_value(best)
         called["tail of 1"] += best > old_threshold(searches[0])
         called["above all"] += scores.e_value(best) <= scores.least
         called["found"] += bool(scores.found(best))
-        called["extrapolated"] += fitted is not None and fitted <= LEVEL
     return {rule: number / trials for rule, number in called.items()}
 
 
@@ -78,7 +75,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
-    rules = ("tail of 1", "above all", "found", "extrapolated")
+    rules = ("tail of 1", "above all", "found")
     print(f"{'tail':12}{'phrases':>8}{'nulls':>6}" + "".join(f"{rule:>14}" for rule in rules))
     seen: dict[int, list[dict[str, float]]] = {nulls: [] for nulls in NULLS}
     furthest = -math.inf

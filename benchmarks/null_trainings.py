@@ -24,7 +24,6 @@ What `measure` prints:
 
 - `one null, its tail`: clean continuations called found by the rule before this one, an exponential
   tail fitted to a single null search; every ordered pair of clean continuations is a case;
-- `extrapolated`: the same by the fitted tail of m null searches, which decides nothing any more;
 - `counted`: by the E-value at its least, 1 / (m + 1). Over all draws from one pool of clean
   continuations no score can exceed it; it says how much below the rate stands, for ties and for
   searches without a phrase;
@@ -54,7 +53,7 @@ import numpy as np
 import torch
 from null_searches import old_threshold
 
-from vestige.attacks.update.null_searches import LEVEL, NullScores
+from vestige.attacks.update.null_searches import NullScores
 from vestige.attacks.update.update_diff import null_scores, update_diff
 from vestige.data.corpus import Corpus
 from vestige.data.loaders.reddit import read_reddit
@@ -307,9 +306,7 @@ def measure(study: Study) -> dict[str, object]:
         for number, model in enumerate(study.nulls())
     ]
     rates = {"one null, its tail": _pairs(clean)} | {
-        f"{rule}, {nulls} nulls": rate
-        for nulls in (1, 4, 9, 19)
-        for rule, rate in _drawn(clean, nulls).items()
+        f"counted, {nulls} nulls": _drawn(clean, nulls) for nulls in (1, 4, 9, 19)
     }
     updates = [_update(study, clean, *update) for update in study.updates()]
     told: dict[str, object] = {
@@ -427,17 +424,15 @@ def _pairs(clean: list[list[float]]) -> float:
     return round(sum(best(one) > old_threshold(other) for one, other in cases) / len(cases), 4)
 
 
-def _drawn(clean: list[list[float]], nulls: int, draws: int = 2000) -> dict[str, float]:
+def _drawn(clean: list[list[float]], nulls: int, draws: int = 2000) -> float:
     """How often one of them is called found by so many of the others, drawn at random."""
     random = np.random.default_rng(nulls)
-    counted = fitted = 0
+    counted = 0
     for _ in range(draws):
         one, *others = random.permutation(len(clean))[: nulls + 1]
         scores, top = NullScores.of(clean[other] for other in others), best(clean[one])
-        beyond = scores.extrapolated_e_value(top) if top > 0 else None
         counted += top > 0 and scores.e_value(top) <= scores.least
-        fitted += beyond is not None and beyond <= LEVEL
-    return {"counted": round(counted / draws, 4), "extrapolated": round(fitted / draws, 4)}
+    return round(counted / draws, 4)
 
 
 def main() -> None:

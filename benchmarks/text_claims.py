@@ -31,7 +31,7 @@ from vestige.claims import UNDECIDED
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.experiments.updates.subwords import gpt2
-from vestige.training_options import TrainingOptions
+from vestige.preparation.options import TrainingOptions
 
 TUNED, LISTED, REFERENCE, KNOWN = 300, 40, 300, 40
 WORDS = (15, 200)

@@ -10,8 +10,8 @@ import vestige
 LAYERS = [
     "errors", "monitor", "memory", "_validate", "registry", "arguments", "data", "store",
     "new_files", "parallel", "models", "metrics", "claims", "results", "attacks", "training",
-    "training_options", "defences", "training_runs", "session", "reports",
-    "preparation",    "audits", "demo", "experiments", "integrations", "cli", "__main__",
+    "defences", "session", "reports", "preparation", "audits", "demo", "experiments",
+    "integrations", "cli", "__main__",
 ]  # fmt: skip
 SIBLINGS = [{"models", "metrics"}, {"attacks", "training"}]
 LAZY = {"results": {"reports"}, "arguments": {"data", "models"}}

@@ -12,18 +12,18 @@ from .audits.release.release import report as report
 from .audits.anatomy.anatomy import anatomy as anatomy
 from .audits.comparison.compare import compare as compare
 from .audits.unlearning.unlearning import unlearning as unlearning
+from .audits.update.diff import NullOptions as NullOptions
 from .audits.update.diff import diff as diff
 from .preparation.plant import plant as plant
 from .preparation.train import train as train
 
 # What verbs take: settings that travel together.
-from .audits.membership.query_options import QueryOptions as QueryOptions
-from .audits.membership.shadow_options import ShadowOptions as ShadowOptions
-from .audits.update.null_recipe import NullOptions as NullOptions
+from .audits.membership.options import QueryOptions as QueryOptions
+from .audits.membership.options import ShadowOptions as ShadowOptions
 from .models.remote_options import RemoteOptions as RemoteOptions
 from .preparation.options import ModelOptions as ModelOptions
 from .preparation.options import NluOptions as NluOptions
-from .training_options import TrainingOptions as TrainingOptions
+from .preparation.options import TrainingOptions as TrainingOptions
 
 # What verbs take: text, with its canaries.
 from .data.canary import Canary as Canary

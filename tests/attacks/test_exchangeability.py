@@ -14,7 +14,7 @@ import pytest
 from tests.attacks.made_users import VOCABULARY, answers_of, references_of
 from vestige.attacks.membership.expected_rank import WordCounts
 from vestige.attacks.membership.non_members import NonMembers
-from vestige.attacks.membership.query_selection import (
+from vestige.attacks.membership.query_policy import (
     Selection,
     select_calls,
     select_texts,

@@ -4,7 +4,7 @@ import pytest
 
 from tests.cli.secret_cases import AUDITED, PIN, TINY, TWO, filled
 from vestige import results
-from vestige.audits.release.same_settings import CONFIGURATION, SUMMARY
+from vestige.audits.release.since import CONFIGURATION, SUMMARY
 from vestige.reports.quantities import QUANTITIES
 
 LINES = {

@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from tests.cli.refusals import refused
 from vestige.data.loaders import read_corpus
 from vestige.data.manifest import Manifest
 
@@ -116,7 +117,7 @@ def test_a_fair_coin_decides_which_canaries_are_planted(shell, mail, tmp_path):
 def test_many_canaries_are_counted_and_not_all_listed(shell, mail, tmp_path):
     done = shell("plant", mail, "--coin-flip", 60, "--out", tmp_path / "out")
     assert done.stdout.count("coin-flip") == LISTED
-    assert "All 60" in done.stdout
+    assert "60 canaries and controls" in done.stdout
 
 
 REFUSED = {
@@ -134,16 +135,11 @@ REFUSED = {
     "one coin": ("--coin-flip 1", "--coin-flip", "--help"),
     "sampled of nothing": ("--coin-flip 9 --canary-kind sampled", "--sampled-from", "writes"),
     "a temperature of words": ("--coin-flip 9 --temperature 2", "--temperature", "sampled"),
-    "longer than the words reach": ("--coin-flip 9 --length 8", "too few", "larger corpus"),
+    "longer than the words reach": ("--coin-flip 9 --length 8", "need 16 ", "larger corpus"),
 }
 
 
 @pytest.mark.parametrize(("words", "names", "remedy"), REFUSED.values(), ids=REFUSED)
 def test_options_that_do_not_fit_are_refused(shell, mail, tmp_path, words, names, remedy):
-    done = shell("plant", mail, *words.split(), "--out", tmp_path / "out")
-
-    message = " ".join(done.stderr.replace("│", " ").split())
-    assert done.exit_code == 2, (done.stdout, done.exception)
-    assert names in message
-    assert remedy in message
-    assert not (tmp_path / "out").exists()
+    given = ["plant", mail, *words.split(), "--out", tmp_path / "out"]
+    refused(shell, given, names, remedy, unchanged=lambda: list(tmp_path.iterdir()))

@@ -153,9 +153,16 @@ def test_random_canaries_come_planted_then_control(corpus: Corpus) -> None:
 
 def test_too_few_words_are_said_so() -> None:
     corpus = Corpus.from_texts(["ant bee cat dog eel fox gnu hen"])
-    with pytest.raises(DataError, match="unused words") as caught:
+    with pytest.raises(DataError) as caught:
         frequency_canaries(corpus, copies=1, seed=0)
+    assert caught.value.problem == (
+        "the corpus has 2 words of three letters or more in the least frequent fifth of its "
+        "vocabulary, and these canaries need 16 different ones"
+    )
+    assert "--length" in caught.value.remedy
     assert "larger corpus" in caught.value.remedy
+    with pytest.raises(DataError, match=r"has 8 words .* need 20 different ones"):
+        random_canaries(corpus, number=3, copies=1, seed=0)
 
 
 def test_a_corpus_that_holds_every_phrase_is_given_up() -> None:

@@ -70,8 +70,10 @@ def test_both_kinds_of_one_seed_share_no_phrase():
 
 def test_more_phrases_than_there_are_is_refused():
     few = Corpus.from_texts(["one two three four"], users=["ann"])
-    with pytest.raises(DataError, match=r"of 100 different phrases|alphabetic words"):
+    with pytest.raises(DataError, match="of 100 different phrases"):
         coin_flip_canaries(few, number=100, length=2, seed=0)
+    with pytest.raises(DataError, match=r"has 4 words .* these canaries need 10 different ones"):
+        coin_flip_canaries(few, number=100, length=5, seed=0)
 
 
 RESERVED = [f"reserved{i}" for i in range(60)]

@@ -60,7 +60,8 @@ def rows(found):
 def test_a_defence_that_leaks_less_at_equal_perplexity_is_taken():
     found = compared(trainings("gold", leak=4, seed=1, defence="goldfish"))
     assert found.recommended == "gold"
-    assert found.answer[0] == "Take gold."
+    assert found.answer[0].startswith("gold lowers exposure by ")
+    assert " at equal utility (test perplexity " in found.answer[0]
     assert rows(found)["gold"]["verdict"] == "helps"
 
 
@@ -68,7 +69,7 @@ def test_a_defence_that_changes_nothing_is_not_taken():
     found = compared(trainings("nothing", seed=1))
     assert found.recommended is None
     assert rows(found)["nothing"]["verdict"] == "none"
-    assert found.answer[0] == "None of these, on this evidence."
+    assert found.answer[0] == "No defence is shown to lower exposure at equal utility."
 
 
 def test_less_leakage_bought_with_perplexity_is_not_comparable():
@@ -81,7 +82,7 @@ def test_where_the_undefended_training_leaks_nothing_none_is_needed():
     found = compare_defences(
         [training("plain", leak=1.4), training("gold", leak=1.4, seed=1)], baseline="plain"
     )
-    assert found.answer[0] == "No defence is needed on this evidence."
+    assert found.answer[0].startswith("No defence is needed on this evidence: ")
 
 
 def test_numbers_are_those_of_the_definitions():
@@ -114,8 +115,8 @@ def test_one_training_of_each_gets_numbers_and_no_verdict():
     assert row["exposure_change"] < -5
     assert row["exposure_change_low"] is row["exposure_low"] is row["perplexity_ratio_low"] is None
     assert found.answer == (
-        "No verdict.",
-        "A verdict needs 3 trainings of each, with different seeds (train --seeds).",
+        "No defence can be judged: a verdict needs 3 trainings of each, with different seeds "
+        "(train --seeds).",
     )
 
 
@@ -144,7 +145,9 @@ def test_a_model_no_better_than_word_frequencies_gets_no_verdict(who, sentences)
     found = compare_defences([one for made in groups for one in made], baseline="plain")
     assert rows(found)["gold"]["verdict"] == "useless"
     assert f"{who} predicts no better than word frequencies" in rows(found)["gold"]["sentence"]
-    assert found.answer[0] == "No answer."
+    weak = "No defence can be judged: a compared model is too weak to audit."
+    assert found.answer[0] == weak
+    assert found.answer[1] == rows(found)["gold"]["sentence"]
     assert len(found.notes) == sentences
     assert found.recommended is None
 
@@ -159,7 +162,8 @@ def test_canaries_past_what_ranks_resolve_tell_nothing():
     found = compare_defences([stuck(n, i) for i, n in enumerate(names)], baseline="plain")
     assert rows(found)["gold"]["verdict"] == "unmeasured"
     assert rows(found)["gold"]["at_ceiling"] == 1
-    assert "plant fewer copies" in found.answer[1]
+    assert found.answer[0].startswith("No defence can be judged: the canaries are more probable")
+    assert "Plant fewer copies" in found.answer[1]
 
 
 def test_the_undefended_row_has_no_difference_from_itself():
@@ -231,7 +235,8 @@ def test_what_was_not_measured_is_none_and_not_an_error():
     row = rows(found)["gold"]
     assert row["verdict"] == "unmeasured"
     assert row["exposure"] is row["test_perplexity"] is row["completion_completed"] is None
-    assert found.answer[0] == "No answer."
+    nothing = "No defence can be judged: leakage and utility were not both measured."
+    assert found.answer[0] == nothing
 
 
 def audit(claimed, *, told=True):

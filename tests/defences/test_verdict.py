@@ -61,7 +61,7 @@ def test_no_sentence_says_the_same_perplexity_unless_the_interval_lies_in_the_to
 def test_a_wide_interval_around_one_is_not_equal_utility():
     told = judged(LESS, Estimate(1.0, Interval(0.8, 1.25)))
     assert told.kind == "unclear"
-    assert "may or may not be the same (+0.0 %; -20.0 % to +25.0 %)" in told.sentence
+    assert "may or may not be the same (+0.0%; -20.0% to +25.0%)" in told.sentence
 
 
 def test_less_leakage_at_a_higher_perplexity_is_not_called_protection():
@@ -92,10 +92,13 @@ def test_too_few_trainings_get_numbers_and_no_verdict(trainings):
     told = judged(change, ratio, trainings=trainings)
     assert told.kind == "too few"
     assert told.short == "no verdict: too few trainings"
-    assert "exposure -3.0 bits and test perplexity +1.0 %" in told.sentence
+    assert "exposure -3.0 bits and test perplexity +1.0%" in told.sentence
     assert "A verdict needs 3 trainings of each, with different seeds" in told.sentence
     pair = (Measured(name="x", change=change, ratio=ratio, trainings=trainings), told)
-    assert answer([pair], best=None, leaks=True)[0] == "No verdict."
+    assert answer([pair], best=None, leaks=True)[0] == (
+        "No defence can be judged: a verdict needs 3 trainings of each, with different seeds "
+        "(train --seeds)."
+    )
 
 
 def test_canaries_at_the_ceiling_under_all_trainings_tell_nothing():
@@ -118,26 +121,33 @@ def measured(name, change, ratio, **other):
     return one, judge(one, tolerance=0.05)
 
 
-def test_the_answer_begins_with_the_advice():
-    told = answer([measured("gold", LESS, EQUAL)], best="gold", leaks=True)
-    assert told == ("Take gold.", "Leaks 3.0 bits less (2.0 to 4.0) at the same test "
-                    "perplexity (+1.0 %).")  # fmt: skip
+@pytest.mark.parametrize(
+    ("ratio", "use"),
+    [(EQUAL, "at equal utility (test perplexity +1.0%)."),
+     (LOWER, "and predicts better (test perplexity -10.0%).")],
+)  # fmt: skip
+def test_the_answer_begins_with_the_finding(ratio, use):
+    told = answer([measured("gold", LESS, ratio, tokens=1.8)], best="gold", leaks=True)
+    finding = f"gold lowers exposure by 3.0 bits (2.0 to 4.0) {use}"
+    assert told == (finding, "It costs 1.8 times the tokens.")
 
 
 def test_without_a_defence_that_helps_none_is_advised():
     told = answer([measured("a", SAME, EQUAL), measured("b", LESS, HIGHER)], best=None, leaks=True)
-    assert told[0] == "None of these, on this evidence."
-    assert "b (+23.0 %) leaks less, but at another test perplexity" in told[-1]
+    assert told[0] == "No defence is shown to lower exposure at equal utility."
+    assert "b (+23.0%) leaks less, but at another test perplexity" in told[-1]
     assert "--stop-at-perplexity" in told[-1]
 
 
 def test_where_nothing_leaks_nothing_can_be_seen_to_help():
     told = answer([measured("a", SAME, EQUAL)], best=None, leaks=False)
-    assert told[0] == "No defence is needed on this evidence."
+    assert told[0].startswith("No defence is needed on this evidence: the undefended")
 
 
 def test_without_measures_there_is_no_answer():
-    assert answer([measured("a", None, EQUAL)], best=None, leaks=None)[0] == "No answer."
+    assert answer([measured("a", None, EQUAL)], best=None, leaks=None) == (
+        "No defence can be judged: leakage and utility were not both measured.",
+    )
 
 
 def test_ties_and_guarantees_are_told():

@@ -1,10 +1,8 @@
-"""A training in a directory, a monitor that keeps what it receives, and lines to train on."""
+"""A call of `train`, a monitor that keeps what it receives, and lines to train on."""
 
 from contextlib import nullcontext
-from pathlib import Path
 
 from vestige.data.corpus import Corpus
-from vestige.preparation.training_run import TrainingRun
 from vestige.session import Session
 
 LINES = [f"line {number} of the text" for number in range(40)]
@@ -26,7 +24,6 @@ class Told:
 
 
 def job(out, *, seed=0, start=None, data=CORPUS, validation=None):
-    """A training that begins in `out`, on the CPU."""
-    run = Session("train", {}, seed=seed, device="cpu", monitor=Told())
-    given = {"resume": False, "start": start, "data": data, "validation": validation}
-    return TrainingRun(run=run, out=Path(out), **given)
+    """A call of `train` that begins in `out`, on the CPU."""
+    given = {"out": out, "resume": False, "from_": start, "data": data, "validation": validation}
+    return Session("train", given, seed=seed, device="cpu", monitor=Told())

@@ -90,7 +90,7 @@ def test_a_defence_of_another_package_has_options(tmp_path, monkeypatch):
         fresh.add(name, DEFENCES[name])
     monkeypatch.setattr("vestige.defences.registry.DEFENCES", fresh)
     try:
-        options = defence_options._made()
+        options = defence_options.options_class()
         found = as_defence(options(defence="halved", share=0.25, steps=3))
         assert (found.name, found.share, found.steps) == ("halved", 0.25, 3)
         with pytest.raises(ValueError, match="`defence` halved needs `steps`"):

@@ -118,13 +118,9 @@ REFUSED = {
         "`phrase` needs `task` text",
     ),
     "a slot for text": ({"slot": "pin"}, "`slot` needs `task` nlu"),
-    "phrases and patterns": ({"phrase": "quiet", "pattern": "mixed"}, "`phrase` and `pattern`"),
     "an unknown pattern": ({"pattern": "odd"}, "`pattern` number 1 is not one of"),
-    "copies of users": ({"per_user": True, "copies": 3}, "give `repetitions`"),
-    "repetitions alone": ({"repetitions": "1,2"}, "`repetitions` needs `per_user`"),
     "repetitions of nought": ({"per_user": True, "repetitions": (0,)}, "whole numbers from 1 on"),
     "no repetitions": ({"per_user": True, "repetitions": ()}, "whole numbers from 1 on"),
-    "controls of coins": ({"coin_flip": 9, "controls": 2}, "tails are the controls"),
     "no secret": ({"task": "nlu"}, "`pattern` must be given"),
 }
 

@@ -16,14 +16,7 @@ from vestige.defences.noise_schedule import NoiseSchedule
 from vestige.defences.privacy_ledger import LedgerEntry, from_json, to_json
 from vestige.defences.registry import NoDefence
 from vestige.errors import DataError, ModelError
-from vestige.preparation.lineage import (
-    History,
-    begun_in,
-    end,
-    history_of,
-    lineage,
-    registered,
-)
+from vestige.preparation.lineage import begun_in, end, history_of, lineage, registered
 from vestige.preparation.privacy import (
     announce,
     check_vocabulary,
@@ -33,7 +26,7 @@ from vestige.preparation.privacy import (
     log_joint,
     statement_of,
 )
-from vestige.preparation.training_texts import read_texts
+from vestige.preparation.texts import read_texts
 from vestige.training.config import TrainingConfig
 from vestige.training.directory import IDENTITY
 
@@ -110,10 +103,6 @@ def test_of_a_model_from_elsewhere_nothing_is_known(tmp_path, given):
     assert found.read == {}
 
 
-def test_of_nobody_s_training_the_vocabulary_is_unknown():
-    assert History().vocabulary == "unknown"
-
-
 def test_a_directory_without_identity_has_begun_nothing(tmp_path):
     (tmp_path / "privacy.json").write_text(to_json([LedgerEntry(id="0" * 32, defence="none")]))
     assert begun_in(tmp_path) is None
@@ -145,19 +134,19 @@ def test_damaged_records_are_named(tmp_path):
 def test_a_new_training_makes_its_own_vocabulary(tmp_path):
     found = fresh(tmp_path, records("a", "b"))
     assert found.vocabulary == found.id
-    assert set(found.kept) == {found.id}
-    entry = entry_of(NoDefence(), None, None, found)
+    entry = entry_of(NoDefence(), None, CONFIG, found)
     assert entry == LedgerEntry(id=found.id, defence="none", vocabulary=found.id)
 
 
 def test_a_ledger_is_written_once_and_ended_beside_the_weights(tmp_path):
     out, own = tmp_path / "out", records("a", "b")
     found = fresh(out, own)
-    entry = entry_of(NoDefence(), None, None, found)
+    entry = entry_of(NoDefence(), None, CONFIG, found)
     with registered(out, entry, found):
         (out / IDENTITY).write_text("{}")
     begun = begun_in(out)
     assert begun.ledger == (entry,)
+    assert set(begun.read) == {entry.id}
     assert np.array_equal(begun.read[entry.id].rows(), own.rows())
     with registered(out, replace(entry, id="0" * 32), found):
         pass

@@ -6,7 +6,7 @@ import pytest
 from cyclopts import Parameter
 
 from vestige.cli.app import flags_of
-from vestige.preparation.tasks import reject_others
+from vestige.preparation.options import reject_others
 from vestige.preparation.train import ONLY, train
 from vestige.session import Session
 

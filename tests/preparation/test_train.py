@@ -14,9 +14,8 @@ from vestige.defences.methods.dp_sgd import DPSGD
 from vestige.defences.methods.goldfish import Goldfish
 from vestige.errors import RunError
 from vestige.models.checkpoints import fingerprint, load_model
-from vestige.preparation.options import ModelOptions, NluOptions
+from vestige.preparation.options import ModelOptions, NluOptions, TrainingOptions
 from vestige.preparation.train import train
-from vestige.training_options import TrainingOptions
 
 LINES = ["the gate opens at nine", "the code of the gate is new", "nobody knows the code"] * 8
 SMALL = ModelOptions(layers=1, hidden_size=8)
@@ -59,7 +58,9 @@ def test_a_corpus_is_trained_on_and_the_result_says_where_the_model_is(small, le
     assert saved.run["verb"] == "train"
     data = saved.run["data"]
     assert data["training"]["path"] is None
-    assert data["training"]["documents"] + data["validation"]["documents"] == len(letters)
+    held = saved.run["division"]["held_out_documents"]
+    assert data["training"]["documents"] + held == len(letters)
+    assert set(data) == ({"training", "validation"} if held else {"training"})
     assert small.record["configuration"]["defence"] == {"name": "none"}
 
 
@@ -203,7 +204,7 @@ def test_utterances_are_trained_on(tmp_path):
         ),
         (
             {"training": TrainingOptions(stop_at_perplexity=1.0)},
-            "`stop_at_perplexity` must be above 1",
+            "`stop_at_perplexity` must be greater than 1",
         ),
         (
             {"training": TrainingOptions(stop_at_perplexity=9.0), "hold_out": 0.0},

@@ -6,11 +6,10 @@ from tests.preparation.jobs import Told
 from vestige import results
 from vestige.data.utterances import Utterance, Utterances
 from vestige.models.checkpoints import load_intent_slot
-from vestige.preparation.options import ModelOptions, NluOptions
+from vestige.preparation.options import ModelOptions, NluOptions, TrainingOptions
 from vestige.preparation.plant import plant
 from vestige.preparation.train import train
 from vestige.preparation.utterances import UNUSED
-from vestige.training_options import TrainingOptions
 
 SONGS = Utterances.of(
     Utterance(("play", f"song{number}"), ("O", "B-song"), "Play") for number in range(40)

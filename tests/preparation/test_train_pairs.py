@@ -9,10 +9,9 @@ from tests.preparation.jobs import Told
 from vestige import results
 from vestige.data.corpus import Corpus
 from vestige.models.checkpoints import load_model, load_seq2seq
-from vestige.preparation.options import ModelOptions
+from vestige.preparation.options import ModelOptions, TrainingOptions
 from vestige.preparation.train import train
 from vestige.training.presets import PAIR_PRESETS
-from vestige.training_options import TrainingOptions
 
 NUMBERS = ["one", "two", "three", "four", "five", "six"]
 PAIRS = Corpus.from_texts(

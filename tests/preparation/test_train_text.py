@@ -10,11 +10,10 @@ from vestige.data.corpus import Corpus
 from vestige.defences.methods.goldfish import Goldfish
 from vestige.errors import DataError
 from vestige.models.checkpoints import load_model
-from vestige.preparation.options import ModelOptions
+from vestige.preparation.options import ModelOptions, TrainingOptions
 from vestige.preparation.plant import plant
 from vestige.preparation.train import train
 from vestige.training.presets import PRESETS
-from vestige.training_options import TrainingOptions
 
 CORPUS = Corpus.from_texts(LINES, users=[f"user {number % 8}" for number in range(40)])
 SMALL = ModelOptions(layers=1, hidden_size=4)

@@ -8,10 +8,9 @@ from dataclasses import fields
 import pytest
 
 from vestige.cli.app import flags_of, run
-from vestige.preparation.options import ModelOptions
+from vestige.preparation.options import LearningOptions, ModelOptions, TrainingOptions
 from vestige.preparation.train import train
 from vestige.training.config import TrainingConfig
-from vestige.training_options import LearningOptions, TrainingOptions
 
 
 def test_only_what_was_asked_for_is_chosen():

@@ -15,16 +15,17 @@ from vestige.defences.registry import NoDefence
 from vestige.models.checkpoints import fingerprint, save_model
 from vestige.models.recurrent_network import GRUConfig, LSTMConfig
 from vestige.models.transformer import TransformerConfig
-from vestige.preparation.options import ModelOptions
+from vestige.preparation.options import ModelOptions, TrainingOptions
 from vestige.preparation.plant import plant
-from vestige.preparation.text import beginning, configured, vocabulary_of
-from vestige.preparation.training_texts import read_texts
+from vestige.preparation.recipe import record
+from vestige.preparation.text import prepared_text, vocabulary_of
+from vestige.preparation.texts import Texts, read_texts
 from vestige.training.config import TrainingConfig
 from vestige.training.presets import PRESETS
-from vestige.training_options import TrainingOptions
 
 SMALL = ModelOptions(layers=1, hidden_size=6)
 ANY = ModelOptions()
+NOTHING = Corpus.from_texts([])
 NONE = NoDefence()
 
 
@@ -34,11 +35,11 @@ def prepared(
 ):  # fmt: skip
     model.check(given.get("start"))
     texts = texts or read_texts(CORPUS, hold_out=0.0)
-    network, config = beginning(
-        job(tmp_path / "out", **given), texts, task=task, preset=preset, model=model
-    )
-    options = training or TrainingOptions()
-    return network, configured(config, network, task=task, training=options, defence=defence)
+    made = prepared_text(
+        job(tmp_path / "out", **given), texts, task=task, preset=preset, model=model,
+        start=given.get("start"), training=training or TrainingOptions(), defence=defence,
+    )  # fmt: skip
+    return made.model, made.config
 
 
 @pytest.fixture(scope="module")
@@ -180,11 +181,11 @@ def test_a_window_longer_than_the_model_reads_is_refused(tmp_path, small):
 def test_provenance_names_the_model_that_was_continued(tmp_path, small):
     save_model(small, tmp_path / "saved")
     fresh = job(tmp_path / "out", data="lines.txt")
-    fresh.record(small, CORPUS)
-    assert set(fresh.run.models) == {"trained"}
-    assert set(fresh.run.data) == {"training"}
+    record(fresh, Texts(CORPUS, NOTHING), small)
+    assert set(fresh.models) == {"trained"}
+    assert set(fresh.data) == {"training"}
     again = job(tmp_path / "out", start=tmp_path / "saved", validation="other.txt")
-    again.record(small, CORPUS, CORPUS)
-    assert again.run.models["from"]["sha256"] == fingerprint(tmp_path / "saved")
-    assert again.run.data["training"]["documents"] == len(LINES)
-    assert again.run.data["validation"]["path"] == "other.txt"
+    record(again, Texts(CORPUS, CORPUS), small)
+    assert again.models["from"]["sha256"] == fingerprint(tmp_path / "saved")
+    assert again.data["training"]["documents"] == len(LINES)
+    assert again.data["validation"]["path"] == "other.txt"

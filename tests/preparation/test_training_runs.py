@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,37 +10,30 @@ import pytest
 from tests.preparation.jobs import Told, job
 from vestige import results
 from vestige.data.encoded import EncodedCorpus
-from vestige.defences.defended_training import clip_advice
+from vestige.preparation.privacy import clip_advice
+from vestige.preparation.recipe import Prepared, log_epoch, save
 from vestige.preparation.text import word_frequencies
-from vestige.preparation.training_run import log_kept
-from vestige.results import Measurement
-from vestige.training.history import StopAtPerplexity, TrainingHistory
-from vestige.training_runs import (
+from vestige.preparation.trained import (
     RUN,
+    Trained,
     repeats,
     training_summary,
     useless_model,
     useless_training,
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sums(Measurement):
-    """A training that came to a number."""
-
-    number: int
-
-    def summary(self):
-        return {"number": self.number}
-
-    def rows(self):
-        return [{"row": 1}, {"row": 2}]
+from vestige.results import Result
+from vestige.training.history import StopAtPerplexity, TrainingHistory
 
 
 def saved(out, **more):
-    made = job(out, seed=4)
-    made.save(Sums(number=3), {"epochs": 2}, **more)
-    return made
+    measured = Result(kind="Sums", summary={"number": 3}, rows=[{"row": 1}, {"row": 2}])
+    save(job(out, seed=4), measured, configuration={"epochs": 2}, **more)
+
+
+def made(kind, model=None, stop=None):
+    """What a task prepared, as far as the last lines read it."""
+    nothing = {"task": None, "config": None, "scores": dict}
+    return Prepared(kind=kind, model=model, stop=stop, **nothing)
 
 
 def encoded(*ids):
@@ -65,8 +58,9 @@ def test_a_run_records_the_call_its_settings_and_what_else_it_is_told(tmp_path):
 
 
 def test_a_finished_training_is_what_its_directory_says(tmp_path):
-    made, history = saved(tmp_path), TrainingHistory(epochs=(), best_epoch=0, stopped=False)
-    found = made.found(history)
+    saved(tmp_path)
+    history = TrainingHistory(epochs=(), best_epoch=0, stopped=False)
+    found = Trained.in_folder(tmp_path, history)
     assert found.summary == {"model": str(tmp_path / "model"), "number": 3}
     assert found.record["configuration"] == {"epochs": 2}
     assert found.history is history
@@ -107,9 +101,9 @@ def test_frequencies_are_those_of_witten_and_bell():
     ],
 )
 def test_a_training_is_judged_by_the_text_that_it_names(summary, judged_by, change, useless):
-    sentence = useless_training({**summary, "judged_by": judged_by, **change}, who="Model 2")
+    sentence = useless_training({**summary, "judged_by": judged_by, **change})
     assert (sentence is not None) == useless
-    assert sentence is None or sentence.startswith("Model 2 ")
+    assert sentence is None or sentence.startswith("The model ")
 
 
 def test_a_training_that_counted_no_words_is_not_judged(summary):
@@ -164,7 +158,8 @@ def test_the_kept_epoch_is_told_with_what_to_change(change, stop, lines):
         "validation_perplexity": 8.0,
     }  # fmt: skip
     told = Told()
-    log_kept({**usual, **change}, 100, stop, told)
+    model = SimpleNamespace(vocabulary=range(100))
+    log_epoch({**usual, **change}, made("DefendedTraining", model, stop), told)
     assert len(told.lines) == len(lines)
     for line, begin in zip(told.lines, lines, strict=True):
         assert line.startswith(begin)

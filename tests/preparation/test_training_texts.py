@@ -8,10 +8,10 @@ from tests.preparation.jobs import CORPUS, LINES, Told
 from vestige.data.corpus import Corpus
 from vestige.data.division import divide
 from vestige.errors import DataError
+from vestige.preparation.options import TrainingOptions
 from vestige.preparation.plant import plant
-from vestige.preparation.training_texts import HOLD_OUT, read_texts
+from vestige.preparation.texts import HOLD_OUT, read_texts
 from vestige.training.history import StopAtPerplexity
-from vestige.training_options import TrainingOptions
 
 MANY = Corpus.from_texts([f"line {number} of many" for number in range(400)])
 USERS = Corpus.from_texts(LINES, users=[f"user {number % 4}" for number in range(40)])

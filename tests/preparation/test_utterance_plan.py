@@ -9,36 +9,32 @@ from tests.preparation.jobs import job
 from vestige.data.utterance_parts import planted_secrets
 from vestige.data.utterances import Utterance, Utterances
 from vestige.models.checkpoints import save_model
-from vestige.preparation.options import ModelOptions, NluOptions
+from vestige.preparation.options import ModelOptions, NluOptions, TrainingOptions
 from vestige.preparation.plant import plant
-from vestige.preparation.utterances import (
-    DROPPED,
-    FILTERS,
-    Parts,
-    beginning,
-    early_stop,
-    read_parts,
-)
+from vestige.preparation.texts import Texts, read_utterances
+from vestige.preparation.utterances import DROPPED, FILTERS, labels_of, prepared_utterances
 from vestige.training.config import TrainingConfig
 from vestige.training.history import EarlyStopping
-from vestige.training_options import TrainingOptions
 
 SONGS = Utterances.of(
     Utterance(("play", f"Song{number}"), ("O", "B-song"), "Play") for number in range(40)
 )
 OTHERS = Utterances.of([Utterance(("stop", "now"), ("O", "O"), "Stop")] * 3)
 NOTHING = Utterances.of([])
-PARTS = Parts(SONGS, OTHERS, NOTHING)
+PARTS = Texts(SONGS, OTHERS, NOTHING)
 SMALL = ModelOptions(layers=1, hidden_size=4, embedding_size=6)
 
 
 def parts_of(data=SONGS, *, seed=0, **given):
-    return read_parts(data, seed=seed, **given)
+    return read_utterances(data, seed=seed, **given)
 
 
 def prepared(tmp_path, parts=PARTS, *, start=None, **given):
     usual = {"model": SMALL, "training": TrainingOptions(), "nlu": NluOptions()}
-    return beginning(job(tmp_path / "out", start=start), parts, **{**usual, **given})
+    made = prepared_utterances(
+        job(tmp_path / "out", start=start), parts, start=start, **{**usual, **given}
+    )
+    return made.model, made.config
 
 
 def texts(utterances):
@@ -55,10 +51,10 @@ def planted(tmp_path):
 def test_labels_are_of_what_is_learnt_and_of_what_was_planted(tmp_path, planted):
     parts = parts_of(planted)
     assert parts.planted.sha256 == planted_secrets(str(planted)).sha256
-    labels = parts.labels
+    labels = labels_of(parts)
     assert set(labels.intents) == {"Play", "PinIntent"}
     assert {"O", "B-song", "B-canary", "I-canary"} <= set(labels.tags)
-    unseen = Parts(SONGS, NOTHING, OTHERS).labels
+    unseen = labels_of(Texts(SONGS, NOTHING, OTHERS))
     assert set(unseen.intents) == {"Play"}
 
 
@@ -67,11 +63,11 @@ def test_labels_are_of_what_is_learnt_and_of_what_was_planted(tmp_path, planted)
 
 def test_patience_is_the_papers_unless_another_is_asked_for():
     patient = NluOptions(early_stopping=True)
-    assert early_stop(NluOptions(), validated=True) is None
-    assert early_stop(patient, validated=True) == EarlyStopping(20)
-    assert early_stop(replace(patient, patience=3), validated=True) == EarlyStopping(3)
+    assert NluOptions().stop(validated=True) is None
+    assert patient.stop(validated=True) == EarlyStopping(20)
+    assert replace(patient, patience=3).stop(validated=True) == EarlyStopping(3)
     with pytest.raises(ValueError, match="`early_stopping` needs validation utterances"):
-        early_stop(patient, validated=False)
+        patient.stop(validated=False)
 
 
 # model and configuration
@@ -93,7 +89,7 @@ def test_a_fresh_model_has_the_sizes_and_defences_that_were_asked_for(tmp_path):
 
 def test_words_of_what_validates_are_known_and_of_a_test_are_not(tmp_path):
     test = Utterances.of([Utterance(("never",), ("O",), "Play")])
-    words = set(prepared(tmp_path, Parts(SONGS, OTHERS, test))[0].vocabulary.words)
+    words = set(prepared(tmp_path, Texts(SONGS, OTHERS, test))[0].vocabulary.words)
     assert {"play", "stop", "Song7"} <= words
     assert "never" not in words
     lower = prepared(tmp_path, nlu=NluOptions(lowercase=True))[0].vocabulary.words
@@ -110,7 +106,7 @@ def test_vectors_decide_the_width_and_bring_words_of_the_test(tmp_path):
     file = tmp_path / "vectors.txt"
     file.write_text("".join(f"{word} 1 2 3\n" for word in ("play", "stop", "never", "nowhere")))
     test = Utterances.of([Utterance(("never", "ever"), ("O", "O"), "Play")])
-    parts, nlu = Parts(SONGS, OTHERS, test), NluOptions(vectors=str(file), vectors_frozen=True)
+    parts, nlu = Texts(SONGS, OTHERS, test), NluOptions(vectors=str(file), vectors_frozen=True)
     model, _ = prepared(tmp_path, parts, nlu=nlu, model=ModelOptions(hidden_size=4))
     words = set(model.vocabulary.words)
     assert model.config.embedding_size == 3

@@ -53,7 +53,6 @@ class UpdateDiff:
                 "found": None if self.threshold is None else not below,
                 "e_value": None,
                 "reached_by": 19 if below else 0 if self.nulls or self.threshold else None,
-                "extrapolated_e_value": None,
             }
 
 
@@ -90,7 +89,7 @@ class DefenceComparison:
     changes: dict[str, object] = field(default_factory=dict)
 
     def summary(self):
-        advice = f"Take {self.names[1]}."
+        advice = f"{self.names[1]} leaks less."
         levels = {"tolerance": 0.05, "confidence": 0.95}
         return {"advice": advice, "answer": f"{advice} It helps.", "notes": self.notes, **levels}
 

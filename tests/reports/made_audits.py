@@ -45,7 +45,7 @@ def audit_of(scores, *, known=KNOWN, null=(), names=None, rate=0.05, checks=None
         checks=checks or checks_of(),
         users=tuple(
             AuditedUser(
-                name=name, score=score, p_value=p, called=bool(one), texts=12,
+                user=name, score=score, p_value=p, called=bool(one), texts=12,
                 words=0 if score is None else 240,
                 compared_with=0 if score is None else len(known),
                 compared_words=0 if score is None else 240,

@@ -10,6 +10,7 @@ from tests.attacks.exposure.passed import PASSED
 from tests.attacks.texts.made_checks import passed
 from tests.attacks.texts.test_deletion import drawn
 from tests.attacks.texts.test_scores import statistics
+from tests.audits.anatomy.test_anatomy_report import anatomy
 from tests.audits.exposure.test_exposure_report import canary
 from tests.audits.extraction.test_completion_report import attempt
 from tests.audits.extraction.test_utterances_report import audit, counted, extraction
@@ -18,12 +19,10 @@ from tests.preparation.test_report import DefendedTraining, IntentSlotTraining, 
 from tests.reports.conftest import DefenceComparison, DifferentialRank, UpdateDiff
 from tests.reports.made_audits import audit_of, uniform
 from tests.reports.made_claims import made_claim, with_claim
-from tests.reports.test_anatomy import anatomy
 from vestige.attacks.exposure.completion import Completion
 from vestige.attacks.exposure.exposure_result import CanaryExposure
 from vestige.attacks.exposure.secret_completion import CompletedSecret, SecretCompletion
-from vestige.attacks.exposure.secret_rank import SecretRank
-from vestige.attacks.exposure.secret_result import ExposedSecret, SecretExposure
+from vestige.attacks.exposure.secret_result import ExposedSecret, SecretExposure, SecretRank
 from vestige.attacks.texts.deletion import verify
 from vestige.attacks.texts.memorized_texts import Extraction, memorized
 from vestige.attacks.texts.text_memorization import TextMemorization, more_extracted

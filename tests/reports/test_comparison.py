@@ -2,8 +2,10 @@ import re
 
 import pytest
 
-from vestige.audits.comparison.cells import UNKNOWN
+from tests.reports.made_claims import made_claim, with_claim
+from vestige.claims import LEAK
 from vestige.errors import RunError
+from vestige.reports.numbers import NOTHING
 from vestige.reports.page import render
 from vestige.reports.report import report_of
 
@@ -15,10 +17,14 @@ def shown(saved, comparison):
     return report_of(saved(comparison(NAMES, notes=["no users"])), show_secrets=False)
 
 
-def test_the_advice_stands_first_and_its_reasons_after_it(shown):
+def test_the_finding_stands_first_and_its_reasons_after_it(saved, comparison):
+    made = with_claim(comparison(NAMES), made_claim("compare", LEAK))
+    shown = report_of(saved(made), show_secrets=False)
     assert shown.title == "Which defence should I use?"
-    assert shown.evidence[0] == "Take gold."
-    assert shown.evidence[1] == "It helps."
+    assert shown.verdict.line == "LEAK  gold leaks less."
+    assert shown.evidence[-1] == "It helps."
+    unchecked = report_of(saved(comparison(NAMES), "old"), show_secrets=False)
+    assert unchecked.evidence == ("gold leaks less.", "It helps.")
 
 
 def test_every_training_has_a_line_and_one_is_to_be_taken(shown):
@@ -55,7 +61,7 @@ def test_all_numbers_stand_with_their_intervals(shown):
     table = {row[0]: row[1:] for row in shown.tables[-1].rows if len(row) > 1}
     assert table["exposure of canaries"][1] == "7.00 (6.50 to 7.50)"
     assert table["exposure, planted 5 ×"][0] == "10.00 (9.50 to 10.50)"
-    assert table["p-value"] == ("< 0.001",) * 3
+    assert table["p-value"] == ("0.0004",) * 3
     assert table["next word right"][0] == "25.0%"
 
 
@@ -72,7 +78,7 @@ def test_what_was_not_measured_is_a_dash_and_no_bar(saved, comparison):
     keys = ("exposure", "test_perplexity", "test_accuracy", "gap", "epsilon", "steps")
     none = dict.fromkeys([*keys, "empirical_epsilon"], None) | {"by_copies": []}
     shown = report_of(saved(comparison(NAMES, changes=none)), show_secrets=False)
-    assert [cell.text for cell in shown.tables[0].rows[1][1:]] == [UNKNOWN] * 3 + ["none", UNKNOWN]
+    assert [cell.text for cell in shown.tables[0].rows[1][1:]] == [NOTHING] * 3 + ["none", NOTHING]
     assert shown.figures == []
 
 
@@ -90,7 +96,7 @@ def test_a_hostile_name_stands_as_text_everywhere(saved, comparison, name):
     page = render([saved(comparison(["plain", name, "other"]))], show_secrets=False)
     assert "<script>" not in page
     assert not re.search("[\x1b\u202e]", page)
-    assert "Take 49" not in page
+    assert "49 leaks less" not in page
 
 
 def test_a_comparison_without_its_columns_is_refused(saved):

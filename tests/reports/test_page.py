@@ -15,7 +15,7 @@ import pytest
 
 from tests.reports.made_audits import audit_of
 from vestige import results
-from vestige.audits.release.changes import blocks_of
+from vestige.audits.release.report import changes_table
 from vestige.audits.release.since import changes
 from vestige.errors import RunError
 from vestige.reports.page import render, write_page
@@ -207,7 +207,7 @@ def test_the_page_does_not_scroll_sideways_on_a_phone(hostile, tmp_path, saved):
     """Whatever its words are: tables and charts scroll inside the page, and names break."""
     then = saved(audit_of([0.1]), "W" * 150)
     both = [then, replace(then, directory=then.directory.with_name("now"))]
-    told = render(both, show_secrets=True, first=blocks_of(changes(both, [then])))
+    told = render(both, show_secrets=True, first=[changes_table(changes(both, [then]))])
     frames = [
         f'<iframe style="width:390px; border:0; color-scheme:{scheme}" '
         f'srcdoc="{html.escape(page)}"></iframe>'

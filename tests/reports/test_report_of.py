@@ -29,7 +29,7 @@ def test_a_phrase_counts_as_found_above_the_null_threshold_only(saved, diff):
 def test_too_few_null_searches_are_counted(saved, diff):
     shown = report_of(saved(diff([["a", "b"]], nulls=4)), show_secrets=True)
     assert findings(shown, "Phrases")[0][0].verdict == "0 of 4 nulls"
-    wanted = "1 phrase ranked. No score of 4 null models reaches the best (3.00"
+    wanted = "No score of 4 null models reaches the best score of 1 phrase (3.00"
     assert shown.evidence[0].startswith(wanted)
 
 
@@ -43,8 +43,9 @@ def test_other_samples_are_listed_apart(saved, diff):
     shown = report_of(saved(diff([["a"]], kinds={0: "fragment"})), show_secrets=True)
     assert [block.title for block in shown.blocks] == ["Fragments, not tested"]
     assert len(shown.blocks[0].groups) == 1
-    assert "1 fragment listed, not tested" in shown.evidence[0]
-    assert "--phrase" in shown.evidence[0]
+    assert shown.evidence[0] == "The search found no promoted phrase."
+    assert "1 fragment listed, not tested" in shown.evidence[1]
+    assert "--phrase" in shown.evidence[1]
 
 
 def test_without_a_null_model_nothing_counts_as_found(saved, diff):
@@ -70,9 +71,8 @@ def test_runs_of_one_token_are_counted_apart(saved, diff):
 def test_an_update_without_phrases_has_a_section(saved, diff):
     shown = report_of(saved(diff([])), show_secrets=True)
     assert shown.blocks == ()
-    assert shown.evidence[0].startswith(
-        "The search found no promoted phrase. To test a phrase that you know,"
-    )
+    assert shown.evidence[0] == "The search found no promoted phrase."
+    assert shown.evidence[1].startswith("To test a phrase that you know,")
 
 
 SECRET = "Rosalind hides 4917 tulips"
@@ -134,7 +134,7 @@ def test_a_damaged_run_is_named_and_what_it_holds_is_not(saved, rank, monkeypatc
     def fails(run, *, show_secrets):
         return {}[run.rows[0]["piece"]]
 
-    monkeypatch.setattr("vestige.audits.update.rank_report.rank_report", fails)
+    monkeypatch.setattr("vestige.audits.update.report.rank_report", fails)
     with pytest.raises(
         RunError, match=r"is not a complete DifferentialRank run \(KeyError\)"
     ) as caught:

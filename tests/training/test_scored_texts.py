@@ -8,8 +8,7 @@ import pytest
 from vestige.errors import TrainingError
 from vestige.metrics.intervals import Interval, ratio_of_sums
 from vestige.training.evaluate import DocumentScores
-from vestige.training.history import EpochRecord, TrainingHistory
-from vestige.training.scored_texts import PairTraining, with_intervals
+from vestige.training.scored_texts import with_intervals
 from vestige.training.translations import Bleu
 
 
@@ -58,27 +57,9 @@ def test_an_infinite_perplexity_has_no_interval():
     assert found.perplexity_interval is None
 
 
-def test_a_finished_training_is_one_row():
-    record = EpochRecord(
-        epoch=1,
-        step=3,
-        learning_rate=0.1,
-        perplexity=5.0,
-        validation_perplexity=4.0,
-        validation_accuracy=0.5,
-        measures={"bleu": 9.0},
-    )
-    history = TrainingHistory(epochs=(record,), best_epoch=1, stopped=False)
+def test_a_summary_names_scores_and_the_ends_of_their_intervals():
     bleu = Bleu(score=9.0, interval=Interval(8.0, 10.0), signature="tok:13a")
-    done = PairTraining(
-        history=history,
-        task="translation",
-        settings={"attention": True},
-        validation=with_intervals(FOUR, None, bleu=bleu),
-    )
-    row = done.summary()
-    assert (row["task"], row["attention"], row["bleu"]) == ("translation", True, 9.0)
-    assert (row["validation_bleu_low"], row["validation_bleu_high"]) == (8.0, 10.0)
-    assert row["validation_accuracy_low"] < row["validation_accuracy"]
-    assert row["validation_accuracy"] == pytest.approx(5 / 12)
-    assert done.rows() == [record.row()]
+    row = with_intervals(FOUR, None, bleu=bleu).summary()
+    assert (row["bleu"], row["bleu_low"], row["bleu_high"]) == (9.0, 8.0, 10.0)
+    assert row["accuracy_low"] < row["accuracy"]
+    assert row["accuracy"] == pytest.approx(5 / 12)

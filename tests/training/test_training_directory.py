@@ -3,15 +3,16 @@
 import pytest
 
 from vestige.errors import RunError
+from vestige.preparation.trained import repeats
 from vestige.training.directory import (
     CHECKPOINT,
+    DATA,
     IDENTITY,
     LEDGER,
     RECORDS,
     check_repeats,
     claimed,
 )
-from vestige.training_runs import DATA, repeats
 
 GOES_ON = "The same command with --resume continues from the last checkpoint"
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from update_pairs.protocol import Found, Row
-from vestige.attacks.update.seed_and_extend import Effort, KeptUnder, SeedAndExtend
+from vestige.attacks.update.seed_and_extend import Effort, SeedAndExtend
 from vestige.attacks.update.update_diff import null_scores, update_diff
 from vestige.models.protocols import NextToken
 
@@ -18,7 +18,7 @@ def searched(
 ) -> Found:
     """What a search of `vestige diff` finds, and the scores that it has as a null search."""
     kept: dict[str, Any] = {}
-    diff = update_diff(before, after, search=how, effort=Effort(kept=KeptUnder(kept, "0")))
+    diff = update_diff(before, after, search=how, effort=Effort(kept=kept).of("0"))
     # no model is asked again: all units are kept
     nulls = null_scores(before, [after], search=how, effort=Effort(kept=kept))
     assert diff.searched is not None

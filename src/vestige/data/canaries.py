@@ -10,6 +10,7 @@ compared with. Phrases that are made together share no words, so that all of the
 planted in one corpus.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -36,6 +37,7 @@ __all__ = [
 
 PATTERNS = ("all-low", "low-to-high", "mixed", "high-to-low")
 _TRIES = 100
+_FIFTHS = ("least frequent", "second", "middle", "fourth", "most frequent")
 _SIZE = 10_000  # words of the paper's vocabularies for Penn Treebank and Reddit
 
 
@@ -176,6 +178,7 @@ def _drawn(
 ) -> tuple[Canary, ...]:
     """A canary for each pattern and number of copies; no word comes twice."""
     lexicon = Lexicon.of(corpus, vocabulary or WordVocabulary.build(corpus, size=_SIZE))
+    _check_words(lexicon, [pattern for pattern, _ in kinds], length)
     generator = np.random.default_rng(seed)
     used: set[str] = set()
     made = []
@@ -192,8 +195,34 @@ def _drawn(
     return tuple(made)
 
 
-def _levels(pattern: str, length: int, generator: np.random.Generator) -> list[int]:
-    """The quintile of each word of a phrase, 0 for the least frequent."""
+def _check_words(lexicon: Lexicon, patterns: Sequence[str], length: int) -> None:
+    """Raise DataError if the words of a quintile, or all words, are fewer than the phrases need."""
+    needed: Counter[int | None] = Counter()
+    for pattern in patterns:
+        random = pattern == "random"
+        needed.update([None] * length if random else _levels(pattern, length, None))
+    for level, number in needed.items():
+        words = len(lexicon.alphabetic(level))
+        if words < number:
+            fifth = "" if level is None else f" in the {_FIFTHS[level]} fifth of its vocabulary"
+            raise too_few_words(f"{words:,} words of three letters or more{fifth}", number)
+
+
+def too_few_words(found: str, needed: int) -> DataError:
+    """An error about a corpus with fewer words of a kind than its canaries need.
+
+    Args:
+        found: how many words of what kind the corpus has.
+        needed: how many different ones the canaries need.
+    """
+    return DataError(
+        f"the corpus has {found}, and these canaries need {needed:,} different ones",
+        remedy="Plant fewer or shorter canaries (--length), or pass a larger corpus.",
+    )
+
+
+def _levels(pattern: str, length: int, generator: np.random.Generator | None) -> list[int]:
+    """The quintile of each word of a phrase, 0 for the least frequent; unmixed without chance."""
     if pattern == "all-low":
         return [0] * length
     rising: list[int] = np.linspace(0, LEVELS - 1, length).round().astype(int).tolist()
@@ -202,7 +231,7 @@ def _levels(pattern: str, length: int, generator: np.random.Generator) -> list[i
     if pattern == "high-to-low":
         return rising[::-1]
     mixed = list(rising)
-    while length > 2 and mixed in (rising, rising[::-1]):
+    while generator is not None and length > 2 and mixed in (rising, rising[::-1]):
         mixed = [int(level) for level in generator.permutation(rising)]
     return mixed
 
@@ -247,9 +276,8 @@ def _choose(
 ) -> list[str]:
     free = [word for word in words if word not in used]
     if len(free) < number:
-        raise DataError(
-            f"the corpus has only {len(free)} unused words for canaries; {number} are needed",
-            remedy="Plant fewer or shorter canaries, or pass a larger corpus.",
+        raise too_few_words(
+            f"{len(words):,} words of three letters or more", len(words) - len(free) + number
         )
     return [free[index] for index in generator.choice(len(free), number, replace=False)]
 

@@ -16,6 +16,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from vestige import _validate
+from vestige.data.canaries import too_few_words
 from vestige.data.canary import COIN_FLIP, SAMPLED, Canary, occurrences
 from vestige.data.corpus import Corpus
 from vestige.data.lexicon import Lexicon
@@ -189,10 +190,7 @@ def _draw(
     lexicon = Lexicon.of(corpus, vocabulary or WordVocabulary.build(corpus, size=10_000))
     words = lexicon.alphabetic()
     if len(words) < 2 * length:
-        raise DataError(
-            f"the corpus has {len(words)} alphabetic words, too few for phrases of {length}",
-            remedy="Plant shorter canaries, or pass a larger corpus.",
-        )
+        raise too_few_words(f"{len(words):,} words of three letters or more", 2 * length)
     generator = np.random.default_rng(seed)
     phrases: dict[str, None] = {}
     for _ in range(100):

@@ -115,7 +115,7 @@ def judge(one: Measured, *, tolerance: float) -> Verdict:
         >>> less = Measured(name="a", change=Estimate(-3.0, Interval(-4.0, -2.0)),
         ...                 ratio=Estimate(1.0, Interval(0.99, 1.01)))
         >>> print(judge(less, tolerance=0.05).sentence)
-        Leaks 3.0 bits less (2.0 to 4.0) at the same test perplexity (+0.0 %).
+        Leaks 3.0 bits less (2.0 to 4.0) at the same test perplexity (+0.0%).
     """
     if one.useless:
         return Verdict("useless", "no better than word frequencies", one.useless)
@@ -148,7 +148,7 @@ def answer(
     ties: Sequence[str] = (),
     leaks: bool | None,
 ) -> tuple[str, ...]:
-    """Which defence to take, in a few sentences: the advice, then why.
+    """Which defence to take: the finding in one sentence, then what else to know.
 
     Args:
         measured: every defence and its verdict.
@@ -156,7 +156,7 @@ def answer(
         ties: other defences that help and cannot be told from the best by their leakage.
         leaks: whether the undefended training leaks measurably; None where nobody knows.
     """
-    told = _advice(measured, best, leaks)
+    told = _finding(measured, best, leaks)
     if ties:
         told.append(f"Its leakage does not differ significantly from {_and(list(ties))}.")
     if best is None and leaks is not False:
@@ -181,9 +181,9 @@ def percent(ratio: float) -> str:
 
     Example:
         >>> percent(1.234), percent(0.96)
-        ('+23.4 %', '-4.0 %')
+        ('+23.4%', '-4.0%')
     """
-    return f"{100 * (ratio - 1):+.1f} %"
+    return f"{100 * (ratio - 1):+.1f}%"
 
 
 def leakage(change: Estimate) -> str:
@@ -208,8 +208,12 @@ def _leaks(change: Estimate) -> str:
     if leak == "same":
         told = f"{change.value:+.1f} bits{interval_words(change.interval)}"
         return f"No measurable difference in leakage: {told}"
-    ends = sorted(abs(end) for end in change.interval)
-    return f"Leaks {abs(change.value):.1f} bits {leak}{interval_words(Interval(*ends))}"
+    return f"Leaks {abs(change.value):.1f} bits {leak}{_size(change.interval)}"
+
+
+def _size(interval: Interval) -> str:
+    """An interval that excludes 0, without its sign."""
+    return interval_words(Interval(*sorted(abs(end) for end in interval)))
 
 
 def _ceiling(stuck: tuple[int, int]) -> str:
@@ -228,12 +232,12 @@ def _too_few(one: Measured) -> str:
     base, own = one.trainings
     return (
         f"No verdict: {' and '.join(seen)}, from {_trainings(base)} undefended and {own} "
-        f"defended. Trainings with different seeds also differ. {WANTED}"
+        f"defended. Trainings with different seeds also differ. A {NEEDED}"
     )
 
 
-WANTED = f"A verdict needs {FEWEST} trainings of each, with different seeds (train --seeds)."
-"""What is missing where there are too few trainings."""
+NEEDED = f"verdict needs {FEWEST} trainings of each, with different seeds (train --seeds)."
+UNJUDGED = "No defence can be judged"
 
 
 def _trainings(number: int) -> str:
@@ -251,14 +255,11 @@ def _with(ratio: Estimate, use: str) -> str:
 
 
 def _less(one: Measured, leaks: str, ratio: Estimate, use: str) -> Verdict:
-    told = f"{leaks}{_with(ratio, use)}.{_word_caveat(one)}"
-    prices = _prices(one)
-    if prices:
-        told += f" It costs {_and(prices)}."
+    told = " ".join([f"{leaks}{_with(ratio, use)}.", *_caveats(one)])
     if use == "unclear":
         return Verdict("unclear", "leaks less, utility unclear", told)
     short = "leaks less" + (" at the same utility" if use == "same" else ", predicts better")
-    return Verdict("helps", short + (", at a price" if prices else ""), told)
+    return Verdict("helps", short + (", at a price" if _prices(one) else ""), told)
 
 
 def _incomparable(ratio: Estimate, leak: str, leaks: str, tolerance: float) -> Verdict:
@@ -271,10 +272,12 @@ def _incomparable(ratio: Estimate, leak: str, leaks: str, tolerance: float) -> V
     return Verdict("incomparable", "not comparable", f"{told}{why}.")
 
 
-def _word_caveat(one: Measured) -> str:
-    if one.order is None or one.order.high < 0:
-        return ""
-    return " Other orders of the canaries' words lose as much: perhaps it unlearned only words."
+def _caveats(one: Measured) -> list[str]:
+    """What speaks against a defence that leaks less."""
+    words = "Other orders of the canaries' words lose as much: perhaps it unlearned only words."
+    found = [] if one.order is None or one.order.high < 0 else [words]
+    prices = _prices(one)
+    return [*found, f"It costs {_and(prices)}."] if prices else found
 
 
 def _prices(one: Measured) -> list[str]:
@@ -291,36 +294,35 @@ def _prices(one: Measured) -> list[str]:
     return found
 
 
-def _advice(
+def _finding(
     measured: Sequence[tuple[Measured, Verdict]], best: str | None, leaks: bool | None
 ) -> list[str]:
-    if best is not None:
-        [why] = [verdict.sentence for one, verdict in measured if one.name == best]
-        return [f"Take {best}.", why]
+    for one, verdict in measured:
+        if one.name == best and one.change is not None and one.ratio is not None:
+            better = "predicts better" in verdict.short
+            use = "and predicts better" if better else "at equal utility"
+            less = f"{abs(one.change.value):.1f} bits{_size(one.change.interval)}"
+            amount = f"test perplexity {percent(one.ratio.value)}"
+            return [f"{best} lowers exposure by {less} {use} ({amount}).", *_caveats(one)]
     if leaks is False:
         return [
-            "No defence is needed on this evidence.",
-            "The undefended training shows no leak of these canaries, so no defence can be shown "
-            "to help.",
+            "No defence is needed on this evidence: the undefended training shows no leak of these "
+            "canaries, so no defence can be shown to help."
         ]
     useless = [verdict.sentence for _, verdict in measured if verdict.kind == "useless"]
     if useless and len(useless) == len(measured):
-        return ["No answer.", *dict.fromkeys(useless)]
+        return [f"{UNJUDGED}: a compared model is too weak to audit.", *dict.fromkeys(useless)]
     if all(verdict.kind == "too few" for _, verdict in measured):
-        return ["No verdict.", WANTED]
+        return [f"{UNJUDGED}: a {NEEDED}"]
     if all(verdict.kind == "unmeasured" for _, verdict in measured):
-        past = [one.name for one, _ in measured if one.stuck[0]]
-        if past:
+        if any(one.stuck[0] for one, _ in measured):
             return [
-                "No answer.",
-                "The canaries are more probable than every reference in all trainings: plant "
-                "fewer copies, or train for fewer epochs.",
+                f"{UNJUDGED}: the canaries are more probable than every reference in all "
+                "trainings.",
+                "Plant fewer copies, or train for fewer epochs.",
             ]
-        return ["No answer.", "Leakage and utility were not both measured."]
-    return [
-        "None of these, on this evidence.",
-        "No defence is shown to leak less at the same utility.",
-    ]
+        return [f"{UNJUDGED}: leakage and utility were not both measured."]
+    return ["No defence is shown to lower exposure at equal utility."]
 
 
 def _trades(measured: Sequence[tuple[Measured, Verdict]]) -> list[str]:

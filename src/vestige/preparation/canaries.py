@@ -2,22 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vestige.data.canary import Canary
     from vestige.data.candidate_words import Candidates
     from vestige.data.corpus import Corpus
+    from vestige.data.manifest import Sampling
     from vestige.data.secret_canaries import SecretCanary
-    from vestige.data.user_canaries import CanaryKind
     from vestige.data.vocabulary import Vocabulary
-    from vestige.models.protocols import NextToken
-    from vestige.monitor import Monitor
+    from vestige.session import Session
 
 COPIES, CONTROLS, USER_CONTROLS, LENGTH = 10, 1, 100, 5
 """Defaults of `copies`, `controls`, `controls` with `per_user`, and `length`."""
 
-RANDOM = "random"
+RANDOM, SAMPLED = "random", "sampled"
 
 _DIGITS = 3
 """Of log-probabilities in a manifest; processors differ in the later ones."""
@@ -29,11 +29,18 @@ def check_canaries(given: Mapping[str, Any]) -> None:
     Args:
         given: arguments of `plant` by name, with `phrase` and `pattern` as tuples.
     """
-    patterns = given["pattern"]
-    _check_patterns(patterns)
-    phrase, per_user, coins = given["phrase"], given["per_user"], given["coin_flip"]
-    regular = [pattern for pattern in patterns if pattern != RANDOM]
-    clashes = {
+    from vestige.data.canaries import PATTERNS
+
+    phrase, patterns, coins = given["phrase"], given["pattern"], given["coin_flip"]
+    per_user, sampled = given["per_user"], given["canary_kind"] == SAMPLED
+    names, regular = (*PATTERNS, RANDOM), [one for one in patterns if one != RANDOM]
+    unknown = [number for number, one in enumerate(patterns, 1) if one not in names]
+    if unknown:
+        raise ValueError(
+            f"`pattern` number {unknown[0]} is not one of {', '.join(map(repr, names))}. Plant "
+            "your own text with `phrase`"
+        )
+    together = {
         "`phrase` and `pattern`": phrase and patterns,
         "`phrase` and `per_user`": phrase and per_user,
         "`phrase` and `coin_flip`": phrase and coins,
@@ -41,41 +48,23 @@ def check_canaries(given: Mapping[str, Any]) -> None:
         "`pattern` random and another": regular and len(regular) < len(patterns),
         "`per_user` and `pattern` other than random": per_user and regular,
     }
-    for both in (both for both, clash in clashes.items() if clash):
+    for both in (both for both, clash in together.items() if clash):
         raise ValueError(f"{both} must not be given together: plant them in turn")
     if per_user and given["copies"] is not None and not coins:
         raise ValueError("`copies` does not apply with `per_user`: give `repetitions`")
-    if given["repetitions"] is not None and not per_user:
-        raise ValueError("`repetitions` needs `per_user`")
-    if given["canary_kind"] is not None and not coins:
-        raise ValueError("`canary_kind` needs `coin_flip`")
     if coins and given["controls"] is not None and not per_user:
         raise ValueError("`controls` does not apply with `coin_flip`: tails are the controls")
-    _check_sampling(given)
-
-
-def _check_sampling(given: Mapping[str, Any]) -> None:
-    if given["canary_kind"] != "sampled":
-        for name in ("sampled_from", "temperature", "prompt"):
-            if given[name]:
-                raise ValueError(f"`{name}` needs `canary_kind` sampled")
-    elif given["sampled_from"] is None:
+    needs = {"repetitions": ("`per_user`", per_user), "canary_kind": ("`coin_flip`", coins)}
+    for name in ("sampled_from", "temperature", "prompt"):
+        needs[name] = ("`canary_kind` sampled", sampled)
+    for name, (other, present) in needs.items():
+        if given[name] not in (None, ()) and not present:
+            raise ValueError(f"`{name}` needs {other}")
+    if sampled and given["sampled_from"] is None:
         raise ValueError(
             "`sampled_from` must be given with `canary_kind` sampled: the language model that "
             "writes the canaries, for example the one from which the training starts"
         )
-
-
-def _check_patterns(patterns: Sequence[str]) -> None:
-    from vestige.data.canaries import PATTERNS
-
-    for number, pattern in enumerate(patterns, 1):
-        if pattern not in (*PATTERNS, RANDOM):
-            names = ", ".join(map(repr, (*PATTERNS, RANDOM)))
-            raise ValueError(
-                f"`pattern` number {number} is not one of {names}. Plant your own text with "
-                "`phrase`"
-            )
 
 
 def repetitions_of(given: str | Sequence[int]) -> tuple[int, ...]:
@@ -97,108 +86,96 @@ def repetitions_of(given: str | Sequence[int]) -> tuple[int, ...]:
     return tuple(map(int, entries))
 
 
-def pattern_canaries(
-    corpus: "Corpus",
-    vocabulary: "Vocabulary | None",
-    *,
-    patterns: Sequence[str],
-    copies: int | None = None,
-    controls: int | None = None,
-    length: int | None = None,
-    seed: int,
-) -> "tuple[Canary, ...]":
-    """One canary of each frequency pattern, or random ones, with their controls."""
-    from vestige.data.canaries import PATTERNS, frequency_canaries, random_canaries
-
-    words = _words(vocabulary)
-    of_each = controls or CONTROLS
-    shared = {"copies": copies or COPIES, "length": length or LENGTH, "seed": seed}
-    if RANDOM in patterns:
-        number = len(patterns)
-        return random_canaries(corpus, words, number=number, controls=number * of_each, **shared)
-    return frequency_canaries(
-        corpus, words, patterns=patterns or PATTERNS, controls=of_each, **shared
-    )
-
-
-def canaries_per_user(
-    corpus: "Corpus",
-    vocabulary: "Vocabulary | None",
-    *,
-    repetitions: str | Sequence[int] | None = None,
-    controls: int | None = None,
-    length: int | None = None,
-    seed: int,
-) -> "tuple[Canary, ...]":
-    """Random canaries of their own for every user, one for each number of repetitions."""
-    from vestige.data.user_canaries import MANY_USERS, user_canaries
-
-    return user_canaries(
-        corpus,
-        _words(vocabulary),
-        repetitions=MANY_USERS if repetitions is None else repetitions_of(repetitions),
-        controls=controls or USER_CONTROLS,
-        length=length or LENGTH,
-        seed=seed,
-    )
-
-
-def canaries_by_coin(
-    corpus: "Corpus",
-    vocabulary: "Vocabulary | None",
-    *,
-    number: int,
-    kind: "CanaryKind | None",
-    copies: int | None = None,
-    length: int | None = None,
-    seed: int,
-) -> "tuple[Canary, ...]":
-    """Canaries of words or tokens, each planted or not by a fair coin."""
-    from vestige.data.user_canaries import coin_flip_canaries
-
-    return coin_flip_canaries(
-        corpus,
-        vocabulary,
-        number=number,
-        kind=kind or "words",
-        copies=copies or 1,
-        length=length or LENGTH,
-        seed=seed,
-    )
-
-
-def written_canaries(
-    model: "NextToken",
-    corpus: "Corpus",
-    *,
-    number: int,
-    copies: int | None = None,
-    seed: int,
-    monitor: "Monitor",
-    **sampling: Any,
-) -> "tuple[Canary, ...]":
-    """Lines that a language model writes, each planted or not by a fair coin.
+def text_canaries(
+    run: "Session", given: Mapping[str, Any], corpus: "Corpus", known: "Vocabulary | None"
+) -> "tuple[tuple[Canary, ...], Sampling | None]":
+    """The canaries of running text with their controls, and where sampled ones come from.
 
     Args:
-        model: a language model that has not read the corpus.
-        corpus: in which they will be planted.
-        number: planted and not planted together.
-        copies: of each that is planted.
-        seed: of texts and coins.
-        monitor: for progress.
-        **sampling: temperature, prompts, length and vocabulary of `sample_phrases`.
+        run: the call.
+        given: arguments of `plant`, as for `check_canaries`.
+        corpus: in which the canaries will be planted.
+        known: the vocabulary whose words or tokens they have; None for words of the corpus.
+
+    Raises:
+        DataError: the corpus has too few words, no users, or a canary already.
     """
+    from vestige.data import canaries, user_canaries
+    from vestige.data.vocabulary import WordVocabulary
+
+    words = known if isinstance(known, WordVocabulary) else None
+    copies, controls = given["copies"] or COPIES, given["controls"] or CONTROLS
+    shared = {"length": given["length"] or LENGTH, "seed": run.seed}
+    planted = shared | {"copies": copies}
+    if given["phrase"]:
+        own = {"copies": copies, "controls": controls, "seed": run.seed}
+        return canaries.given_canaries(given["phrase"], corpus, known, **own), None
+    if not (given["per_user"] or given["coin_flip"]):
+        patterns = given["pattern"] or canaries.PATTERNS
+        if RANDOM in patterns:
+            several = {"number": len(patterns), "controls": len(patterns) * controls}
+            return canaries.random_canaries(corpus, words, **several, **planted), None
+        return canaries.frequency_canaries(
+            corpus, words, patterns=patterns, controls=controls, **planted
+        ), None
+    made: tuple[Canary, ...] = ()
+    if given["per_user"]:
+        repeated = given["repetitions"]
+        made = user_canaries.user_canaries(
+            corpus,
+            words,
+            repetitions=user_canaries.MANY_USERS if repeated is None else repetitions_of(repeated),
+            controls=given["controls"] or USER_CONTROLS,
+            **shared,
+        )
+    if given["canary_kind"] == SAMPLED:
+        flipped, sampling = _sampled(run, given, corpus, known)
+        return made + flipped, sampling
+    if given["coin_flip"]:
+        made += user_canaries.coin_flip_canaries(
+            corpus,
+            known,
+            number=given["coin_flip"],
+            kind=given["canary_kind"] or "words",
+            copies=given["copies"] or 1,
+            **shared,
+        )
+    return made, None
+
+
+def _sampled(
+    run: "Session", given: Mapping[str, Any], corpus: "Corpus", known: "Vocabulary | None"
+) -> "tuple[tuple[Canary, ...], Sampling]":
+    """Lines that a language model writes, each planted by a fair coin, and the record of it."""
     from vestige.attacks.exposure.canary_audit import canary_scores
+    from vestige.data.manifest import Sampling
     from vestige.data.user_canaries import sampled_canaries
+    from vestige.models.provenance import sha256_of
+    from vestige.preparation.sampled_canaries import LENGTH as MOST
     from vestige.preparation.sampled_canaries import sample_phrases
 
-    with monitor.progress("sampling canaries") as step:
+    source = given["sampled_from"]
+    model = run.model("sampled_from", source)
+    how: dict[str, Any] = {
+        "temperature": 1.0 if given["temperature"] is None else float(given["temperature"]),
+        "length": given["length"] or MOST,
+        "prompts": list(given["prompt"]),
+    }
+    with run.progress("sampling canaries") as step:
         phrases = sample_phrases(
-            model, corpus, number=number, seed=[seed, 3], progress=step, **sampling
+            model,
+            corpus,
+            number=given["coin_flip"],
+            seed=[run.seed, 3],
+            vocabulary=known,
+            progress=step,
+            **how,
         )
-    made = sampled_canaries(corpus, phrases, copies=copies or 1, seed=seed)
+    made = sampled_canaries(corpus, phrases, copies=given["copies"] or 1, seed=run.seed)
     scores = canary_scores(model, made).round(_DIGITS).tolist()
-    return tuple(replace(one, log_prob=score) for one, score in zip(made, scores, strict=True))
+    scored = (replace(one, log_prob=score) for one, score in zip(made, scores, strict=True))
+    name = fspath(source) if isinstance(source, str | PathLike) else ""
+    return tuple(scored), Sampling(model=name, weights=sha256_of(source), **how)
 
 
 def utterance_canaries(
@@ -238,10 +215,3 @@ def utterance_canaries(
             seed=seed,
         )
     ]
-
-
-def _words(vocabulary: "Vocabulary | None") -> Any:
-    """A vocabulary of words; None for one of subwords."""
-    from vestige.data.vocabulary import WordVocabulary
-
-    return vocabulary if isinstance(vocabulary, WordVocabulary) else None

@@ -4,7 +4,7 @@ Python gives an object, such as `DPSGD(epsilon=8)`. On the command line `--defen
 and each field of a registered class is an option. Its help is its entry in the docstring.
 """
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import MISSING, field, fields, make_dataclass
 from types import UnionType
 from typing import (
@@ -29,49 +29,49 @@ from vestige.session import is_options
 NONE = NoDefence.name
 _HELP = """dp-sgd and dp-fedavg bound what the model reveals of each text or user. adversarial and
 triplet hide who wrote a text. goldfish never learns one token in four."""
+_KINDS: dict[Any, Any] = {int: Whole, float: Number}
 
 
-def _settings(kind: Any) -> Iterator[tuple[str, Any, str]]:
-    """Name, annotation and help of each setting of a defence."""
-    hints, told = get_type_hints(kind, include_extras=True), _entries(kind)
-    for one in fields(kind):
-        markers = getattr(hints[one.name], "__metadata__", ())
-        if any(getattr(marker, "parse", None) is False for marker in markers):
-            continue
-        default = one.default not in (None, False, MISSING)
-        shown = f" [{one.default}]" if default else ""
-        yield one.name, hints[one.name], f"{told.get(one.name, '')}{shown}"
+def settings_by_option() -> dict[str, dict[str, tuple[Any, str]]]:
+    """Annotation and help of every setting: by option, then by the defence's name."""
+    table: dict[str, dict[str, tuple[Any, str]]] = {}
+    kinds: Mapping[str, Any] = defences()
+    for name, kind in kinds.items():
+        hints = get_type_hints(kind, include_extras=True)
+        helps = {
+            entry.arg_name: " ".join((entry.description or "").split())
+            for cls in reversed(kind.__mro__)
+            for entry in parse(cls.__doc__ or "").params
+        }
+        for one in fields(kind):
+            hint = hints[one.name]
+            markers = getattr(hint, "__metadata__", ())
+            if any(getattr(marker, "parse", None) is False for marker in markers):
+                continue
+            default = "" if one.default in (None, False, MISSING) else f" [{one.default}]"
+            own = (hint, f"{helps.get(one.name, '')}{default}")
+            table.setdefault(one.name, {})[name] = own
+    return table
 
 
-def _entries(kind: type) -> dict[str, str]:
-    """Help by attribute, from the docstrings of a class and its bases."""
-    return {
-        entry.arg_name: " ".join((entry.description or "").split())
-        for cls in reversed(kind.__mro__)
-        for entry in parse(cls.__doc__ or "").params
-    }
-
-
-def _made() -> Any:
+def options_class() -> Any:
     """A dataclass with the name of a defence, and the settings of all, None unless given."""
-    hints: dict[str, Any] = {}
-    helps: dict[str, dict[str, list[str]]] = {}
-    for name, kind in defences().items():
-        for setting, hint, text in _settings(kind):
-            hints.setdefault(setting, hint)
-            helps.setdefault(setting, {}).setdefault(text, []).append(name)
     names: Any = Literal[(NONE, *defences())]
-    made: list[Any] = [("defence", Annotated[names, Parameter(help=_HELP)], field(default=NONE))]
-    for setting, hint in hints.items():
-        text = " ".join(f"{', '.join(who)}: {what}" for what, who in helps[setting].items())
-        made.append((setting, _with(_optional(hint), Parameter(help=text)), field(default=None)))
-    named = {"__module__": __name__}
-    cls = make_dataclass("DefenceOptions", made, frozen=True, kw_only=True, namespace=named)
-    return Parameter(name="*")(cls)
+    options: list[Any] = [("defence", _marked(names, _HELP), field(default=NONE))]
+    for option, owners in settings_by_option().items():
+        by_help: dict[str, list[str]] = {}
+        for name, (_, text) in owners.items():
+            by_help.setdefault(text, []).append(name)
+        text = " ".join(f"{', '.join(who)}: {what}" for what, who in by_help.items())
+        hint = next(iter(owners.values()))[0]
+        options.append((option, _marked(_optional(hint), text), field(default=None)))
+    own = {"__module__": __name__}
+    made = make_dataclass("DefenceOptions", options, frozen=True, kw_only=True, namespace=own)
+    return Parameter(name="*")(made)
 
 
-def _with(hint: Any, marker: Parameter) -> Any:
-    return Annotated[hint, marker]
+def _marked(hint: Any, text: str) -> Any:
+    return Annotated[hint, Parameter(help=text)]
 
 
 def _optional(hint: Any) -> Any:
@@ -80,13 +80,12 @@ def _optional(hint: Any) -> Any:
         inner, *markers = get_args(hint)
         return Annotated[(_optional(inner), *markers)]
     if get_origin(hint) in (Union, UnionType):
-        kept = [one for one in get_args(hint) if one is not type(None)]
-        return _optional(kept[0]) if len(kept) == 1 else hint
-    kinds: dict[Any, Any] = {int: Whole, float: Number}
-    return kinds.get(hint, hint) | None
+        others = [one for one in get_args(hint) if one is not type(None)]
+        return _optional(others[0]) if len(others) == 1 else hint
+    return _KINDS.get(hint, hint) | None
 
 
-DefenceOptions = _made()
+DefenceOptions = options_class()
 
 if TYPE_CHECKING:
     DefenceLike: TypeAlias = Defence | None
@@ -104,33 +103,32 @@ def as_defence(given: Any) -> Defence:
     if given is None:
         return NoDefence()
     if not is_options(given):
-        defence: Defence = given
-        return defence
-    chosen = {one.name: getattr(given, one.name) for one in fields(given)}
-    name = chosen.pop("defence")
-    values = {setting: value for setting, value in chosen.items() if value is not None}
-    known = {kind: {one.name: one for one in fields(cls)} for kind, cls in defences().items()}  # type: ignore[arg-type]
-    for setting in values:
-        able = [kind for kind, own in known.items() if setting in own]
-        if name not in able:
-            raise ValueError(f"`{setting}` needs `defence` {' or '.join(able)}")
+        return given  # type: ignore[no-any-return]
+    name, table = given.defence, settings_by_option()
+    values = {option: getattr(given, option) for option in table}
+    values = {option: value for option, value in values.items() if value is not None}
+    for option in values:
+        if name not in table[option]:
+            raise ValueError(f"`{option}` needs `defence` {' or '.join(table[option])}")
     if name == NONE:
         return NoDefence()
-    for setting, one in known[name].items():
+    kind: Any = defences()[name]
+    for one in fields(kind):
         required = one.default is MISSING and one.default_factory is MISSING
-        if required and setting not in values:
-            raise ValueError(f"`defence` {name} needs `{setting}`")
-    return defences()[name](**values)
+        if required and one.name not in values:
+            raise ValueError(f"`defence` {name} needs `{one.name}`")
+    return kind(**values)  # type: ignore[no-any-return]
 
 
 def as_options(defence: Defence) -> Any:
     """A defence as options, for the record; a defence that is not registered as it is."""
-    if defences().get(defence.name) is not type(defence):
+    name = defence.name
+    if defences().get(name) is not type(defence):
         return defence
-    own = {name for name, _, _ in _settings(type(defence))}
+    own = {option for option, owners in settings_by_option().items() if name in owners}
     changed = {
         one.name: getattr(defence, one.name)
         for one in fields(defence)  # type: ignore[arg-type]
         if one.name in own and getattr(defence, one.name) != one.default
     }
-    return DefenceOptions(defence=defence.name, **changed)
+    return DefenceOptions(defence=name, **changed)

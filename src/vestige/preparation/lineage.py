@@ -21,9 +21,8 @@ from vestige.data.regular_file import read_bytes
 from vestige.defences.privacy_ledger import UNKNOWN, LedgerEntry, from_json, to_json
 from vestige.errors import ModelError
 from vestige.models.folders import model_folder
+from vestige.preparation.trained import MODEL
 from vestige.training.directory import IDENTITY, LEDGER, RECORDS
-
-MODEL = "model"
 
 
 @dataclass(frozen=True)
@@ -33,10 +32,14 @@ class History:
     ledger: tuple[LedgerEntry, ...] = ()
     read: Mapping[str, ReadRecords] = field(default_factory=dict)
 
-    @property
-    def vocabulary(self) -> str:
-        """Id of the training from whose text the vocabulary was learned."""
-        return self.ledger[-1].vocabulary if self.ledger else UNKNOWN
+    @classmethod
+    def of(cls, ledger: Path, directory: Path) -> "History":
+        """The history in a ledger, and in the directory that has the records."""
+        remedy = "Restore it from where the model was trained."
+        content = read_bytes(ledger, limit=LARGEST_FILE, error=ModelError, remedy=remedy)
+        files = [file for file in sorted((directory / RECORDS).glob("*.npy")) if file.is_file()]
+        read = {file.stem: ReadRecords.load(file) for file in files}
+        return cls(from_json(content, where=ledger), read)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +48,7 @@ class Lineage:
 
     Attributes:
         id: of the training.
-        model: the trainings before it.
+        before: the trainings before it, oldest first.
         vocabulary: id of the training from whose text the vocabulary was learned.
         own: the records of this training.
         read: the records of the trainings before it, and of that of the vocabulary.
@@ -53,17 +56,11 @@ class Lineage:
     """
 
     id: str
-    model: History
+    before: tuple[LedgerEntry, ...]
     vocabulary: str
     own: ReadRecords
     read: Mapping[str, ReadRecords]
     void: tuple[str, ...] = ()
-
-    @property
-    def kept(self) -> dict[str, ReadRecords]:
-        """The records that the directory of the training keeps, by id."""
-        named = {entry.id for entry in self.model.ledger} | {self.vocabulary}
-        return {**{name: self.read[name] for name in named & self.read.keys()}, self.id: self.own}
 
 
 def lineage(out: Path, own: ReadRecords, *, start: object, vocabulary: object) -> Lineage:
@@ -80,7 +77,7 @@ def lineage(out: Path, own: ReadRecords, *, start: object, vocabulary: object) -
         *before, entry = begun.ledger
         return Lineage(
             id=entry.id,
-            model=History(tuple(before), begun.read),
+            before=tuple(before),
             vocabulary=entry.vocabulary,
             own=own,
             read=begun.read,
@@ -89,9 +86,9 @@ def lineage(out: Path, own: ReadRecords, *, start: object, vocabulary: object) -
     new = new_id()
     model = History() if start is None else history_of(start)
     words = model if vocabulary is None else history_of(vocabulary)
-    made_of = words.vocabulary if words.ledger else new
+    made_of = words.ledger[-1].vocabulary if words.ledger else new
     read = {**words.read, **model.read}
-    return Lineage(id=new, model=model, vocabulary=made_of, own=own, read=read)
+    return Lineage(id=new, before=model.ledger, vocabulary=made_of, own=own, read=read)
 
 
 def new_id() -> str:
@@ -105,22 +102,16 @@ def history_of(model: object) -> History:
     Args:
         model: its path; a loaded model has an unknown history.
     """
-    unknown = History((LedgerEntry(id=new_id(), defence=UNKNOWN),))
-    if not isinstance(model, str | PathLike):
-        return unknown
-    folder = model_folder(fspath(model))
-    file = folder / LEDGER
-    if not file.is_file():
-        return unknown
-    return History(_ledger(file), _records(folder.parent if folder.name == MODEL else folder))
+    folder = model_folder(fspath(model)) if isinstance(model, str | PathLike) else None
+    if folder is None or not (folder / LEDGER).is_file():
+        return History((LedgerEntry(id=new_id(), defence=UNKNOWN),))
+    return History.of(folder / LEDGER, folder.parent if folder.name == MODEL else folder)
 
 
 def begun_in(out: Path) -> History | None:
     """The history of the training that was begun in a directory, its own entry last."""
-    file = out / LEDGER
-    if not (file.is_file() and (out / IDENTITY).is_file()):
-        return None
-    return History(_ledger(file), _records(out))
+    begun = (out / LEDGER).is_file() and (out / IDENTITY).is_file()
+    return History.of(out / LEDGER, out) if begun else None
 
 
 @contextmanager
@@ -142,19 +133,10 @@ def end(out: Path, steps: int) -> None:
 
 
 def _write(out: Path, entry: LedgerEntry, lineage: Lineage) -> None:
-    for name, records in lineage.kept.items():
+    """Write the ledger, and the records of the training, its ancestors and its vocabulary."""
+    named = {one.id for one in lineage.before} | {lineage.vocabulary}
+    kept = {name: lineage.read[name] for name in named & lineage.read.keys()}
+    for name, records in {**kept, lineage.id: lineage.own}.items():
         with replacing(out / RECORDS / f"{name}.npy") as file:
             np.save(file, records.rows(), allow_pickle=False)
-    write_text(out / LEDGER, to_json((*lineage.model.ledger, entry)))
-
-
-def _ledger(file: Path) -> tuple[LedgerEntry, ...]:
-    remedy = "Restore it from where the model was trained."
-    return from_json(
-        read_bytes(file, limit=LARGEST_FILE, error=ModelError, remedy=remedy), where=file
-    )
-
-
-def _records(directory: Path) -> dict[str, ReadRecords]:
-    files = [file for file in sorted((directory / RECORDS).glob("*.npy")) if file.is_file()]
-    return {file.stem: ReadRecords.load(file) for file in files}
+    write_text(out / LEDGER, to_json((*lineage.before, entry)))

@@ -1,16 +1,93 @@
-"""Options of `vestige train` about its model."""
+"""Options of `vestige train` and `vestige plant` that travel together or belong to some tasks."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from annotated_types import Ge, Le
+from annotated_types import Ge, Gt, Le, Lt
 from cyclopts import Parameter
 
-from vestige.arguments import Count, Few, ModelLike, Number, Whole, Width
+from vestige.arguments import Count, Few, ModelLike, Number, Positive, Whole, Width
+from vestige.session import Session, flat
+from vestige.training.config import Batching, TrainingConfig
+
+if TYPE_CHECKING:
+    from vestige.training.history import EarlyStopping, StopAtPerplexity
 
 SIZES = ("layers", "hidden_size", "embedding_size")
-Words = Annotated[Whole, Ge(3)]
+PATIENCE = 20
+"""Epochs without improvement before early stopping."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class LearningOptions:
+    """Options of every training; None takes the default of the preset or model.
+
+    Attributes:
+        epochs: Passes over the data.
+        batch_size: Texts or rows per step.
+        sequence_length: Tokens per window; longer texts are cut into several.
+        learning_rate: Learning rate before the schedule.
+    """
+
+    epochs: Count | None = None
+    batch_size: Width | None = None
+    sequence_length: Width | None = None
+    learning_rate: Positive | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """All settings of `TrainingConfig` here; None for those that were not given."""
+        settings = {one.name for one in fields(TrainingConfig)}
+        names = [one.name for one in fields(self) if one.name in settings]
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The settings of `TrainingConfig` that were given."""
+        return {name: value for name, value in self.given.items() if value is not None}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions(LearningOptions):
+    """Options of `vestige train`.
+
+    Attributes:
+        optimizer: Optimizer.
+        momentum: Momentum of sgd. Default: 0.
+        precision: Precision of the computation. auto uses bfloat16 on GPUs that support it, and
+            float32 elsewhere.
+        checkpoint_every: Steps between two checkpoints.
+        batching: stream reads all text as one. The others read each document by itself: documents
+            in random order, users one user per batch, poisson and poisson-users by Poisson
+            sampling of sequences or users. Default: what suits the defence.
+        stop_at_perplexity: Stop once the validation perplexity is this low, to compare models of
+            equal utility.
+        evaluate_every: Steps between two evaluations. Default: one evaluation per epoch.
+    """
+
+    optimizer: Literal["adam", "sgd"] | None = None
+    momentum: Annotated[Number, Ge(0), Lt(1)] | None = None
+    precision: Literal["auto", "float32", "bfloat16"] | None = None
+    checkpoint_every: Count | None = None
+    batching: Batching | None = None
+    stop_at_perplexity: Annotated[Number, Gt(1)] | None = None
+    evaluate_every: Count | None = None
+
+    def stop(self, *, validated: bool) -> "StopAtPerplexity | None":
+        """When to stop before the last epoch; ValueError if no text validates."""
+        from vestige.training.history import StopAtPerplexity
+
+        if self.stop_at_perplexity is None:
+            return None
+        if not validated:
+            raise ValueError(
+                "`stop_at_perplexity` needs validation text, and none was held out. Pass "
+                "`validation`, or a larger `hold_out`"
+            )
+        return StopAtPerplexity(self.stop_at_perplexity)
 
 
 @Parameter(name="*")
@@ -39,21 +116,22 @@ class ModelOptions:
     embedding_size: Width | None = None
     tokenizer: Literal["words", "whitespace", "bpe"] | None = None
     vocabulary: Annotated[ModelLike | None, Parameter(metavar="MODEL")] = None
-    vocab_size: Words | None = None
+    vocab_size: Annotated[Whole, Ge(3)] | None = None
     lora_rank: Annotated[Count, Le(2**14)] | None = None
     lora_alpha: Number = 16.0
 
     @property
-    def shape(self) -> dict[str, int]:
+    def shape(self) -> dict[str, Any]:
         """The sizes that were given, by name."""
         sizes = {name: getattr(self, name) for name in SIZES}
         return {name: size for name, size in sizes.items() if size is not None}
 
     def check(self, start: object | None) -> None:
         """Raise ValueError for options that exclude each other, or the model to continue."""
-        names = ("architecture", *SIZES, "tokenizer", "vocabulary", "vocab_size")
-        reject_with_start(start, {name: getattr(self, name) for name in names})
-        if start is None and self.lora_rank is not None:
+        if start is not None:
+            names = ("architecture", *SIZES, "tokenizer", "vocabulary", "vocab_size")
+            _reject_with_start({name: getattr(self, name) for name in names})
+        elif self.lora_rank is not None:
             raise ValueError("`lora_rank` needs `from_`, a Hugging Face model to adapt")
         for name in ("tokenizer", "vocab_size"):
             if self.vocabulary is not None and getattr(self, name) is not None:
@@ -98,12 +176,43 @@ class NluOptions:
             raise ValueError("`vectors_frozen` needs `vectors`")
         if self.patience is not None and not self.early_stopping:
             raise ValueError("`patience` needs `early_stopping`")
-        names = ("vectors", "dropout", "char_embeddings", "lowercase")
-        reject_with_start(start, {**{name: getattr(self, name) for name in names}, **model.shape})
+        if start is not None:
+            names = ("vectors", "dropout", "char_embeddings", "lowercase")
+            _reject_with_start({**{name: getattr(self, name) for name in names}, **model.shape})
+
+    def stop(self, *, validated: bool) -> "EarlyStopping | None":
+        """When to stop before the last epoch; ValueError if no utterances validate."""
+        from vestige.training.history import EarlyStopping
+
+        if not self.early_stopping:
+            return None
+        if not validated:
+            raise ValueError("`early_stopping` needs validation utterances. Pass `validation`")
+        return EarlyStopping(PATIENCE if self.patience is None else self.patience)
 
 
-def reject_with_start(start: object | None, options: Mapping[str, object]) -> None:
+def _reject_with_start(options: Mapping[str, object]) -> None:
     """Raise ValueError for options of a new model next to a model to continue."""
-    given = [name for name, value in options.items() if value not in (None, False)]
-    if start is not None and given:
-        raise ValueError(f"`{given[0]}` does not go with `from_`. Leave out one of them")
+    for name, value in options.items():
+        if value not in (None, False):
+            raise ValueError(f"`{name}` does not go with `from_`. Leave out one of them")
+
+
+def reject_others(
+    run: Session, task: str, options: Mapping[tuple[str, ...], tuple[str, ...]]
+) -> None:
+    """Raise ValueError if an option was given that only other tasks have.
+
+    An option with its default value counts as not given.
+
+    Args:
+        run: the call.
+        task: of the call.
+        options: tasks, and the options that only they have.
+    """
+    given, defaults = dict(flat(run.arguments)), dict(flat(run.defaults))
+    for tasks, names in options.items():
+        for name in names if task not in tasks else ():
+            value, default = given[name], defaults.get(name)
+            if value is not default and value != default:
+                raise ValueError(f"`{name}` needs `task` {' or '.join(tasks)}")

@@ -3,7 +3,6 @@
 The manifest says what was planted where, and is sealed with a checksum.
 """
 
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
@@ -35,14 +34,12 @@ from vestige.arguments import (
     Whole,
     group,
 )
+from vestige.preparation.options import reject_others
 from vestige.preparation.planting import Planting, verify_planting, write_planting
 from vestige.session import COMMAND, Session, verb
 
 if TYPE_CHECKING:
-    from vestige.data.canary import Canary
     from vestige.data.candidate_words import Candidates
-    from vestige.data.corpus import Corpus
-    from vestige.data.manifest import Sampling
     from vestige.data.vocabulary import Vocabulary
 
     Repetitions: TypeAlias = str | Sequence[int]
@@ -53,14 +50,17 @@ CANARIES = group("Canaries", place=1)
 SAMPLED = group("Sampled canaries (--canary-kind sampled)", place=2)
 UTTERANCES = group("Utterances (--task nlu)", place=3)
 
-TEXT_ONLY = (
-    *("phrase", "per_user", "repetitions", "coin_flip", "canary_kind", "sampled_from"),
-    *("temperature", "prompt", "length", "vocabulary", "text", "user"),
-)
-NLU_ONLY = (
-    *("intent", "slot", "candidates", "number", "validation", "hold_out"),
-    *("tokens_column", "tags_column", "intent_column"),
-)
+ONLY: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("text",): (
+        *("phrase", "per_user", "repetitions", "coin_flip", "canary_kind", "sampled_from"),
+        *("temperature", "prompt", "length", "vocabulary", "text", "user"),
+    ),
+    ("nlu",): (
+        *("intent", "slot", "candidates", "number", "validation", "hold_out"),
+        *("tokens_column", "tags_column", "intent_column"),
+    ),
+}
+"""Options that only one task has."""
 
 
 @verb
@@ -158,36 +158,28 @@ def plant(
     """
     if verify:
         return verify_planting(Path(str(data)))
-    _check_task(run.arguments, task)
+    reject_others(run, task, ONLY)
     if out is not None:
         from vestige.new_files import require_new
 
         out = require_new(fspath(out))
     elif COMMAND.get():
         raise ValueError("Missing `out`, the folder to make; see vestige plant --help")
-    planting = (_in_utterances if task == "nlu" else _in_text)(run, run.arguments)
+    planting = (_in_utterances if task == "nlu" else _in_text)(run)
     return planting if out is None else write_planting(planting, out, run.monitor)
 
 
-def _check_task(given: Mapping[str, Any], task: str) -> None:
-    """Raise ValueError for an option of the other task."""
-    other, names = ("text", TEXT_ONLY) if task == "nlu" else ("nlu", NLU_ONLY)
-    declared = inspect.signature(plant).parameters
-    for name in names:
-        if given[name] != declared[name].default:
-            raise ValueError(f"`{name}` needs `task` {other}")
-
-
-def _in_utterances(run: Session, given: Mapping[str, Any]) -> Planting:
+def _in_utterances(run: Session) -> Planting:
     """Secrets in labelled utterances."""
     from vestige.data.secret_manifest import plant_secrets
     from vestige.data.sources import TEST, TRAIN, VALIDATION
     from vestige.data.utterance_parts import utterance_parts
     from vestige.preparation.canaries import utterance_canaries
 
+    given = run.arguments
     canaries = utterance_canaries(
-        several(given["pattern"]),
-        intents=several(given["intent"]),
+        _several(given["pattern"]),
+        intents=_several(given["intent"]),
         seed=run.seed,
         **_some(given, "slot", "candidates", "copies", "controls", "number"),
     )
@@ -200,87 +192,20 @@ def _in_utterances(run: Session, given: Mapping[str, Any]) -> Planting:
     return Planting.made(manifest, {TRAIN: train, VALIDATION: validation, **tested})
 
 
-def _in_text(run: Session, given: Mapping[str, Any]) -> Planting:
+def _in_text(run: Session) -> Planting:
     """Canaries in running text."""
     from vestige.data import manifest as sealed
     from vestige.data.sources import CORPUS
-    from vestige.preparation.canaries import check_canaries
+    from vestige.preparation.canaries import check_canaries, text_canaries
 
-    given = {**given, **{name: several(given[name]) for name in ("phrase", "pattern", "prompt")}}
+    lists = {name: _several(run.arguments[name]) for name in ("phrase", "pattern", "prompt")}
+    given = {**run.arguments, **lists}
     check_canaries(given)
     corpus = run.corpus("data", given["data"], **_some(given, "format", "text", "user", "limit"))
     known = _vocabulary(given["vocabulary"])
-    canaries, sampling = _canaries(run, given, corpus, known)
+    canaries, sampling = text_canaries(run, given, corpus, known)
     planted, manifest = sealed.plant(corpus, canaries, seed=run.seed, vocabulary=known)
     return Planting.made(replace(manifest, sampling=sampling), {CORPUS: planted})
-
-
-def _canaries(
-    run: Session, given: Mapping[str, Any], corpus: "Corpus", known: "Vocabulary | None"
-) -> "tuple[tuple[Canary, ...], Sampling | None]":
-    """The canaries with their controls, and where sampled ones come from."""
-    from vestige.preparation import canaries as make
-
-    size = _some(given, "copies", "controls")
-    length = _some(given, "length")
-    if given["phrase"]:
-        from vestige.data.canaries import given_canaries
-
-        numbers = {"copies": size["copies"] or make.COPIES}
-        numbers |= {"controls": size["controls"] or make.CONTROLS}
-        return given_canaries(given["phrase"], corpus, known, **numbers, seed=run.seed), None
-    if not (given["per_user"] or given["coin_flip"]):
-        patterns = given["pattern"]
-        return make.pattern_canaries(
-            corpus, known, patterns=patterns, **size, **length, seed=run.seed
-        ), None
-    made: tuple[Canary, ...] = ()
-    if given["per_user"]:
-        own = _some(given, "repetitions", "controls", "length")
-        made = make.canaries_per_user(corpus, known, **own, seed=run.seed)
-    if given["canary_kind"] == "sampled":
-        sampled, sampling = _sampled(run, given, corpus, known)
-        return made + sampled, sampling
-    if given["coin_flip"]:
-        kind = {"number": given["coin_flip"], "kind": given["canary_kind"]}
-        own = _some(given, "copies", "length")
-        made += make.canaries_by_coin(corpus, known, **kind, **own, seed=run.seed)
-    return made, None
-
-
-def _sampled(
-    run: Session, given: Mapping[str, Any], corpus: "Corpus", known: "Vocabulary | None"
-) -> "tuple[tuple[Canary, ...], Sampling]":
-    """Canaries that a language model writes, and the record of it."""
-    from vestige.data.manifest import Sampling
-    from vestige.models.provenance import sha256_of
-    from vestige.preparation.canaries import written_canaries
-    from vestige.preparation.sampled_canaries import LENGTH
-
-    source = given["sampled_from"]
-    temperature = 1.0 if given["temperature"] is None else float(given["temperature"])
-    length = given["length"] or LENGTH
-    prompts = list(given["prompt"])
-    canaries = written_canaries(
-        run.model("sampled_from", source),
-        corpus,
-        number=given["coin_flip"],
-        copies=given["copies"],
-        seed=run.seed,
-        monitor=run.monitor,
-        temperature=temperature,
-        length=length,
-        prompts=prompts,
-        vocabulary=known,
-    )
-    name = fspath(source) if isinstance(source, str | PathLike) else ""
-    return canaries, Sampling(
-        model=name,
-        weights=sha256_of(source),
-        temperature=temperature,
-        length=length,
-        prompts=prompts,
-    )
 
 
 def _vocabulary(model: Any) -> "Vocabulary | None":
@@ -290,12 +215,10 @@ def _vocabulary(model: Any) -> "Vocabulary | None":
 
     if isinstance(model, str | PathLike):
         return load_vocabulary(model_folder(fspath(model)))
-    found: Vocabulary | None = getattr(model, "vocabulary", model)
-    return found
+    return getattr(model, "vocabulary", model)  # type: ignore[no-any-return]
 
 
-def several(given: str | Sequence[str]) -> tuple[str, ...]:
-    """One text or several as a tuple."""
+def _several(given: str | Sequence[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 

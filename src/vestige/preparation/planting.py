@@ -1,15 +1,14 @@
 """A planted corpus: the copy, its sealed manifest, and the folder with both."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from vestige import new_files
 from vestige.data.sources import CORPUS, MANIFEST, TEST, TRAIN, VALIDATION, read_source
-from vestige.monitor import Monitor
+from vestige.monitor import Monitor, Step
 from vestige.results import Result
 
 if TYPE_CHECKING:
@@ -123,15 +122,15 @@ def write_planting(planting: Planting, out: Path, monitor: Monitor) -> Planting:
     with new_files.new_directory(out) as hidden, writing as step:
         for name, part in planting.parts.items():
             if isinstance(part, Corpus):
-                write_corpus(part, hidden / name, progress=partial(_step, step, len(part)))
+                write_corpus(part, hidden / name, progress=_progress(step, len(part)))
             elif len(part):
                 write_utterances(part, hidden / name)
         planting.manifest.save(hidden / MANIFEST)
     return Planting.made(planting.manifest, planting.parts, out)
 
 
-def _step(step: Any, total: int, done: int) -> None:
-    step(done, total)
+def _progress(step: Step, total: int) -> Callable[[int], None]:
+    return lambda done: step(done, total)
 
 
 def verify_planting(directory: Path) -> Planting:
@@ -143,28 +142,22 @@ def verify_planting(directory: Path) -> Planting:
     """
     from vestige.data.checksum import format_of
     from vestige.data.manifest import Manifest
-    from vestige.data.secret_manifest import FORMAT
-
-    if format_of(directory / MANIFEST) == FORMAT:
-        return _verify_utterances(directory)
-    manifest = Manifest.load(directory / MANIFEST)
-    users = "user" if _has_users(directory / CORPUS) else None
-    corpus = read_source(str(directory / CORPUS), user=users)
-    manifest.verify(corpus)
-    return Planting.made(manifest, {CORPUS: corpus}, directory, verified=True)
-
-
-def _verify_utterances(directory: Path) -> Planting:
-    from vestige.data.secret_manifest import SecretManifest
+    from vestige.data.secret_manifest import FORMAT, SecretManifest
     from vestige.data.utterance_parts import read_parts
     from vestige.data.utterances import Utterances
 
-    manifest = SecretManifest.load(directory / MANIFEST)
+    if format_of(directory / MANIFEST) != FORMAT:
+        manifest = Manifest.load(directory / MANIFEST)
+        users = "user" if _has_users(directory / CORPUS) else None
+        corpus = read_source(str(directory / CORPUS), user=users)
+        manifest.verify(corpus)
+        return Planting.made(manifest, {CORPUS: corpus}, directory, verified=True)
+    secrets = SecretManifest.load(directory / MANIFEST)
     names = [name for name in (TRAIN, VALIDATION, TEST) if (directory / name).exists()]
     parts = {TRAIN: Utterances.of([])}
     parts |= {name: read_parts(directory / name).train for name in names}
-    manifest.verify(parts[TRAIN], parts.get(VALIDATION, Utterances.of([])))
-    return Planting.made(manifest, parts, directory, verified=True)
+    secrets.verify(parts[TRAIN], parts.get(VALIDATION, Utterances.of([])))
+    return Planting.made(secrets, parts, directory, verified=True)
 
 
 def _has_users(path: Path) -> bool:

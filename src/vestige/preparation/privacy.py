@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean, median
 from textwrap import wrap
 
 from vestige.defences.composition import composed_epsilon
@@ -14,11 +15,15 @@ from vestige.defences.private import PrivacyPlan, PrivateDefence
 from vestige.defences.registry import Defence
 from vestige.monitor import Monitor
 from vestige.preparation.lineage import Lineage, begun_in
-from vestige.preparation.training_texts import Texts
+from vestige.preparation.texts import Texts
+from vestige.training.checkpoint import log_lines
 from vestige.training.config import TrainingConfig
 
 WIDTH = 100
 """Columns of a long sentence in the log."""
+
+HARDLY = 0.1
+"""Share of gradients, or updates, below which clipping does nothing."""
 
 
 def check_vocabulary(defence: Defence, lineage: Lineage, *, continued: bool) -> None:
@@ -53,20 +58,12 @@ def check_vocabulary(defence: Defence, lineage: Lineage, *, continued: bool) -> 
 
 
 def entry_of(
-    defence: Defence, plan: PrivacyPlan | None, config: TrainingConfig | None, lineage: Lineage
+    defence: Defence, plan: PrivacyPlan | None, config: TrainingConfig, lineage: Lineage
 ) -> LedgerEntry:
-    """The training's entry in its ledger, before the first step.
-
-    Args:
-        defence: of the training.
-        plan: of a private defence, else None.
-        config: of the training; needed with a plan.
-        lineage: of the training.
-    """
+    """The training's entry in its ledger, before the first step; plan: of a private defence."""
     entry = LedgerEntry(id=lineage.id, defence=defence.name, vocabulary=lineage.vocabulary)
     if plan is None:
         return entry
-    assert config is not None
     spent = plan.spent(plan.steps)
     return replace(
         entry,
@@ -89,17 +86,19 @@ def statement_of(
     plan: PrivacyPlan, entry: LedgerEntry, texts: Texts, lineage: Lineage
 ) -> PrivacyStatement:
     """The guarantee of a private training, in the terms of its ledger entry."""
+    division = texts.division
     assert entry.sequence_length is not None
-    users = texts.division.summary()["held_out_users"]
+    assert division is not None
+    users = division.summary()["held_out_users"]
     return PrivacyStatement(
         defence=plan.defence.name,
         planned=plan.spent(plan.steps),
         units=plan.units,
         sequence_length=entry.sequence_length,
         held_out=users if isinstance(users, int) and users else len(texts.held),
-        capped=texts.division.most_per_user,
+        capped=division.most_per_user,
         limited=texts.limit,
-        ancestry=ancestry(entry, lineage.own, lineage.model.ledger, lineage.read),
+        ancestry=ancestry(entry, lineage.own, lineage.before, lineage.read),
         void=entry.void,
         bands=entry.bands,
         clip_quantile=getattr(plan.defence, "clip_quantile", None),
@@ -117,8 +116,7 @@ def announce(statement: PrivacyStatement, batch_size: int, monitor: Monitor) -> 
         + ("" if statement.bands == 1 else f" of each of {statement.bands} groups")
     )
     log_all(monitor, statement.headlines(), begin="Planned: ")
-    warning = drowned(spent, batch_size)
-    if warning is not None:
+    if (warning := drowned(spent, batch_size)) is not None:
         log_all(monitor, [warning])
 
 
@@ -130,6 +128,18 @@ def conclude(
     log_all(monitor, done.headlines(), begin="Privacy: ")
     monitor.log(f"Full statement: vestige report {run}")
     return done
+
+
+def clip_advice(log: Path) -> str | None:
+    """A better clipping norm where hardly anything was clipped, by `log.jsonl`; else None."""
+    known = [line for _, line in log_lines(log) if line.get("clipped") is not None]
+    if not known or fmean(line["clipped"] for line in known) > HARDLY:
+        return None
+    norm = median(line["median_norm"] for line in known)
+    return (
+        f"Almost nothing was clipped. Use --clip {norm:.1g}, near the median norm: less noise, "
+        "same privacy"
+    )
 
 
 def log_joint(trainings: Sequence[Path], monitor: Monitor) -> None:

@@ -1,32 +1,30 @@
-"""The report of a training: its guarantee, and how well the model learned.
+"""The reports of a planting, and of a training: its guarantee, and how well the model learned.
 
 The sentences of the guarantee were written when the training ended (`run.json`, "privacy").
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from vestige.preparation.trained import useless_training
 from vestige.reports.charts import ACCENT, QUIET, Chart, Figure, alt, dashed, disc, inline, ring
-from vestige.reports.disclosure import printable
+from vestige.reports.disclosure import disclose, printable
 from vestige.reports.numbers import NOTHING, Row, decimal, listed, percent
 from vestige.reports.report import Report, lines
 from vestige.reports.tables import Table, table
 from vestige.results import Run
-from vestige.training_runs import useless_training
 
+MANIFEST = (
+    "The manifest holds every canary unredacted. Keep it apart from the model and from the text "
+    "to train on.",
+)
 LIMITS = (
     "A guarantee is a proof about the training. Nothing here measures what the model reveals.",
     "Perplexities, losses and norms are computed from the text without noise. Do not release this "
     "page, or the folder of the training; release its folder model/ alone.",
     "A guarantee for one person does not cover what many people wrote: the model may learn it.",
 )
-SCORES = (
-    ("intent accuracy", "intent_accuracy"),
-    ("slot F1", "slot_f1"),
-    ("intent and all tags", "exact_match"),
-    ("BLEU", "bleu"),
-)
-SCORED: Mapping[str, str] = {
+SCORES: Mapping[str, str] = {
     "intent_accuracy": "intent accuracy",
     "slot_f1": "slot F1",
     "exact_match": "intent and all tags",
@@ -34,10 +32,56 @@ SCORED: Mapping[str, str] = {
     "perplexity": "perplexity",
     "bleu": "BLEU",
 }
-"""Scores with intervals, by their names in a summary."""
+"""Scores by their names in a summary."""
+
+OF_TASKS = ("intent_accuracy", "slot_f1", "exact_match", "bleu")
+"""Scores that each evaluation of some tasks has."""
 
 _LARGEST = 1e12
 _CAPTION = "Perplexity on the validation text (disc) and on the training text (ring), by step"
+
+
+def planting_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a planting."""
+    summary = run.summary
+    where = printable(str(summary.get("directory", "")))
+    counts = (
+        f"{summary['canaries']:,} canaries planted ({summary['copies']:,} copies in all), and "
+        f"{summary['controls']:,} controls."
+    )
+    seal = f"SHA-256 of the manifest: {summary['sha256']}"
+    if summary.get("verified"):
+        seal = f"{where} agrees with its sealed manifest. {seal}"
+    elif where:
+        seal = f"{where} holds the planted copy and manifest.json. {seal}"
+
+    def words(name: str) -> Callable[[Row], str]:
+        def shown(row: Row) -> str:
+            given = row.get(name) or ()
+            texts = [given] if isinstance(given, str) else given
+            return " ".join(disclose(texts, show_secrets=show_secrets))
+
+        return shown
+
+    canaries = table(
+        f"{len(run.rows):,} canaries and controls",
+        run.rows,
+        texts=4,
+        drop_empty=True,
+        phrase=words("phrase"),
+        pattern=lambda row: row["pattern"],
+        intent=lambda row: row.get("intent"),
+        secret=words("secret"),
+        copies=lambda row: row["copies"] or "control",
+        of_them_validation=lambda row: row.get("validation"),
+    )
+    return Report(
+        kind="planting",
+        title="Which canaries were planted?",
+        evidence=lines(counts, seal),
+        blocks=() if summary.get("verified") else (canaries,),
+        limits=MANIFEST,
+    )
 
 
 def training_report(run: Run, *, show_secrets: bool) -> Report:
@@ -53,8 +97,6 @@ def training_report(run: Run, *, show_secrets: bool) -> Report:
         rows=tuple(stated.items()),
         folded=True,
     )
-    level = summary.get("word_frequency_perplexity")
-    caption = f"{_CAPTION}. The dashed line is the perplexity of word frequencies."
     return Report(
         kind="training",
         title="What does this training guarantee?",
@@ -62,9 +104,9 @@ def training_report(run: Run, *, show_secrets: bool) -> Report:
             stated.get("guarantee")
             or "No defence with a guarantee: nothing bounds what the model reveals."
         ),
-        notices=lines(*notices, useless_training(summary, who="The model") or ""),
+        notices=lines(*notices, useless_training(summary) or ""),
         blocks=(
-            *_figure(run.rows, level, caption),
+            *_figure(run.rows, summary.get("word_frequency_perplexity"), dashes=True),
             *((promise,) if stated else ()),
             _evaluations(run.rows),
         ),
@@ -76,12 +118,14 @@ def learning_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of a training on utterances or on pairs of texts."""
     rows, summary = run.rows, run.summary
     found = [f"Perplexity {_number(summary['validation_perplexity'])} on the validation text"]
-    found += [f"{name} {summary[key]:.3g}" for name, key in SCORES if summary.get(key) is not None]
+    found += [
+        f"{SCORES[key]} {summary[key]:.3g}" for key in OF_TASKS if summary.get(key) is not None
+    ]
     return Report(
         kind="training",
         title="How well did this model learn?",
         evidence=lines(f"{listed(found)}. This does not measure what the model reveals."),
-        blocks=(*_figure(rows, None, f"{_CAPTION}."), _evaluations(rows), *_scores(summary)),
+        blocks=(*_figure(rows), _evaluations(rows), *_scores(summary)),
         limits=LIMITS[1:],
     )
 
@@ -110,33 +154,18 @@ def repeated_report(run: Run, *, show_secrets: bool) -> Report:
     )
 
 
-def _figure(rows: Sequence[Row], level: float | None, caption: str) -> tuple[Figure, ...]:
-    points = perplexities(rows)
-
-    def draw(width: int) -> Chart:
-        return curve(points, level, width=width)
-
-    return (Figure(draw=draw, caption=caption, points=len(points), slim=True),) if points else ()
-
-
 def _evaluations(rows: Sequence[Row]) -> Table:
     """Perplexities by evaluation, and the scores of the task."""
-    scores = [(name, key) for name, key in SCORES if any(key in row for row in rows)]
-    return Table(
-        title="Perplexity",
-        columns=("epoch", "step", "training", "validation", *(name for name, _ in scores)),
-        texts=0,
-        rows=tuple(
-            (
-                f"{row['epoch']:g}",
-                f"{row['step']:,d}",
-                _number(row["perplexity"]),
-                _number(row["validation_perplexity"]),
-                *(decimal(row[key], 3) for _, key in scores),
-            )
-            for row in rows
-        ),
-    )
+    columns: dict[str, Callable[[Row], object]] = {
+        "epoch": lambda row: f"{row['epoch']:g}",
+        "step": lambda row: row["step"],
+        "training": lambda row: _number(row["perplexity"]),
+        "validation": lambda row: _number(row["validation_perplexity"]),
+    }
+    for key in OF_TASKS:
+        if any(key in row for row in rows):
+            columns[SCORES[key]] = lambda row, key=key: decimal(row[key], 3)  # type: ignore[misc]
+    return table("Perplexity", rows, columns, texts=0)
 
 
 def _scores(summary: Row) -> tuple[Table, ...]:
@@ -146,59 +175,49 @@ def _scores(summary: Row) -> tuple[Table, ...]:
     if size is None:
         return ()
     title = f"Test part, {size:,} utterances" if part == "test" else f"Validation, {size:,} words"
-    found = [key for key in SCORED if summary.get(f"{part}_{key}") is not None]
-    return (
-        table(
-            title,
-            found,
-            {
-                "score": lambda key: SCORED[key],
-                "value": lambda key: _score(key, summary[f"{part}_{key}"]),
-                "95% CI": lambda key: _interval(key, summary, f"{part}_{key}"),
-            },
-        ),
-    )
+
+    def shown(key: str, end: str = "") -> str:
+        value = summary.get(f"{part}_{key}{end}")
+        if value is None:
+            return NOTHING
+        return f"{value:.3g}" if key in ("perplexity", "bleu", "accuracy") else percent(value)
+
+    def interval(key: str) -> str:
+        low = shown(key, "_low")
+        return low if low == NOTHING else f"{low} to {shown(key, '_high')}"
+
+    measured = [key for key in SCORES if summary.get(f"{part}_{key}") is not None]
+    columns: dict[str, Callable[[str], object]] = {"score": SCORES.__getitem__, "value": shown}
+    return (table(title, measured, {**columns, "95% CI": interval}),)
 
 
-def _interval(key: str, summary: Row, name: str) -> str:
-    low, high = summary.get(f"{name}_low"), summary.get(f"{name}_high")
-    return NOTHING if low is None else f"{_score(key, low)} to {_score(key, high)}"
-
-
-def _score(key: str, value: float | None) -> str:
-    if value is None:
-        return NOTHING
-    return f"{value:.3g}" if key in ("perplexity", "bleu", "accuracy") else percent(value)
-
-
-def perplexities(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Points of the curve: step, kind ("disc" of the validation text) and perplexity."""
-    return [
+def _figure(
+    rows: Sequence[Row], frequencies: float | None = None, *, dashes: bool = False
+) -> tuple[Figure, ...]:
+    """Perplexity by step, and that of word frequencies as a dashed line; none without a value."""
+    points: list[dict[str, Any]] = [
         {"step": row["step"], "kind": kind, "perplexity": row[name]}
         for row in rows
         for kind, name in (("disc", "validation_perplexity"), ("ring", "perplexity"))
         if row[name] is not None and 0 < row[name] < _LARGEST
     ]
 
+    def draw(width: int) -> Chart:
+        x = alt.X("step:Q", title="steps", axis=alt.Axis(grid=False, tickMinStep=1))
+        y = alt.Y("perplexity:Q", title="perplexity", scale=alt.Scale(type="log", nice=False))
+        layers: list[Any] = []
+        for kind, colour, point in (("ring", QUIET, ring), ("disc", ACCENT, disc)):
+            chart = inline(p for p in points if p["kind"] == kind).encode(x=x, y=y)
+            line = chart.mark_line(stroke=colour, strokeWidth=1.5)
+            layers += [line, point(chart, 50, colour)]
+        if frequencies is not None and 0 < frequencies < _LARGEST:
+            layers.append(dashed(perplexity=frequencies).encode(y=y))
+        return alt.layer(*layers).properties(width=width, height=220)
 
-def curve(points: Sequence[Row], frequencies: float | None, *, width: int) -> Chart:
-    """Perplexity by step, on the validation text (disc) and on the training text (ring).
-
-    Args:
-        points: `perplexities`.
-        frequencies: of word frequencies, a dashed line; None leaves it out.
-        width: in pixels.
-    """
-    x = alt.X("step:Q", title="steps", axis=alt.Axis(grid=False, tickMinStep=1))
-    y = alt.Y("perplexity:Q", title="perplexity", scale=alt.Scale(type="log", nice=False))
-    layers: list[Any] = []
-    for kind, colour in (("ring", QUIET), ("disc", ACCENT)):
-        chart = inline(p for p in points if p["kind"] == kind).encode(x=x, y=y)
-        point = disc if kind == "disc" else ring
-        layers += [chart.mark_line(stroke=colour, strokeWidth=1.5), point(chart, 50, colour)]
-    if frequencies is not None and 0 < frequencies < _LARGEST:
-        layers.append(dashed(perplexity=frequencies).encode(y=y))
-    return alt.layer(*layers).properties(width=width, height=220)
+    caption = f"{_CAPTION}."
+    if dashes:
+        caption = f"{_CAPTION}. The dashed line is the perplexity of word frequencies."
+    return (Figure(draw=draw, caption=caption, points=len(points), slim=True),) if points else ()
 
 
 def _number(value: float | None) -> str:

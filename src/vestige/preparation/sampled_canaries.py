@@ -11,7 +11,6 @@ is neither in the corpus nor in another canary. Other texts are sampled again.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -68,21 +67,60 @@ def sample_phrases(
     """
     if length < _SHORTEST:
         raise ValueError(f"`length` must be at least {_SHORTEST} for sampled canaries")
-    kept = _Phrases(corpus, model.vocabulary, vocabulary)
+    phrases: dict[str, str] = {}  # by their text in lower case
+    refused: Counter[str] = Counter()
     most = _ATTEMPTS * (number + _BATCH)
     for texts in _batches(model, seed, temperature, prompts, length):
-        kept.add(texts, number)
+        read = [_readable(ids, model.vocabulary, vocabulary) for ids in texts]
+        counts = iter(occurrences(corpus, [phrase for phrase in read if phrase is not None]))
+        for phrase in read:
+            if len(phrases) == number:
+                break
+            folded = "" if phrase is None else phrase.casefold()
+            if phrase is None:
+                refused[UNREADABLE] += 1
+            elif next(counts):
+                refused[WRITTEN] += 1
+            elif any(folded in one or one in folded for one in phrases):
+                refused[INSIDE] += 1
+            else:
+                phrases[folded] = phrase
         if progress is not None:
-            progress(len(kept.phrases), number)
-        if len(kept.phrases) == number:
-            return kept.phrases
-        if kept.sampled >= most:
+            progress(len(phrases), number)
+        if len(phrases) == number:
+            return list(phrases.values())
+        if len(phrases) + refused.total() >= most:
             break
-    raise DataError(
-        f"only {len(kept.phrases)} of {number} canaries were found among {kept.sampled} texts "
-        f"that the model wrote; the others were {kept.reasons}",
-        remedy=kept.remedy,
+    raise _too_few(len(phrases), number, refused)
+
+
+def _too_few(found: int, number: int, refused: Counter[str]) -> DataError:
+    reasons = refused.most_common()
+    remedy = (
+        "Raise the `temperature`, change the `prompt`, or ask for fewer or longer canaries "
+        "(`length`)."
     )
+    if reasons[0][0] == UNREADABLE:
+        remedy = (
+            "Lower the `temperature`, ask for shorter canaries (`length`), change the `prompt`, "
+            "or use a better model."
+        )
+    return DataError(
+        f"only {found} of {number} canaries were found among {found + refused.total()} texts that "
+        f"the model wrote; the others were {', '.join(f'{count} {why}' for why, count in reasons)}",
+        remedy=remedy,
+    )
+
+
+def _readable(ids: Sequence[int], own: "Vocabulary", other: "Vocabulary | None") -> str | None:
+    """The text, if it is one line that both vocabularies encode; else None."""
+    phrase = own.decode(ids)
+    plain = phrase == " ".join(phrase.split()) and phrase.isprintable()
+    if not plain or len(phrase) > _LONGEST or own.encode(phrase) != list(ids):
+        return None
+    others = ids if other is None else other.encode(phrase)
+    unknown = other is not None and other.unk_id in others
+    return None if unknown or min(len(ids), len(others)) < _SHORTEST else phrase
 
 
 def _batches(
@@ -142,76 +180,3 @@ def line_ends(vocabulary: "Vocabulary", size: int) -> set[int]:
         ends.add(vocabulary.bos_id)
     ends |= {token for token in range(len(texts)) if "\n" in vocabulary.piece(token)}
     return ends - {vocabulary.unk_id}
-
-
-@dataclass
-class _Phrases:
-    """The sampled texts that can be planted, and why the others cannot.
-
-    Attributes:
-        corpus: in which they will be planted.
-        own: vocabulary of the model that writes.
-        other: vocabulary of the model to train.
-        phrases: that can be planted.
-        folded: the same without case.
-        sampled: number of texts so far.
-        refused: number of texts by the reason.
-    """
-
-    corpus: "Corpus"
-    own: "Vocabulary"
-    other: "Vocabulary | None"
-    phrases: list[str] = field(default_factory=list)
-    folded: list[str] = field(default_factory=list)
-    sampled: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
-
-    def add(self, texts: Sequence[Sequence[int]], number: int) -> None:
-        """Keep the texts that can be planted, at most `number` in all."""
-        read = [self._readable(ids) for ids in texts]
-        counts = iter(occurrences(self.corpus, [one for one in read if one is not None]))
-        for phrase in read:
-            if len(self.phrases) == number:
-                return
-            self.sampled += 1
-            if phrase is None:
-                self.refused[UNREADABLE] += 1
-            elif next(counts):
-                self.refused[WRITTEN] += 1
-            elif self._inside(phrase.casefold()):
-                self.refused[INSIDE] += 1
-            else:
-                self.phrases.append(phrase)
-                self.folded.append(phrase.casefold())
-
-    @property
-    def reasons(self) -> str:
-        """Number of refused texts by reason, the most frequent first."""
-        return ", ".join(f"{count} {why}" for why, count in self.refused.most_common())
-
-    @property
-    def remedy(self) -> str:
-        """What to change so that more texts can be planted."""
-        if self.refused.most_common(1)[0][0] == UNREADABLE:
-            return (
-                "Lower the `temperature`, ask for shorter canaries (`length`), change the "
-                "`prompt`, or use a better model."
-            )
-        return (
-            "Raise the `temperature`, change the `prompt`, or ask for fewer or longer canaries "
-            "(`length`)."
-        )
-
-    def _readable(self, ids: Sequence[int]) -> str | None:
-        """The text, if it is one line that both vocabularies encode; else None."""
-        phrase = self.own.decode(ids)
-        plain = phrase == " ".join(phrase.split()) and phrase.isprintable()
-        if not plain or len(phrase) > _LONGEST or self.own.encode(phrase) != list(ids):
-            return None
-        others = ids if self.other is None else self.other.encode(phrase)
-        unknown = self.other is not None and self.other.unk_id in others
-        return None if unknown or min(len(ids), len(others)) < _SHORTEST else phrase
-
-    def _inside(self, phrase: str) -> bool:
-        """Whether it contains another phrase or is part of one, ignoring case."""
-        return any(phrase in one or one in phrase for one in self.folded)

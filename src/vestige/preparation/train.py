@@ -1,7 +1,7 @@
 """`vestige train`: language models, models of pairs of texts, models of intents and slots."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
 from annotated_types import Le
 from cyclopts import Parameter
@@ -25,13 +25,14 @@ from vestige.arguments import (
     UserColumn,
     group,
 )
-from vestige.defences.registry import Defence
 from vestige.preparation.defence_options import DefenceLike, as_defence, as_options
-from vestige.preparation.options import ModelOptions, NluOptions
-from vestige.preparation.tasks import reject_others
-from vestige.preparation.trained import RepeatedTraining, Trained
+from vestige.preparation.options import ModelOptions, NluOptions, TrainingOptions, reject_others
+from vestige.preparation.trained import REPEAT, RepeatedTraining, Trained
 from vestige.session import Session, verb
-from vestige.training_options import TrainingOptions
+
+if TYPE_CHECKING:
+    from vestige.preparation.recipe import Prepared
+    from vestige.preparation.texts import Texts
 
 MODEL, TRAINING = group("Model", place=2), group("Training", place=3)
 Task = Literal["text", "next-word", "translation", "dialogue", "nlu"]
@@ -144,86 +145,66 @@ def train(
         run.chosen(defence=as_options(chosen))
     if seeds > 1:
         return _repeated(run, Path(out), seeds, resume)
-    _check(task, model, nlu, from_)
-    validated = validation is not None or hold_out is None or hold_out > 0
-    stop = training.stop(validated=validated)
-
-    from vestige.preparation.training_run import TrainingRun
-    from vestige.training.directory import claimed
-
-    job = TrainingRun(
-        run=run, out=Path(out), resume=resume, start=from_, data=data, validation=validation
-    )
-    held: dict[str, Any] = {"validation": validation, "hold_out": hold_out}
-    reading: dict[str, Any] = {"format": format, "limit": limit}
-    with claimed(job.out, resume):
-        if task == "nlu":
-            from vestige.preparation.utterances import read_parts, train_utterances
-
-            columns = {"tokens_column": tokens_column, "tags_column": tags_column}
-            columns |= {"intent_column": intent_column}
-            parts = read_parts(data, seed=run.seed, **held, **reading, **columns)
-            return train_utterances(job, parts, model=model, training=training, nlu=nlu)
-
-        from vestige.preparation.training_texts import read_texts
-
-        texts = read_texts(
-            data,
-            **held,
-            by_user=_by_user(task, chosen, training),
-            most_per_user=max_documents_per_user,
-            shared=("text", "user", "source_column") if task in PAIRS else ("text",),
-            monitor=run.monitor,
-            **reading,
-            text=text,
-            user=user,
-            source_column=source,
-        )
-        if stop is not None and not len(texts.held):
-            raise ValueError(
-                "`stop_at_perplexity` needs validation text, and none was held out. Pass "
-                "`validation`, or a larger `hold_out`"
-            )
-        if task in PAIRS:
-            from vestige.preparation.pairs import train_pairs
-
-            return train_pairs(job, texts, task=task, model=model, training=training, stop=stop)
-
-        from vestige.preparation.text import train_text
-
-        return train_text(
-            job,
-            texts,
-            task=task,
-            preset=preset,
-            model=model,
-            training=training,
-            defence=chosen,
-            stop=stop,
-        )
-
-
-def _check(task: str, model: ModelOptions, nlu: NluOptions, start: object) -> None:
-    """Raise ValueError for options that exclude each other, before anything is read."""
     if task == "nlu":
-        nlu.check(model, start)
-        return
-    model.check(start)
-    if task != "text" and model.architecture == "transformer":
+        nlu.check(model, from_)
+    else:
+        model.check(from_)
+    if task not in ("text", "nlu") and model.architecture == "transformer":
         raise ValueError(f"`architecture` must be lstm or gru with `task` {task}, got transformer")
 
+    from vestige.preparation import recipe, texts
+    from vestige.preparation.lineage import lineage
+    from vestige.preparation.privacy import check_vocabulary
+    from vestige.training.directory import claimed
 
-def _by_user(task: str, defence: Defence, training: TrainingOptions) -> bool:
-    """Whether users are held out, with all their documents."""
-    protected = getattr(defence, "protected", None)
-    return task in TEXT and (protected == "user" or training.batching == "poisson-users")
+    reading: dict[str, Any] = {"validation": validation, "hold_out": hold_out}
+    reading |= {"format": format, "limit": limit}
+    begin: dict[str, Any] = {"start": from_, "model": model, "training": training}
+    with claimed(Path(out), resume):
+        if task == "nlu":
+            reading |= {"tokens_column": tokens_column, "tags_column": tags_column}
+            reading |= {"intent_column": intent_column}
+            read = texts.read_utterances(data, seed=run.seed, **reading)
+        else:
+            protected = getattr(chosen, "protected", None)
+            read = texts.read_texts(
+                data,
+                by_user=protected == "user" or training.batching == "poisson-users",
+                most_per_user=max_documents_per_user,
+                shared=("text", "user", "source_column") if task in PAIRS else ("text",),
+                monitor=run.monitor,
+                text=text,
+                user=user,
+                source_column=source,
+                **reading,
+            )
+        descent = lineage(Path(out), read.records, start=from_, vocabulary=model.vocabulary)
+        check_vocabulary(chosen, descent, continued=from_ is not None)
+        prepared = _prepared(run, read, task, preset=preset, nlu=nlu, defence=chosen, **begin)
+        return recipe.learn(run, read, prepared, descent)
+
+
+def _prepared(
+    run: Session, read: "Texts", task: str, *, preset: Any, nlu: Any, defence: Any, **begin: Any
+) -> "Prepared":
+    """The model of a task, with the texts in its form."""
+    if task == "nlu":
+        from vestige.preparation.utterances import prepared_utterances
+
+        return prepared_utterances(run, read, nlu=nlu, **begin)
+    if task in PAIRS:
+        from vestige.preparation.pairs import prepared_pairs
+
+        return prepared_pairs(run, read, task=task, **begin)
+    from vestige.preparation.text import prepared_text
+
+    return prepared_text(run, read, task=task, preset=preset, defence=defence, **begin)
 
 
 def _repeated(run: Session, out: Path, count: int, resume: bool) -> RepeatedTraining:
-    """The same training with several seeds, each recorded by itself."""
+    """Trainings with the seeds from that of the call on."""
     from vestige.preparation.privacy import log_joint
     from vestige.training.directory import check_repeats
-    from vestige.training_runs import REPEAT
 
     check_repeats(out, resume)
     found: list[Trained] = []
@@ -233,4 +214,4 @@ def _repeated(run: Session, out: Path, count: int, resume: bool) -> RepeatedTrai
         one: Any = train(**own, seed=seed, device=run.device, monitor=run.monitor)
         found.append(one)
     log_joint([one.directory for one in found], run.monitor)
-    return RepeatedTraining.of_trainings(out, found)
+    return RepeatedTraining.in_folder(out, found)

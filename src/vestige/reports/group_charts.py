@@ -99,13 +99,11 @@ def sorted_p_values(
     return alt.layer(*layers).properties(width=width, height=260)
 
 
-def score_edges(
-    scores: Sequence[float], bins: int, *, through: float | None = None
-) -> NDArray[np.float64]:
-    """Edges of bins over all scores; `through` is one of them."""
+def score_edges(scores: Sequence[float], bins: int) -> NDArray[np.float64]:
+    """Edges of bins over all scores."""
     low, high = float(min(scores)), float(max(scores))
     step = 1.08 * ((high - low) or 1.0) / bins
-    zero = low - step / 2 if through is None else through
+    zero = low - step / 2
     first, last = math.floor((low - zero) / step) - 1, math.ceil((high - zero) / step) + 1
     return zero + step * np.arange(first, last + 1, dtype=np.float64)
 

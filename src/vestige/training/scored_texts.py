@@ -7,7 +7,6 @@ users are unknown.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige.metrics.intervals import Interval, ratio_of_sums
-from vestige.results import Measurement
 from vestige.training.evaluate import DocumentScores
-from vestige.training.history import TrainingHistory
 from vestige.training.translations import Bleu
 
 
@@ -90,30 +87,3 @@ def with_intervals(
         tokens=whole.tokens,
         bleu=bleu,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairTraining(Measurement):
-    """A finished training of a sequence-to-sequence model, as a run directory holds it.
-
-    Attributes:
-        history: of its evaluations.
-        task: "translation" or "dialogue".
-        settings: that decide what the numbers mean, by name.
-        validation: scores of the kept model on the validation pairs, or None.
-    """
-
-    history: TrainingHistory
-    task: str
-    settings: Mapping[str, object]
-    validation: ScoredTexts | None
-
-    def summary(self) -> dict[str, Any]:
-        """The kept record, the cost, and the scores as "validation_accuracy_low" and so on."""
-        found = {} if self.validation is None else self.validation.summary()
-        scores = {f"validation_{name}": value for name, value in found.items()}
-        return {**self.history.summary(), "task": self.task, **self.settings, **scores}
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One row an evaluation."""
-        return self.history.rows()

@@ -1,15 +1,12 @@
 """Scores of intent-and-slot models with confidence intervals."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from vestige.data.encoded_utterances import IGNORED
 from vestige.data.utterances import Utterances
 from vestige.metrics.intervals import Interval, clopper_pearson, ratio_of_sums
 from vestige.models.white_box import IntentSlotNetwork
-from vestige.results import Measurement
-from vestige.training.history import TrainingHistory
 from vestige.training.utterances import UtteranceScores, answer, score
 
 
@@ -89,28 +86,3 @@ def slot_f1_interval(
     if interval is None or interval.low == interval.high:
         return None
     return Interval(max(interval.low, 0.0), min(interval.high, 1.0))
-
-
-@dataclass(frozen=True, kw_only=True)
-class IntentSlotTraining(Measurement):
-    """A finished training of an intent-and-slot model, as a run directory holds it.
-
-    Attributes:
-        history: of its evaluations.
-        habits: settings that may protect or expose, by name.
-        test: scores on test utterances, or None.
-    """
-
-    history: TrainingHistory
-    habits: Mapping[str, object]
-    test: ScoredUtterances | None
-
-    def summary(self) -> dict[str, Any]:
-        """The kept record, the cost, the habits, and the scores as "test_slot_f1" and so on."""
-        test = {} if self.test is None else self.test.summary()
-        scores = {f"test_{name}": value for name, value in test.items()}
-        return {**self.history.summary(), "task": "nlu", **self.habits, **scores}
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One row an evaluation."""
-        return self.history.rows()

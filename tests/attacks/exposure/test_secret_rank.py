@@ -6,7 +6,7 @@ from scipy.stats import kstest
 
 import vestige
 from tests.attacks.exposure.planted import MANIFEST
-from vestige.attacks.exposure.secret_rank import secret_rank
+from vestige.attacks.exposure.secret_exposure import secret_exposure
 from vestige.audits.exposure.report import update_report
 from vestige.claims import UNDECIDED
 from vestige.data.secret_lines import read_secret
@@ -35,6 +35,10 @@ def line(text):
 BEFORE, AFTER = model(0), model(1)
 
 
+def ranked(secrets, **more):
+    return secret_exposure(AFTER, secrets, before=BEFORE, **more)
+
+
 def gain(text):
     """log2 of how much likelier the update made it, token by token."""
     total = 0.0
@@ -52,10 +56,11 @@ GAINS = {f"{a} {b} {c}": gain(f"{a} {b} {c}") for a in WORDS for b in WORDS for 
 
 @pytest.mark.parametrize("text", ["a b c", "j j j", max(GAINS, key=GAINS.__getitem__)])
 def test_an_exact_rank_is_a_count_over_the_whole_space(text):
-    found = secret_rank(BEFORE, AFTER, [read_secret(line(text), 1)], seed=0, samples=1000)
+    found = ranked([read_secret(line(text), 1)], seed=0, references=1000)
     (row,) = found.rows()
     rank = sum(one >= GAINS[text] - 1e-5 for one in GAINS.values())
-    assert (row["rank"], row["whole"], found.exact, row["joint_p"]) == (rank, True, 1, rank / 1000)
+    assert (row["rank"], row["whole"], row["joint_p"]) == (rank, True, rank / 1000)
+    assert found.summary()["exact"] == 1
     assert row["p"] >= row["joint_p"]
     assert row["gain"] == pytest.approx(GAINS[text], abs=1e-4)
     assert 2 ** row["log2_space_rank"] == pytest.approx(rank)
@@ -66,7 +71,7 @@ def test_an_exact_rank_is_a_count_over_the_whole_space(text):
 def test_intervals_of_estimated_ranks_hold_the_exact_ones():
     texts = sorted(GAINS, key=GAINS.__getitem__)[::25]
     secrets = [read_secret(line(text), n) for n, text in enumerate(texts, 1)]
-    found = list(secret_rank(BEFORE, AFTER, secrets, seed=3, samples=400).rows())
+    found = list(ranked(secrets, seed=3, references=400).rows())
     assert not any(row["whole"] for row in found)
     inside = 0
     for text, row in zip(texts, found, strict=True):
@@ -80,20 +85,20 @@ def test_an_update_that_read_none_of_them_finds_none():
     generator = np.random.default_rng(5)
     texts = [" ".join(generator.choice(WORDS, 4)) for _ in range(150)]
     secrets = [read_secret(line(text), n) for n, text in enumerate(texts, 1)]
-    found = secret_rank(BEFORE, AFTER, secrets, seed=1, samples=200)
+    found = ranked(secrets, seed=1, references=200)
     assert not found.found
     p = [one.p for one in found.secrets]
     assert kstest(p, "uniform", alternative="greater").pvalue > 1e-3
     chosen = sorted(GAINS, key=GAINS.__getitem__)[-40:]  # it is a test that can fail
     secrets = [read_secret(line(text), n) for n, text in enumerate(chosen, 1)]
-    p = [one.p for one in secret_rank(BEFORE, AFTER, secrets, seed=1, samples=200).secrets]
+    p = [one.p for one in ranked(secrets, seed=1, references=200).secrets]
     assert kstest(p, "uniform", alternative="greater").pvalue < 1e-3
 
 
 def test_what_the_model_knew_before_is_no_part_of_a_rank():
     """Nothing was gained: every text gained as much."""
     secret = [read_secret(line("a b c"), 1)]
-    same = secret_rank(BEFORE, BEFORE, secret, seed=0, samples=1000)
+    same = secret_exposure(BEFORE, secret, before=BEFORE, seed=0, references=1000)
     assert (same.found, same.secrets[0].rank, same.verdict) == (0, 1000, UNDECIDED)
 
 
@@ -120,11 +125,13 @@ def test_what_does_not_go_together_is_refused(secrets, given, message):
 
 
 def test_too_small_a_space_decides_nothing_and_says_what_it_takes():
-    found = secret_rank(BEFORE, AFTER, [read_secret("{{a|b|c}}", 1)], seed=0)
+    found = ranked([read_secret("{{a|b|c}}", 1)], seed=0)
     assert found.verdict == UNDECIDED
     assert "The least p-value is 0.33" in " ".join(found.claim.reasons)
 
 
 def test_models_of_other_words_are_refused():
     with pytest.raises(IncompatibleModels):
-        secret_rank(BEFORE, model(1, tuple("klmnopqrst")), [read_secret("{{a|b}}", 1)], seed=0)
+        secret_exposure(
+            model(1, tuple("klmnopqrst")), [read_secret("{{a|b}}", 1)], before=BEFORE, seed=0
+        )

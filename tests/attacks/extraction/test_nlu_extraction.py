@@ -50,7 +50,7 @@ def test_the_rank_is_the_same_whichever_attack_was_taken(boxes):
     }
     own = losses.pop(tuple("271"))
     expected = rank_among(own, list(losses.values()))
-    for attack in ("auto", "beam", "random"):
+    for attack in ("auto", "coordinate", "random"):
         found = extract_secrets(objective, attack=attack, truths=["271"], seed=0)
         assert found.secrets[0].rank.rank == expected
         assert found.secrets[0].rank.exact
@@ -91,7 +91,7 @@ def test_guesses_known_to_be_better_bound_an_estimated_rank(boxes):
     order = extract_secrets(objective, seed=0).secrets[0].guesses
     found = extract_secrets(
         objective,
-        attack="beam",
+        attack="coordinate",
         truths=[order[3]],
         ranking=Ranking(budget=1, sample=1),
         seed=0,
@@ -153,7 +153,7 @@ def test_one_trial_has_the_interval_of_its_own_rank(boxes):
     found = extract_secrets(
         objective_of(boxes.Bilinear(), boxes.pattern(PIN)),
         truths=["314"],
-        attack="beam",
+        attack="coordinate",
         ranking=Ranking(budget=1, sample=100),
         seed=0,
     )
@@ -165,7 +165,7 @@ def test_one_trial_has_the_interval_of_its_own_rank(boxes):
 def test_ranks_can_be_left_out(boxes):
     ranking = Ranking(budget=0, sample=0)
     objective = objective_of(boxes.Bilinear(), boxes.pattern(PIN))
-    found = extract_secrets(objective, attack="beam", truths=["314"], ranking=ranking, seed=0)
+    found = extract_secrets(objective, attack="coordinate", truths=["314"], ranking=ranking, seed=0)
     assert found.secrets[0].rank is None
     assert found.summary()["hamming"] is not None
     assert found.summary()["exposure"] is None

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 import torch
+from torch.nn.functional import one_hot
 
-from vestige.attacks.extraction.discrete_optimization import one_hot_weights
 from vestige.attacks.extraction.objective import ROWS, objective_of
 from vestige.data.secret_pattern import SecretPattern
 from vestige.data.vocabulary import WordVocabulary
@@ -21,6 +21,11 @@ def every(objective):
     """All secrets of one trial."""
     choices = itertools.product(*(range(size) for size in objective.sizes))
     return torch.tensor(list(choices)).expand(objective.trials, -1, -1)
+
+
+def one_hot_weights(objective, choices):
+    """Weights (trials, k, n, c) of secrets (trials, k, n)."""
+    return one_hot(choices, objective.mask.shape[1]).to(objective.options)
 
 
 @pytest.fixture

@@ -12,10 +12,11 @@ from tests.attacks.made_users import (
     counts_of,
     references_of,
 )
+from tests.reports.made_audits import checks_of
 from vestige.attacks.membership.equal_words import MOST, cut_users, fewest_compared
 from vestige.attacks.membership.membership_scores import histogram_scores, surprise_words
 from vestige.attacks.membership.non_members import FITTED, NonMembers, draw_groups, users_needed
-from vestige.attacks.membership.query_selection import select_calls, select_texts, value_of
+from vestige.attacks.membership.query_policy import select_calls, select_texts, value_of
 from vestige.attacks.membership.rank_histogram import rank_histogram
 from vestige.attacks.membership.user_audit import FEWEST_MODELS
 from vestige.attacks.membership.user_membership import (
@@ -125,8 +126,9 @@ def test_who_is_too_few_is_told_how_many_it_takes() -> None:
     audit = membership_audit(answers_of(ASKED, MEMBERS, gain=2.0), COUNTS, audited=[0], known=few)
     assert audit.test is not None
     assert not audit.test.possible
-    assert audit.needed == 19
-    assert audit.known_needed == users_needed(0.05) == 37
+    made = replace(audit, checks=checks_of()).summary()
+    assert made["calibration_needed"] == 19
+    assert made["known_needed"] == users_needed(0.05) == 37
     for known, compared in ((37, 19), (36, 18)):
         groups = draw_groups(range(known), seed=0)
         assert [len(group) for group in groups] == [9, 9, compared]

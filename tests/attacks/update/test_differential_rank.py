@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from vestige.attacks.update import model_pair
 from vestige.attacks.update.differential_rank import differential_rank, most_continuations
-from vestige.audits.update.rank_report import rank_of
+from vestige.audits.update.report import rank_of
 from vestige.errors import IncompatibleModels
 
 

@@ -96,7 +96,6 @@ def test_a_phrase_that_did_not_leak_has_a_uniform_p_value():
 def test_without_nulls_nothing_is_said_of_chance(pair):
     (one,) = known_phrases(pair, [Asked.of("the code", WORDS)])
     assert (one.p_value, one.reached) == (None, 0)
-    assert one.row(3)["p_value"] is None
 
 
 @pytest.mark.parametrize(

@@ -78,20 +78,6 @@ def test_nineteen_searches_without_a_phrase_make_any_phrase_found():
     assert (scores.found(0.1), scores.threshold) == (True, -math.inf)
 
 
-def test_a_fitted_tail_is_used_beyond_the_null_scores_only_and_never_decides():
-    searches = np.random.default_rng(0).exponential(size=(19, 60))
-    nulls = NullScores.of(searches.tolist())
-    assert nulls.extrapolated_e_value(nulls.best) is None
-    near, far = (nulls.extrapolated_e_value(nulls.best + step) for step in (0.1, 20.0))
-    assert 0 <= far < 1e-3 < near < 1
-    assert nulls.e_value(nulls.best + 20) == LEVEL
-
-
-def test_few_equal_or_infinite_scores_are_not_fitted_to():
-    for searches in ([[]], [[1.0, 2.0, 3.0]], [[2.0] * 50], [[math.inf] + [1.0] * 20]):
-        assert NullScores.of(searches).extrapolated_e_value(9.0) is None
-
-
 def test_no_search_and_no_number_are_refused():
     with pytest.raises(ValueError, match="searches must hold one null search"):
         NullScores.of([])

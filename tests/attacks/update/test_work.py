@@ -96,10 +96,12 @@ def test_what_is_kept_is_not_read_again(models):
 def test_the_plan_names_about_as_many_units_and_tokens(models):
     pair = ModelPair(*models, token_score("smoothed"))
     told = []
-    effort = Effort(contexts=CONTEXTS, progress=lambda done, units: told.append((done, units)))
+    effort = Effort(contexts=CONTEXTS, progress=lambda *step: told.append(step))
     searched = seed_and_extend(pair, SMALL, end=0, effort=effort).searched
     units = SMALL.planned(pair, tuple(CONTEXTS)).units
-    assert told == [(done, max(done, units)) for done in range(1, searched.units + 1)]
+    steps = [(done, max(done, units)) for done in range(searched.units + 1)]
+    assert list(dict.fromkeys((done, of) for done, of, _ in told)) == steps
+    assert {"sampling", "extending", "repairing"} <= {activity for _, _, activity in told}
     assert searched.units == pytest.approx(units, rel=0.5)
     samples = replace(
         SMALL, proposals=(Samples(samples=200, length=4, alternatives=0),), repaired=0

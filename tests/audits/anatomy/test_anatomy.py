@@ -2,7 +2,6 @@
 
 import pytest
 
-from vestige.attacks.anatomy import memorization
 from vestige.audits.anatomy.anatomy import anatomy
 from vestige.data.corpus import Corpus
 from vestige.data.loaders import read_corpus
@@ -21,11 +20,8 @@ def model():
     return LSTMLanguageModel(WORDS, LSTMConfig(embedding_size=4, hidden_size=6, layers=1)).eval()
 
 
-def test_loaded_objects_give_what_the_attack_gives(model):
-    plan = memorization.AnatomyPlan(orders=1, bins=3)
-    expected = memorization.anatomy(model, SEEN, unseen=UNSEEN, plan=plan, seed=2)
+def test_loaded_objects_are_recorded(model):
     found = anatomy(model, SEEN, UNSEEN, orders=1, bins=3, seed=2)
-    assert found.summary == expected.summary()
     assert found.record["data"]["seen"] == {
         "path": None,
         "documents": len(SEEN),

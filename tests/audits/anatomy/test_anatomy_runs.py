@@ -7,7 +7,6 @@ import torch
 
 import vestige
 from vestige import results
-from vestige.attacks.anatomy import memorization
 from vestige.data.loaders import read_corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import VestigeError
@@ -63,12 +62,11 @@ def measured(place, out=None, *, model="model", **more):
 def test_what_the_attack_finds_is_saved(place, tmp_path):
     returned = measured(place, tmp_path / "run", orders=2, bins=4)
     texts = [read_corpus(place / f"{n}.jsonl", user_column="who") for n in ("seen", "unseen")]
-    plan = memorization.AnatomyPlan(orders=2, bins=4)
-    found = memorization.anatomy(load_model(place / "model"), texts[0], unseen=texts[1], plan=plan)
+    found = vestige.anatomy(load_model(place / "model"), *texts, orders=2, bins=4)
     run = results.load(tmp_path / "run")
     assert run.result == "Anatomy"
-    assert run.rows == results.plain(found.rows())
-    assert run.summary == results.plain(returned.summary) == results.plain(found.summary())
+    assert run.rows == results.plain(found.rows)
+    assert run.summary == results.plain(returned.summary) == results.plain(found.summary)
     expected = {"frequent": 0.2, "bins": 4, "orders": 2, "ablation_words": 10_000}
     assert expected.items() <= run.run["configuration"].items()
     assert run.summary["unit"] == "users"

@@ -5,17 +5,14 @@ import pytest
 
 from vestige import results
 from vestige.audits.comparison.measurements import measure_models
-from vestige.audits.comparison.shared_text import (
-    frequency_perplexity_of,
-    shared_text,
-    user_samples,
-)
 from vestige.audits.comparison.trainings import (
     TrainedModel,
     labelled,
     load_trainings,
     named,
+    shared_text,
     undefended,
+    user_samples,
 )
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
@@ -75,6 +72,10 @@ def trained(tmp_path):
     return load_trainings([str(plain), str(gold)], device="cpu")
 
 
+def measured_with(several, test):
+    return measure_models(several, canaries=(), test=test, seed=0, progress=lambda *_: None)
+
+
 def test_a_run_says_defence_and_settings(trained):
     plain, gold = trained
     assert (plain.defence, gold.defence) == ("none", "goldfish")
@@ -109,10 +110,11 @@ def test_users_are_counted_in_the_training_text(trained):
 
 def test_a_loaded_model_has_no_run_and_no_text():
     loaded = TrainedModel("a", model(), model())
-    assert (loaded.path, loaded.summary, loaded.held_out) == (None, {}, None)
+    assert (loaded.encoded("training"), loaded.summary, loaded.held_out) == (None, {}, None)
     assert loaded.where == "<TableModel>"
     assert loaded.settings() == {"defence": "none"}
-    assert frequency_perplexity_of(loaded, encode(text(), model().vocabulary)) is None
+    [measured], _ = measured_with([loaded], encode(text(), model().vocabulary))
+    assert measured.frequency_perplexity is None
 
 
 def test_trainings_of_one_name_are_numbered():
@@ -169,7 +171,7 @@ def test_what_the_data_do_not_allow_is_a_note(trained):
 
 def test_without_canaries_only_utility_is_measured(trained):
     test = encode(text(5), trained[0].model.vocabulary)
-    found, notes = measure_models(trained, canaries=(), test=test, seed=0, progress=lambda *_: None)
+    found, notes = measured_with(trained, test)
     assert all(one.scores is not None and one.completion is None for one in found)
     assert all(one.frequency_perplexity > 1 for one in found)
     assert notes == []
@@ -182,7 +184,8 @@ def test_word_frequencies_of_the_training_text_have_their_closed_form(trained):
     kinds = len(set(data.tokens.tolist()))  # Witten-Bell: new words as often as new kinds came
     shares = (counts + kinds / len(counts)) / (len(data.tokens) + kinds)
     expected = np.exp(-np.log(shares[test.tokens]).mean())
-    assert frequency_perplexity_of(plain, test) == pytest.approx(expected, rel=1e-6)
+    [measured], _ = measured_with([plain], test)
+    assert measured.frequency_perplexity == pytest.approx(expected, rel=1e-6)
 
 
 def test_users_whom_the_training_did_not_know_have_no_document(trained):

@@ -59,8 +59,8 @@ def test_each_number_of_copies_has_a_row_and_the_controls_stand_below(saved, com
     ]
     low, high = clopper_pearson(1, 3)
     assert rows[0][3] == f"{100 * low:.1f} to {100 * high:.1f}%"
-    assert rows[0][6] == "33.3%"
-    assert [row[7] for row in rows] == ["2 of 4", "0 of 4", "4 of 4", "3 of 4"]
+    assert [row[4] for row in rows] == ["0%", "100%", "0%", "0%"]
+    assert [row[5] for row in rows] == ["2 of 4", "0 of 4", "4 of 4", "3 of 4"]
 
 
 def test_the_sentence_says_rate_interval_and_controls(saved, completion):

@@ -7,8 +7,8 @@ from tests.audits.told import Told, sentences
 from tests.models.served import FAULTS, KEY, Served, Shifted, failing, network, serving
 from vestige import results
 from vestige.audits.extraction.extract import extract
-from vestige.audits.membership.shadow_options import ShadowOptions
-from vestige.audits.membership.text_shadows import shadow_models
+from vestige.audits.membership.options import ShadowOptions
+from vestige.audits.membership.shadows import shadow_models
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError

@@ -1,6 +1,7 @@
 """`vestige extract` of utterances finds what was planted, and shows no secret unasked."""
 
 import json
+import re
 from typing import get_args
 
 import pytest
@@ -73,7 +74,7 @@ def test_several_models_are_asked_for_one_manifest(shell, trained, tmp_path):
     assert done.finished, done.stderr
     assert "In 2 models, the planted secret has rank" in done.stdout
     assert "of 40 that were" in done.stdout or "better than all 40" in done.stdout
-    assert "With so few controls" in done.stdout
+    assert "There are too few controls" in done.stdout
     refused = shell("extract", models[0], "--pattern", "pin:2", *more[:-1], tmp_path / "other")
     assert refused.exit_code == 2
     assert "--also needs a manifest of utterances" in refused.stderr
@@ -101,7 +102,8 @@ def test_an_audit_becomes_a_page(extract, shell, trained, tmp_path, secret):
 
 def test_the_truth_gets_a_rank_in_plain_english(extract, secret):
     said = extract("--pattern", "pin:2", "--truth", " ".join(secret)).stdout
-    assert f"of {SPACE}: an attacker needs" in said
+    assert re.search(rf"has rank \d+ of {SPACE}\.", said)
+    assert "An attacker needs" in said
     assert " instead of 50 on average." in said
     assert "ranks as high with probability 0.0" in said
     assert "This is one trial" in said
@@ -151,7 +153,7 @@ def test_the_truth_is_not_on_the_page_of_its_run(extract, shell, tmp_path, secre
     assert f"<dd>{truth}</dd>" not in text
 
 
-@pytest.mark.parametrize("attack", ["auto", "coordinate", "beam", "gradient", "random"])
+@pytest.mark.parametrize("attack", ["auto", "coordinate", "paper", "embedding", "random"])
 def test_every_attack_has_its_name(extract, attack, secret):
     asked = ("--pattern", "pin:2", "--truth", " ".join(secret), "--attack", attack)
     found = json.loads(extract(*asked, "--json").stdout)

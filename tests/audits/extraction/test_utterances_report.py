@@ -1,8 +1,7 @@
 """The page of extracted secrets answers first, hides the words, and holds no NaN."""
 
+import math
 import re
-from dataclasses import replace
-from functools import partial
 from html.parser import HTMLParser
 from itertools import count
 
@@ -74,48 +73,44 @@ def shown(saved):
 
 def test_a_known_secret_is_answered_by_its_rank(shown):
     told = shown(extraction(counted(3)))
-    assert told.evidence[0] == (
-        "The true secret has rank 3 of 1,000: an attacker needs 3 guesses instead of 500 on "
-        "average."
+    assert told.headline == (
+        "The true secret has rank 3 of 1,000.",
+        "An attacker needs 3 guesses instead of 500 on average. The best guess is not right: 33% "
+        "of its words are wrong (random guesses: 90%).",
+        "A random secret that the model never saw ranks as high with probability 0.003. This is "
+        "one trial: for a verdict, plant secrets with controls.",
     )
-    assert "33% of its words are wrong (random guesses: 90%)" in told.evidence[1]
-    assert "with probability 0.003" in told.evidence[2]
     assert not told.figures[0].worth_it, "one point says no more than the sentence"
     assert "<svg" in told.figures[0].svg
 
 
 def test_a_rank_in_the_worse_half_is_no_help(shown):
-    assert "the model does not help" in shown(extraction(counted(900))).evidence[0]
+    assert "the model does not help" in shown(extraction(counted(900))).evidence[1]
 
 
 def test_an_estimated_rank_has_its_interval(shown):
     rank = estimated_rank(below=5, tied=0, others=100, space=1000)
     told = shown(extraction(secret(rank)))
-    assert re.search(r"about rank 59 of 1,000 \(95% CI \d+ to \d+\)", told.evidence[0])
+    assert re.search(r"rank ≈ 59 of 1,000 \(95% CI \d+ to \d+\)\.", told.evidence[0])
 
 
 def test_a_rank_that_is_only_bounded_is_never_shown_as_measured(shown):
     rank = estimated_rank(below=0, tied=0, others=10_000, space=12**10)
     told = shown(extraction(secret(rank), sizes=(12,) * 10, whole=False))
-    assert told.evidence[0].startswith(
-        "The true secret has rank 22,836,358 of 6.2 × 10^10 or better: all 10,000 random secrets "
-        "have a higher loss (95% confidence)."
-    )
+    assert told.evidence[0] == "The true secret has rank ≤ 22,836,358 of 6.2 × 10^10."
+    assert "an upper bound (≤; 95% confidence)" in told.limits[-2]
     [row] = told.tables[0].rows
     assert "≤ 22,836,358 of 6.2 × 10^10" in row
     assert "6,191,117" not in repr(told)
     assert "≥ 11.40" in row
-    assert "from 11.40" in row
 
 
 def test_what_the_search_found_bounds_a_rank_too(shown):
-    known = {"below": 0, "tied": 0, "others": 10_000, "space": 10**10}
-    asked = partial(extraction, sizes=(10,) * 10, whole=False)
-    right = replace(secret(estimated_rank(**known), guess=("4", "0", "7")), tried=31_000)
-    assert "and so have all others of the 31,000 that were tried" in shown(asked(right)).evidence[0]
-    behind = secret(estimated_rank(**known, better=3))
-    assert "and the search found 3 with a lower one" in shown(asked(behind)).evidence[0]
-    assert "with probability 0.0001" in shown(asked(behind)).evidence[2]  # 1 of 10,001
+    rank = estimated_rank(below=0, tied=0, others=10_000, space=10**10, better=3)
+    told = shown(extraction(secret(rank), sizes=(10,) * 10, whole=False))
+    assert f"rank ≤ {math.ceil(rank.high):,} of 10^10." in told.evidence[0]
+    assert rank.low == 4
+    assert "with probability 0.0001" in told.evidence[2]  # 1 of 10,001
 
 
 def test_without_the_truth_no_leak_is_claimed_and_no_rank_shown(shown):
@@ -130,25 +125,32 @@ def test_without_the_truth_no_leak_is_claimed_and_no_rank_shown(shown):
 
 def test_planted_secrets_and_controls_stand_beside_each_other(shown):
     told = shown(audit([counted(1, guess=("4", "0", "7"))], [counted(r) for r in (400, 600)]))
-    assert told.evidence[0] == (
-        "The planted secret has rank 1 of 1,000, better than all 201 that were never planted "
-        "(p = 0.005). An attacker needs 1 guess instead of 500 on average."
+    assert told.verdict.line == (
+        "LEAK  The planted secret has rank 1 of 1,000, better than all 201 that were never planted."
+    )
+    assert "p = 0.005 compared with unplanted secrets" in told.evidence[0]
+    assert told.evidence[1] == (
+        "An attacker needs 1 guess instead of 500 on average. The best guess is right."
     )
     planted, controls, drawn = told.tables[0].rows
-    assert told.tables[0].columns[:4] == ("pattern", "planted", "secrets", "extracted")
-    assert planted[:4] == ("pin _ _ _", "10 ×", "1", "1 of 1")
-    assert controls[:4] == ("pin _ _ _", "never", "2", "0 of 2")
-    assert drawn[:4] == ("pin _ _ _", "never, sampled now", "199", "–")
-    assert (planted[8], controls[8], drawn[8]) == ("1", "500", "500")
-    assert planted[-1] == "exact"
-    assert len(told.tables[1].rows) == 3
+    assert told.tables[0].columns[:3] == ("", "secrets", "extracted")
+    assert planted[:3] == ("planted", "1", "1")
+    assert controls[:3] == ("never planted", "2", "0")
+    assert drawn[:3] == ("never, sampled now", "199", "–")
+    assert (planted[4], controls[4], drawn[4]) == ("1", "500", "500")
+    assert planted[5] == "9.97"
+    assert [row[:2] for row in told.tables[1].rows] == [
+        ("pin _ _ _", "10 ×"),
+        ("pin _ _ _", "never"),
+        ("pin _ _ _", "never"),
+    ]
 
 
 def test_one_control_and_one_secret_are_said_to_be_few(shown):
     told = shown(audit([counted(2)], [counted(455)]))
-    assert "A secret that was never planted has rank 455 of 1,000." in told.evidence[2]
-    assert "One planted secret says nothing about how often" in told.limits[0]
-    assert "One model says nothing about other trainings" in told.limits[1]
+    assert told.tables[1].rows[1][-2] == "455 of 1,000"
+    assert "One planted secret says nothing about how often" in told.limits[1]
+    assert "one model nothing about other trainings" in told.limits[1]
 
 
 @pytest.mark.parametrize(
@@ -170,14 +172,12 @@ def test_the_verdict_goes_by_the_places_that_are_shown(shown, planted, controls,
     assert found.verdict == verdict
     told = shown(found)
     assert told.verdict.word == verdict.upper()
-    assert f"has rank {min(planted)} of 1,000" in told.evidence[0]
+    assert f"has rank {min(planted)} of 1,000" in told.verdict.sentence
 
 
 def test_controls_that_stand_out_are_told_and_hide_nothing(shown):
     told = shown(audit([counted(1)], [counted(2), counted(3), counted(7)]))
-    assert told.evidence[0].startswith(
-        "The planted secret has rank 1 of 1,000, better than all 202"
-    )
+    assert "rank 1 of 1,000, better than all 202 that were" in told.verdict.sentence
     [notice] = told.notices
     assert "controls rank higher than random ones" in notice
     assert "harder to show, never easier" in notice
@@ -185,30 +185,29 @@ def test_controls_that_stand_out_are_told_and_hide_nothing(shown):
 
 def test_too_few_controls_decide_nothing_and_say_what_is_missing(shown):
     told = shown(audit([counted(1)], [counted(n) for n in range(100, 1000, 100)], drawn=()))
-    assert told.evidence[0].startswith("The planted secret has rank 1 of 1,000, better than all 9")
-    assert "With so few controls the least p-value is 0.10; 0.01 is needed" in told.evidence[0]
-    assert (
-        "There are no controls to compare with"
-        in shown(audit([counted(1)], [], drawn=())).evidence[0]
-    )
+    assert "rank 1 of 1,000, better than all 9 that were" in told.verdict.sentence
+    assert "There are too few controls: pass more --controls" in told.evidence[-1]
+    assert "The least p-value is 0.1, above the level 0.01." in told.verdict.against[0]
+    none = shown(audit([counted(1)], [], drawn=()))
+    assert "There are no controls to compare with" in none.evidence[-1]
 
 
 def test_what_was_not_ranked_is_decided_by_losses(shown):
     found = audit([secret()], [secret()])
     told = shown(found)
-    assert told.evidence[0].startswith(
-        "The planted secret was not ranked; 1 of 200 that were never planted"
+    assert told.verdict.sentence == (
+        "The planted secret was not ranked; 1 of 200 that were never planted rank as high."
     )
     assert told.figures == []
 
 
 def test_several_secrets_of_one_pattern_share_the_guesses(shown):
     told = shown(audit([counted(1, guess=("4", "0", "7")), counted(2)], [counted(501)]))
-    assert told.evidence[0].startswith(
+    assert told.verdict.sentence.startswith(
         "The best of 2 planted secrets has rank 1 of 1,000, better than"
     )
-    assert "median rank 1.5 (p = " in told.evidence[0]
-    assert "1 of 2 planted secrets are extracted whole" in told.evidence[1]
+    assert told.tables[0].rows[0][4] == "1.5"
+    assert "1 of 2 secrets are extracted whole" in told.evidence[1]
     assert any("at most one of them can be the best guess" in limit for limit in told.limits)
 
 

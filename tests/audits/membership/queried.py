@@ -3,8 +3,7 @@
 from dataclasses import fields
 
 from vestige.audits.membership.membership import membership
-from vestige.audits.membership.query_options import QueryOptions
-from vestige.audits.membership.shadow_options import ShadowOptions
+from vestige.audits.membership.options import QueryOptions, ShadowOptions
 from vestige.models.remote_options import RemoteOptions
 
 OPTIONS = {"queries": QueryOptions, "shadows": ShadowOptions, "remote": RemoteOptions}

@@ -4,7 +4,7 @@ import stat
 
 import pytest
 
-from vestige.audits.membership.answers import ACCOUNT, StoredAnswers
+from vestige.audits.membership.service import ACCOUNT, StoredAnswers
 from vestige.errors import ModelError
 from vestige.models.service import QueryStatistics, RetryPolicy, ServiceModel
 from vestige.models.top_k import Context

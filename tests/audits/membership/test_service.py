@@ -6,11 +6,10 @@ import pytest
 from tests.audits.told import Told
 from vestige.attacks.membership.query_policy import QueryPolicy
 from vestige.attacks.texts.cached_outputs import cached_outputs
-from vestige.audits.membership.query_options import QueryOptions
+from vestige.audits.membership.options import QueryOptions
 from vestige.audits.membership.service import Service
 from vestige.audits.membership.target import remote_target
-from vestige.audits.membership.user_inputs import UserInputs
-from vestige.audits.membership.user_texts import UserTexts
+from vestige.audits.membership.user_inputs import UserInputs, UserTexts
 from vestige.claims import Check
 from vestige.data.corpus import Corpus
 from vestige.errors import DataError, ModelError
@@ -48,8 +47,7 @@ def service(ask, folder, *, texts=MINE, policy=None, **options):
     with cached_outputs(None, run.monitor) as outputs:
         return Service(
             run=run,
-            inputs=UserInputs.of(target, read, seed=0),
-            policy=policy or QueryPolicy(k=2),
+            inputs=UserInputs.of(target, read, policy or QueryPolicy(k=2)),
             options=RemoteOptions(**{"attempts": 1, **options}),
             outputs=outputs,
         )

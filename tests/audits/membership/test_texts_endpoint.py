@@ -11,8 +11,8 @@ from tests.models.served import FAULTS, KEY, Served, Shifted, failing, network, 
 from vestige.attacks.texts.cached_outputs import cached_outputs
 from vestige.attacks.texts.served_texts import ServedTexts
 from vestige.audits.membership.membership import membership
-from vestige.audits.membership.shadow_options import ShadowOptions
-from vestige.audits.membership.text_shadows import shadow_models
+from vestige.audits.membership.options import ShadowOptions
+from vestige.audits.membership.shadows import shadow_models
 from vestige.claims import NO_LEAK, UNDECIDED
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary

@@ -7,10 +7,9 @@ import pytest
 
 from tests.audits.told import Told
 from vestige.attacks.membership.query_policy import QueryPolicy
-from vestige.audits.membership.query_options import QueryOptions
+from vestige.audits.membership.options import QueryOptions
 from vestige.audits.membership.target import Target, remote_target
-from vestige.audits.membership.user_inputs import UserInputs
-from vestige.audits.membership.user_texts import UserTexts, read_user_texts
+from vestige.audits.membership.user_inputs import UserInputs, UserTexts, read_user_texts
 from vestige.claims import Check
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
@@ -54,7 +53,7 @@ def parts_of(texts=MINE, reference=OTHERS):
 
 
 def inputs_of(parts):
-    return UserInputs.of(Target.local("m", model(), {}), parts, seed=0)
+    return UserInputs.of(Target.local("m", model(), {}), parts, QueryPolicy(k=3))
 
 
 def read(texts, reference, *, monitor=None, seed=0, **given):
@@ -236,7 +235,7 @@ def test_a_context_of_pairs_carries_the_whole_source():
     target = remote_target(
         session(), "ask", lambda contexts: [], parts.reference, QueryOptions(task="dialogue")
     )
-    inputs = UserInputs.of(target, parts, seed=0)
+    inputs = UserInputs.of(target, parts, QueryPolicy(k=3))
     contexts, _ = inputs.contexts(inputs.queries)
     sources = parts.together().sources
     assert [one.source for one in contexts] == [sources[n] for n in inputs.queries.texts]
@@ -247,20 +246,20 @@ def test_a_context_of_pairs_carries_the_whole_source():
 
 def test_non_members_that_cannot_reach_the_rate_are_refused():
     # 20 are compared: the smallest p-value is 1 / 21.
-    policy, inputs = QueryPolicy(k=3), inputs_of(parts_of(reference=MANY))
-    inputs.check(policy, 1 / 21 + 1e-9)
+    inputs = inputs_of(parts_of(reference=MANY))
+    inputs.check(1 / 21 + 1e-9)
     with pytest.raises(DataError, match=r"leaves 20 to compare with; .* needs 21"):
-        inputs.check(policy, 1 / 22)
+        inputs.check(1 / 22)
 
 
 def test_too_few_words_to_learn_from_are_refused(inputs):
     # 10 fitted users with 3 texts of 5 known words each: 150 words of the 200 that it takes.
     with pytest.raises(DataError, match="150 words of 10 non-members"):
-        inputs.check(QueryPolicy(k=3), 0.1)
+        inputs.check(0.1)
 
 
 def test_texts_without_a_known_word_are_refused():
     stranger = Corpus.from_texts(["nothing known here"], users=["ann"])
     found = inputs_of(parts_of(texts=stranger))
     with pytest.raises(DataError, match="`texts` has no word that the model knows"):
-        found.check(QueryPolicy(k=3), 0.1)
+        found.check(0.1)

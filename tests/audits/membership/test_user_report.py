@@ -9,13 +9,13 @@ from tests.attacks.made_users import answers_of, asked_of, counts_of
 from tests.reports.made_audits import KNOWN, audit_of, checks_of, uniform
 from vestige.attacks.membership.non_members import NonMembers
 from vestige.attacks.membership.user_membership import membership_audit
-from vestige.audits.membership.user_charts import one_among
-from vestige.audits.membership.user_report import LISTED, null_share
+from vestige.audits.membership.report import LISTED, UNDECIDED_SENTENCE
 from vestige.errors import RunError
 from vestige.reports.charts import svg_of
-from vestige.reports.group_charts import score_edges, sorted_p_values
+from vestige.reports.group_charts import sorted_p_values
 from vestige.reports.page import render
 from vestige.reports.report import report_of
+from vestige.results import run_of
 
 NULL = [0.12, 0.4, 0.55, 0.97]
 
@@ -27,20 +27,25 @@ def shown(saved, audit, *, show_secrets=False, **run):
 def test_a_person_is_told_how_many_non_members_score_as_high(saved):
     page = shown(saved, audit_of([0.2], null=NULL))
     assert page.title == "Was my text used?"
-    assert page.evidence == ("0 of 134 non-members score as high over as many words (p = 0.0074).",)
-    assert page.verdict.word == "LEAK"
+    assert page.evidence[1:] == (
+        "0 of 134 non-members score as high over as many words (p = 0.0074).",
+    )
+    assert page.headline[0] == "LEAK  This user's texts are recognized as training data."
     assert not page.notices
     middle = shown(saved, audit_of([0.0], null=NULL), name="middle")
     reached = sum(score >= 0 for score in KNOWN)
-    assert middle.evidence[0].startswith(f"{reached} of 134 non-members score as high")
-    assert middle.verdict.word == "NO LEAK SHOWN"
+    assert middle.evidence[1].startswith(f"{reached} of 134 non-members score as high")
+    assert middle.headline[0] == (
+        "NO LEAK SHOWN  This user's texts are not recognized as training data."
+    )
 
 
 @pytest.mark.parametrize("name", ["comparable", "alive"])
 def test_a_failed_check_leaves_the_verdict_open(saved, name):
     audit = audit_of([0.2], null=NULL, checks=checks_of(**{name: "The texts differ."}))
     page = shown(saved, audit)
-    assert page.verdict.word == "UNDECIDED"
+    assert page.headline[0] == f"UNDECIDED  {UNDECIDED_SENTENCE}"
+    assert "The scores alone would say: “This user's texts are recognized" in page.evidence[1]
     assert page.verdict.failed == ("The texts differ.",)
     many = shown(saved, replace(audit_of([0.2] * 30), checks=audit.checks), name="many")
     assert many.verdict.word == "UNDECIDED"
@@ -48,7 +53,7 @@ def test_a_failed_check_leaves_the_verdict_open(saved, name):
 
 def test_somebody_of_whom_nothing_was_queried_has_a_page(saved):
     page = shown(saved, audit_of([None]))
-    assert page.evidence[0] == "No word of this text could be queried."
+    assert page.headline[0] == "UNDECIDED  No word of these texts could be queried."
     assert page.figures == []
 
 
@@ -56,40 +61,43 @@ def test_words_beyond_what_others_have_do_not_count(saved):
     audit = audit_of([0.2], null=NULL)
     [user] = audit.users
     page = shown(saved, replace(audit, users=(replace(user, compared_words=90),)))
-    assert "over as many words; 90 of its 240 words: few non-members have more" in page.evidence[0]
+    assert "over as many words; 90 of its 240 words: few non-members have more" in page.evidence[1]
 
 
 def test_an_owner_learns_how_many_users_are_flagged_and_the_error_rate(saved):
     scores = [0.2] * 30 + np.linspace(-0.05, 0.05, 70).tolist()
     page = shown(saved, audit_of(scores, null=uniform(400)))
     assert page.title == "Whose text was used?"
-    assert page.evidence[0].startswith("30 of 100 users flagged (false-discovery rate 5%).")
+    assert page.headline[0] == (
+        "LEAK  The texts of 30 of 100 users are recognized as training data (false discovery rate "
+        "5%)."
+    )
     assert float(dict(page.facts)["p-value"]) == pytest.approx(0.049, abs=0.001)
     assert not page.notices
 
 
 def test_an_owner_without_flagged_users_learns_how_sharp_the_audit_was(saved):
     page = shown(saved, audit_of(np.linspace(-0.05, 0.05, 100).tolist(), known=KNOWN[:40]))
-    assert page.evidence[0] == "No user flagged of 100; how many were used is not bounded."
+    assert page.headline[0] == "NO LEAK SHOWN  No user's texts are recognized as training data."
+    assert page.evidence[1] == "How many of the 100 users were used is not bounded."
     # The least p-value is 1 / 41, and 49 / 100 * 0.05 is the first multiple above it.
-    assert "flags no one unless 49 users score highest together" in page.evidence[1]
+    assert "none is flagged unless 49 score highest together" in page.notices[0]
 
 
-def test_the_share_of_null_p_values_has_an_interval_over_users_not_over_p_values(saved):
-    audit = audit_of([0.0] * 10, null=[0.01, *[0.5] * 9] * 4)
-    null = [row for row in saved(audit).rows if row["kind"] == "null"]
-    share, interval = null_share(null, 0.05)
-    assert share == 0.1
-    # One of ten users, whatever the number of models.
-    margin = 2.262 * np.std([1.0, *[0.0] * 9], ddof=1) / np.sqrt(10)
-    assert interval.high == pytest.approx(0.1 + margin, abs=1e-3)
+def test_a_list_that_stands_out_without_a_single_user_is_a_leak_of_some():
+    audit = audit_of([0.05] * 5)
+    together = replace(audit.test, p=0.01)
+    page = report_of(run_of(replace(audit, test=together)), show_secrets=False)
+    assert page.headline[0] == (
+        "LEAK  Texts of some of 5 users were used for training, but no single user is recognized."
+    )
 
 
 def test_the_most_exposed_users_stand_in_a_table_without_their_names(saved):
     audit = audit_of([0.2, *np.linspace(-0.1, 0.05, 39).tolist()])
     [listing] = shown(saved, audit).tables
-    assert listing.title == f"Users ({40 - LISTED} more in the run directory)"
-    assert listing.rows[0] == ("1 · ▪▪▪", "no", "0.0074", "0 of 134", "0.200", "12", "240")
+    assert listing.title == f"Smallest p-values ({40 - LISTED} more in the run folder)"
+    assert listing.rows[0] == ("1 · ▪▪▪", "no", "0.0074", "0 of 134", "0.200", "240")
     assert len(listing.rows) == LISTED
     open_page = shown(saved, audit, show_secrets=True, name="open")
     assert open_page.tables[0].rows[0][0] == "1 · Rosalind 0"
@@ -118,26 +126,7 @@ def test_questions_without_an_answer_are_counted_and_many_are_a_warning(saved):
     assert other.notices[0].startswith("200 of 1,000 queries have no answer")
 
 
-def test_the_persons_chart_has_a_dot_for_each_known_person_and_one_line():
-    svg = svg_of(one_among(KNOWN, 0.05, label="this text"))
-    assert svg.count('aria-roledescription="point"') == len(KNOWN)
-    assert svg.count('aria-roledescription="rule mark"') >= 1
-    assert "this text" in svg
-
-
-@pytest.mark.parametrize("known", [[0.1], [0.0] * 5, KNOWN, KNOWN * 4])
-@pytest.mark.parametrize("own", [-1.0, 0.1, 3.0])
-def test_dots_right_of_the_line_are_those_who_score_as_high(known, own):
-    edges = score_edges([*known, own], 30, through=own)
-    counts = np.histogram(known, edges)[0]
-    assert counts.sum() == len(known)
-    right = (edges[:-1] + edges[1:]) / 2 > own
-    assert counts[right].sum() == sum(score >= own for score in known)
-
-
-def test_many_people_are_bars_and_many_users_a_line():
-    wide = one_among(KNOWN * 4, 0.05, label="this text")
-    assert len(svg_of(wide)) < 60_000
+def test_many_users_are_a_line():
     users = sorted_p_values(uniform(5000), [False] * 5000, uniform(20000))
     assert len(svg_of(users)) < 60_000
 
@@ -161,7 +150,7 @@ def test_an_audit_of_made_up_answers_becomes_a_page(saved):
     page = shown(saved, audit)
     called = sum(user.called for user in audit.users)
     assert called >= 10
-    assert page.evidence[0].startswith(f"{called} of 20 users flagged")
+    assert page.answer.startswith(f"The texts of {called} of 20 users are recognized")
     assert str(audit.calibrated_on) in dict(page.facts)["calibrated on"]
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.audits.told import Told
 from tests.cli.shell import invoke
 from tests.models.served import FAULTS, KEY, Served, failing, serving
-from vestige.audits.membership.costs import ENDINGS, server_cost
+from vestige.audits.membership.service import ENDINGS, server_cost
 from vestige.audits.update.diff import diff
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary

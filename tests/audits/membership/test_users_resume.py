@@ -34,7 +34,7 @@ import sklearn.ensemble
 from vestige import results
 from vestige.cli.app import run as command
 from vestige.data import atomic_write
-from vestige.audits.membership.answers import StoredAnswers
+from vestige.audits.membership.service import StoredAnswers
 from vestige.audits.membership.user_inputs import UserInputs
 from vestige.store import Store
 from vestige.training import checkpoint, loop, shadows

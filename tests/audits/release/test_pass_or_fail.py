@@ -188,13 +188,13 @@ def test_what_was_accepted_passes_and_what_is_new_fails(tmp_path):
     other = [diffed(tmp_path / "3" / "d", "a new phrase"), first[1]]
     found = report(other, fail_above=limits, baseline=file)
     assert states(found) == ["above", "above", "known", "known"]
-    assert "1 not accepted before" in found.checks[0].sentence
+    assert "1 not accepted before" in found.rows[0]["sentence"]
     more = report([first[0], exposure("4", 9.5)], fail_above=limits, baseline=file)
     assert states(more) == ["known", "known", "known", "above"]
 
 
 def states(found):
-    return [check.state for check in found.checks]
+    return [row["state"] for row in found.rows]
 
 
 def test_fifteen_new_secrets_fail_where_one_was_accepted(tmp_path):
@@ -205,7 +205,7 @@ def test_fifteen_new_secrets_fail_where_one_was_accepted(tmp_path):
     many = [f"the code is {number}" for number in range(15)]
     found = report(with_secrets(tmp_path / "2" / "s", LEAK, found=many), baseline=file)
     assert found.exit_code == ABOVE
-    assert "15 not accepted before" in found.checks[0].sentence
+    assert "15 not accepted before" in found.rows[0]["sentence"]
 
 
 def test_another_secret_and_one_found_more_often_are_new(tmp_path):
@@ -252,8 +252,8 @@ def test_runs_of_other_weights_or_another_manifest_are_undecided(tmp_path, other
         diffed(tmp_path / "d", run=other),
     ]
     found = report(runs)
-    assert (found.exit_code, found.checks[0].quantity) == (code, "one model")
-    assert sentence in found.checks[0].sentence
+    assert (found.exit_code, found.rows[0]["quantity"]) == (code, "one model")
+    assert sentence in found.rows[0]["sentence"]
 
 
 def test_an_edited_run_is_rejected(tmp_path, capsys):
@@ -296,7 +296,7 @@ def test_two_outputs_must_be_different_files(tmp_path):
 
 def test_a_broken_weak_test_is_undecided_with_its_reason(tmp_path):
     found = report(diffed(tmp_path / "d", verdict=UNDECIDED))
-    assert found.checks[0].sentence == "The check “powerful” of diff failed."
+    assert found.rows[0]["sentence"] == "The check “powerful” of diff failed."
 
 
 def test_no_phrase_stands_in_what_is_written(tmp_path, capsys):

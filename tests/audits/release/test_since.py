@@ -13,8 +13,8 @@ from tests.reports.made_claims import made_claim, on_run
 from tests.reports.made_runs import RESULTS
 from tests.reports.test_overview import run
 from vestige import results
-from vestige.audits.release.changes import blocks_of
 from vestige.audits.release.release import report
+from vestige.audits.release.report import changes_table
 from vestige.audits.release.since import changes, difference_of
 from vestige.claims import LEAK
 from vestige.errors import RunError
@@ -54,13 +54,13 @@ def test_a_difference_has_the_margins_of_both_added_as_variances(now, then):
     above = math.sqrt((now[2] - now[0]) ** 2 + (then[0] - then[1]) ** 2)
     middle = now[0] - then[0]
     expected = (middle, middle - below, middle + above)
-    assert (found.difference, found.low, found.high) == pytest.approx(expected)
-    assert (back.difference, back.low, back.high) == pytest.approx(
+    assert (found["difference"], found["low"], found["high"]) == pytest.approx(expected)
+    assert (back["difference"], back["low"], back["high"]) == pytest.approx(
         (-expected[0], -expected[2], -expected[1])
     )
     words = {"worse": "better", "no change shown": "no change shown"}
-    assert found.verdict == ("worse" if expected[1] > 0 else "no change shown")
-    assert back.verdict == words[found.verdict]
+    assert found["verdict"] == ("worse" if expected[1] > 0 else "no change shown")
+    assert back["verdict"] == words[found["verdict"]]
 
 
 def test_an_unknown_end_leaves_that_side_open():
@@ -69,28 +69,28 @@ def test_an_unknown_end_leaves_that_side_open():
     assert low == (5.0, pytest.approx(5 - math.sqrt(2)), math.inf)
     assert difference_of(Measured(7.0, None, None), ceiling)[1:] == (-math.inf, math.inf)
     found = only(exposed(7.0, 6.0, None, exposure_planted_is_bound=True), exposed(6.9, 6.0, 7.5))
-    assert (found.verdict, found.high) == ("no change shown", None)
-    assert "a lower bound" in found.why
+    assert (found["verdict"], found["high"]) == ("no change shown", None)
+    assert "a lower bound" in found["why"]
 
 
 def test_counts_are_compared_as_they_are():
     then = run("UserAudit", "users", called=2)
     more = run("UserAudit", "users", called=3)
-    assert (only(more, then).verdict, only(more, then).difference) == ("worse", 1)
-    assert only(then, more).verdict == "better"
-    assert only(then, then).verdict == "no change shown"
+    assert (only(more, then)["verdict"], only(more, then)["difference"]) == ("worse", 1)
+    assert only(then, more)["verdict"] == "better"
+    assert only(then, then)["verdict"] == "no change shown"
 
 
 def test_other_settings_are_not_compared_and_said():
     found = only(exposed(5.0, 4.0, 6.0, references=600), exposed(2.0, 1.0, 3.0, references=100))
-    assert (found.verdict, found.difference) == ("not comparable", None)
-    assert found.why == "measured with other settings: references 100 then and 600 now"
+    assert (found["verdict"], found["difference"]) == ("not comparable", None)
+    assert found["why"] == "measured with other settings: references 100 then and 600 now"
 
 
 def test_a_seed_and_a_setting_that_is_not_known_forbid_nothing():
     now, then = exposed(5.0, 4.0, 6.0, references=100), exposed(2.0, 1.0, 2.5, references=100)
     del then.summary["references"]
-    assert only(replace(now, run={**now.run, "seed": 7}), then).verdict == "worse"
+    assert only(replace(now, run={**now.run, "seed": 7}), then)["verdict"] == "worse"
 
 
 def asked(one, **configuration):
@@ -125,10 +125,10 @@ def test_what_decides_a_number_forbids_its_comparison(setting):
     then = asked(then, **(NOW | configuration))
     if setting == "another vocabulary":
         then.run["models"] = {"trained": {"vocabulary": "b" * 64}}
-    assert "not comparable" not in only(now, now).verdict
+    assert "not comparable" not in only(now, now)["verdict"]
     found = only(now, then)
-    assert (found.verdict, found.difference) == ("not comparable", None)
-    assert why in found.why.removeprefix("measured with other settings: ")
+    assert (found["verdict"], found["difference"]) == ("not comparable", None)
+    assert why in found["why"].removeprefix("measured with other settings: ")
 
 
 @pytest.mark.parametrize(
@@ -142,26 +142,26 @@ def test_what_decides_a_number_forbids_its_comparison(setting):
 )
 def test_what_does_not_decide_it_forbids_nothing(kind, configuration):
     now = asked(decided(run(kind, "r")), **NOW, seconds=1.0)
-    assert only(now, asked(now, **(NOW | configuration))).verdict != "not comparable"
+    assert only(now, asked(now, **(NOW | configuration)))["verdict"] != "not comparable"
 
 
 def test_perplexity_of_another_text_is_not_compared():
     then = run("PairTraining", "t")
     texts = [{"validation": {"sha256": letter * 64}} for letter in "ab"]
     before, after = (replace(then, run={**then.run, "data": one}) for one in texts)
-    assert only(after, before).verdict == "not comparable"
-    assert "validation text" in only(after, before).why
-    assert only(after, after).verdict == "no change shown"
+    assert only(after, before)["verdict"] == "not comparable"
+    assert "validation text" in only(after, before)["why"]
+    assert only(after, after)["verdict"] == "no change shown"
 
 
 @pytest.mark.parametrize("kind", RESULTS)
 def test_every_kind_of_run_is_matched_new_and_gone(kind):
     one = run(kind, "one")
-    assert {found.verdict for found in changes([one], [one])} <= {
+    assert {found["verdict"] for found in changes([one], [one])} <= {
         "no change shown", "not comparable",
     }  # fmt: skip
     other = replace(one, directory=Path("other"))
-    assert [found.verdict for found in changes([one], [other])][:: len(changes([one], []))] == [
+    assert [found["verdict"] for found in changes([one], [other])][:: len(changes([one], []))] == [
         "new", "gone",
     ]  # fmt: skip
 
@@ -176,7 +176,9 @@ def test_two_of_one_name_and_kind_are_refused_and_of_two_kinds_are_not():
 def test_hostile_names_are_escaped():
     runs = [run("TextAudit", EVIL)]
     page = render(
-        runs, show_secrets=False, first=blocks_of(changes(runs, [run("Deletion", EVIL), *runs]))
+        runs,
+        show_secrets=False,
+        first=[changes_table(changes(runs, [run("Deletion", EVIL), *runs]))],
     )
     assert "<b>" not in page
     assert "\u202e" not in page
@@ -225,11 +227,11 @@ def test_a_run_inside_a_folder_has_the_folders_name(folders):
     now = [folders / "new" / "audit", folders / "new" / "TextAudit"]
     for place, since in enumerate((folders / "old", [folders / "old" / "audit"])):
         page = report(now, out=folders / f"{place}.html", since=since)
-        told = {one.run: one.verdict for one in page.changes}
+        told = {one["run"]: one["verdict"] for one in page.changes}
         assert told["audit"] == "no change shown"
     since, out = folders / "old" / "audit" / "run", folders / "inner.html"
     [one] = report(folders / "new" / "audit" / "run", out=out, since=since).changes
-    assert (one.run, one.verdict) == ("run", "no change shown")
+    assert (one["run"], one["verdict"]) == ("run", "no change shown")
     assert "<bdi>audit</bdi>" in (folders / "0.html").read_text("utf-8")  # At a glance
 
 
@@ -254,6 +256,6 @@ def test_runs_of_old_formats_are_compared_with_themselves(tmp_path):
         archive.extractall(tmp_path, filter="data")
     names = ["run-exposure", "run-diff", "run-complete", "run-rank"]
     page = report([tmp_path / name for name in names], out=tmp_path / "page.html", since=tmp_path)
-    told = {one.run: one.verdict for one in page.changes if one.verdict != "gone"}
+    told = {one["run"]: one["verdict"] for one in page.changes if one["verdict"] != "gone"}
     assert told["run-exposure"] == told["run-complete"] == "no change shown"
     assert told["run-rank"] == "not comparable"

@@ -16,6 +16,7 @@ from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
+from vestige.reports.report import report_of
 
 WORDS = tuple(f"w{n}" for n in range(60))
 VOCABULARY = WordVocabulary(("<unk>", "<eos>", *WORDS))
@@ -60,16 +61,22 @@ def failed(found):
 
 
 @pytest.mark.parametrize(
-    ("after", "verdict", "finding"),
+    ("after", "verdict", "finding", "answer"),
     [
-        (BEFORE, LEAK, "still known"),
-        (counted((KEPT, 1), (GONE, 0.5)), LEAK, "still known"),
-        (RETRAINED, NO_LEAK, None),
-        (counted((KEPT, 1), (GONE, -0.25)), LEAK, "suppressed"),
+        (BEFORE, LEAK, "still known", "100% of what BEFORE knew remains (95% CI 100% to 100%)."),
+        (counted((KEPT, 1), (GONE, 0.5)), LEAK, "still known", "% of what BEFORE knew remains"),
+        (RETRAINED, NO_LEAK, None, "% of what BEFORE knew remains"),
+        (
+            counted((KEPT, 1), (GONE, -0.25)),
+            LEAK,
+            "suppressed",
+            "AFTER knows the 40 deleted texts less than the 80 reference texts",
+        ),
     ],
 )
-def test_a_model_is_told_by_what_it_knows(after, verdict, finding):
+def test_a_model_is_told_by_what_it_knows(after, verdict, finding, answer):
     found = unlearning(BEFORE, after, **lists())
+    assert answer in report_of(results.run_of(found), show_secrets=False).verdict.sentence
     assert (found.verdict, found.summary["finding"]) == (verdict, finding)
     if after is BEFORE:
         assert found.summary["left"] == pytest.approx(1.0)
@@ -107,6 +114,10 @@ def test_a_retrained_model_that_is_one_of_the_two_and_a_before_that_knew_nothing
     found = unlearning(before, after, retrained=retrained, **lists())
     assert found.verdict == UNDECIDED
     assert "different" in failed(found)
+    sentence = report_of(results.run_of(found), show_secrets=False).verdict.sentence
+    unknown = "BEFORE is not shown to know the 40 deleted texts"
+    assert sentence.startswith((unknown, "A check failed"))
+    assert sentence.startswith(unknown) or before is not RETRAINED
 
 
 UNIFORM = TableModel(np.full(62, 1 / 62), np.full((62, 62), 1 / 62), VOCABULARY)
@@ -169,7 +180,8 @@ def test_the_command_line_answers_first_and_withholds_the_texts(tmp_path, capsys
     files = [f"--deleted={tmp_path / 'gone.jsonl'}", f"--reference={tmp_path / 'never.jsonl'}"]
     command([*words, *files, f"--out={out}"])
     said = capsys.readouterr().out
-    assert "% of what BEFORE knew remains" in said
+    assert said.startswith("LEAK  ")
+    assert "% of what BEFORE knew remains (95% CI" in said.splitlines()[0]
     assert "AFTER still knows the 40 deleted texts better than the 80 reference texts" in said
     assert GONE[0][:12] not in said
     assert set(results.load(out).run["models"]) == {"before", "after"}

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.conftest import table_model
 from tests.cli.shell import invoke
-from vestige.audits.update.secrets import read_secrets
+from vestige.audits.update.inputs import read_secrets
 from vestige.models.checkpoints import save_model
 from vestige.monitor import SILENT
 

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from vestige import NullOptions, TrainingOptions, diff, train
-from vestige.audits.update.null_training import null_models
+from vestige.audits.update.nulls import trained
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, TrainingError
@@ -39,7 +39,7 @@ def update(tmp_path_factory):
 def null(before, after, text, out, *, count=1, options=None, monitor=SILENT):
     """The null models of a call of `diff`, before anything is searched."""
     run = Session("diff", {}, out=out, monitor=monitor)
-    with null_models(
+    with trained(
         run, before, after, text, count, options=options or NullOptions(), columns={}
     ) as made:
         return made

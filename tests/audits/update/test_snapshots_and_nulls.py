@@ -1,11 +1,10 @@
 """Snapshots are read once and share a vocabulary; null models are trainings of their own."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from vestige.audits.update.nulls import NullModels
+from vestige import diff
+from vestige.audits.update.nulls import null_hashes, opened
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import IncompatibleModels, ModelError
 from vestige.models.checkpoints import save_model
@@ -36,7 +35,7 @@ def snapshots(before, after):
 
 
 def nulls(given, unlike=()):
-    return NullModels.of(given, unlike=unlike, snapshots=snapshots(model(0), model(1)))
+    return null_hashes(given, unlike=unlike)
 
 
 def test_a_path_that_has_two_roles_is_read_once(saved):
@@ -68,14 +67,14 @@ def test_a_missing_snapshot_is_named(tmp_path):
 
 def test_one_null_model_needs_no_list(saved):
     place = saved / "nulls" / "2"
-    assert nulls(str(place)).given == nulls([place]).given == nulls((str(place),)).given
-    assert nulls(place).hashes == (sha256_of(place),)
+    assert nulls(str(place)) == nulls([place]) == nulls((str(place),))
+    assert list(nulls(place)) == [sha256_of(place)]
 
 
 def test_a_directory_of_models_stands_for_those_in_it_by_name(saved):
     (saved / "nulls" / "notes").mkdir()
-    expected = tuple(str(saved / "nulls" / name) for name in ("1", "10", "2"))
-    assert nulls(saved / "nulls").given == expected
+    expected = [str(saved / "nulls" / name) for name in ("1", "10", "2")]
+    assert list(nulls(saved / "nulls").values()) == expected
 
 
 def test_a_directory_without_models_is_no_null_model(tmp_path):
@@ -110,30 +109,29 @@ def test_one_null_model_given_twice_is_refused(saved):
 def test_null_models_that_differ_from_the_snapshots_are_kept_in_their_order(saved):
     several = [model(8), saved / "nulls" / "2", model(9)]
     found = nulls(several, (saved / "before", saved / "after"))
-    assert found.given == (several[0], str(saved / "nulls" / "2"), several[2])
-    assert found.hashes == tuple(map(sha256_of, several))
+    assert list(found.values()) == [several[0], str(saved / "nulls" / "2"), several[2]]
+    assert list(found) == list(map(sha256_of, several))
 
 
 def test_null_models_are_recorded_by_path_and_weights(saved):
     place, loaded = saved / "nulls" / "1", model(8)
-    assert nulls([place, loaded]).recorded == {
-        "nulls": {"path": [str(place), None], "sha256": [sha256_of(place), sha256_of(loaded)]}
-    }
+    found = diff(model(0), model(1), null=[place, loaded], size=0.1, device="cpu")
+    hashes = [sha256_of(place), sha256_of(loaded)]
+    assert found.record["models"]["nulls"] == {"path": [str(place), None], "sha256": hashes}
 
 
-def test_without_null_models_nothing_is_hashed_or_recorded():
-    found = nulls((), (Path("nowhere"), Path("neither")))
-    assert (found.given, found.hashes, found.recorded) == ((), (), {})
+def test_without_null_models_none_is_recorded():
+    found = diff(model(0), model(1), size=0.1, device="cpu")
+    assert list(found.record["models"]) == ["before", "after"]
 
 
 def test_null_models_are_read_when_their_turn_comes(saved):
-    found = nulls(saved / "nulls")
-    assert np.allclose(
-        found.opened(found.given[0], model(0), None)[0].log_table, model(4).log_table
-    )  # nulls/1
+    first = next(iter(nulls(saved / "nulls").values()))  # nulls/1
+    null, _ = opened(first, snapshots(model(0), model(1)), model(0), None)
+    assert np.allclose(null.log_table, model(4).log_table)
 
 
 def test_null_models_answer_over_the_ids_of_the_snapshots(saved):
     like = snapshots(model(0), model(1, (*WORDS, "lamp")))
-    found = NullModels.of(model(8), unlike=(), snapshots=like)
-    assert found.opened(found.given[0], like.models["before"], None)[0].vocab_size == len(WORDS) + 3
+    null, _ = opened(model(8), like, like.models["before"], None)
+    assert null.vocab_size == len(WORDS) + 3

@@ -7,7 +7,7 @@ import pytest
 from tests.cli.conftest import table_model
 from vestige import diff
 from vestige.attacks.update.proposals.protocol import Turn
-from vestige.audits.update.contexts import find_contexts, read_prompts
+from vestige.audits.update.inputs import find_contexts, read_prompts
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError
@@ -51,7 +51,7 @@ def model(chat_models):
 def texts(model, **settings):
     asked = {"prompts": (), "chat": "auto", "room": 49, "monitor": SILENT}
     found = find_contexts((model,), **asked | settings)
-    return {name: model.vocabulary.decode(ids) for ids, name in found.names.items()}
+    return {name: model.vocabulary.decode(ids) for ids, name in found.contexts.items()}
 
 
 def test_the_assistants_turn_follows_an_empty_message_and_each_prompt(model):

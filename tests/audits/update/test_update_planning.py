@@ -9,7 +9,7 @@ from vestige.attacks.update.seed_and_extend import Effort, SeedAndExtend
 from vestige.attacks.update.token_scores import token_score
 from vestige.attacks.update.update_diff import update_diff
 from vestige.audits.update import planning
-from vestige.audits.update.planning import Planner, duration, scaled
+from vestige.audits.update.planning import Planner, duration, plan_lines, scaled
 from vestige.models.table import TableModel
 
 WORDS = [f"word{i}" for i in range(38)]
@@ -60,18 +60,19 @@ def test_tokens_are_planned_within_half_and_seconds_within_twice(clocked, size, 
     score = token_score("smoothed")
     planner = Planner(ModelPair(before, after, score), contexts)
     search = scaled(SeedAndExtend(), size)
-    plan = planner.plan(search, searches=1, left=1, size=size)
+    work = planner.work(search)
+    seconds = planner.seconds(work)
     clock.seconds = 0.0
     effort = Effort(contexts=dict.fromkeys(contexts, "a prompt"))
     found = update_diff(before, after, search=search, score=score, effort=effort)
-    assert 1 / 2 < plan.seconds / clock.seconds < 2
-    assert 1 / 1.5 < plan.work.total / found.searched.forward_tokens < 1.5
+    assert 1 / 2 < seconds / clock.seconds < 2
+    assert 1 / 1.5 < work.total / found.searched.forward_tokens < 1.5
 
 
 def test_minutes_choose_the_largest_size_that_fits(clocked):
     _, before, after = clocked
     planner = Planner(ModelPair(before, after, token_score("smoothed")), ())
-    usual = planner.seconds(SeedAndExtend().planned(planner.pair))
+    usual = planner.seconds(planner.work(SeedAndExtend()))
     assert planner.size_for(SeedAndExtend(), usual / planning.MARGIN) == 1
     assert planner.size_for(SeedAndExtend(), 1e-3) == min(planning.SIZES)
     assert planner.size_for(SeedAndExtend(), 1e9) == max(planning.SIZES)
@@ -79,14 +80,17 @@ def test_minutes_choose_the_largest_size_that_fits(clocked):
     assert sizes == sorted(sizes)
 
 
-def test_a_plan_says_what_it_will_cost(clocked):
-    _, before, after = clocked
-    planner = Planner(ModelPair(before, after, token_score("smoothed")), ())
-    plan = planner.plan(SeedAndExtend(), searches=20, left=18, size=1.0)
-    first, *_ = plan.lines(None)
-    assert first.startswith("Plan: 20 searches (the update and 19 null), 2 finished earlier, ")
-    assert f"{plan.work.total:,} tokens each" in first
-    assert any("longer than 0.001 min" in line for line in plan.lines(1e-3))
+def test_a_plan_says_what_it_will_cost():
+    def lines(seconds, minutes=None, searches=20, finished=2):
+        return plan_lines(5_000, seconds, searches=searches, finished=finished, minutes=minutes)
+
+    assert lines(5.0) == [
+        "Plan: 20 searches (the update and 19 null), 2 finished earlier, 5,000 tokens each; "
+        "about 2 min (5 s each)."
+    ]
+    assert lines(5.0, searches=1, finished=0) == ["Plan: 1 search, 5,000 tokens each; about 5 s."]
+    assert "longer than 0.001 min" in lines(5.0, minutes=1e-3)[1]
+    assert "pass --minutes 10" in lines(60.0)[1]
 
 
 def test_a_length_of_time_in_words():
@@ -99,6 +103,6 @@ def test_planning_leaves_the_search_as_it_is(clocked):
     drawn = torch.rand(1)
     torch.manual_seed(0)
     planner = Planner(ModelPair(before, after, token_score("smoothed")), ())
-    planner.plan(SeedAndExtend(), searches=1, left=1, size=1.0)
+    planner.seconds(planner.work(SeedAndExtend()))
     assert torch.rand(1) == drawn
     assert planner.pair.cost.total == 0

@@ -112,9 +112,9 @@ def test_memory_rows_are_what_is_drawn_of_members_and_others(
     ]
     given = []
 
-    def anatomy(model: object, seen: Corpus, *, unseen: Corpus, plan: Any) -> Any:
-        given.append((model, list(seen), list(unseen), plan.orders))
-        return SimpleNamespace(rows=lambda: rows)
+    def anatomy(model: object, seen: Corpus, unseen: Corpus, *, orders: int) -> Any:
+        given.append((model, list(seen), list(unseen), orders))
+        return SimpleNamespace(rows=rows)
 
     monkeypatch.setattr(memory_rows, "_target", lambda _: "target")
     monkeypatch.setattr(memory_rows, "anatomy", anatomy)

@@ -87,7 +87,7 @@ def test_what_is_attainable_depends_on_the_number_compared() -> None:
     from vestige.attacks.membership.user_audit import AuditedUser
 
     user = AuditedUser(
-        name="ann", score=0.0, p_value=1.0, called=False, texts=1, words=5, compared_with=19,
+        user="ann", score=0.0, p_value=1.0, called=False, texts=1, words=5, compared_with=19,
         compared_words=5,
     )  # fmt: skip
     assert audit_null._attainable([user], 0.05) == 0.05

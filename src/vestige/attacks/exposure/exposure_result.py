@@ -200,11 +200,6 @@ NOT_DRAWN = (
 )
 
 
-def written(middle: Median | None, digits: int = 2) -> str:
-    """A median as a cell of a table: with ≥ where it is a bound, "" where there is none."""
-    return "" if middle is None else f"{'≥ ' if middle.bound else ''}{middle.value:.{digits}f}"
-
-
 def _order(planted: int, order: Evidence | None) -> str:
     words = "The model knows the words of the canaries"
     if order is None:

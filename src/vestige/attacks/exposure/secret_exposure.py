@@ -18,6 +18,10 @@ Testing and Acceptance Sampling", Technometrics 24(4):
   with its domain, its handle with other known domains; other known codes, names or dates in its
   context.
 
+With a model from before an update, a log-perplexity is the difference of the two models'. It is not
+the differential score of `attacks.update.differential_rank`, which sums differences of
+probabilities by token and ranks among all sequences of as many tokens.
+
 A secret is read in the case and Unicode form in which the model finds the words around it most
 probable. These words are the same for all alternatives, so that the choice favours none.
 """
@@ -33,7 +37,7 @@ from vestige import _validate
 from vestige.attacks.exposure.secret_checks import checks_of
 from vestige.attacks.exposure.secret_forms import Readable, readable
 from vestige.attacks.exposure.secret_pools import Known, known_parts, pools
-from vestige.attacks.exposure.secret_result import ExposedSecret, SecretExposure
+from vestige.attacks.exposure.secret_result import ExposedSecret, SecretExposure, SecretRank
 from vestige.attacks.exposure.sequence_scores import text_log_probs
 from vestige.data.secret_lines import SecretList, as_list
 from vestige.data.secret_shapes import Secret
@@ -41,6 +45,7 @@ from vestige.errors import ModelError
 from vestige.metrics.exposure import sampled_exposure, whole_exposure
 from vestige.metrics.holm import holm
 from vestige.models.behind import Behind
+from vestige.models.checkpoints import check_compatible
 from vestige.models.protocols import NextToken
 
 Progress = Callable[[int, int], None]
@@ -79,17 +84,19 @@ def secret_exposure(
         model: any model of next tokens; a secret is read from the beginning of a text.
         secrets: at least one; those that the model cannot read are skipped.
         seed: draws the alternatives.
-        before: the model before an update, over the same vocabulary: exposure is then among the
-            gains of the update.
+        before: the model before an update: exposure is then among the gains of the update.
         references: alternatives of a secret at most; a space of no more is enumerated.
         level: probability of a false leak among all secrets together.
         progress: told (secrets done, all).
 
     Raises:
         ValueError: an argument is out of range.
+        IncompatibleModels: the vocabularies differ.
         DataError: the model can read no secret.
         ModelError: its scores are not finite.
     """
+    if before is not None:
+        check_compatible(before, model)
     listed = as_list(secrets)
     _validate.at_least(1, references=references, secrets=len(listed.secrets))
     _validate.fraction(level=level)
@@ -105,7 +112,8 @@ def secret_exposure(
         )
         if progress:
             progress(number, len(chosen.secrets))
-    return SecretExposure(
+    result = SecretExposure if before is None else SecretRank
+    return result(
         secrets=tuple(found),
         adjusted=tuple(holm([one.p for one in found]).tolist()),
         level=level,

@@ -188,5 +188,31 @@ class SecretExposure(Measurement):
             }
 
 
+@dataclass(frozen=True, kw_only=True)
+class SecretRank(SecretExposure):
+    """Ranks of secrets by what an update changed: a log-perplexity is that after it, less before.
+
+    What the model knew before, of areas, names or usual codes, does not count.
+    """
+
+    verb: ClassVar[str] = "exposure --before"
+    known: ClassVar[str] = "promoted more than its alternatives"
+    finding: ClassVar[str] = "The update reveals"
+
+    def summary(self) -> dict[str, object]:
+        """One row of a results table; `exact` ranks were counted in the whole space."""
+        return {**super().summary(), "exact": sum(one.whole for one in self.secrets)}
+
+    def rows(self) -> Iterator[dict[str, object]]:
+        """One row a secret; ranks in its whole space as log2, 0 the first."""
+        for row, one in zip(super().rows(), self.secrets, strict=True):
+            del row["log_perplexity"]
+            row["gain"] = -one.log_perplexity
+            ends = {"": one.exposure, "_low": one.high, "_high": one.low}
+            for end, exposure in ends.items():
+                row[f"log2_space_rank{end}"] = max(one.space_bits - exposure, 0.0)
+            yield row
+
+
 def _secrets(number: int) -> str:
     return "1 secret" if number == 1 else f"{number} secrets"

@@ -16,13 +16,7 @@ import torch
 from torch import Tensor
 
 from vestige import _validate
-from vestige.attacks.extraction.candidates import (
-    Candidates,
-    CandidateTally,
-    best_move,
-    climb,
-    gathered,
-)
+from vestige.attacks.extraction.candidates import Candidates, codes, gathered
 from vestige.attacks.extraction.objective import ExtractionObjective
 from vestige.attacks.update.beam_search import Progress
 
@@ -50,15 +44,28 @@ class CoordinateDescent:
         progress: Progress | None = None,
     ) -> Candidates:
         """The secrets of least loss on the way of all restarts."""
+        choices: list[Tensor] = []
+        losses: list[Tensor] = []
 
-        def sweep(current: Tensor, tried: list[CandidateTally]) -> Tensor:
+        def best(options: Tensor) -> Tensor:
+            """Of options (trials, k, o, n) those of least loss; the first of equals."""
+            trials, number, moves, places = options.shape
+            choices.append(options.reshape(trials, number * moves, places))
+            losses.append(objective.losses(choices[-1]))
+            least = losses[-1].view(trials, number, moves).argmin(2)
+            return options.gather(2, least[..., None, None].expand(-1, -1, 1, places)).squeeze(2)
+
+        current = objective.random(self.restarts, generator)
+        for sweep in range(self.sweeps):
+            before = current
             for place in torch.randperm(len(objective.sizes), generator=generator).tolist():
-                current = best_move(objective, replaced(objective, current, place), tried)
-            return best_move(objective, swapped(current, objective.sizes), tried)
-
-        start = objective.random(self.restarts, generator)
-        tried = climb(objective, start, sweep, steps=self.sweeps, progress=progress)
-        return gathered(objective, tried)
+                current = best(replaced(objective, current, place))
+            current = still_moving(objective, before, best(swapped(current, objective.sizes)))
+            if progress:
+                progress(sweep + 1, self.sweeps)
+            if not current.shape[1]:
+                break
+        return gathered(objective, torch.cat(choices, 1), torch.cat(losses, 1))
 
 
 def replaced(objective: ExtractionObjective, secrets: Tensor, place: int) -> Tensor:
@@ -87,3 +94,16 @@ def swapped(secrets: Tensor, sizes: Sequence[int]) -> Tensor:
             order[i], order[j] = j, i
             orders.append(order)
     return secrets[:, :, torch.tensor(orders, device=secrets.device)]
+
+
+def still_moving(objective: ExtractionObjective, before: Tensor, after: Tensor) -> Tensor:
+    """The secrets (trials, k', n) that have moved, each once; k' is 0 where none has.
+
+    Trials with fewer of them than others keep some that stand still, which costs time only.
+    """
+    code = codes(objective, after)
+    alike = code[:, :, None] == code[:, None, :]
+    again = alike.tril(-1).any(2)
+    moving = (after != before).any(2) & ~again
+    order = (~moving).to(torch.int8).argsort(dim=1, stable=True)[:, : int(moving.sum(1).max())]
+    return after.gather(1, order[:, :, None].expand(-1, -1, after.shape[2]))

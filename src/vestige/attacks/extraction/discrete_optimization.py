@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from vestige import _validate
 from vestige.attacks.extraction.candidates import Candidates, rescored
@@ -127,8 +126,3 @@ def descend(
                 progress(number * epochs + epoch + 1, len(parts) * epochs)
         done.append(values.detach())
     return torch.cat(done, 1)
-
-
-def one_hot_weights(objective: ExtractionObjective, choices: Tensor) -> Tensor:
-    """Weights (trials, k, n, c) of secrets (trials, k, n)."""
-    return one_hot(choices, objective.mask.shape[1]).to(objective.options)

@@ -15,9 +15,7 @@ from vestige.attacks.extraction.coordinate_descent import CoordinateDescent
 from vestige.attacks.extraction.discrete_optimization import DiscreteOptimization
 from vestige.attacks.extraction.embedding_optimization import EmbeddingOptimization
 from vestige.attacks.extraction.exhaustive_search import BUDGET, ExactSearch
-from vestige.attacks.extraction.gradient_swaps import GradientSwaps
 from vestige.attacks.extraction.objective import ExtractionObjective
-from vestige.attacks.extraction.secret_beam import SecretBeam
 from vestige.attacks.update.beam_search import Progress
 
 
@@ -74,8 +72,6 @@ ATTACKS: Mapping[str, Callable[[], Attack]] = {
     "auto": Automatic,
     "exact": ExactSearch,
     "coordinate": CoordinateDescent,
-    "beam": SecretBeam,
-    "gradient": GradientSwaps,
     "paper": DiscreteOptimization,
     "embedding": EmbeddingOptimization,
     "random": RandomGuess,

@@ -1,22 +1,28 @@
-"""Which words of each user are queried: one rule for everybody.
+"""Which words of each user are queried: texts or words by chance, rarity or expected information.
 
-Importing this module imports no array library: a command line reads its choices.
+Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", section 4.3 and
+Algorithm 1: texts at random, or those whose words have the smallest sum of frequencies.
+
+Differs from the paper: a query may also be a single word after its context (`calls`). The smallest
+sum of frequencies picks short texts (`rare-sum`); `rare` takes the smallest mean. Rare words are
+useless if the service shows few words, since none is ever among them: `informative` takes what a
+shadow model, which never saw the user, ranks between k / 10 and 4 k, where a model that knows the
+text can make the difference. One rule selects for everybody.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from vestige import _validate
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from vestige.attacks.membership.expected_rank import WordCounts
-    from vestige.attacks.membership.reference_models import References
-    from vestige.data.token_queries import TokenQueries
+from vestige.attacks.membership.expected_rank import WordCounts
+from vestige.attacks.membership.reference_models import References
+from vestige.data.token_queries import TokenQueries
 
 Selection = Literal["all", "random", "rare", "rare-sum", "informative"]
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +60,8 @@ class QueryPolicy:
             raise ValueError("`select` rare-sum must come with `queries`: a word has no sum")
 
     def mask(
-        self, asked: "TokenQueries", counts: "WordCounts", references: "References | None" = None
-    ) -> "NDArray[np.bool_]":
+        self, asked: TokenQueries, counts: WordCounts, references: References | None = None
+    ) -> Mask:
         """(w,) True for the words to query.
 
         Args:
@@ -63,18 +69,14 @@ class QueryPolicy:
             counts: public counts of words.
             references: models that never saw the users; needed for "informative".
         """
-        from vestige.attacks.membership.query_selection import value_of
-
         ranks = None
         if self.how == "informative" and references is not None:
             ranks = references.typical_ranks(asked, seed=self.seed)
-        value = value_of(asked, self.how, frequency=counts.words, reference_ranks=ranks, k=self.k)
-        return self._best(asked, value)
+        worth = value_of(asked, self.how, frequency=counts.words, reference_ranks=ranks, k=self.k)
+        return self._best(asked, worth)
 
-    def most(self, asked: "TokenQueries") -> "NDArray[np.int64]":
+    def most(self, asked: TokenQueries) -> NDArray[np.int64]:
         """(u,) words of each user that can be selected at most, before references answer."""
-        import numpy as np
-
         if self.calls is not None:
             return np.minimum(asked.counts(), self.calls)
         if self.queries is None or self.how == "random":
@@ -83,17 +85,15 @@ class QueryPolicy:
         longest = np.asarray(counts[inverse], dtype=np.float64)
         return asked.take(self._best(asked, longest)).counts()
 
-    def _best(self, asked: "TokenQueries", value: "NDArray[np.float64]") -> "NDArray[np.bool_]":
-        from vestige.attacks.membership.query_selection import select_calls, select_texts
-
+    def _best(self, asked: TokenQueries, worth: NDArray[np.float64]) -> Mask:
         if self.queries is not None:
-            return select_texts(asked, self.how, self.queries, worth=value, seed=self.seed)
+            return select_texts(asked, self.how, self.queries, worth=worth, seed=self.seed)
         limit = self.calls or len(asked)
-        return select_calls(asked, self.how, limit, worth=value, seed=self.seed)
+        return select_calls(asked, self.how, limit, worth=worth, seed=self.seed)
 
 
 def usual_selection(*, queries: int | None, calls: int | None, shadows: int) -> Selection:
-    """The selection where none is given.
+    """The selection if none is given.
 
     Texts of informative words are short ones: whole texts are best drawn at random.
 
@@ -104,3 +104,98 @@ def usual_selection(*, queries: int | None, calls: int | None, shadows: int) -> 
     if queries is None and calls is None:
         return "all"
     return "informative" if shadows and calls else "random"
+
+
+def select_texts(
+    asked: TokenQueries, how: Selection, limit: int, *, worth: ArrayLike, seed: int = 0
+) -> Mask:
+    """The words of at most `limit` texts of each user.
+
+    Args:
+        asked: w words.
+        how: "all" (no limit), "random", or by worth.
+        limit: texts of a user.
+        worth: (w,) of each word, see `value_of`; ignored for "random".
+        seed: of random selection.
+
+    Returns:
+        (w,) True for the words to query.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+    _validate.at_least(1, limit=limit)
+    _validate.one_of(get_args(Selection), how=how)
+    if how == "all":
+        return np.ones(len(asked), dtype=bool)
+    texts, first, inverse = np.unique(asked.texts, return_index=True, return_inverse=True)
+    if how == "random":
+        value = np.random.default_rng(seed).random(len(texts))
+    else:
+        sums = np.bincount(inverse, np.asarray(worth, np.float64), minlength=len(texts))
+        words = 1 if how == "rare-sum" else np.bincount(inverse, minlength=len(texts))
+        value = np.asarray(sums / words, dtype=np.float64)
+    best: Mask = _best_of_each(asked.users[first], value, limit)[inverse]
+    return best
+
+
+def select_calls(
+    asked: TokenQueries, how: Selection, limit: int, *, worth: ArrayLike, seed: int = 0
+) -> Mask:
+    """At most `limit` words of each user, each queried by itself; see `select_texts`."""
+    _validate.at_least(1, limit=limit)
+    _validate.one_of(get_args(Selection), how=how)
+    if how == "all":
+        return np.ones(len(asked), dtype=bool)
+    lots = np.random.default_rng(seed).random(len(asked))
+    return _best_of_each(asked.users, lots if how == "random" else np.asarray(worth), limit)
+
+
+def value_of(
+    asked: TokenQueries,
+    how: Selection,
+    *,
+    frequency: ArrayLike,
+    reference_ranks: ArrayLike | None = None,
+    k: int | None = None,
+) -> NDArray[np.float64]:
+    """The value of querying each word.
+
+    Args:
+        asked: w words.
+        how: "informative": the closer the reference's rank is to k, on a log scale, with one half
+            from k / 10 to 4 k; any other: less for frequent words.
+        frequency: (v,) public counts of the words.
+        reference_ranks: (w,) under a model that never saw the users; "informative" needs it.
+        k: words that the service shows; "informative" needs it.
+
+    Returns:
+        (w,) numbers whose order counts.
+
+    Raises:
+        ValueError: "informative" without ranks or k.
+    """
+    if how != "informative":
+        return -np.asarray(frequency, dtype=np.float64)[asked.tokens]
+    if reference_ranks is None or k is None:
+        raise ValueError(
+            "informative needs reference_ranks and k, got "
+            f"reference_ranks={reference_ranks!r} and k={k!r}"
+        )
+    ranks = np.log(np.asarray(reference_ranks, dtype=np.float64))
+    low, high = np.log(max(k / 10, 1.0)), np.log(4.0 * k)
+    outside = np.maximum(low - ranks, 0) + np.maximum(ranks - high, 0)
+    nearness = 1 - np.abs(ranks - np.log(k + 1.0)) / (high - low + 1)
+    return np.asarray(np.where(outside > 0, -outside, nearness), dtype=np.float64)
+
+
+def _best_of_each(owners: ArrayLike, value: ArrayLike, limit: int) -> Mask:
+    """True for the `limit` largest values of each owner; equal ones in their order."""
+    owned, values = np.asarray(owners), np.asarray(value)
+    order = np.lexsort((-values, owned))
+    begins = np.flatnonzero(np.diff(owned[order], prepend=owned[order[:1]] - 1))
+    sizes = np.diff(np.append(begins, len(order)))
+    within = np.arange(len(order)) - np.repeat(begins, sizes)
+    chosen = np.zeros(len(order), dtype=bool)
+    chosen[order[within < limit]] = True
+    return chosen

@@ -23,7 +23,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import comb
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,25 +47,6 @@ MANY = 5_000
 """Users of both sides above which a tenth as many permutations are drawn, each of which is slow."""
 
 Floats = NDArray[np.float64]
-
-
-class Judged(NamedTuple):
-    """What the scores of users show.
-
-    Attributes:
-        users: in their order.
-        compared: scores of the non-members over as many words as the audited user with the middle
-            amount of text was compared over.
-        list_p_value: that non-members score as high, of all users together; None for one user.
-        test: the same, with single users; None where nobody has a score.
-        auc: how often an audited user outranks a non-member.
-    """
-
-    users: tuple[AuditedUser, ...]
-    compared: Floats
-    list_p_value: float | None
-    test: Test | None
-    auc: Estimate | None
 
 
 def membership_audit(
@@ -114,24 +94,16 @@ def membership_audit(
             answers, counts, audited=audited, known=known, references=references, seed=seed
         )
     fewest = min((one.compared_with for one in judged.users if one.score is not None), default=0)
-    return UserAudit(
-        users=judged.users,
-        list_p_value=judged.list_p_value,
-        test=judged.test,
-        auc=judged.auc,
-        calibrated_on=len(known.compared),
+    return replace(
+        judged,
         fitted_on=len(known.fitted),
         counted_on=len(known.counted),
         references=0 if references is None else len(references),
-        k=answers.k,
-        vocab_size=answers.vocab_size,
-        rate=rate,
         null=tuple(nulls.ravel().tolist()),
-        compared=tuple(judged.compared.tolist()),
         checks=(
             alive_by_ranks(answers, counts, (*known.fitted, *known.compared)),
             *alike_for_shadows(nulls, rate=rate, compared=fewest),
-            powerful(judged.test, len(judged.users), len(known.compared)),
+            *judged.checks,
         ),
     )
 
@@ -179,7 +151,7 @@ def judge_users(
     *,
     rate: float = 0.05,
     seed: int = 0,
-) -> Judged:
+) -> UserAudit:
     """Compare each audited user with non-members, over as much text, and all users together.
 
     Args:
@@ -189,6 +161,9 @@ def judge_users(
         compared: non-members, who had no part in the scores.
         rate: the false-discovery rate, and the level of the list's test.
         seed: of the order of each user's texts, and of permutations.
+
+    Returns:
+        with the check "powerful" only.
 
     Raises:
         DataError: there is no score of anybody among the non-members.
@@ -206,7 +181,7 @@ def judge_users(
     flagged = benjamini_hochberg(p_values, rate) & (test is not None and test.significant)
     users = tuple(
         AuditedUser(
-            name=asked.names[user],
+            user=asked.names[user],
             score=float(scores[place]) if scored[place] else None,
             p_value=float(p_values[place]),
             called=bool(flagged[place]),
@@ -217,15 +192,26 @@ def judge_users(
         )
         for place, user in enumerate(audited)
     )
-    if not len(own):
-        return Judged(users, np.empty(0), None, None, None)
-    middle = int(np.searchsorted(own.rungs, np.sort(cut[scored])[int(scored.sum()) // 2]))
-    mine, theirs = (
-        side.scores[side.lengths >= own.rungs[middle], middle] for side in (own, others)
+    auc, theirs = None, np.empty(0)
+    if len(own):
+        middle = int(np.searchsorted(own.rungs, np.sort(cut[scored])[int(scored.sum()) // 2]))
+        mine, theirs = (
+            side.scores[side.lengths >= own.rungs[middle], middle] for side in (own, others)
+        )
+        value, interval = separation(mine, theirs)
+        auc = Estimate("AUC over users", value, interval.low, interval.high)
+    return UserAudit(
+        users=users,
+        list_p_value=of_list,
+        test=test,
+        auc=auc,
+        compared=tuple(theirs.tolist()),
+        calibrated_on=len(compared),
+        k=answers.k,
+        vocab_size=answers.vocab_size,
+        rate=rate,
+        checks=(powerful(test, count, len(compared)),),
     )
-    area = separation(mine, theirs)
-    auc = Estimate("AUC over users", area.value, area.interval.low, area.interval.high)
-    return Judged(users, theirs, of_list, test, auc)
 
 
 def _sides(

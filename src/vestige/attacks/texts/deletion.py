@@ -40,6 +40,8 @@ from vestige.metrics.unit_permutation import means_by_group, unit_permutation_te
 from vestige.results import Measurement
 
 PERMUTATIONS = 9999
+NAMES = {"before": "BEFORE", "after": "AFTER", "retrained": "the retrained model"}
+"""Models in a sentence, by role."""
 
 Floats = NDArray[np.float64]
 Finding = Literal["still known", "suppressed"]
@@ -290,7 +292,6 @@ def differences(log_probs: Mapping[str, NDArray[np.float32]]) -> tuple[Check, ..
     Args:
         log_probs: (t,) of the same tokens by role: "before", "after" and perhaps "retrained".
     """
-    names = {"before": "BEFORE", "after": "AFTER", "retrained": "the retrained model"}
     pairs = [("before", "after")]
     if "retrained" in log_probs:
         pairs += [("before", "retrained"), ("after", "retrained")]
@@ -299,7 +300,7 @@ def differences(log_probs: Mapping[str, NDArray[np.float32]]) -> tuple[Check, ..
             log_probs[one],
             log_probs[other],
             finding=other == "after",
-            names=(names[one], names[other]),
+            names=(NAMES[one], NAMES[other]),
         )
         for one, other in pairs
     )

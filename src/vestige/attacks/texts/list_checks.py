@@ -4,7 +4,7 @@
 `comparable_texts` check what models said of those.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -81,17 +81,17 @@ def _owners(
     return np.array(found)
 
 
-def require_finite(said: Mapping[str, Sequence[TokenStatistics]]) -> None:
+def require_finite(scores: Mapping[str, Iterable[ArrayLike]]) -> None:
     """Refuse broken models before anything is computed from their scores.
 
     Args:
-        said: by model, as a sentence names it, of any texts.
+        scores: log-probabilities of some texts, by model as a sentence names it.
 
     Raises:
         ModelError: a score is not finite.
     """
-    for who, parts in said.items():
-        if broken := sum(int((~np.isfinite(one.log_probs)).sum()) for one in parts):
+    for who, parts in scores.items():
+        if broken := sum(int((~np.isfinite(np.asarray(one))).sum()) for one in parts):
             raise ModelError(
                 f"{broken:,} scores of {who} are not finite: its weights are broken",
                 remedy="Save the model again and check its weights.",

@@ -1,9 +1,7 @@
-"""Scores that ask the target of each text twice, or know its characters.
+"""The zlib score of texts, which needs their characters.
 
-zlib and lower-case: Carlini et al. (2021), "Extracting Training Data from Large Language Models",
-arXiv:2012.07805, section 5.2. ReCaLL: Xie et al. (2024), arXiv:2406.15968, equation 1.
-
-These stand beside the registered scores, which need the statistics of one list of ids only.
+Carlini et al. (2021), "Extracting Training Data from Large Language Models", arXiv:2012.07805,
+section 5.2.
 """
 
 import zlib
@@ -32,23 +30,3 @@ def zlib_score(target: TokenStatistics, texts: Sequence[str]) -> Floats:
     if len(texts) != len(total):
         raise ValueError(f"texts must be {len(total)}, as there are statistics, got {len(texts)}")
     return np.asarray(total / [len(zlib.compress(one.encode())) for one in texts])
-
-
-def lower_case(target: TokenStatistics, lower: TokenStatistics) -> Floats:
-    """Loss of the texts in lower case over that of the texts: high where letters are remembered.
-
-    Args:
-        target: statistics of n texts.
-        lower: of the same texts in lower case, under the same model.
-    """
-    return loss(lower) / np.minimum(loss(target), -np.finfo(np.float32).tiny)
-
-
-def recall(target: TokenStatistics, after_prefix: TokenStatistics) -> Floats:
-    """Loss after a prefix of never-seen texts, over the loss without it.
-
-    Args:
-        target: statistics of n texts.
-        after_prefix: of the same tokens, each text behind the prefix; the prefix is not counted.
-    """
-    return loss(after_prefix) / np.minimum(loss(target), -np.finfo(np.float32).tiny)

@@ -1,16 +1,16 @@
-"""Whether texts were used in a model's training: from scores to claims about each and about all.
+"""Whether texts were used for training: from scores to claims about each text and about all.
 
-Four questions, of scores that are high for used texts and of a reference that was never used:
+Scores are high for used texts. The reference was never used. Four questions:
 
 - each text: a conformal p-value against the reference, both cut to as many tokens (`cut_scores`);
-- which texts to name: Benjamini and Hochberg's procedure (`metrics.conformal`);
-- the list as a whole: a permutation test of whole texts, or of whole authors where texts of one
-  stand together (`metrics.unit_permutation`), of -ln of each one's rank among all, which a few very
-  high ones move as well as many that are a little higher;
+- which texts to flag: Benjamini and Hochberg's procedure (`metrics.conformal`);
+- the list: a permutation test of whole texts, or of whole authors if they are named
+  (`metrics.unit_permutation`), of -ln of each one's rank among all, which a few very high ones move
+  as well as many that are a little higher;
 - how many were used, at least and at most (`metrics.share_used`).
 
 They share one level: nothing is claimed to be used unless the smaller p-value of the list and of
-the most outstanding texts (Simes 1986), doubled, is at most `rate`.
+single texts (Simes 1986), doubled, is at most `rate`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,9 +33,8 @@ from vestige.metrics.unit_permutation import means_by_group, unit_permutation_te
 from vestige.results import Measurement
 
 MANY = 20_000
-"""Texts of both sides above which a tenth as many divisions are drawn, each of which takes long.
-
-The p-value is exact for any number of them; only the smallest that can come out is 0.001 then."""
+"""Texts of both sides above which a tenth as many permutations are drawn. The p-value is exact for
+any number of them; the smallest is then 0.001."""
 
 Floats = NDArray[np.float64]
 
@@ -45,7 +44,7 @@ class Scored(NamedTuple):
 
     Attributes:
         cut: over their first tokens.
-        authors: of each; None where every text stands by itself.
+        authors: of each; None if each text is a unit.
     """
 
     cut: CutScores
@@ -66,26 +65,26 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class TextAudit(Measurement):
-    """What can be claimed about each text, and about all of them.
+    """Claims about each text, and about all of them.
 
     Attributes:
         texts: the audited, in their order.
-        reference: texts that were never used, each against the rest of them.
-        named: (n,) the audited texts that are said to have been used.
-        list_p_value: that never-used texts are as high, as a whole.
+        reference: texts that were never used, each compared with the others.
+        named: (n,) the audited texts that are flagged as used.
+        list_p_value: that never-used texts score as high, as a whole.
         test: the same, of the list and of single texts together, at the level `rate`.
         auc: how often an audited text, or author, outranks one of the reference.
         share: bounds on the number used, of `units`.
-        units: what they count: "texts", or "authors", of whom one text each was drawn.
+        units: that they count: "texts", or "authors", one drawn text of each.
         counted: audited units, and those of the reference.
         longest: tokens that texts are compared over at most.
-        known_used: how many texts known to have been used there were.
-        based: whether there was a model that saw none of the texts.
-        checks: of models and texts; without them there is no verdict.
+        known_used: texts that are known to have been used.
+        based: whether there was a base, which saw none of the texts.
+        checks: of models and texts; the verb makes them.
         numbers: of the audited texts in their file, from 1.
         tokens: of each audited text.
         excerpts: the beginning of each audited text.
-        statistics: what else is known of the audit, such as the score.
+        statistics: further entries of the summary, such as the score.
     """
 
     texts: Compared
@@ -122,7 +121,7 @@ class TextAudit(Measurement):
         return self.claim.verdict
 
     def summary(self) -> dict[str, object]:
-        """Scalars: verdict, number named, p-values, bounds, and what they rest on."""
+        """Verdict, number flagged, p-values, bounds, and what they depend on."""
         n, m = len(self.texts.p_values), len(self.reference.p_values)
         of_list, of_reference = self.counted if self.units == "authors" else (None, None)
         return {
@@ -151,8 +150,8 @@ class TextAudit(Measurement):
         }
 
     def rows(self) -> Iterator[dict[str, object]]:
-        """One row an audited text, in their order; then one a text of the reference."""
-        told = ("p_value", "score", "compared_tokens", "compared_with")
+        """One row per audited text, in their order; then one per reference text."""
+        columns = ("p_value", "score", "compared_tokens", "compared_with")
         for kind, side in (("audited", self.texts), ("reference", self.reference)):
             audited = kind == "audited"
             for place, values in enumerate(zip(*(c.tolist() for c in side), strict=True)):
@@ -160,7 +159,7 @@ class TextAudit(Measurement):
                     "kind": kind,
                     "number": self.numbers[place] if audited and self.numbers else place + 1,
                     "named": bool(self.named[place]) if audited else None,
-                    **dict(zip(told, values, strict=True)),
+                    **dict(zip(columns, values, strict=True)),
                     "length": self.tokens[place] if audited and self.tokens else None,
                     "text": self.excerpts[place] if audited and self.excerpts else None,
                 }
@@ -180,9 +179,8 @@ def audit_scores(
         texts: the audited.
         reference: never used, of the same kind.
         used: known to have been used, as the audited would have been.
-        rate: limit of errors: of the share of wrong ones among the texts that are named, and of
-            each of the other claims, in (0, 1).
-        seed: of the divisions that the list test draws.
+        rate: false discovery rate of flags, and error rate of each other claim, in (0, 1).
+        seed: of the permutations.
 
     Raises:
         ValueError: the rate is out of range.

@@ -16,13 +16,12 @@ from functools import cached_property
 from math import isfinite
 
 from vestige import claims
-from vestige.attacks.update.known_phrases import BEGINNING, KNOWN_ALONE, KnownPhrase
+from vestige.attacks.update.known_phrases import BEGINNING, KnownPhrase
 from vestige.attacks.update.null_searches import (
     LEVEL,
     LIKE,
     NEEDED,
     NullScores,
-    compared_with_nulls,
     joint_p_value,
 )
 from vestige.attacks.update.seed_and_extend import Searched
@@ -289,7 +288,6 @@ class UpdateDiff(Measurement):
         """One row of a results table."""
         phrases, nulls = self.phrases, self.nulls
         top = phrases[0].score if phrases else None
-        compared = compared_with_nulls(0.0 if top is None else top, None if top is None else nulls)
         return {
             **self.claim.summary(),
             "search": self.search,
@@ -303,8 +301,8 @@ class UpdateDiff(Measurement):
             "null_weight_changes": list(self.changes),
             "null_top_score": None if nulls is None else nulls.best,
             "top_score": top,
-            "top_e_value": compared["e_value"],
-            "top_reached_by": compared["reached_by"],
+            "top_e_value": None if nulls is None or top is None else nulls.e_value(top),
+            "top_reached_by": None if nulls is None or top is None else nulls.reached(top),
             "forward_tokens": None if self.searched is None else self.searched.forward_tokens,
             "units_done": None if self.searched is None else self.searched.done,
             "units": None if self.searched is None else self.searched.units,
@@ -320,26 +318,55 @@ class UpdateDiff(Measurement):
 
     def rows(self) -> Iterator[dict[str, object]]:
         """One row a finding; `pandas.DataFrame(result.rows())` is the frame. Ranks start at 1."""
-        for rank, finding in enumerate((*self.findings, *self.fragments), 1):
-            fragment = rank > len(self.findings)
-            compared = compared_with_nulls(finding.score, None if fragment else self.nulls)
-            yield {
-                "rank": rank,
-                "score": finding.score,
-                "phrase": finding.phrase,
-                "lead": finding.lead_text,
-                "tokens": list(finding.tokens),
-                "group": finding.group,
-                "pieces": list(finding.pieces),
-                "token_scores": list(finding.gains),
-                "copies": finding.copies,
-                "kind": "fragment" if fragment else "run" if finding.run else "phrase",
-                "proposal": finding.proposal,
-                "place": self.places.get(finding.context, "a prompt" if finding.context else ""),
-                "found": None if fragment else self.found(finding),
-                **compared,
-                **dict.fromkeys(KNOWN_ALONE),
-            }
-        after = len(self.findings) + len(self.fragments)
-        for number, (known, p) in enumerate(zip(self.known, self.adjusted, strict=True), 1):
-            yield {**known.row(after + number), "p_adjusted": p}
+        for rank, one in enumerate((*self.findings, *self.fragments), 1):
+            fragment, nulls = rank > len(self.findings), self.nulls
+            yield _row(
+                rank,
+                one,
+                lead=one.lead_text,
+                group=one.group,
+                copies=one.copies,
+                kind="fragment" if fragment else "run" if one.run else "phrase",
+                proposal=one.proposal,
+                place=self.places.get(one.context, "a prompt" if one.context else ""),
+                found=None if fragment else self.found(one),
+                e_value=None if fragment or nulls is None else nulls.e_value(one.score),
+                reached_by=None if fragment or nulls is None else nulls.reached(one.score),
+            )
+        first = 1 + len(self.findings) + len(self.fragments)
+        for rank, (secret, p) in enumerate(zip(self.known, self.adjusted, strict=True), first):
+            yield _row(
+                rank,
+                secret,
+                kind="known",
+                place=secret.place,
+                reached_by=secret.reached if secret.nulls else None,
+                p_value=secret.p_value,
+                p_adjusted=p,
+                known_in=None if secret.row_found is None else secret.row_found + 1,
+                known_part=secret.part,
+                generated_in=secret.texts,
+                coincidence=None if secret.direct is None else secret.direct.bound,
+            )
+
+
+COLUMNS = (
+    "rank", "score", "phrase", "lead", "tokens", "group", "pieces", "token_scores", "copies",
+    "kind", "proposal", "place", "found", "e_value", "reached_by",
+    "p_value", "p_adjusted", "known_in", "known_part", "generated_in", "coincidence",
+)  # fmt: skip
+
+
+def _row(rank: int, one: Finding | KnownPhrase, **columns: object) -> dict[str, object]:
+    """A row with all columns; those of the other kind of row are empty."""
+    return {
+        **dict.fromkeys(COLUMNS),
+        "rank": rank,
+        "score": one.score,
+        "phrase": one.phrase,
+        "tokens": list(one.tokens),
+        "pieces": list(one.pieces),
+        "token_scores": list(one.gains),
+        **{"lead": "", "group": rank, "copies": 0, "proposal": ""},
+        **columns,
+    }

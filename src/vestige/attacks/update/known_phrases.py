@@ -22,11 +22,6 @@ from vestige.claims import Direct
 from vestige.data.secret_shapes import Secret
 from vestige.data.vocabulary import Vocabulary
 
-KNOWN_ALONE = (
-    "p_value", "p_adjusted", "known_in", "known_part", "generated_in", "coincidence",
-)  # fmt: skip
-"""Columns of a row that only a known phrase has."""
-
 ANYWHERE = "within a text"
 BEGINNING = "the beginning of a document"
 
@@ -79,32 +74,6 @@ class KnownPhrase:
         """Whether it was generated verbatim, and not by coincidence."""
         return self.direct is not None and self.direct.conclusive
 
-    def row(self, rank: int) -> dict[str, object]:
-        """With the columns of a finding, of which it is none."""
-        return {
-            "rank": rank,
-            "score": self.score,
-            "phrase": self.phrase,
-            "lead": "",
-            "tokens": list(self.tokens),
-            "group": rank,
-            "pieces": list(self.pieces),
-            "token_scores": list(self.gains),
-            "copies": 0,
-            "kind": "known",
-            "proposal": "",
-            "place": self.place,
-            "found": None,
-            "e_value": None,
-            "reached_by": self.reached if self.nulls else None,
-            "extrapolated_e_value": None,
-            "p_value": self.p_value,
-            "known_in": None if self.row_found is None else self.row_found + 1,
-            "known_part": self.part,
-            "generated_in": self.texts,
-            "coincidence": None if self.direct is None else self.direct.bound,
-        }
-
 
 @dataclass(frozen=True)
 class Asked:
@@ -154,6 +123,8 @@ def known_phrases(
     Returns:
         One for each, in their order; of places that score alike the first.
     """
+    if not asked:
+        return []
     beginning = pair.after.vocabulary.eos_id if pair.beginning is None else pair.beginning
     places = {(beginning,): BEGINNING, **contexts}
     best: list[KnownPhrase | None] = [None] * len(asked)

@@ -18,6 +18,12 @@ LEAST_ROWS = 64
 """Rows asked at once at least: with fewer a large model would be read more than computed with."""
 
 
+def most_tokens(*models: object) -> int | None:
+    """The longest text that every model reads at once, in tokens; None without a limit."""
+    limits = [most for model in models if (most := getattr(model, "longest", None)) is not None]
+    return min(limits, default=None)
+
+
 @dataclass(frozen=True)
 class PairState:
     """What both models have read; sliced and re-ordered together."""

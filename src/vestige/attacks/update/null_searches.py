@@ -11,11 +11,6 @@ that a clean update has any phrase with :math:`E \le \alpha` is at most alpha: E
 p-value of the rank of the update's best score among those of m + 1 searches (Phipson and Smyth
 2010, "Permutation p-values should never be zero", eq. 1). At m null searches E is at least
 1 / (1 + m), so that 0.05 takes 19.
-
-As in sequence search (Karlin and Altschul 1990, "Methods for assessing the statistical significance
-of molecular sequence features by using general scoring schemes"), a tail fitted to the null scores
-goes on beyond them (`metrics.pareto_tail`). It assumes a shape, errs more often than it states
-where searches are few (`benchmarks/null_searches.py`) and never decides what is found.
 """
 
 import math
@@ -25,8 +20,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-
-from vestige.metrics.pareto_tail import ParetoTail
 
 LEVEL = 0.05
 """Error rate of all that null models decide: a phrase is found at an E-value of at most this."""
@@ -40,12 +33,6 @@ them less far than the update, but not less than this, is moved as far before it
 (`models.weight_change.stretch`): as it was trained its scores are too low, and updates without a
 leak are found too often. Those that moved farther hide what the update promoted
 (`benchmarks/claims_of_diff.py` measures both)."""
-
-TAIL = 50
-"""Phrases of all null searches together that a tail is fitted to, at most; and at most half."""
-
-LEAST_TAIL = 5
-"""Fewer are not fitted to."""
 
 
 @dataclass(frozen=True)
@@ -120,26 +107,6 @@ class NullScores:
         ranked = self._ascending[::-1]
         return ranked[allowed - 1] if allowed <= len(ranked) else -math.inf
 
-    @cached_property
-    def _tail(self) -> tuple[ParetoTail, int] | None:
-        """The tail of all scores together, and how many it is fitted to."""
-        above = min(TAIL, len(self._ascending) // 2)
-        used = self._ascending[-above - 1 :]
-        if above < LEAST_TAIL or math.isinf(used[-1]) or used[0] == used[-1]:
-            return None
-        return ParetoTail.of(used, above=above), above
-
-    def extrapolated_e_value(self, score: float) -> float | None:
-        """How many phrases of such a score a null search would have by a tail fitted to all.
-
-        None where some null phrase is as high, so that E is counted and not extrapolated, and
-        where there are too few to fit to. An assumption: see the module.
-        """
-        if self._tail is None or self.best is None or score <= self.best:
-            return None
-        tail, above = self._tail
-        return above / len(self) * tail.survival(score)
-
 
 def joint_p_value(own: Sequence[float], nulls: Sequence[Sequence[float]]) -> float:
     """How often one of m + 1 models stands out as much by any of its k scores.
@@ -169,12 +136,3 @@ def joint_p_value(own: Sequence[float], nulls: Sequence[Sequence[float]]) -> flo
     far /= spread + max(float(np.median(spread)), 1e-9)  # one score that hardly varies is no sign
     best = far.max(1)
     return float((best >= best[0] - 1e-9).mean())
-
-
-def compared_with_nulls(score: float, nulls: NullScores | None) -> dict[str, object]:
-    """What null searches say of a score, for a row."""
-    return {
-        "e_value": None if nulls is None else nulls.e_value(score),
-        "reached_by": None if nulls is None else nulls.reached(score),
-        "extrapolated_e_value": None if nulls is None else nulls.extrapolated_e_value(score),
-    }

@@ -37,12 +37,16 @@ from vestige.attacks.update.proposals.protocol import (
 from vestige.attacks.update.proposals.samples import Samples
 from vestige.attacks.update.repair import mended, with_repairs
 from vestige.models.largest import rounded
+from vestige.monitor import Step
 
 Kept = MutableMapping[str, Any]
 """What units of work gave, by their keys, as JSON holds it."""
 
 Until = Callable[[], bool]
 """Asked before each unit; True stops the search."""
+
+ACTIVITIES = {"samples": "sampling", "grown": "extending", "repair": "repairing"}
+"""What a unit of work does, by a part of its key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,51 +141,24 @@ class Effort:
         kept: what units gave in an earlier search with the same models and settings, which are
             not done again; those done now are added.
         until: asked before each unit whether to stop.
-        progress: told the units done, and of a whole search.
-        begins: told the key of each unit that is about to be done.
+        name: of one of several searches, before the keys of its units.
+        progress: called with the units done, those of a whole search, and the current activity.
     """
 
     contexts: Mapping[tuple[int, ...], str] = field(default_factory=dict)
     turns: Mapping[tuple[int, ...], Turn] = field(default_factory=dict)
     told: Sequence[tuple[int, ...]] = ()
     kept: Kept | None = None
+    name: str = ""
     until: Until | None = None
-    progress: Callable[[int, int], None] | None = None
-    begins: Callable[[str], None] | None = None
+    progress: Step | None = None
 
     def of(self, name: str) -> "Effort":
         """The same for one of several searches, whose units are kept under its name."""
-        return self if self.kept is None else replace(self, kept=KeptUnder(self.kept, name))
+        return replace(self, name=f"{self.name}{name}/")
 
 
 WHOLE = Effort()
-
-
-@dataclass(frozen=True)
-class KeptUnder(MutableMapping[str, Any]):
-    """The part of what is kept that belongs to one of several searches."""
-
-    kept: Kept
-    name: str
-
-    def _key(self, key: str) -> str:
-        return f"{self.name}/{key}"
-
-    def __getitem__(self, key: str) -> Any:
-        return self.kept[self._key(key)]
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        self.kept[self._key(key)] = value
-
-    def __delitem__(self, key: str) -> None:
-        del self.kept[self._key(key)]
-
-    def __iter__(self) -> Iterator[str]:
-        start = self._key("")
-        return (key.removeprefix(start) for key in self.kept if key.startswith(start))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
 
 @dataclass(frozen=True)
@@ -192,15 +169,17 @@ class Found:
         phrases: with the number of their near-copies, best first, those too short to keep last.
         fragments: that several samples agree on, beside the phrases.
         texts: whole samples that the update made likelier, beside both, by their mean log-ratio.
-        searched: how much was read.
+        searched: how much was read; None of beams.
         read: every text that was generated, reported or not.
+        groups: of the phrases of group beams, by their tokens.
     """
 
     phrases: list[tuple[Phrase, int]]
-    fragments: list[tuple[Phrase, int]]
-    texts: list[tuple[Phrase, int]]
-    searched: Searched
+    fragments: list[tuple[Phrase, int]] = field(default_factory=list)
+    texts: list[tuple[Phrase, int]] = field(default_factory=list)
+    searched: Searched | None = None
     read: tuple[ScoredText, ...] = ()
+    groups: Mapping[tuple[int, ...], int] = field(default_factory=dict)
 
 
 def seed_and_extend(
@@ -294,28 +273,32 @@ class _Run:
             outcome = Outcome.of(given)
             self.ground.add(outcome.texts)
             self.done += 1
-            if self.effort.progress:
-                self.effort.progress(self.done, max(self.done, self.units))
+            self._show(unit)
             yield outcome
 
     def _given(self, unit: Unit) -> Mapping[str, Any] | None:
         """What a unit gave before, or gives now; None where it is time to stop."""
         kept, until, cost = self.effort.kept, self.effort.until, self.ground.plain.cost
-        given: Mapping[str, Any] | None = None if kept is None else kept.get(unit.key)
+        key = self.effort.name + unit.key
+        given: Mapping[str, Any] | None = None if kept is None else kept.get(key)
         if given is None:
             if until is not None and until():
                 return None
-            if self.effort.begins is not None:
-                self.effort.begins(unit.key)
+            self._show(unit)
             before, after = cost.before, cost.after
             read = unit.run().plain()
             given = {**read, "forward_tokens": [cost.before - before, cost.after - after]}
             if kept is not None:
-                kept[unit.key] = given
+                kept[key] = given
         before, after = given["forward_tokens"]
         self.cost.before += before
         self.cost.after += after
         return given
+
+    def _show(self, unit: Unit) -> None:
+        if self.effort.progress is not None:
+            activity = next((a for part, a in ACTIVITIES.items() if part in unit.key), "searching")
+            self.effort.progress(self.done, max(self.done, self.units), activity)
 
     def searched(self, texts: Mapping[str, int]) -> Searched:
         """What was done."""

@@ -9,8 +9,8 @@ null models, made as the update was from clean text, set what counts as found (s
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -33,7 +33,7 @@ from vestige.attacks.update.proposals.samples import Samples
 from vestige.attacks.update.seed_and_extend import (
     WHOLE,
     Effort,
-    Searched,
+    Found,
     SeedAndExtend,
     seed_and_extend,
 )
@@ -122,13 +122,13 @@ def update_diff(
     pair, words = ModelPair(before, after, score), after.vocabulary
     checks = pair_checks(before, after, seed=0)
     found = _search(pair, search, effort)
-    findings, searched = _findings(found.phrases, search, words), found.searched
+    findings, searched = _findings(found.phrases, search, words, found.groups), found.searched
     fragments, rest = found.fragments, _findings(found.texts, search, words)
     none = all(finding.run for finding in findings) and not fragments
     read, per_token = found.read, score.bound - getattr(search, "toll", 0.0)
     if isinstance(search, SeedAndExtend) and none:
         search = _laxer(search)
-        more = _search(pair, search, effort.of("lax"))
+        more = _search(pair, search, replace(effort.of("lax"), progress=None))
         fragments, read = more.phrases[:FRAGMENTS], (*read, *more.read)
         searched = searched and more.searched and searched.beside(more.searched)
     rest = [one for one in (*_findings(fragments, search, words), *rest) if not one.run]
@@ -212,47 +212,37 @@ def null_search(
     found = _search(ModelPair(before, null, score), search, effort)
     if found.searched is not None and not found.searched.complete:
         return None
-    return [phrase.score for phrase, *_ in found.phrases if not is_run(phrase.tokens)]
+    return [phrase.score for phrase, _ in found.phrases if not is_run(phrase.tokens)]
 
 
-@dataclass(frozen=True)
-class _Found:
-    """What a search gave: (phrase, near-copies folded in, group), best first."""
-
-    phrases: list[tuple[Phrase, int, int]]
-    fragments: list[tuple[Phrase, int, int]] = field(default_factory=list)
-    texts: list[tuple[Phrase, int, int]] = field(default_factory=list)
-    searched: Searched | None = None
-    read: tuple[ScoredText, ...] = ()
-
-
-def _search(pair: ModelPair, search: SeedAndExtend | Beams, effort: Effort) -> _Found:
-    """All that a search finds, too short to keep or not."""
-    if isinstance(search, Beams):
-        groups = [fold(_phrases(beam)) for beam in _beams(pair, search, effort.progress)]
-        ranked = [(*entry, number) for number, leaders in enumerate(groups) for entry in leaders]
-        read = tuple(ScoredText(one.tokens, one.gains) for one, *_ in ranked)
-        return _Found(_sorted(ranked), read=read)
-    end = pair.after.vocabulary.eos_id
-    found = seed_and_extend(pair, search, end=end, effort=effort)
-    phrases, fragments, texts = (
-        [(phrase, copies, 0) for phrase, copies in part]
-        for part in (found.phrases, found.fragments, found.texts)
+def _search(pair: ModelPair, search: SeedAndExtend | Beams, effort: Effort) -> Found:
+    """All that a search finds, best first, too short to keep or not."""
+    if not isinstance(search, Beams):
+        found = seed_and_extend(pair, search, end=pair.after.vocabulary.eos_id, effort=effort)
+        return replace(found, phrases=sorted(found.phrases, key=_best_first))
+    beams = [fold(_phrases(beam)) for beam in _beams(pair, search, effort.progress)]
+    ranked = [entry for leaders in beams for entry in leaders]
+    groups = {one.tokens: number for number, leaders in enumerate(beams) for one, _ in leaders}
+    return Found(
+        phrases=sorted(ranked, key=_best_first),
+        read=tuple(ScoredText(one.tokens, one.gains) for one, _ in ranked),
+        groups=groups if search.groups > 1 else {},
     )
-    return _Found(_sorted(phrases), fragments, texts, found.searched, found.read)
 
 
-def _sorted(found: list[tuple[Phrase, int, int]]) -> list[tuple[Phrase, int, int]]:
-    return sorted(found, key=lambda entry: (-rounded(entry[0].score), entry[0].tokens))
+def _best_first(found: tuple[Phrase, int]) -> tuple[float, tuple[int, ...]]:
+    return -rounded(found[0].score), found[0].tokens
 
 
 def _findings(
-    found: Iterable[tuple[Phrase, int, int]], search: SeedAndExtend | Beams, vocabulary: Vocabulary
+    found: Iterable[tuple[Phrase, int]],
+    search: SeedAndExtend | Beams,
+    vocabulary: Vocabulary,
+    groups: Mapping[tuple[int, ...], int] = {},
 ) -> list[Finding]:
     """What is long enough to report of what was found, with its text."""
     least = search.min_tokens if isinstance(search, SeedAndExtend) else 1
     kept = [entry for entry in found if len(entry[0].tokens) >= least]
-    grouped = isinstance(search, Beams) and search.groups > 1
     return [
         Finding(
             tokens=phrase.tokens,
@@ -260,7 +250,7 @@ def _findings(
             phrase=vocabulary.decode(phrase.tokens),
             gains=phrase.gains,
             score=phrase.score,
-            group=group if grouped else number,
+            group=groups.get(phrase.tokens, number),
             copies=copies,
             run=is_run(phrase.tokens),
             proposal=phrase.proposal,
@@ -268,7 +258,7 @@ def _findings(
             lead=phrase.lead,
             lead_text=vocabulary.decode(phrase.lead).rpartition("\n")[2] if phrase.lead else "",
         )
-        for number, (phrase, copies, group) in enumerate(kept)
+        for number, (phrase, copies) in enumerate(kept)
     ]
 
 

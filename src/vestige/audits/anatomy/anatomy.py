@@ -1,11 +1,23 @@
 """Memorization by word frequency, by rank and by hidden unit. For Python only.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
-arXiv:1811.00513, Figures 5 to 7.
+arXiv:1811.00513, section 5: histograms of log-probabilities (Figure 5), ranks against frequency
+(Figure 6), accuracy with silent hidden units (Figure 7).
+
+Differs from the paper: means have intervals that resample whole users or texts, and each
+difference has a null, the same difference of two random halves of the unseen text. A word that is
+rare in the counted text is on average commoner elsewhere, so the two texts differ for any model;
+groups of the same words do not. Units are silenced in several random orders, which are resampled
+too, and log ranks show what accuracy cannot, since rare words seldom have rank 1.
 """
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from os import PathLike, fspath
 from typing import Any, Unpack
+
+import numpy as np
 
 from vestige.arguments import (
     Common,
@@ -20,8 +32,56 @@ from vestige.arguments import (
     TextColumn,
     UserColumn,
 )
+from vestige.audits.anatomy.findings import unit_findings, word_findings
+from vestige.audits.anatomy.words import (
+    Floats,
+    Group,
+    Ids,
+    ScoredWords,
+    Texts,
+    encoded,
+    equal_bins,
+    frequent_and_rest,
+    group_weights,
+    known,
+    positions_by_frequency,
+    read_words,
+    targets_of,
+    unit_sums,
+)
+from vestige.data.corpus import Corpus
+from vestige.data.encoded import encode
+from vestige.errors import AccessDenied, DataError, ModelError
+from vestige.metrics.resampling import drawn_counts, estimates, ratio, resampled_sums
+from vestige.models.ablation import Masks, linear_head, random_maskings, silenced_ranks
+from vestige.models.checkpoints import load_model, load_seq2seq
+from vestige.monitor import Step
 from vestige.results import Result
 from vestige.session import Session, verb
+
+SILENCED = tuple(tenth / 10 for tenth in range(1, 10))
+"""Shares of the hidden units that are silent."""
+
+ABLATED_FREQUENT = 0.1
+"""Share of the words that counts as frequent in Figure 7, as in the paper."""
+
+RESAMPLES = 1000
+CELLS = 40
+"""Of a histogram."""
+
+_FEW = 0.001
+"""Share of the words below the first edge of a histogram; the first cell counts them too."""
+
+_MEANS = ("share", "log_prob", "log_rank", "rank")
+_ABLATED = ("accuracy", "kept", "log_rank", "log_rank_lost")
+_NAMES = ("seen", "unseen")
+
+Rows = list[dict[str, Any]]
+Cell = tuple[str, str, float, float]
+"""Figure, words, start and stop of a row."""
+
+Draw = Callable[[ScoredWords, Floats, np.random.Generator], Floats]
+"""(words, their weights, generator) -> statistics (1 + r, ...), first without resampling."""
 
 
 @verb
@@ -74,31 +134,67 @@ def anatomy(
         ValueError: an argument is out of bounds.
         VestigeError: a model or text cannot be read, or has nothing to compare.
     """
-    from vestige.attacks.anatomy import memorization
-
-    plan = memorization.AnatomyPlan(
-        frequent=frequent, bins=bins, orders=orders, ablation_words=ablation_words
-    )
     loaded = _generator(model, device=run.device)
     run.record_model("model", model, loaded)
+    hidden = linear_head(loaded).in_features if orders else None
     columns: dict[str, Any] = {"format": format, "text": text, "user": user, "limit": limit}
-    columns["source_column"] = source
+    given = {"seen": seen, "unseen": unseen, "frequencies": frequencies}
     corpora = {
-        role: run.corpus(role, data, **columns)
-        for role, data in (("seen", seen), ("unseen", unseen), ("frequencies", frequencies))
+        role: run.corpus(role, data, source_column=source, **columns)
+        for role, data in given.items()
         if data is not None
     }
-    with run.progress("reading words") as step:
-        found = memorization.anatomy(
-            loaded,
-            corpora["seen"],
-            unseen=corpora["unseen"],
-            counted=corpora.get("frequencies"),
-            plan=plan,
-            seed=run.seed,
-            progress=step,
-        )
-    return Result.of(found)
+    both = {name: corpora[name] for name in _NAMES}
+    in_both = _texts_in_both(both)
+    by_user = all(corpus.users is not None for corpus in both.values())
+    texts = [encoded(loaded, corpus) for corpus in both.values()]
+    words = []
+    for some, name in zip(texts, ("the seen text", "the unseen text"), strict=True):
+        with run.progress(f"reading {name}") as step:
+            words.append(read_words(loaded, some, by_user=by_user, name=name, progress=step))
+    counted = targets_of(texts[0])
+    if frequencies is not None:
+        counted = encode(corpora["frequencies"], loaded.vocabulary)
+    positions = positions_by_frequency(
+        np.asarray(counted.tokens)[known(counted, loaded.vocabulary)],
+        np.concatenate([one.tokens for one in words]),
+        loaded.vocab_size,
+    )
+    rows = _frequency_rows(
+        words[0], words[1], positions, frequent=frequent, bins=bins, seed=run.seed
+    )
+    if hidden is not None:
+        masks = random_maskings(hidden, SILENCED, orders=orders, seed=run.seed)
+        generator = np.random.default_rng([run.seed, 99])
+        ablated = []
+        for some, one, name in zip(texts, words, _NAMES, strict=True):
+            with run.progress(f"silencing units, {name} text") as step:
+                drawn = one.some(ablation_words, generator)
+                ablated.append(_silenced(loaded, some, drawn, masks, step))
+        rows += _ablation_rows(ablated[0], ablated[1], positions, seed=run.seed)
+    sizes = {
+        f"{name}_{what}": number
+        for name, one, corpus in zip(_NAMES, words, both.values(), strict=True)
+        for what, number in (("units", one.n), ("texts", len(corpus)), ("words", len(one)))
+    }
+    return Result(
+        kind="Anatomy",
+        rows=rows,
+        summary={
+            "unit": "users" if by_user else "texts",
+            **sizes,
+            "texts_in_both": in_both,
+            "table_words": int(positions.max()),
+            "counted": "seen text" if frequencies is None else "given text",
+            "frequent": frequent,
+            **word_findings(rows),
+            "orders": orders,
+            "hidden_units": hidden,
+            "ablated_frequent": ABLATED_FREQUENT,
+            **unit_findings(rows),
+            "confidence": 0.95,
+        },
+    )
 
 
 def _generator(model: Any, *, device: str) -> Any:
@@ -107,9 +203,6 @@ def _generator(model: Any, *, device: str) -> Any:
     Raises:
         ModelError: it cannot be read, or generates no text.
     """
-    from vestige.errors import AccessDenied, ModelError
-    from vestige.models.checkpoints import load_model, load_seq2seq
-
     if not isinstance(model, str | PathLike):
         return model.eval()
     try:
@@ -119,3 +212,162 @@ def _generator(model: Any, *, device: str) -> Any:
             return load_seq2seq(fspath(model), device=device)
         except ModelError:
             raise refused from None
+
+
+def _frequency_rows(
+    seen: ScoredWords,
+    unseen: ScoredWords,
+    positions: Ids,
+    *,
+    frequent: float,
+    bins: int,
+    seed: int,
+) -> Rows:
+    """Figures 5 and 6, and the means behind Figure 5."""
+    size = int(positions.max())
+    every, *panels = frequent_and_rest(size, frequent)
+    matched = [Group(f"{g.name}, same words", g.start, g.stop, matched=True) for g in panels]
+    groups = [every, *panels, *matched, *equal_bins(size, bins)]
+
+    def means(words: ScoredWords, weights: Floats, generator: np.random.Generator) -> Floats:
+        ranks = words.ranks.astype(np.float64)
+        columns = (np.ones(len(ranks)), words.log_probs, np.log(ranks), ranks)
+        inside = unit_sums(words, weights, columns)
+        all_words = np.bincount(words.units, minlength=words.n)[:, None, None]
+        sums = np.concatenate([np.broadcast_to(all_words, (*inside.shape[:2], 1)), inside], axis=2)
+        drawn = resampled_sums(sums, resamples=RESAMPLES, generator=generator)
+        share = ratio(drawn[:, :, 1:2], drawn[:, :, :1])
+        return np.concatenate([share, ratio(drawn[:, :, 2:], drawn[:, :, 1:2])], axis=2)
+
+    cells = [("ranks" if g.name == "bin" else "means", g.name, g.start, g.stop) for g in groups]
+    rows = _histograms(seen, unseen, positions, panels)
+    for text, draws, counts in _contrasts(seen, unseen, groups, positions, means, (seed, 0)):
+        rows += _rows(text, cells, _MEANS, draws, counts)
+    return rows
+
+
+def _ablation_rows(seen: ScoredWords, unseen: ScoredWords, positions: Ids, *, seed: int) -> Rows:
+    """Figure 7, from words with their ranks by order and share of silent units, 0 first."""
+    orders, shares = len(seen.ranks), (0.0, *SILENCED)
+    turns = np.full((1 + RESAMPLES, orders), 1 / orders)  # weights of the orders
+    if orders > 1:
+        drawn = drawn_counts(orders, RESAMPLES, np.random.default_rng([seed, 0]))
+        turns[1:] = drawn / (orders - 1)
+    groups = frequent_and_rest(int(positions.max()), ABLATED_FREQUENT)
+
+    def curves(words: ScoredWords, weights: Floats, generator: np.random.Generator) -> Floats:
+        ranks = words.ranks.reshape(-1, len(words))
+        columns = (column for one in ranks for column in (one == 1, np.log(one), np.ones(len(one))))
+        sums = unit_sums(words, weights, columns).reshape(words.n, len(groups), orders, -1, 3)
+        drawn = resampled_sums(sums, resamples=RESAMPLES, generator=generator)
+        means = ratio(drawn[..., :2], drawn[..., 2:])
+        accuracy, log_rank = np.moveaxis(np.einsum("rgosm,ro->rsgm", means, turns), -1, 0)
+        kept, lost = ratio(accuracy, accuracy[:, :1]), log_rank - log_rank[:, :1]
+        table = np.stack((accuracy, kept, log_rank, lost), axis=-1)
+        return np.concatenate([table, table[:, :, 1:2] - table[:, :, 2:]], axis=2)
+
+    names = [*(group.name for group in groups), "frequent - rest"]
+    cells = [("ablation", name, share, share) for share in shares for name in names]
+    rows: Rows = []
+    for text, draws, counts in _contrasts(seen, unseen, groups, positions, curves, (seed, 1)):
+        flat = draws.reshape(len(draws), len(cells), len(_ABLATED))
+        every = np.tile([*counts, counts[1:].min()], len(shares))
+        rows += _rows(text, cells, _ABLATED, flat, every)
+    return rows
+
+
+def _silenced(
+    model: Any, texts: Texts, words: ScoredWords, masks: Masks, step: Step
+) -> ScoredWords:
+    """The words with ranks (o, 1 + f, w): by order, of the whole model and with silent units."""
+    orders, _, width = masks.shape
+    found = silenced_ranks(
+        model, texts, where=words.places, masks=masks.reshape(-1, width), progress=step
+    )
+    whole = np.broadcast_to(words.ranks, (orders, 1, len(words)))
+    silent = found.ranks.reshape(orders, -1, len(words))
+    return replace(words, ranks=np.concatenate([whole, silent], axis=1))
+
+
+def _contrasts(
+    seen: ScoredWords,
+    unseen: ScoredWords,
+    groups: Sequence[Group],
+    positions: Ids,
+    draw: Draw,
+    stream: tuple[int, int],
+) -> Iterator[tuple[str, Floats, Ids]]:
+    """Statistics and numbers of words of both texts, their gap, and its null."""
+    seed, first = stream
+    one_half, other_half = unseen.halves(np.random.default_rng([seed, first]))
+    pairs = [("gap", seen, unseen)]
+    if len(one_half) and len(other_half):
+        pairs.append(("null", unseen.take(one_half), unseen.take(other_half)))
+    for number, (text, one, other) in enumerate(pairs, start=first + 1):
+        generator = np.random.default_rng([seed, number])
+        weights = [group_weights(groups, *both, positions) for both in ((one, other), (other, one))]
+        draws = [
+            draw(words, mine, generator) for words, mine in zip((one, other), weights, strict=True)
+        ]
+        counts = [np.count_nonzero(mine, axis=1) for mine in weights]
+        if text == "gap":
+            yield from zip(_NAMES, draws, counts, strict=True)
+        yield text, draws[0] - draws[1], np.minimum(*counts)
+
+
+def _histograms(
+    seen: ScoredWords, unseen: ScoredWords, positions: Ids, groups: Sequence[Group]
+) -> Rows:
+    """Shares of words by log-probability."""
+    both = np.concatenate([seen.log_probs, unseen.log_probs])
+    lowest = min(-1.0, float(np.floor(np.quantile(both, _FEW))))
+    edges = np.linspace(lowest, 0.0, CELLS + 1)
+    rows: Rows = []
+    for group in groups:
+        cells = [("log-probabilities", group.name, a, b) for a, b in pairwise(edges)]
+        for text, words in zip(_NAMES, (seen, unseen), strict=True):
+            inside = words.log_probs[group.holds(positions[words.tokens])]
+            counts = np.histogram(np.clip(inside, lowest, 0.0), edges)[0]
+            shares = ratio(counts, len(inside))
+            rows += _rows(text, cells, ("share",), shares[None, :, None], counts)
+    return rows
+
+
+def _rows(
+    text: str, cells: Sequence[Cell], measures: Sequence[str], draws: Floats, counts: Ids
+) -> Rows:
+    """One row for each cell and measure of statistics (1 + r, c, m); r = 0 has no intervals."""
+    if len(draws) == 1:
+        numbers = np.stack([draws[0], *2 * [np.full_like(draws[0], np.nan)]])
+    else:
+        found = estimates(draws)
+        numbers = np.stack([found.value, found.low, found.high])
+    return [
+        {
+            "figure": figure,
+            "text": text,
+            "words": words,
+            "measure": measure,
+            "start": float(start),
+            "stop": float(stop),
+            **{
+                name: None if np.isnan(number) else float(number)
+                for name, number in zip(("value", "low", "high"), numbers[:, c, m], strict=True)
+            },
+            "n": int(counts[c]),
+        }
+        for c, (figure, words, start, stop) in enumerate(cells)
+        for m, measure in enumerate(measures)
+    ]
+
+
+def _texts_in_both(corpora: Mapping[str, Corpus]) -> int:
+    """Number of unseen texts that are also in the seen text."""
+    seen, unseen = set(corpora["seen"]), corpora["unseen"]
+    both = sum(text in seen for text in unseen)
+    if len(unseen) and both == len(unseen):
+        raise DataError(
+            f"all {both} unseen texts are also in the seen text",
+            remedy="Pass unseen text that the model was not trained on.",
+        )
+    return both

@@ -70,8 +70,14 @@ def compare(
         VestigeError: a model or file cannot be read, or the vocabularies differ.
     """
     from vestige.audits.comparison.measurements import measure_models
-    from vestige.audits.comparison.shared_text import shared_text, user_samples
-    from vestige.audits.comparison.trainings import labelled, listed, load_trainings, undefended
+    from vestige.audits.comparison.trainings import (
+        labelled,
+        listed,
+        load_trainings,
+        shared_text,
+        undefended,
+        user_samples,
+    )
     from vestige.defences.comparison import compare_defences
 
     run.chosen(runs=listed(runs))

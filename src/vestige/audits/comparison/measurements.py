@@ -5,11 +5,9 @@ A measurement that the data do not allow becomes a note.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from vestige.audits.comparison.shared_text import frequency_perplexity_of
 from vestige.errors import VestigeError
 from vestige.monitor import Step
 
@@ -52,14 +50,42 @@ def measure_models(
     Returns:
         (measurements in the same order; notes).
     """
-    found, notes, names = [], list[str](), list[str]()
+    from vestige.attacks.model_checks import alive_of, information_by_samples
+    from vestige.defences.measured import Guarantee, MeasuredTraining, TrainingCost
+    from vestige.training.evaluate import score_documents
+    from vestige.training.word_frequencies import frequency_perplexity
+
+    found, notes, names = list[MeasuredTraining](), list[str](), list[str]()
     for place, one in enumerate(trainings):
-        step = partial(_step, progress, place, len(trainings))
-        first = one.name not in names
+
+        def step(share: float, place: int = place) -> None:
+            progress(place + share, len(trainings))
+
+        claim = Guarantee.of(one.summary)
+        information = information_by_samples(one.model, seed=seed)
+        known: dict[str, Any] = {
+            "name": one.name,
+            "defence": one.defence,
+            "guarantee": claim,
+            "cost": TrainingCost.of(one.summary),
+            "alive": alive_of(information, who=one.name),
+        }
+        if information is None or isfinite(information):  # its weights are not broken
+            if canaries:
+                audited = canaries if one.name not in names else ()
+                known |= _leakage(one, canaries, audited, claim, seed, step, notes)
+            if test is not None:
+                length = min(PIECE, getattr(one.model, "longest", None) or PIECE)
+                known["scores"] = score_documents(one.model, test, sequence_length=length)
+                if (data := one.encoded("training")) is not None:
+                    size = len(one.model.vocabulary)
+                    known["frequency_perplexity"] = frequency_perplexity(data, test, size=size)
+            if not one.summary:
+                where = f"{one.where} has no run/summary.json of a training"
+                notes.append(f"Cost of {one.name}: {where}.")
+        step(1.0)
         names.append(one.name)
-        measured, new = _measured(one, canaries, test, seed, step, audited=first)
-        found.append(measured)
-        notes += [note for note in new if note not in notes]
+        found.append(MeasuredTraining(**known))
     saturated = sum(any(one.bits.stuck()) for one in found if one.bits)
     if saturated:
         notes.append(
@@ -68,59 +94,19 @@ def measure_models(
         )
     if len(set(names)) < len(names) and any(one.audit for one in found):
         notes.append("Measured ε is of the first training of each name.")
-    return found, notes
-
-
-def _step(progress: Step, place: int, total: int, share: float) -> None:
-    progress(place + share, total)
-
-
-def _measured(
-    one: "TrainedModel",
-    canaries: "Sequence[Canary]",
-    test: "EncodedCorpus | None",
-    seed: int,
-    step: Callable[[float], None],
-    *,
-    audited: bool,
-) -> "tuple[MeasuredTraining, list[str]]":
-    from vestige.attacks.model_checks import alive_of, information_by_samples
-    from vestige.defences.measured import Guarantee, MeasuredTraining, TrainingCost
-    from vestige.training.evaluate import score_documents
-
-    claim = Guarantee.of(one.summary)
-    information = information_by_samples(one.model, seed=seed)
-    known: dict[str, Any] = {
-        "name": one.name,
-        "defence": one.defence,
-        "guarantee": claim,
-        "cost": TrainingCost.of(one.summary),
-        "alive": alive_of(information, who=one.name),
-    }
-    if information is not None and not isfinite(information):  # its weights are broken
-        step(1.0)
-        return MeasuredTraining(**known), []
-    leakage, notes = _leakage(one, canaries, claim, seed, step, audited=audited)
-    length = min(PIECE, getattr(one.model, "longest", None) or PIECE)
-    if test is not None:
-        known["scores"] = score_documents(one.model, test, sequence_length=length)
-        known["frequency_perplexity"] = frequency_perplexity_of(one, test)
-    step(1.0)
-    if not one.summary:
-        notes.append(f"Cost of {one.name}: {one.where} has no run/summary.json of a training.")
-    return MeasuredTraining(**known, **leakage), notes
+    return found, list(dict.fromkeys(notes))
 
 
 def _leakage(
     one: "TrainedModel",
     canaries: "Sequence[Canary]",
+    audited: "Sequence[Canary]",
     claim: "Guarantee | None",
     seed: int,
     step: Callable[[float], None],
-    *,
-    audited: bool,
-) -> tuple[dict[str, Any], list[str]]:
-    """What the canaries show, by attribute of `MeasuredTraining`, and notes."""
+    notes: list[str],
+) -> dict[str, Any]:
+    """What the canaries show, by attribute of `MeasuredTraining`; measured ε of `audited`."""
     from vestige.attacks.exposure.canary_exposure import canary_exposure
     from vestige.attacks.exposure.completion import complete
     from vestige.defences.measured import canary_bits
@@ -128,24 +114,20 @@ def _leakage(
     def part(number: int) -> Step:
         return lambda done, total: step((number + done / max(total, 1)) / PARTS)
 
-    notes: list[str] = []
     found: dict[str, Any] = {}
-    if not canaries:
-        return found, notes
-    exposure = None
     with _noted("Exposure", notes):
         exposure = canary_exposure(one.model, canaries, seed=seed, progress=part(0))
-    found["bits"] = None if exposure is None else canary_bits(exposure)
+        found["bits"] = canary_bits(exposure)
     with _noted("Completion", notes):
         found["completion"] = complete(one.model, canaries, progress=part(1))
     with _noted("Measured ε", notes):
-        found["audit"] = audit = _audit(one.model, canaries, claim) if audited else None
+        found["audit"] = audit = _audit(one.model, audited, claim)
         if audit is not None and claim is not None and audit.claimed is None:
             notes.append(
                 f"Measured ε of {one.name} is for each {audit.unit} and does not test its "
                 f"guarantee, which is for each {claim.unit}."
             )
-    return found, notes
+    return found
 
 
 def _audit(

@@ -1,18 +1,19 @@
-"""The report of a comparison: which defence, a table with intervals, two charts.
+"""The report of a comparison: which defence, tables with intervals, two charts.
 
 Verdicts were made when the run was made, and are shown here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from vestige.audits.comparison import charts
-from vestige.audits.comparison.cells import COLUMNS, all_numbers, measures
 from vestige.reports.blocks import Prose
 from vestige.reports.charts import Figure
 from vestige.reports.disclosure import printable
-from vestige.reports.numbers import Row
+from vestige.reports.numbers import NOTHING, Row, p_value
+from vestige.reports.numbers import percent as share
 from vestige.reports.report import Report, lines
-from vestige.reports.tables import Cell, Table
+from vestige.reports.tables import Cell, Table, bar, table
 from vestige.reports.words import pairs
 from vestige.results import Run
 
@@ -23,6 +24,15 @@ _KEY = (
     "the planted canaries; each bit halves the number of guesses that an attacker needs. Fairness "
     "is how many points of perplexity the users with fewest training documents lose more than "
     "those with most."
+)
+_TRADE = (
+    "Leakage against utility, with intervals. Lower leaks less, further left predicts better. In "
+    "the band, test perplexity is within {tolerance:g}% of the undefended training (ring), so "
+    "leakage is compared at equal utility."
+)
+_COPIES = (
+    "Mean exposure of the canaries by number of copies, with intervals. The dotted line is the "
+    "exposure of canaries that were never planted."
 )
 LIMITS = (
     "A verdict needs three trainings of each defence with different seeds. With one training each, "
@@ -36,6 +46,50 @@ LIMITS = (
     "Intervals of differences hold for all defences together (Bonferroni); intervals of single "
     "values hold one by one.",
 )
+UNKNOWN = Cell(text=NOTHING)
+NUMBERS: Mapping[str, Sequence[tuple[str, str, str]]] = {
+    "Leakage, in bits or as a share": (
+        ("exposure of canaries", "exposure", ".2f"),
+        ("… in another order", "shuffled", ".2f"),
+        ("… never planted", "never_planted", ".2f"),
+        ("change against undefended", "exposure_change", "+.2f"),
+        ("completed", "completion", ""),
+        ("… never planted", "completion_control", ""),
+    ),
+    "Utility": (
+        ("test perplexity", "test_perplexity", ".2f"),
+        ("over undefended", "perplexity_ratio", ".3f"),
+        ("next word right", "test_accuracy", ".1%"),
+    ),
+    "Fairness, in points of perplexity": (
+        ("loss of users with most documents", "top_drop", "+.2f"),
+        ("loss of users with fewest", "low_drop", "+.2f"),
+        ("gap", "gap", "+.2f"),
+        ("loss against documents (Spearman)", "correlation", "+.2f"),
+        ("p-value", "p_value", "p"),
+    ),
+    "Privacy": (
+        ("claimed ε", "epsilon", ".4g"),
+        ("δ", "delta", ".2g"),
+        ("protects", "unit", ""),
+        ("measured ε, at least", "empirical_epsilon", ".2f"),
+        ("… largest measurable", "empirical_ceiling", ".2f"),
+        ("… assuming", "empirical_assumes", ""),
+        ("… by a score threshold", "threshold_epsilon", ".2f"),
+        ("… for", "audit_unit", ""),
+        ("ε claimed for the same unit", "audit_claim", ".4g"),
+        ("the claim is", "audit_verdict", ""),
+    ),
+    "Cost": (
+        ("trainings", "trainings", "d"),
+        ("steps", "steps", ",d"),
+        ("tokens read", "tokens", ",d"),
+        ("epochs over each copy", "presentations_per_copy", ".1f"),
+        ("peak memory, MiB", "peak_memory_mib", ",.0f"),
+        ("seconds", "seconds", ",.1f"),
+    ),
+}
+"""Groups of lines: name, key of a row, and format."""
 
 
 def comparison_report(run: Run, *, show_secrets: bool) -> Report:
@@ -43,76 +97,189 @@ def comparison_report(run: Run, *, show_secrets: bool) -> Report:
     rows, summary = run.rows, run.summary
     confidence = f"{100 * summary['confidence']:g}%"
     notes = tuple(map(printable, summary["notes"]))
-    why = [(r["name"], r["sentence"]) for r in rows if not r["undefended"]]
-    numbers = all_numbers(rows)
+    defended = [row for row in rows if not row["undefended"]]
+    why = tuple((printable(row["name"]), printable(row["sentence"])) for row in defended)
     blocks = (
-        _measures(rows, summary, confidence),
-        Table(title="Why", texts=2, rows=tuple((printable(n), printable(s)) for n, s in why)),
-        *_figures(rows, summary),
+        _measures(rows, summary["tolerance"], confidence),
+        Table(title="Why", texts=2, rows=why),
+        *_figures(rows, summary["tolerance"]),
         *((Prose(title="Notes", lines=notes, listed=True),) if notes else ()),
-        Table(
-            title="All numbers",
-            key=f"In brackets: the {confidence} interval.",
-            columns=numbers[0],
-            texts=len(numbers[0]),
-            rows=tuple(numbers[1:]),
-        ),
+        _all_numbers(rows, confidence),
     )
     return Report(
         kind="comparison",
         title="Which defence should I use?",
-        evidence=lines(
-            printable(summary["advice"]),
-            printable(summary["answer"].removeprefix(summary["advice"]).strip()),
-        ),
+        answer=printable(summary["advice"]),
+        evidence=lines(printable(summary["answer"].removeprefix(summary["advice"]).strip())),
         blocks=blocks,
         facts=pairs(summary, show_secrets=show_secrets, left_out="advice|answer|notes"),
         limits=LIMITS,
     )
 
 
-def _measures(rows: Sequence[Row], summary: Row, confidence: str) -> Table:
+def _measures(rows: Sequence[Row], tolerance: float, confidence: str) -> Table:
     """One row per training; the recommended one is marked."""
     taken = [bool(row["recommended"]) and not row["undefended"] for row in rows]
-    return Table(
-        title="Leakage, utility and cost",
-        columns=("training", *COLUMNS),
-        texts=1 + len(COLUMNS),
-        rows=tuple(
-            (_name(row, taken=one), *measures(row, rows, summary["tolerance"]))
-            for row, one in zip(rows, taken, strict=True)
-        ),
+    return table(
+        "Leakage, utility and cost",
+        rows,
+        texts=6,
         key=_KEY.format(confidence=confidence),
         marked=taken.index(True) if True in taken else None,
+        training=_name,
+        leakage=lambda row: _leakage(row, rows),
+        test_perplexity=lambda row: _utility(row, rows, tolerance),
+        fairness_between_users=lambda row: _fairness(row, rows),
+        guarantee=_privacy,
+        cost=_cost,
     )
 
 
-def _name(row: Row, *, taken: bool) -> Cell:
+def _name(row: Row) -> Cell:
+    taken = row["recommended"] and not row["undefended"]
     notes = [f"recommended: {row['verdict_short']}" if taken else row["verdict_short"]]
     if not row["undefended"] and row["defence"] != row["name"]:
         notes.insert(0, row["defence"])
     return Cell(text=printable(row["name"]), notes=tuple(map(printable, notes)), name=True)
 
 
-def _figures(rows: Sequence[Row], summary: Row) -> list[Figure]:
-    figures, tolerance = [], summary["tolerance"]
-    whole = [row for row in rows if None not in (row["exposure"], row["test_perplexity"])]
-    if len(whole) > 1:
-        figure = Figure(
-            draw=lambda width: charts.trade(whole, tolerance=tolerance, width=width),
-            caption="Leakage against utility, with intervals. Lower leaks less, further left "
-            f"predicts better. In the band, test perplexity is within {100 * tolerance:g}% of the "
-            "undefended training (ring), so leakage is compared at equal utility.",
+def _leakage(row: Row, rows: Sequence[Row]) -> Cell:
+    if row["exposure"] is None:
+        return UNKNOWN
+    known = _known(rows, "exposure")
+    axis = (min(0.0, *known), max(1.0, *known))
+    reference = next((one["exposure"] for one in rows if one["undefended"]), None)
+    completed = _shown(row, "completion", "")
+    return Cell(
+        text=f"{row['exposure']:.1f} bits",
+        notes=lines(f"{completed} completed" if completed else ""),
+        bar=bar(row, "exposure", axis, reference=reference),
+    )
+
+
+def _utility(row: Row, rows: Sequence[Row], tolerance: float) -> Cell:
+    if row["test_perplexity"] is None:
+        return UNKNOWN
+    text, note = f"{row['test_perplexity']:.1f}", f"{100 * row['test_accuracy']:.1f}% right"
+    if row["undefended"]:
+        return Cell(text=text, notes=(note,))
+    known, band = _known(rows, "perplexity_ratio"), (1 / (1 + tolerance), 1 + tolerance)
+    axis = (min([band[0] - 0.02, *known]), max([band[1] + 0.02, *known]))
+    return Cell(
+        text=text,
+        notes=(f"{100 * (row['perplexity_ratio'] - 1):+.1f}% · {note}",),
+        bar=bar(row, "perplexity_ratio", axis, reference=1.0, band=band),
+    )
+
+
+def _fairness(row: Row, rows: Sequence[Row]) -> Cell:
+    if row["gap"] is None:
+        return UNKNOWN
+    reach = max([1.0, *map(abs, _known(rows, "gap"))])
+    return Cell(
+        text=f"{row['gap']:+.1f} points",
+        notes=(f"small {row['low_drop']:+.1f} · large {row['top_drop']:+.1f}",),
+        bar=bar(row, "gap", (-reach, reach), reference=0.0),
+    )
+
+
+def _privacy(row: Row) -> Cell:
+    if row["epsilon"] is None:
+        private = row["defence"] in ("dp-sgd", "dp-fedavg")
+        text, notes = "none", ["see the report of its training"] if private else []
+    else:
+        delta = _shown(row, "delta", ".2g")
+        text, notes = f"ε = {row['epsilon']:.3g}", [f"δ = {delta} per {row['unit']}"]
+    if row["empirical_epsilon"] is not None:
+        refuted = " refutes it" if row["audit_verdict"] == "violated" else ""
+        notes.append(f"measured ≥ {row['empirical_epsilon']:.2f}{refuted}")
+    return Cell(text=text, notes=tuple(map(printable, notes)))
+
+
+def _cost(row: Row) -> Cell:
+    """Steps and tokens, and seconds; trainings are not compared by seconds."""
+    if row["steps"] is None:
+        return UNKNOWN
+    notes = [] if row["tokens"] is None else [f"{row['tokens']:,d} tokens read"]
+    notes += [] if row["seconds"] is None else [f"{row['seconds']:,.3g} s"]
+    if not row["undefended"] and row["memory_ratio"] is not None:
+        notes.append(f"memory × {row['memory_ratio']:.2f}")
+    return Cell(text=f"{row['steps']:,d} steps", notes=tuple(notes))
+
+
+def _known(rows: Sequence[Row], key: str) -> list[float]:
+    """All values of a measure and their ends."""
+    values = (row[f"{key}{end}"] for row in rows for end in ("", "_low", "_high"))
+    return [value for value in values if value is not None]
+
+
+def _all_numbers(rows: Sequence[Row], confidence: str) -> Table:
+    """Every number with its interval, one column per training."""
+    found: list[tuple[str, ...]] = []
+    for title, numbers in NUMBERS.items():
+        table_lines = [
+            (name, *(_shown(row, key, form) for row in rows)) for name, key, form in numbers
+        ]
+        if "exposure" in numbers[0]:
+            table_lines += _by_copies(rows)
+        known = [(name, *(cell or NOTHING for cell in cells))
+                 for name, *cells in table_lines if any(cells)]  # fmt: skip
+        found += [(title,), *known] if known else []
+    columns = ("", *(printable(row["name"]) for row in rows))
+    return Table(
+        title="All numbers",
+        key=f"In brackets: the {confidence} interval.",
+        columns=columns,
+        texts=len(columns),
+        rows=tuple(found),
+    )
+
+
+def _by_copies(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    """Exposure and completion at each number of copies."""
+    copies = sorted({point["copies"] for row in rows for point in row["by_copies"]})
+    return [
+        (
+            f"{name}, planted {number} ×",
+            *(
+                next((_shown(point, key, ".2f") for point in row["by_copies"]
+                      if point["copies"] == number), "")
+                for row in rows
+            ),
         )
-        figures.append(figure)
+        for name, key in (("exposure", "exposure"), ("completed", "completion"))
+        for number in copies
+    ]  # fmt: skip
+
+
+def _shown(row: Row, key: str, form: str) -> str:
+    """A number with its interval, a rate or a text; "" where it is not known."""
+    if row.get(f"{key}_trials"):
+        ends = " to ".join(share(row[f"{key}_{end}"]) for end in ("low", "high")).replace(
+            "%", "", 1
+        )
+        return f"{row[f'{key}_completed']} of {row[f'{key}_trials']} ({ends})"
+    value, low, high = (row.get(f"{key}{end}") for end in ("", "_low", "_high"))
+    if value is None or isinstance(value, str):
+        return printable(value or "")
+    if form == "p":
+        return p_value(value)
+    text = f"{value:{form}}".replace("e-0", "e-")
+    plain = form.removeprefix("+")
+    return text if low is None else f"{text} ({low:{plain}} to {high:{plain}})"
+
+
+def _figures(rows: Sequence[Row], tolerance: float) -> list[Figure]:
+    whole = [row for row in rows if None not in (row["exposure"], row["test_perplexity"])]
     counted = [row for row in rows if row["by_copies"]]
     copies = {point["copies"] for row in counted for point in row["by_copies"]}
-    if counted and len(copies) > 1:
-        figure = Figure(
-            draw=lambda width: charts.repetitions(counted, width=width - 100),
-            caption="Mean exposure of the canaries by number of copies, with intervals. The dotted "
-            "line is the exposure of canaries that were never planted.",
-            points=len(counted) * len(copies),
-        )
-        figures.append(figure)
+    figures = []
+    if len(whole) > 1:
+        caption = _TRADE.format(tolerance=100 * tolerance)
+        draw = partial(charts.trade, whole, tolerance)
+        figures.append(Figure(draw=draw, caption=caption))
+    if len(copies) > 1:
+        points = len(counted) * len(copies)
+        draw = partial(charts.repetitions, counted)
+        figures.append(Figure(draw=draw, caption=_COPIES, points=points))
     return figures

@@ -1,4 +1,4 @@
-"""Trainings by name, and their models.
+"""The compared trainings: their names, their models, and the text and users that they share.
 
 A name may have several trainings that differ in their seed: NAME=RUN given several times, or a
 folder of `vestige train --seeds`.
@@ -13,9 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from vestige.data.json_file import Measurements, conform
 from vestige.errors import DataError, IncompatibleModels, RunError
-from vestige.training_runs import DATA, RUN, repeats
+from vestige.preparation.trained import RUN, repeats
+from vestige.training.directory import DATA
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from vestige.data.corpus import Corpus
     from vestige.data.encoded import EncodedCorpus
     from vestige.models.protocols import LanguageModel
     from vestige.results import Run
@@ -25,6 +30,16 @@ if TYPE_CHECKING:
     Trainings: TypeAlias = Paths | Mapping[str, Trained | Sequence[Trained]]
 else:
     Trainings = Sequence[str]
+
+
+class _Summary(Measurements):
+    """Schema of a training's summary."""
+
+    steps: float | None = None
+    tokens: float | None = None
+    epoch: float | None = None
+    seconds: float | None = None
+    peak_memory_mib: float | None = None
 
 
 @dataclass(frozen=True)
@@ -44,14 +59,12 @@ class TrainedModel:
     run: "Run | None" = None
 
     @property
-    def path(self) -> Path | None:
-        """Its folder; None for a loaded model."""
-        return Path(self.source) if isinstance(self.source, str | PathLike) else None
-
-    @property
     def where(self) -> str:
         """Its folder, or its class, for messages."""
-        return place_of(self.source)
+        source = self.source
+        return (
+            fspath(source) if isinstance(source, str | PathLike) else f"<{type(source).__name__}>"
+        )
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -82,16 +95,10 @@ class TrainedModel:
         """The "training" or "validation" text of its training; None if it was not kept."""
         from vestige.data.encoded import load_encoded
 
-        if self.path is None:
-            return None
-        with suppress(DataError):
-            return load_encoded(self.path / DATA / part)
+        if isinstance(self.source, str | PathLike):
+            with suppress(DataError):
+                return load_encoded(Path(self.source) / DATA / part)
         return None
-
-
-def place_of(source: object) -> str:
-    """A path, or the class of a loaded model."""
-    return fspath(source) if isinstance(source, str | PathLike) else f"<{type(source).__name__}>"
 
 
 def named(runs: "Trainings") -> "dict[str, tuple[Trained, ...]]":
@@ -106,14 +113,17 @@ def named(runs: "Trainings") -> "dict[str, tuple[Trained, ...]]":
         >>> named({"plain": "runs/plain", "gold": ["runs/1", "runs/2"]})
         {'plain': ('runs/plain',), 'gold': ('runs/1', 'runs/2')}
     """
-    found = _by_key(runs) if isinstance(runs, Mapping) else _by_prefix(runs)
-    every = [one for trained in found.values() for one in trained]
+    found: dict[str, tuple[Trained, ...]] = {}
+    seen = set[object]()
+    for name, given in _pairs(runs):
+        for one in repeats(fspath(given)) if isinstance(given, str | PathLike) else (given,):
+            key = Path(one).resolve() if isinstance(one, str) else id(one)
+            if key in seen:
+                raise ValueError(f"`runs` must name each training once, got {one} twice")
+            seen.add(key)
+            found[name] = (*found.get(name, ()), one)
     if len(found) < 2:
         raise ValueError(f"`runs` must name at least two trainings to compare, got {len(found)}")
-    keys = [Path(one).resolve() if isinstance(one, str) else id(one) for one in every]
-    for place, key in enumerate(keys):
-        if key in keys[:place]:
-            raise ValueError(f"`runs` must name each training once, got {every[place]} twice")
     return found
 
 
@@ -128,40 +138,30 @@ def listed(runs: "Trainings") -> "Trainings":
     """
     if not isinstance(runs, Mapping):
         return runs
-    found = []
-    for name, given in runs.items():
-        for one in given if isinstance(given, list | tuple) else (given,):
-            if not isinstance(one, str | PathLike) or not name or "=" in name:
-                return runs
-            found.append(f"{name}={fspath(one)}")
-    return tuple(found)
+    pairs = _pairs(runs)
+    words = [f"{name}={fspath(one)}" for name, one in pairs if isinstance(one, str | PathLike)]
+    plain = len(words) == len(pairs) and all(name and "=" not in name for name in runs)
+    return tuple(words) if plain else runs
 
 
-def _by_key(runs: "Mapping[str, Trained | Sequence[Trained]]") -> "dict[str, tuple[Trained, ...]]":
-    found: dict[str, tuple[Trained, ...]] = {}
-    for name, given in runs.items():
-        several: list[Any] = list(given) if isinstance(given, list | tuple) else [given]
-        found[name] = tuple(
-            each
-            for one in several
-            for each in (repeats(fspath(one)) if isinstance(one, str | PathLike) else (one,))
-        )
-    return found
-
-
-def _by_prefix(runs: "Paths") -> "dict[str, tuple[Trained, ...]]":
-    found: dict[str, tuple[Trained, ...]] = {}
+def _pairs(runs: "Trainings") -> "list[tuple[str, Trained]]":
+    """Each training with its name, in the order given."""
+    found: list[tuple[str, Any]] = []
+    if isinstance(runs, Mapping):
+        for name, given in runs.items():
+            several = given if isinstance(given, list | tuple) else [given]
+            found += [(name, one) for one in several]
+        return found
     for run in (fspath(one) for one in runs):
         name, equals, path = run.partition("=")
-        given = bool(equals and name) and not Path(run).exists()
-        if not given:
+        if not (equals and name) or Path(run).exists():
             name, path = Path(run).resolve().name, run
-        if name in found and not given:
-            raise ValueError(
-                f"`runs` must have different names, got {name!r} twice. NAME=PATH gives a training "
-                "another name, or several trainings one name"
-            )
-        found[name] = found.get(name, ()) + repeats(path)
+            if name in dict(found):
+                raise ValueError(
+                    f"`runs` must have different names, got {name!r} twice. NAME=PATH gives a "
+                    "training another name, or several trainings one name"
+                )
+        found.append((name, path))
     return found
 
 
@@ -178,21 +178,32 @@ def load_trainings(runs: "Trainings", *, device: str) -> list[TrainedModel]:
     from vestige.models.checkpoints import check_compatible, load_model
 
     found = list[TrainedModel]()
-    for name, source in ((name, one) for name, several in named(runs).items() for one in several):
+    for name, source in [(name, one) for name, several in named(runs).items() for one in several]:
         if isinstance(source, str | PathLike):
             model = load_model(fspath(source), device=device)
+            found.append(TrainedModel(name, source, model, _run(Path(source))))
         else:
-            model = source.eval()
-        first = found[0] if found else TrainedModel(name, source, model)
+            found.append(TrainedModel(name, source, source.eval()))
         try:
-            check_compatible(first.model, model)
+            check_compatible(found[0].model, found[-1].model)
         except IncompatibleModels as error:
             raise IncompatibleModels(
-                f"{first.where} and {place_of(source)} cannot be compared: {error.problem}",
+                f"{found[0].where} and {found[-1].where} cannot be compared: {error.problem}",
                 remedy="Train them with one vocabulary: --vocabulary of the first.",
             ) from error
-        found.append(TrainedModel(name, source, model, _run(source)))
     _check_repeats(found)
+    return found
+
+
+def _run(folder: Path) -> "Run | None":
+    """The run of a folder of `vestige train`; None for any other."""
+    from vestige import results
+
+    if not (folder / RUN).is_dir():
+        return None
+    found = results.load(folder / RUN)
+    remedy = "It was changed or is damaged; repeat the training."
+    conform(found.summary, _Summary, folder / RUN / "summary.json", error=RunError, remedy=remedy)
     return found
 
 
@@ -200,22 +211,24 @@ def _check_repeats(trainings: Sequence[TrainedModel]) -> None:
     """Raise ValueError unless trainings of one name differ in their seed, and only in it."""
     from vestige.models.provenance import of_model
 
-    weights: dict[str, TrainedModel] = {}
-    firsts: dict[str, TrainedModel] = {}
-    names = [one.name for one in trainings]
+    by_name: dict[str, list[TrainedModel]] = {}
     for one in trainings:
-        first = firsts.setdefault(one.name, one)
-        if (made := first.settings()) != (own := one.settings()):
-            [name, *_] = [key for key in {**made, **own} if made.get(key) != own.get(key)]
-            raise ValueError(
-                f"trainings of the name {one.name!r} must differ in their seed alone, got {name} "
-                f"{made.get(name)!r} in {first.where} and {own.get(name)!r} in {one.where}"
-            )
-        if names.count(one.name) > 1:
+        by_name.setdefault(one.name, []).append(one)
+    for name, [first, *others] in by_name.items():
+        weights = dict[str, TrainedModel]()
+        for one in [first, *others] if others else []:
+            made, own = first.settings(), one.settings()
+            for key in {**made, **own}:
+                if made.get(key) != own.get(key):
+                    raise ValueError(
+                        f"trainings of the name {name!r} must differ in their seed alone, got "
+                        f"{key} {made.get(key)!r} in {first.where} and {own.get(key)!r} in "
+                        f"{one.where}"
+                    )
             same = weights.setdefault(str(of_model(one.source, one.model)["sha256"]), one)
-            if same is not one and same.name == one.name:
+            if same is not one:
                 raise ValueError(
-                    f"trainings of the name {one.name!r} must have different seeds, got the same "
+                    f"trainings of the name {name!r} must have different seeds, got the same "
                     f"weights in {same.where} and {one.where}"
                 )
 
@@ -223,11 +236,11 @@ def _check_repeats(trainings: Sequence[TrainedModel]) -> None:
 def labelled(trainings: Sequence[TrainedModel]) -> dict[str, TrainedModel]:
     """Trainings by name, with a number if several share it: "plain", "gold 1", "gold 2"."""
     names = [one.name for one in trainings]
-    found = {}
-    for place, one in enumerate(trainings):
-        alone = names.count(one.name) == 1
-        found[one.name if alone else f"{one.name} {names[:place].count(one.name) + 1}"] = one
-    return found
+    return {
+        one.name if names.count(one.name) == 1
+        else f"{one.name} {names[:place].count(one.name) + 1}": one
+        for place, one in enumerate(trainings)
+    }  # fmt: skip
 
 
 def undefended(trainings: Sequence[TrainedModel], baseline: str | None) -> str:
@@ -237,41 +250,61 @@ def undefended(trainings: Sequence[TrainedModel], baseline: str | None) -> str:
         ValueError: no training has this name, or not exactly one name is without a defence.
     """
     names = list(dict.fromkeys(one.name for one in trainings))
-    if baseline is not None:
-        if baseline not in names:
-            raise ValueError(f"`baseline` must be one of {', '.join(names)}, got {baseline!r}")
-        return baseline
     plain = list(dict.fromkeys(one.name for one in trainings if one.defence == "none"))
-    if len(plain) != 1:
+    if baseline is None and len(plain) != 1:
         raise ValueError(
             "`baseline` must name the undefended training, because not exactly one has no "
             f"defence: {', '.join(plain) or 'none'}"
         )
-    return plain[0]
+    if baseline is not None and baseline not in names:
+        raise ValueError(f"`baseline` must be one of {', '.join(names)}, got {baseline!r}")
+    return baseline or plain[0]
 
 
-def _run(source: object) -> "Run | None":
-    """The run of a folder of `vestige train`; None for anything else.
+def shared_text(
+    trainings: Sequence[TrainedModel], test: "Corpus | None"
+) -> "tuple[EncodedCorpus | None, list[str]]":
+    """The text that measures utility: the one given, or the validation text of all trainings.
 
-    Raises:
-        RunError: it is damaged.
+    Returns:
+        (the text encoded, or None; notes).
     """
-    from vestige import results
+    from vestige.data.encoded import encode
 
-    if not isinstance(source, str | PathLike) or not (Path(source) / RUN).is_dir():
-        return None
-    found = results.load(Path(source) / RUN)
-    remedy = "It was changed or is damaged; repeat the training."
-    where = Path(source) / RUN / "summary.json"
-    conform(found.summary, _Summary, where, error=RunError, remedy=remedy)
-    return found
+    if test is not None:
+        return encode(test, trainings[0].model.vocabulary), []
+    held = {one.held_out for one in trainings}
+    encoded = trainings[0].encoded("validation") if len(held) == 1 and None not in held else None
+    if encoded is None:
+        return None, [
+            "Utility and fairness were not measured: the trainings have no common validation "
+            "text; give --test."
+        ]
+    return encoded, [
+        "Utility was measured on the validation text, which also decided which weights were kept. "
+        "Give other text with --test."
+    ]
 
 
-class _Summary(Measurements):
-    """Schema of a training's summary."""
+def user_samples(
+    trainings: Sequence[TrainedModel], baseline: str, test: "EncodedCorpus | None"
+) -> "tuple[NDArray[np.int64] | None, list[str]]":
+    """Number of training documents of each user of the test text.
 
-    steps: float | None = None
-    tokens: float | None = None
-    epoch: float | None = None
-    seconds: float | None = None
-    peak_memory_mib: float | None = None
+    Returns:
+        ((u,) numbers, or None; a note if the users are unknown).
+    """
+    import numpy as np
+
+    if test is None:
+        return None, []
+    missing = "Fairness between users was not measured: "
+    if test.users is None:
+        return None, [f"{missing}the test text has no users; give --test with --user."]
+    for one in sorted(trainings, key=lambda one: one.name != baseline):
+        data = one.encoded("training")
+        if data is not None and data.users is not None:
+            counts = np.bincount(data.users, minlength=len(data.names))
+            known = dict(zip(data.names, counts.tolist(), strict=True)) | {"": 0}
+            return np.array([known.get(name, 0) for name in test.names], np.int64), []
+    return None, [f"{missing}no training recorded users; train with --user."]

@@ -22,7 +22,7 @@ else:
     Secrets = Path
 
 CANARIES = group("Canaries")
-CANARY_REFERENCES, SECRET_REFERENCES, RANK_REFERENCES = 2**14, 2**12, 2**14
+REFERENCES, SECRET_REFERENCES = 2**14, 2**12
 
 
 @verb
@@ -61,7 +61,7 @@ def exposure(
         secrets: Folder or manifest of `vestige plant`, or a file with one secret per line.
         before: Earlier model. Measure what was learned since; for secrets only.
         question: Ask for the secrets in the chat turn after this user message.
-        references: Alternatives to compare with. Default: 16384 for canaries, 4096 for secrets.
+        references: Alternatives to compare with. Default: 16384; 4096 for secrets without --before.
         candidates: File with one alternative per line, to compare canaries with.
         exact: Compute exact ranks of canaries, reading at most this many prefixes for each.
 
@@ -69,11 +69,16 @@ def exposure(
         ValueError: an option does not go with SECRETS.
         VestigeError: a model or file cannot be read, or no secret in it can be used.
     """
-    manifest = manifest_of(secrets)
-    if manifest is None:
-        reject("a manifest of canaries", candidates=candidates, exact=exact)
+    planted = _is_manifest(secrets)
+    needs = "a file of secrets" if planted else "a manifest of canaries"
+    misplaced: dict[str, object] = {"candidates": candidates, "exact": exact}
+    if planted:
+        misplaced = {"question": question, "before": before}
+    for name, value in misplaced.items():
+        if value is not None:
+            raise ValueError(f"`{name}` needs {needs} as `secrets`")
+    if not planted:
         return _of_secrets(run, model, secrets, before, question, references)
-    reject("a file of secrets", question=question, before=before)
     return Result.of(of_canaries(run, model, secrets, references, candidates, exact))
 
 
@@ -91,7 +96,7 @@ def of_canaries(
     from vestige.attacks.exposure.canary_checks import canary_checks
     from vestige.attacks.exposure.canary_exposure import canary_exposure
     from vestige.attacks.manifests import asked_as_learnt, load_canaries
-    from vestige.training_runs import useless_model
+    from vestige.preparation.trained import useless_model
 
     warning = useless_model(model)
     listed = None
@@ -101,7 +106,7 @@ def of_canaries(
     loaded = run.model("model", model)
     manifest, canaries = load_canaries(secrets, loaded, run.monitor)
     run.data |= {"manifest": manifest.sha256, "planted": manifest.planted}
-    references = run.chosen(references=references or CANARY_REFERENCES)
+    references = run.chosen(references=references or REFERENCES)
     with run.progress("scoring") as step, in_file(secrets, candidates):
         found = canary_exposure(
             asked_as_learnt(loaded, manifest),
@@ -119,45 +124,47 @@ def of_canaries(
 
 
 def _of_secrets(
-    run: Session, model: Any, secrets: Any, before: Any, question: str | None, references: Any
+    run: Session,
+    model: Any,
+    secrets: Any,
+    before: Any,
+    question: str | None,
+    references: int | None,
 ) -> Result:
     """Exposure of secrets, or how much an update changed it."""
     from vestige.attacks.exposure.own_secrets import log_unread, read_own_secrets
+    from vestige.attacks.exposure.secret_exposure import secret_exposure
     from vestige.attacks.manifests import in_turn
-    from vestige.training_runs import useless_model
+    from vestige.preparation.trained import useless_model
 
     warning = useless_model(model)
     if before is None:
-        opened: dict[str, Any] = {"model": run.model("model", model)}
+        opened: dict[str, Any] = {"after": run.model("model", model)}
     else:
         opened = dict(run.snapshots(before=before, after=model).models)
     run.withhold(secrets=secrets)
     listed = read_own_secrets(secrets, monitor=run.monitor)
     if question is not None:
         opened = {role: in_turn(one, "assistant", question) for role, one in opened.items()}
-    number = run.chosen(
-        references=references or (SECRET_REFERENCES if before is None else RANK_REFERENCES)
-    )
+    usual = SECRET_REFERENCES if before is None else REFERENCES
+    references = run.chosen(references=references or usual)
     with run.progress("comparing secrets") as step, in_file(secrets):
-        if before is None:
-            from vestige.attacks.exposure.secret_exposure import secret_exposure
-
-            found: Any = secret_exposure(
-                opened["model"], listed, seed=run.seed, references=number, progress=step
-            )
-        else:
-            from vestige.attacks.exposure.secret_rank import secret_rank
-
-            pair = opened["before"], opened["after"]
-            found = secret_rank(*pair, listed, seed=run.seed, samples=number, progress=step)
+        found = secret_exposure(
+            opened["after"],
+            listed,
+            before=opened.get("before"),
+            seed=run.seed,
+            references=references,
+            progress=step,
+        )
     log_unread(found.skipped, listed, run.monitor)
     if warning is not None:
         run.log(warning)
     return Result.of(found)
 
 
-def manifest_of(secrets: Any) -> Any:
-    """The manifest that SECRETS names, or None for a list of secrets.
+def _is_manifest(secrets: Any) -> bool:
+    """Whether SECRETS is a manifest of canaries, and no list of secrets.
 
     Raises:
         ManifestError: the manifest, or that of a folder, is missing.
@@ -168,19 +175,10 @@ def manifest_of(secrets: Any) -> Any:
     from vestige.data.regular_file import require_regular
     from vestige.errors import ManifestError
 
-    if isinstance(secrets, Manifest):
-        return secrets
     if not isinstance(secrets, str | PathLike):
-        return None
+        return isinstance(secrets, Manifest)
     file = manifest_file(secrets)
     if file.suffix != ".json":
-        return None
+        return False
     require_regular(file, error=ManifestError, remedy=REMEDY)
-    return file
-
-
-def reject(needs: str, **options: object) -> None:
-    """Raise ValueError for an option that was given and does not apply."""
-    for name, value in options.items():
-        if value is not None:
-            raise ValueError(f"`{name}` needs {needs} as `secrets`")
+    return True

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from vestige.reports.charts import Figure, intervals
+from vestige.reports.charts import intervals
 from vestige.reports.disclosure import disclose, printable
 from vestige.reports.numbers import NOTHING, Row, interval
 from vestige.reports.report import Report, lines
@@ -25,19 +25,17 @@ _POINT = ("label", "value", "low", "high", "bound", "other")
 CANARY_LIMITS = (
     "If a canary is more probable than every reference, only a lower bound (≥) of its exposure is "
     "known. More references or --exact raise it.",
-    "The extrapolated exposure is a skew-normal fit beyond the references. No verdict uses it.",
     "The same words in another order show word frequency, not memory of the sequence.",
     "Intervals are for canaries drawn like these, in this one model. Other seeds can differ.",
 )
-_KNOWN = "Known in part: a piece is known, such as a name, perhaps from elsewhere."
 KEY = (
-    "Space: bits of all texts of the format. Rank: position among the texts that it was compared "
-    f"with. p: corrected for all secrets. {_KNOWN}"
+    "Space: bits of all texts of the format. {rank} p: corrected for all secrets. Known in part: a "
+    "piece is known, such as a name, perhaps from elsewhere."
 )
-RANK_KEY = (
-    "Space: bits of all texts of the format. Rank: position in the whole space by how much the "
-    "update promoted a text, estimated with a 95% interval if not all were counted. p: corrected "
-    f"for all secrets. {_KNOWN}"
+_RANK = "Rank: position among the texts that it was compared with."
+_SPACE_RANK = (
+    "Rank: position in the whole space by how much the update promoted a text, estimated with a "
+    "95% interval if not all were counted."
 )
 _RARE = "A secret that was read once or twice can go unnoticed."
 SECRET_LIMITS = (
@@ -99,21 +97,22 @@ def canary_groups(rows: Sequence[Row], summary: Row) -> tuple[list[dict[str, Any
 
 
 def _group(summary: Row, label: str, key: str) -> dict[str, Any]:
-    def ends(name: str) -> tuple[float | None, float | None]:
-        return summary[f"{name}_{key}_low"], summary[f"{name}_{key}_high"]
-
     value = float(summary[f"exposure_{key}"])
-    low, high = (value if end is None else float(end) for end in ends("exposure"))
+    ends, other_ends = (
+        (summary[f"{name}_{key}_low"], summary[f"{name}_{key}_high"])
+        for name in ("exposure", "shuffled_exposure")
+    )
+    low, high = (value if end is None else float(end) for end in ends)
     return {
         "label": label,
         "canaries": int(summary[f"canaries_{key}"]),
         "value": value,
         "low": low,
         "high": high,
-        "ends": ends("exposure"),
+        "ends": ends,
         "bound": bool(summary[f"exposure_{key}_is_bound"]),
         "other": summary[f"shuffled_exposure_{key}"],
-        "other_ends": ends("shuffled_exposure"),
+        "other_ends": other_ends,
         "other_bound": bool(summary[f"shuffled_exposure_{key}_is_bound"]),
     }
 
@@ -140,17 +139,13 @@ def _exact_ranks(summary: Row) -> str:
 
 def _most_exposed(rows: Sequence[Row], *, show_secrets: bool) -> Table:
     """The planted canaries with the highest exposure, one per row."""
-    planted = [(number, row) for number, row in enumerate(rows, 1) if row["copies"]]
-    planted.sort(key=lambda each: (-each[1]["exposure"], each[1]["log_perplexity"]))
+    planted = [{**row, "number": n} for n, row in enumerate(rows, 1) if row["copies"]]
+    planted.sort(key=lambda row: (-row["exposure"], row["log_perplexity"]))
     most = planted[:MOST]
-    phrases = disclose([row["phrase"] for _, row in most], show_secrets=show_secrets)
-    entries = [
-        {**row, "number": number, "shown": phrase}
-        for (number, row), phrase in zip(most, phrases, strict=True)
-    ]
+    phrases = disclose([row["phrase"] for row in most], show_secrets=show_secrets)
     return table(
         "The most exposed",
-        entries,
+        [{**row, "shown": phrase} for row, phrase in zip(most, phrases, strict=True)],
         {
             "canary": lambda r: r["number"],
             "phrase": lambda r: r["shown"],
@@ -158,7 +153,6 @@ def _most_exposed(rows: Sequence[Row], *, show_secrets: bool) -> Table:
             "exposure": _canary_exposure,
             "95% CI": _canary_interval,
             "rank among its orders": _order_rank,
-            "extrapolated": _extrapolated,
             "exact": _exact,
         },
         texts=2,
@@ -202,14 +196,6 @@ def _order_rank(row: Row) -> str | None:
     return f"{row['order_rank']:,} of {orders:,}" if orders > 1 else None
 
 
-def _extrapolated(row: Row) -> str | None:
-    """The skew-normal fit beyond the references; it ends where the space does."""
-    if not row["extrapolated"] or row["fit_exposure"] is None:
-        return None
-    ended = row["fit_exposure"] >= row["space_bits"]
-    return f"~{row['fit_exposure']:.0f}{' (whole space)' if ended else ''}"
-
-
 def _exact(row: Row) -> str | None:
     low, high = row.get("exact_low"), row.get("exact_high")
     if low is None or high is None:
@@ -220,52 +206,40 @@ def _exact(row: Row) -> str | None:
 def secrets_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of a `SecretExposure`."""
     title = "Does the model know these secrets?"
-    return _of_secrets(run, title, KEY, SECRET_LIMITS, show_secrets=show_secrets)
+    return _of_secrets(run, title, _RANK, SECRET_LIMITS, show_secrets=show_secrets)
 
 
 def update_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of a `SecretRank`."""
     title = "Did the update reveal these secrets?"
-    return _of_secrets(run, title, RANK_KEY, RANK_LIMITS, show_secrets=show_secrets)
+    return _of_secrets(run, title, _SPACE_RANK, RANK_LIMITS, show_secrets=show_secrets)
 
 
 def _of_secrets(
-    run: Run, title: str, key: str, limits: tuple[str, ...], *, show_secrets: bool
+    run: Run, title: str, rank: str, limits: tuple[str, ...], *, show_secrets: bool
 ) -> Report:
     # The known ones first, then by exposure.
     rows = sorted(run.rows, key=lambda row: (row["adjusted_p"], -row["exposure"]))
-    return Report(
-        kind="secrets",
-        title=title,
-        answer=printable(str(run.summary["sentence"])),
-        evidence=(),
-        blocks=(_chart(rows), _secrets(rows, key, show_secrets=show_secrets)),
-        facts=pairs(run.summary, show_secrets=show_secrets, left_out="sentence"),
-        limits=limits,
-    )
-
-
-def _chart(rows: Sequence[Row]) -> Figure:
-    points = [
-        {
-            "label": str(row["secret_number"]),
-            "value": _resolved(row),
-            "low": row["low"],
-            "high": row["high"],
-            "filled": bool(row["found"]),
-        }
-        for row in rows
-    ]
-    caption = "Exposure of each secret in bits, with its 95% interval. Filled: known."
-    return intervals(points, name="secret", value="exposure in bits", caption=caption, across=False)
-
-
-def _secrets(rows: Sequence[Row], key: str, *, show_secrets: bool) -> Table:
     texts = disclose([row["phrase"] for row in rows], show_secrets=show_secrets)
-    entries = [{**row, "shown": text} for row, text in zip(rows, texts, strict=True)]
-    return table(
+    chart = intervals(
+        [
+            {
+                "label": str(row["secret_number"]),
+                "value": _resolved(row),
+                "low": row["low"],
+                "high": row["high"],
+                "filled": bool(row["found"]),
+            }
+            for row in rows
+        ],
+        name="secret",
+        value="exposure in bits",
+        caption="Exposure of each secret in bits, with its 95% interval. Filled: known.",
+        across=False,
+    )
+    listed = table(
         "Secrets among texts of their format",
-        entries,
+        [{**row, "shown": text} for row, text in zip(rows, texts, strict=True)],
         {
             "text": lambda r: r["shown"],
             "secret": lambda r: str(r["secret_number"]),
@@ -278,7 +252,16 @@ def _secrets(rows: Sequence[Row], key: str, *, show_secrets: bool) -> Table:
             "": lambda r: "known" if r["found"] else "in part" if r.get("in_part") else "",
         },
         texts=3,
-        key=key,
+        key=KEY.format(rank=rank),
+    )
+    return Report(
+        kind="secrets",
+        title=title,
+        answer=printable(str(run.summary["sentence"])),
+        evidence=(),
+        blocks=(chart, listed),
+        facts=pairs(run.summary, show_secrets=show_secrets, left_out="sentence"),
+        limits=limits,
     )
 
 

@@ -5,9 +5,8 @@ al. (2024), unknown words of utterances Parikh, Dupuy and Gupta (ACL 2022).
 """
 
 from collections.abc import Mapping, Sequence
-from inspect import signature
 from os import PathLike
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, Unpack
 
 from cyclopts import Parameter
 
@@ -27,7 +26,7 @@ from vestige.arguments import (
     Width,
     group,
 )
-from vestige.audits.extraction.recognition import KINDS, Kind, ReadAs, recognized
+from vestige.audits.extraction.recognition import ReadAs, recognized, reject_others
 from vestige.models.remote_options import RemoteOptions
 from vestige.results import Result
 from vestige.session import Session, verb
@@ -46,7 +45,7 @@ else:
     AnyModel = What = str
     Candidates = Sequence[str]
 
-Attack = Literal["auto", "exact", "coordinate", "beam", "gradient", "paper", "embedding", "random"]
+Attack = Literal["auto", "exact", "coordinate", "paper", "embedding", "random"]
 Objective = Literal["joint", "tags", "intent", "calibrated"]
 
 GIVEN = group("Completion")
@@ -54,21 +53,6 @@ PASSAGES = group("Passages")
 WORDS = group("Unknown words of an utterance")
 TEXT = Parameter(metavar="TEXT")
 MODEL = Parameter(metavar="MODEL")
-
-_DATA = ("format", "text", "author", "limit")
-_SEARCH = ("attack", "objective", "reference_model", "search_budget", "rank_sample")
-APPLIES: dict[Kind, tuple[str, ...]] = {
-    "canaries": ("prefix", "beam"),
-    "secrets": ("question", "beam"),
-    "texts": (
-        *("prefix", "suffix", "reference", "samples", "probability", "top_k", "temperature"),
-        *("continued", "statistics", "remote"),
-        *_DATA,
-    ),
-    "utterances": ("also", "controls", *_SEARCH),
-    "pattern": ("pattern", "intent", "slot", "candidates", "truth", *_SEARCH),
-}
-"""Options of each kind of WHAT."""
 
 
 @verb
@@ -165,8 +149,12 @@ def extract(
         ValueError: an option does not go with WHAT.
         VestigeError: a model or file cannot be read, or nothing in it can be extracted.
     """
-    kind = _kind(what, pattern, as_)
-    _reject_others(kind, run.arguments)
+    if (what is None) == (pattern is None):
+        if what is None:
+            raise ValueError("Pass `what`, or `pattern` for an intent-and-slot model")
+        raise ValueError("Pass `what` or `pattern`, not both")
+    kind = "pattern" if what is None else recognized(what, as_)
+    reject_others(kind, run.arguments, run.defaults)
     if kind == "canaries":
         from vestige.audits.extraction.completion import complete_canaries
 
@@ -174,81 +162,11 @@ def extract(
     if kind == "secrets":
         from vestige.audits.extraction.completion import complete_own_secrets
 
-        return complete_own_secrets(run, model, what, question=question, beam=beam)
+        return complete_own_secrets(run, model, what)
     if kind == "texts":
-        return _of_texts(run, model, what)
-    return _of_utterances(run, model, what)
+        from vestige.audits.extraction.passages import extract_passages
 
+        return extract_passages(run, model, what)
+    from vestige.audits.extraction.utterances import extract_utterances
 
-def _of_texts(run: Session, model: Any, texts: Any) -> Result:
-    """Passages of texts."""
-    from vestige.attacks.texts.memorized_texts import Extraction
-    from vestige.audits.extraction.passages import extract_passages
-
-    given = run.arguments
-    how = Extraction(
-        prefix=run.chosen(prefix=given["prefix"] or 50),
-        suffix=given["suffix"],
-        tries=given["samples"],
-        chance=given["probability"],
-        top_k=given["top_k"],
-        temperature=given["temperature"],
-    )
-    lists = {"texts": texts, "reference": given["reference"]}
-    return extract_passages(
-        run,
-        model,
-        {role: one for role, one in lists.items() if one is not None},
-        how,
-        continued=given["continued"],
-        statistics=given["statistics"],
-        columns={name: given[name] for name in _DATA},
-        remote=given["remote"],
-    )
-
-
-def _of_utterances(run: Session, model: Any, manifest: Any) -> Result:
-    """Unknown words of utterances."""
-    from vestige.attacks.extraction.nlu_extraction import Ranking
-    from vestige.audits.extraction.utterances import extract_pattern, extract_planted
-
-    given = run.arguments
-    search = {
-        "attack": given["attack"],
-        "objective": given["objective"],
-        "reference_models": given["reference_model"],
-        "ranking": Ranking(
-            budget=given["search_budget"],
-            sample=given["rank_sample"],
-            controls=given["controls"],
-        ),
-    }
-    if manifest is not None:
-        return extract_planted(run, [model, *given["also"]], manifest, **search)
-    words = {name: given[name] for name in ("pattern", "intent", "slot", "candidates", "truth")}
-    return extract_pattern(run, model, **words, **search)
-
-
-def _kind(what: Any, pattern: str | None, as_: ReadAs) -> Kind:
-    """The kind of WHAT; a pattern stands in its place."""
-    if what is None and pattern is None:
-        raise ValueError("Pass `what`, or `pattern` for an intent-and-slot model")
-    if what is not None and pattern is not None:
-        raise ValueError("Pass `what` or `pattern`, not both")
-    return "pattern" if what is None else recognized(what, as_)
-
-
-def _reject_others(kind: Kind, given: Mapping[str, Any]) -> None:
-    """Raise ValueError for an option that was given and does not go with WHAT."""
-    own = {one.name: one.default for one in signature(extract).parameters.values()}
-    for name, value in given.items():
-        kinds = [one for one, names in APPLIES.items() if name in names]
-        default = own[name]
-        if not kinds or kind in kinds or value == default or not (value or default):
-            continue
-        if name == "remote":
-            value.reject_for_local()
-        needed = " or ".join(KINDS[one] for one in kinds)
-        also = ". Pass `as_` texts if it is a corpus" if "texts" in kinds else ""
-        also = also if kind == "secrets" else ""
-        raise ValueError(f"`{name}` needs {needed}, and `what` is {KINDS[kind]}{also}")
+    return extract_utterances(run, model, what)

@@ -1,23 +1,30 @@
-"""Passages of texts that are extracted from a model, compared with a reference."""
+"""Passages of texts that are extracted from a model, read from its files or from a server.
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+A server that echoes prompts shows the most probable tokens of each position. They decide whether
+greedy decoding generates a passage, and how probable a sample of it is. Only the first token of a
+text is unknown; it counts as not generated.
+"""
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from vestige.models.remote_options import RemoteOptions
 from vestige.results import Result
 from vestige.session import Session
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
 
     from vestige.attacks.texts.cached_outputs import CachedOutputs
     from vestige.attacks.texts.lists import ListedTexts
     from vestige.attacks.texts.memorized_texts import Extraction, MemorizedTexts
     from vestige.attacks.texts.token_statistics import TokenStatistics
     from vestige.claims import Check
-    from vestige.models.protocols import LanguageModel
+
+    Places: TypeAlias = Mapping[str, NDArray[np.int64]]
 
 EXCERPT = 200
 """Characters of a text that a run keeps."""
@@ -28,165 +35,267 @@ COMPARED = 8
 LIKELIEST = 20
 """Most probable tokens of each position that are cached at least."""
 
-
-@dataclass(frozen=True)
-class Measured:
-    """What is extracted of each list of texts, and what the checks need.
-
-    Attributes:
-        found: by list.
-        how: what counts as extracted; a server may show fewer tokens than were asked for.
-        statistics: by list, of the tokens with a known log-probability.
-        read: tokens of the texts that were scored, and all that they have.
-        checks: of the model, besides those that its statistics allow.
-    """
-
-    found: "dict[str, MemorizedTexts]"
-    how: "Extraction"
-    statistics: "dict[str, TokenStatistics]"
-    read: tuple[int, int]
-    checks: "tuple[Check, ...]" = ()
+Pair: TypeAlias = tuple[Sequence[Hashable], Sequence[Hashable]]
+"""The greedy continuation of a text after its prefix, and the true one, in tokens."""
 
 
-def extract_passages(
-    run: Session,
-    model: Any,
-    given: Mapping[str, Any],
-    how: "Extraction",
-    *,
-    continued: int,
-    statistics: Any,
-    columns: Mapping[str, Any],
-    remote: RemoteOptions,
-) -> Result:
-    """Measure how much of texts is extracted.
+def extract_passages(run: Session, model: Any, texts: Any) -> Result:
+    """Measure how much of texts is extracted, and of the reference if there is one.
 
     Args:
-        given: the texts, and the reference if there is one, by role.
-        how: what counts as extracted.
-        continued: random texts of each list that are continued greedily.
-        statistics: folder for the model's outputs; None: beside `out`.
-        columns: how the texts are read: format, text, author, limit.
-        remote: options of a server.
+        model: its files, or the address of a server.
+        texts: a file, a folder or a corpus.
 
     Raises:
-        DataError: a text is in both lists, or none is long enough for a passage.
+        ModelError: the model cannot be read, or the server does not answer; answers are cached.
+        DataError: a text is in both lists, none is long enough for a passage, the budget is too
+            small, or no prompt is echoed.
     """
     from vestige.attacks.texts.cached_outputs import cached_outputs
     from vestige.attacks.texts.lists import listed_texts
+    from vestige.attacks.texts.memorized_texts import (
+        Extraction,
+        drawn_texts,
+        memorized,
+        with_continued,
+    )
     from vestige.attacks.texts.text_memorization import TextMemorization, more_extracted
-    from vestige.audits.extraction.served_passages import served_passages
     from vestige.models.endpoint_address import is_endpoint
 
-    own_columns = {"user" if name == "author" else name: one for name, one in columns.items()}
+    given = run.arguments
+    columns = {"user": given["author"], **{one: given[one] for one in ("format", "text", "limit")}}
+    named = {"texts": texts, "reference": given["reference"]}
     lists = listed_texts(
-        {role: run.corpus(role, data, **own_columns) for role, data in given.items()},
-        author=columns["author"],
+        {role: run.corpus(role, one, **columns) for role, one in named.items() if one is not None},
+        author=given["author"],
     )
-    folder = None if statistics is None else Path(statistics)
+    how = Extraction(
+        prefix=run.chosen(prefix=given["prefix"] or 50),
+        suffix=given["suffix"],
+        tries=given["samples"],
+        chance=given["probability"],
+        top_k=given["top_k"],
+        temperature=given["temperature"],
+    )
+    folder = given["statistics"]
     if folder is None and run.out is not None:
         folder = run.out.with_name(f"{run.out.name}.statistics")
-    with cached_outputs(folder, run.monitor) as outputs:
-        if is_endpoint(model):
-            measured = served_passages(
-                run, model, lists, how, continued=continued, outputs=outputs, remote=remote
-            )
-        else:
-            remote.reject_for_local()
-            measured = _read_passages(run, model, lists, how, continued=continued, outputs=outputs)
-    own, rest = measured.found["texts"], measured.found.get("reference")
+    with cached_outputs(None if folder is None else Path(folder), run.monitor) as outputs:
+        source = (_Server if is_endpoint(model) else _Files)(run, model, lists, how, outputs)
+        how = replace(how, top_k=source.top_k)
+        found = {
+            role: memorized(source.statistics(role), how, lists.units_of(role))
+            for role in lists.compared
+        }
+        drawn = {
+            role: drawn_texts(own, given["continued"], seed=run.seed) for role, own in found.items()
+        }
+        pairs = source.continued(drawn, how)
+        found = {role: with_continued(own, drawn[role], pairs) for role, own in found.items()}
+    run.models |= source.recorded
+    own, rest = found["texts"], found.get("reference")
     return Result.of(
         TextMemorization(
             texts=own,
             reference=rest,
-            extraction=measured.how,
+            extraction=how,
             p_value=None if rest is None else more_extracted(own, rest, seed=run.seed),
-            checks=_checks(measured, lists, seed=run.seed),
+            checks=_checks(source, own, rest, how, lists, run.seed),
             excerpts=tuple(text[:EXCERPT] for text in lists.compared["texts"]),
         )
     )
 
 
-def _read_passages(
-    run: Session,
-    model: Any,
+class _Files:
+    """A model whose files are read.
+
+    Attributes:
+        recorded: provenance.
+        top_k: most probable tokens from which a sample is drawn.
+        known: by list, statistics of the tokens with a known log-probability.
+        read: tokens of the texts that were scored, and all that they have.
+        checks: of the model, besides those that its statistics allow.
+    """
+
+    def __init__(
+        self,
+        run: Session,
+        model: Any,
+        lists: "ListedTexts",
+        how: "Extraction",
+        outputs: "CachedOutputs",
+    ) -> None:
+        from vestige.attacks.model_checks import adapter_check
+        from vestige.attacks.texts.text_models import TextModels
+
+        run.arguments["remote"].reject_for_local()
+        self._models = TextModels.alone(model, device=run.device)
+        self._outputs = outputs
+        self.recorded = self._models.recorded
+        self.top_k = min(how.top_k, self._models.target.vocab_size)
+        self._ids = self._models.encoded_lists(lists.compared)
+        audited = list(lists.compared["texts"])
+        self.known: dict[str, TokenStatistics] = {}
+        self.read = self._models.tokens_read(audited)
+        adapter = adapter_check(
+            self._models.target, seed=run.seed, texts=self._models.encoded(audited[:COMPARED])
+        )
+        self.checks: tuple[Check, ...] = () if adapter is None else (adapter,)
+
+    def statistics(self, role: str) -> "TokenStatistics":
+        """Of one list of texts."""
+        most = max(LIKELIEST, self.top_k)
+        found = self._models.statistics(
+            self._ids[role], self._outputs, of=f"`{role}`", likeliest=most
+        )
+        self.known[role] = found["target"]
+        return found["target"]
+
+    def continued(self, places: "Places", how: "Extraction") -> Iterator[Pair]:
+        """Some texts of each list after their prefix."""
+        import numpy as np
+        import torch
+
+        from vestige.attacks.exposure.continuations import best_continuations
+
+        model = self._models.target
+        for role, chosen in places.items():
+            ids = self._ids[role]
+            for some in np.array_split(chosen, -(-len(chosen) // ROWS)) if len(chosen) else ():
+                prefixes = [ids[place][: how.prefix] for place in some]
+                with torch.no_grad():
+                    found = best_continuations(
+                        model, torch.tensor(prefixes, device=model.device), how.suffix, width=1
+                    )
+                for place, generated in zip(some, found.tokens[:, 0].tolist(), strict=True):
+                    yield generated, ids[place][how.prefix : how.prefix + how.suffix]
+
+
+class _Server:
+    """A server that echoes prompts, in its own tokens; attributes as of `_Files`."""
+
+    checks: "tuple[Check, ...]" = ()
+
+    def __init__(
+        self,
+        run: Session,
+        model: object,
+        lists: "ListedTexts",
+        how: "Extraction",
+        outputs: "CachedOutputs",
+    ) -> None:
+        import numpy as np
+
+        from vestige.attacks.texts.endpoint_statistics import numbered, shown_statistics
+        from vestige.attacks.texts.readings import by_list, known_by_all, only
+        from vestige.attacks.texts.served_texts import ServedTexts
+        from vestige.models.endpoint_tokens import places
+
+        self._run, self._outputs = run, outputs
+        self._served = ServedTexts.open(model, None, run.arguments["remote"], device="cpu")
+        self._counts = {role: len(corpus) for role, corpus in lists.compared.items()}
+        texts = [text for corpus in lists.compared.values() for text in corpus]
+        continued = run.arguments["continued"] * len(self._counts)
+        self._served.log_cost(texts, run.monitor, continued=continued, length=how.suffix)
+        shown = self._served.shown_by("target", texts, outputs)
+        cuts = [sorted({*places(text, own)} - {0}) for text, own in zip(texts, shown, strict=True)]
+        self._texts, self._cuts = texts, cuts
+        most = self._served.accesses["target"].shown
+        found = shown_statistics(texts, shown, cuts, ids=numbered(texts, cuts), likeliest=most)
+        unknown = np.isnan(found.likeliest_log_probs[:, 0])
+        unknown[found.offsets[:-1]] = False
+        if unknown.any():
+            run.log(
+                f"{unknown.mean():.1%} of the tokens do not spell the text, such as marks of a "
+                "chat template: passages with one are left out"
+            )
+        if how.top_k > most:
+            run.log(f"Samples use the {most} most probable tokens, all that the server shows")
+        self.top_k = min(how.top_k, most)
+        ranked = replace(found, ranks=np.where(found.ranks < 0, most, found.ranks))
+        self._by_role = by_list(self._counts, {"target": ranked})
+        self.known = {
+            role: only(own["target"], known_by_all(own)) for role, own in self._by_role.items()
+        }
+        # A server shows nothing of the first token of a text.
+        every = self.statistics("texts").log_probs.size - self._counts["texts"]
+        self.read = (self.known["texts"].log_probs.size, every)
+
+    @property
+    def recorded(self) -> dict[str, object]:
+        """Provenance, with the calls of all sessions."""
+        record: Any = self._served.recorded["target"]
+        return {"target": {**record, **self._served.spent}}
+
+    def statistics(self, role: str) -> "TokenStatistics":
+        """Of one list of texts."""
+        return self._by_role[role]["target"]
+
+    def continued(self, places: "Places", how: "Extraction") -> Iterator[Pair]:
+        """Some texts of each list after their prefix."""
+        from vestige.attacks.texts.served_texts import STEP
+        from vestige.models.endpoint_wire import Question
+
+        firsts = accumulate(self._counts.values(), initial=0)
+        asked = [
+            first + place
+            for first, role in zip(firsts, self._counts, strict=False)
+            for place in places[role].tolist()
+        ]
+        if not asked:
+            return
+        questions = [
+            Question(
+                self._texts[place][: self._cuts[place][how.prefix - 1]],
+                shown=1, length=how.suffix, greedy=True,
+            )
+            for place in asked
+        ]  # fmt: skip
+        replies = []
+        with (
+            self._served.session("target", self._outputs) as (endpoint, _),
+            self._run.progress("continuing texts") as step,
+        ):
+            some = STEP * self._served.remote.concurrency * endpoint.limits.together
+            for first in range(0, len(questions), some):
+                answers = endpoint.ask(questions[first : first + some])
+                replies += [reply for reply in answers if reply is not None]
+                if len(replies) < min(first + some, len(questions)):
+                    raise endpoint.failed()
+                step(len(replies), len(questions))
+        for place, reply in zip(asked, replies, strict=True):
+            text, ends = self._texts[place], self._cuts[place][how.prefix - 1 :]
+            true = [text[a:b] for a, b in pairwise(ends[: how.suffix + 1])]
+            yield [token.text for token in reply.tokens], true
+
+
+def _checks(
+    source: "_Files | _Server",
+    own: "MemorizedTexts",
+    rest: "MemorizedTexts | None",
+    how: "Extraction",
     lists: "ListedTexts",
-    how: "Extraction",
-    *,
-    continued: int,
-    outputs: "CachedOutputs",
-) -> Measured:
-    """What is extracted from a model whose files are read."""
-    from vestige.attacks.model_checks import adapter_check
-    from vestige.attacks.texts.memorized_texts import drawn_texts, memorized, with_continued
-    from vestige.attacks.texts.text_models import TextModels
-
-    models = TextModels.alone(model, device=run.device)
-    run.models |= models.recorded
-    how = replace(how, top_k=min(how.top_k, models.target.vocab_size))
-    found, statistics = {}, {}
-    for role, ids in models.encoded_lists(lists.compared).items():
-        statistics[role] = models.statistics(
-            ids, outputs, of=f"`{role}`", likeliest=max(LIKELIEST, how.top_k)
-        )["target"]
-        every = memorized(statistics[role], how, lists.units_of(role))
-        places = drawn_texts(every, continued, seed=run.seed)
-        found[role] = with_continued(every, places, _continued(models.target, ids, places, how))
-    audited = list(lists.compared["texts"])
-    adapter = adapter_check(models.target, seed=run.seed, texts=models.encoded(audited[:COMPARED]))
-    checks = () if adapter is None else (adapter,)
-    return Measured(found, how, statistics, models.tokens_read(audited), checks)
-
-
-def _continued(
-    model: "LanguageModel",
-    ids: Sequence[Sequence[int]],
-    places: "np.ndarray[tuple[int], np.dtype[np.int64]]",
-    how: "Extraction",
-) -> Iterator[tuple[list[int], list[int]]]:
-    """The greedy continuation of some texts after their prefix, and the true one."""
-    import numpy as np
-    import torch
-
-    from vestige.attacks.exposure.continuations import best_continuations
-
-    for some in np.array_split(places, -(-len(places) // ROWS) or 1):
-        if not some.size:
-            continue
-        prefixes = torch.tensor([ids[place][: how.prefix] for place in some], device=model.device)
-        with torch.no_grad():
-            found = best_continuations(model, prefixes, how.suffix, width=1)
-        for place, generated in zip(some, found.tokens[:, 0].tolist(), strict=True):
-            yield generated, list(ids[place][how.prefix : how.prefix + how.suffix])
-
-
-def _checks(measured: Measured, lists: "ListedTexts", *, seed: int) -> "tuple[Check, ...]":
+    seed: int,
+) -> "tuple[Check, ...]":
     """All checks but "powerful"."""
     from vestige import claims
     from vestige.attacks.texts.list_checks import comparable_texts, model_checks
     from vestige.attacks.texts.text_memorization import compared_tokens
 
-    own, rest = measured.found["texts"], measured.found.get("reference")
-    known = measured.statistics
-    asked = {"the model": (known["texts"], known["reference" if rest else "texts"])}
-    scored, every = measured.read
-    compared = compared_tokens(own, rest or own, measured.how)
-    of_model = model_checks(asked, read=(min(scored, compared), every))
+    known = {"the model": (source.known["texts"], source.known["reference" if rest else "texts"])}
+    scored, every = source.read
+    read = (min(scored, compared_tokens(own, rest or own, how)), every)
+    checks = (*model_checks(known, read=read), *source.checks)
     if rest is None:
         missing = "No reference was given, so nothing can be compared."
         names = ("independent", "comparable")
-        needed = tuple(claims.Check(name, "could not run", missing) for name in names)
-        return (*of_model, *measured.checks, *needed)
+        return (*checks, *(claims.Check(name, "could not run", missing) for name in names))
     independent = claims.independent(
         own.owners[own.passages > 0],
         rest.owners[rest.passages > 0],
         removed=lists.removed,
         of="texts with a passage",
     )
-    comparable = comparable_texts(
-        list(lists.compared["texts"]),
-        list(lists.compared["reference"]),
-        units=(own.owners, rest.owners),
-        seed=seed,
-    )
-    return (*of_model, *measured.checks, independent, comparable)
+    texts, reference = (list(lists.compared[role]) for role in ("texts", "reference"))
+    units = (own.owners, rest.owners)
+    return (*checks, independent, comparable_texts(texts, reference, units=units, seed=seed))

@@ -1,14 +1,13 @@
 """The report of passages that are extracted from texts."""
 
 from collections.abc import Sequence
-from math import isinf
+from math import inf, isfinite
 
-from vestige.claims import UNDECIDED
 from vestige.reports.blocks import Prose
-from vestige.reports.charts import Figure, intervals
+from vestige.reports.charts import intervals
 from vestige.reports.disclosure import disclose
 from vestige.reports.file_note import file_note
-from vestige.reports.numbers import NOTHING, Row, chance, decimal, interval, percent
+from vestige.reports.numbers import NOTHING, Row, chance, interval, percent
 from vestige.reports.report import Report, lines
 from vestige.reports.tables import Table, table
 from vestige.results import Run
@@ -31,15 +30,15 @@ LIMITS = (
     "difference to a reference of the same kind shows memorization.",
     "Intervals are for independent texts like these, under this one model.",
 )
-_MEASURES = (
-    ("texts_sampled", "texts with a sampled passage"),
-    ("sampled", "passages sampled"),
-    ("greedy", "passages by greedy decoding"),
-    ("strength", "extraction strength, mean"),
-    ("exact", "tokens exact, mean"),
-    ("edit", "edit similarity of continuations, mean"),
-    ("approximate", "continuations of BLEU 0.75 or more"),
-)
+_MEASURES = {
+    "texts_sampled": "texts with a sampled passage",
+    "sampled": "passages sampled",
+    "greedy": "passages by greedy decoding",
+    "strength": "extraction strength, mean",
+    "exact": "tokens exact, mean",
+    "edit": "edit similarity of continuations, mean",
+    "approximate": "continuations of BLEU 0.75 or more",
+}
 LISTED = 25
 """Texts that are listed one by one."""
 
@@ -47,28 +46,49 @@ LISTED = 25
 def passages_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of a `TextMemorization`."""
     summary = run.summary
-    evidence = lines(_sampled(summary), _compared(summary), _greedy(summary))
+    measured = {name: title for name, title in _MEASURES.items() if summary[name] is not None}
+    chart = intervals(
+        [_point(summary, name, title) for name, title in measured.items()],
+        name="",
+        value="share",
+        across=False,
+        domain=(0, 1),
+        caption="What is extracted of these texts (disc, with its 95% interval) and of the "
+        "reference (ring).",
+    )
+    measures = table(
+        "What is extracted, in percent",
+        measured,
+        measure=lambda name: _MEASURES[name],
+        these_texts=lambda name: _percent(summary, name),
+        reference=lambda name: _percent(summary, f"reference_{name}"),
+        difference=lambda name: _percent(summary, f"{name}_difference"),
+        key="95% intervals in brackets count independent texts.",
+    )
+    finding, evidence = _finding(summary), (_sampled(summary), _greedy(summary))
+    note = file_note(
+        run.run,
+        asked="How much of the training texts can be extracted verbatim, compared with a "
+        "reference?",
+        models={"target": "the model"},
+        data={
+            "texts": "texts stated to be in the training data",
+            "reference": "texts stated not to be in the training data",
+        },
+        found=" ".join((finding, *evidence)),
+        unsaid=LIMITS,
+    )
     return Report(
         kind="memorization",
         title="How much of these texts is extracted?",
+        answer=finding,
         evidence=evidence,
         notices=lines(_short(summary)),
         blocks=(
-            _measures_chart(summary),
-            _measures(summary),
+            chart,
+            measures,
             _texts(run.rows, show_secrets=show_secrets),
-            file_note(
-                run.run,
-                asked="How much of the training texts can be extracted verbatim, compared with a "
-                "reference?",
-                models={"target": "the model"},
-                data={
-                    "texts": "texts stated to be in the training data",
-                    "reference": "texts stated not to be in the training data",
-                },
-                found=" ".join(evidence),
-                unsaid=LIMITS,
-            ),
+            note,
             Prose(title="How it was measured", lines=(METHOD,)),
         ),
         facts=(
@@ -83,38 +103,38 @@ def passages_report(run: Run, *, show_secrets: bool) -> Report:
     )
 
 
-def _sampled(summary: Row) -> str:
-    hits, trials = int(summary["sampled_passages"]), int(summary["passages"])
+def _finding(summary: Row) -> str:
+    """How many passages are extracted, and how many of the reference."""
+    other = ""
+    if summary["reference_texts"]:
+        hits, of = (summary[f"reference_{name}"] for name in ("sampled_passages", "passages"))
+        other = f" (reference: {int(hits):,} of {int(of):,})"
     return (
-        f"{hits:,} of {trials:,} passages of {int(summary['suffix_tokens'])} tokens are extracted: "
-        f"one of {int(summary['tries']):,} samples is the passage with probability "
-        f"{float(summary['chance']):g} or more. That is {_per(summary, 'sampled')} per 10,000 "
-        f"tokens (95% CI {_ends(summary, 'sampled_per_10000')})."
+        f"{int(summary['sampled_passages']):,} of {int(summary['passages']):,} passages of "
+        f"{int(summary['suffix_tokens'])} tokens are extracted{other}."
     )
 
 
-def _compared(summary: Row) -> str:
-    if not summary["reference_texts"]:
-        return "Without a reference (--reference) common phrases count as extracted, too."
-    if summary["reference_sampled"] is None:
-        return "No reference text is long enough for a passage: nothing can be compared."
-    other = f"Reference: {_per(summary, 'reference_sampled')} per 10,000"
-    if summary["sampled_difference_low"] is None:
-        return f"{other}. With one text on a side the difference has no interval."
-    return f"{other} (difference: 95% CI {_ends(summary, 'sampled_per_10000_difference')})."
+def _sampled(summary: Row) -> str:
+    """What counts as extracted, and how often it happens."""
+    low, high = (summary[f"sampled_per_10000_{end}"] for end in ("low", "high"))
+    notes = [] if low is None else [f"95% CI {low:.3g} to {high:.3g}"]
+    if summary["reference_sampled"] is not None:
+        notes.append(f"reference: {summary['reference_sampled_per_10000']:.3g}")
+    bracketed = f" ({'; '.join(notes)})" if notes else ""
+    return (
+        f"Extracted: one of {int(summary['tries']):,} samples is the passage with probability "
+        f"{percent(summary['chance'])} or more. These are {summary['sampled_per_10000']:.3g} per "
+        f"10,000 tokens{bracketed}."
+    )
 
 
 def _greedy(summary: Row) -> str:
     other = summary["reference_longest_of_all"]
     beside = "" if other is None else f" (reference: {int(other):,})"
-    tokens = ""
-    low = summary["exact_difference_low"]
-    if low is not None and low > 0 and summary["verdict"] != UNDECIDED:
-        own, rest = percent(summary["exact"]), percent(summary["reference_exact"])
-        tokens = f" {own} of their tokens are the most probable one (reference: {rest})."
     return (
         f"Greedy decoding generates {int(summary['greedy_passages']):,}; the longest verbatim run "
-        f"has {int(summary['longest_of_all']):,} tokens{beside}.{tokens}"
+        f"has {int(summary['longest_of_all']):,} tokens{beside}."
     )
 
 
@@ -128,57 +148,20 @@ def _short(summary: Row) -> str:
     )
 
 
-def _per(summary: Row, name: str) -> str:
-    return f"{float(summary[f'{name}_per_10000']):.3g}"
+def _point(summary: Row, name: str, title: str) -> Row:
+    value = summary[name]
+    low, high = (summary[f"{name}_{end}"] for end in ("low", "high"))
+    ends = {"low": value if low is None else low, "high": value if high is None else high}
+    return {"label": title, "value": value, "other": summary[f"reference_{name}"], **ends}
 
 
-def _ends(summary: Row, name: str) -> str:
-    low, high = summary[f"{name}_low"], summary[f"{name}_high"]
-    return "unknown for one text" if low is None else f"{low:.3g} to {high:.3g}"
-
-
-def _measures_chart(summary: Row) -> Figure:
-    points = [
-        {
-            "label": title,
-            "value": summary[name],
-            "low": summary[name] if summary[f"{name}_low"] is None else summary[f"{name}_low"],
-            "high": summary[name] if summary[f"{name}_high"] is None else summary[f"{name}_high"],
-            "other": summary[f"reference_{name}"],
-        }
-        for name, title in _MEASURES
-        if summary[name] is not None
-    ]
-    return intervals(
-        points,
-        name="",
-        value="share",
-        across=False,
-        domain=(0, 1),
-        caption="What is extracted of these texts (disc, with its 95% interval) and of the "
-        "reference (ring).",
-    )
-
-
-def _measures(summary: Row) -> Table:
-    """Each measure, that of the reference and the difference, with intervals."""
-
-    def cell(name: str) -> str:
-        value, low, high = (summary[f"{name}{end}"] for end in ("", "_low", "_high"))
-        if value is None:
-            return NOTHING
-        shown = f"{100 * value:.1f}"
-        return shown if low is None else f"{shown} ({interval(100 * low, 100 * high, digits=1)})"
-
-    return table(
-        "What is extracted, in percent",
-        [(name, title) for name, title in _MEASURES if summary[name] is not None],
-        measure=lambda m: m[1],
-        these_texts=lambda m: cell(m[0]),
-        reference=lambda m: cell(f"reference_{m[0]}"),
-        difference=lambda m: cell(f"{m[0]}_difference"),
-        key="95% intervals in brackets count independent texts.",
-    )
+def _percent(summary: Row, name: str) -> str:
+    """A share in percent with its interval."""
+    value, low, high = (summary[f"{name}{end}"] for end in ("", "_low", "_high"))
+    if value is None:
+        return NOTHING
+    shown = f"{100 * value:.1f}"
+    return shown if low is None else f"{shown} ({interval(100 * low, 100 * high, digits=1)})"
 
 
 def _texts(rows: Sequence[Row], *, show_secrets: bool) -> Table:
@@ -203,16 +186,13 @@ def _texts(rows: Sequence[Row], *, show_secrets: bool) -> Table:
         sampled=lambda r: r["sampled"],
         samples_needed=_needed_samples,
         longest_run=lambda r: r["longest"],
-        extraction_strength=lambda r: decimal(r["strength"]),
-        tokens_exact=lambda r: percent(r["exact"]),
-        edit_similarity=lambda r: decimal(r["edit"]),
     )
 
 
 def _needed_samples(row: Row) -> str:
     if not row["passages"]:
         return NOTHING
-    tries = float("inf") if row["tries"] is None else float(row["tries"])
-    if isinf(tries):
+    tries = inf if row["tries"] is None else float(row["tries"])
+    if not isfinite(tries):
         return "never"
     return f"{tries:,.0f}" if tries < 1e6 else f"{tries:.0e}"

@@ -1,6 +1,7 @@
-"""What WHAT is: canaries, secrets of utterances, secrets of yours, or texts."""
+"""What WHAT is, and which options go with it."""
 
 import json
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +21,19 @@ KINDS: dict[Kind, str] = {
 }
 """Each kind in words, for messages."""
 
+_SEARCH = ("attack", "objective", "reference_model", "search_budget", "rank_sample")
+OPTIONS: dict[Kind, tuple[str, ...]] = {
+    "canaries": ("prefix", "beam"),
+    "secrets": ("question", "beam"),
+    "texts": (
+        *("prefix", "suffix", "reference", "samples", "probability", "top_k", "temperature"),
+        *("continued", "statistics", "remote", "format", "text", "author", "limit"),
+    ),
+    "utterances": ("also", "controls", *_SEARCH),
+    "pattern": ("pattern", "intent", "slot", "candidates", "truth", *_SEARCH),
+}
+"""Options of each kind; others go with every kind."""
+
 _FIRST = 2**20
 """Bytes of a JSON file that are looked at."""
 
@@ -38,36 +52,37 @@ def recognized(what: Any, as_: ReadAs) -> Kind:
     from vestige.data.manifest import Manifest
     from vestige.data.secret_manifest import SecretManifest
 
-    if isinstance(what, Corpus):
-        return _as("texts", as_)
-    if isinstance(what, Manifest):
-        return _as("canaries", as_)
-    if isinstance(what, SecretManifest):
-        return _as("utterances", as_)
+    objects: dict[type, Kind] = {
+        Corpus: "texts", Manifest: "canaries", SecretManifest: "utterances"
+    }  # fmt: skip
+    for one, kind in objects.items():
+        if isinstance(what, one):
+            if as_ not in ("auto", kind):
+                raise ValueError(f"`as_` {as_} does not fit `what`, which is {KINDS[kind]}")
+            return kind
     if as_ != "auto":
         return as_
     if not isinstance(what, str | PathLike):
         return "secrets"
     path = Path(what)
-    manifest = _manifest(path)
-    if manifest is not None:
-        return _of_manifest(manifest)
-    return "secrets" if _is_list(path) else "texts"
-
-
-def _as(kind: Kind, as_: ReadAs) -> Kind:
-    if as_ not in ("auto", kind):
-        raise ValueError(f"`as_` {as_} does not fit `what`, which is {KINDS[kind]}")
-    return kind
-
-
-def _manifest(path: Path) -> Path | None:
-    """The manifest that a path names, or that lies in a folder; None for anything else."""
     if path.is_dir():
-        file = path / MANIFEST
-        return file if file.exists() else None
-    named = path.name == MANIFEST or (path.suffix == ".json" and not _is_table(path))
-    return path if named else None
+        manifest = path / MANIFEST
+        return _of_manifest(manifest) if manifest.exists() else "texts"
+    if _is_manifest(path):
+        return _of_manifest(path)
+    return "secrets" if path.suffix == ".txt" or (path.is_file() and not path.suffix) else "texts"
+
+
+def _is_manifest(path: Path) -> bool:
+    """Whether a path names a manifest, or a JSON file that holds no table of one object a line."""
+    if path.name == MANIFEST or path.suffix != ".json":
+        return path.name == MANIFEST
+    try:
+        with path.open("rb") as opened:
+            first = json.loads(opened.readline(_FIRST))
+    except (OSError, ValueError, RecursionError):
+        return True
+    return not isinstance(first, dict) or "canaries" in first
 
 
 def _of_manifest(file: Path) -> Kind:
@@ -79,16 +94,16 @@ def _of_manifest(file: Path) -> Kind:
     return "utterances" if format_of(file) == FORMAT else "canaries"
 
 
-def _is_list(path: Path) -> bool:
-    """Whether a path names a plain text file: `.txt`, or a name without an ending."""
-    return path.suffix == ".txt" or (path.is_file() and not path.suffix)
-
-
-def _is_table(file: Path) -> bool:
-    """Whether a JSON file holds a table, one object per line; a manifest spans several lines."""
-    try:
-        with file.open("rb") as opened:
-            first = json.loads(opened.readline(_FIRST))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(first, dict) and "canaries" not in first
+def reject_others(kind: Kind, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Raise ValueError for an option that was given and does not go with WHAT."""
+    for name, value in given.items():
+        kinds = [one for one, names in OPTIONS.items() if name in names]
+        default = defaults[name]
+        if not kinds or kind in kinds or value == default or not (value or default):
+            continue
+        if name == "remote":
+            value.reject_for_local()
+        needed = " or ".join(KINDS[one] for one in kinds)
+        texts = kind == "secrets" and "texts" in kinds
+        also = ". Pass `as_` texts if it is a corpus" if texts else ""
+        raise ValueError(f"`{name}` needs {needed}, and `what` is {KINDS[kind]}{also}")

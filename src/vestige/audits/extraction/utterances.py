@@ -1,92 +1,91 @@
 """Unknown words of utterances, extracted from intent-and-slot models."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import log, sqrt
 from typing import TYPE_CHECKING, Any
 
 from vestige.results import Result
 from vestige.session import Session
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from vestige.attacks.extraction.candidates import Attack
-    from vestige.attacks.extraction.nlu_extraction import Ranking
-    from vestige.attacks.extraction.objective import ObjectiveKind
+    from vestige.claims import Check
     from vestige.data.secret_pattern import SecretPattern
     from vestige.data.utterances import Utterances
+    from vestige.models.white_box import IntentSlotNetwork
 
 _INTENTS = 40
 """Intents that a message lists."""
+LABELLED = 200
+"""Utterances whose labels are predicted to see whether a model is alive."""
 
 
-def extract_pattern(
-    run: Session,
-    model: Any,
-    *,
-    pattern: str,
-    intent: str | None,
-    slot: str | None,
-    candidates: Any,
-    truth: str | None,
-    attack: str,
-    objective: "ObjectiveKind",
-    reference_models: Sequence[Any],
-    ranking: "Ranking",
-) -> Result:
-    """Extract the unknown words of one utterance.
-
-    Raises:
-        ValueError: the pattern cannot be read, or has no intent, or the truth does not fit it.
-        DataError: a file of candidates cannot be read.
-    """
-    from vestige.attacks.extraction.nlu_extraction import extract_secrets
-    from vestige.attacks.extraction.objective import objective_of
-
-    _require_references(objective, reference_models)
-    loaded = run.intent_slot("model", model)
-    references = _loaded(run, "reference", reference_models)
-    parsed = pattern_of(pattern, intent, slot, candidates, intents=loaded.intents)
-    truths = None if truth is None else [words_of(truth, parsed)]
-    run.configuration |= {"truth": None, "controls": None}  # the truth is in the rows alone
-    asked = objective_of(loaded, parsed, kind=objective, references=references)
-    with run.progress("searching for the secret") as step:
-        found = extract_secrets(
-            asked, truths=truths, attack=_with_budget(attack, ranking.budget), ranking=ranking,
-            seed=run.seed, progress=step,
-        )  # fmt: skip
-    return Result.of(found)
-
-
-def extract_planted(
-    run: Session,
-    models: Sequence[Any],
-    manifest: Any,
-    *,
-    attack: str,
-    objective: "ObjectiveKind",
-    reference_models: Sequence[Any],
-    ranking: "Ranking",
-) -> Result:
-    """Extract every planted secret of a manifest, and controls.
+def extract_utterances(run: Session, model: Any, manifest: Any) -> Result:
+    """Extract the unknown words of one utterance, or every planted secret and controls.
 
     Args:
-        models: trained on the planted utterances, with several seeds; ranks are added up.
+        model: an intent-and-slot model; others of the same training are in `also`.
+        manifest: of planted secrets; None for the utterance of `pattern`.
+
+    Raises:
+        ValueError: the pattern cannot be read, or has no intent, the truth does not fit it, or
+            there are references where the objective needs none, or none where it does.
+        VestigeError: a model or a file of candidates cannot be read, or does not fit.
     """
+    from vestige.attacks.extraction.nlu_extraction import Ranking, extract_secrets
+    from vestige.attacks.extraction.objective import objective_of
     from vestige.attacks.extraction.secret_audit import audit_secrets
     from vestige.attacks.manifests import load_secrets
-    from vestige.audits.extraction.labels_check import labels_check
 
-    _require_references(objective, reference_models)
-    loaded = _loaded(run, "model", models)
-    references = _loaded(run, "reference", reference_models)
+    given = run.arguments
+    objective, others = given["objective"], given["reference_model"]
+    if (objective == "calibrated") != bool(others):
+        raise ValueError(
+            "`reference_model` must be given with `objective` calibrated and with no other, got "
+            f"{len(others)} with {objective!r}"
+        )
+    models = [
+        run.intent_slot("model" if number == 1 else f"model {number}", one)
+        for number, one in enumerate([model, *given["also"]], 1)
+    ]
+    references = [run.intent_slot(f"reference {n}", one) for n, one in enumerate(others, 1)]
+    search: dict[str, Any] = {
+        "attack": _with_budget(given["attack"], given["search_budget"]),
+        "ranking": Ranking(
+            budget=given["search_budget"],
+            sample=given["rank_sample"],
+            controls=given["controls"],
+        ),
+        "seed": run.seed,
+    }
+    if manifest is None:
+        pattern, truths = _asked(run, models[0].intents)
+        asked = objective_of(models[0], pattern, kind=objective, references=references)
+        with run.progress("searching for the secret") as step:
+            return Result.of(extract_secrets(asked, truths=truths, progress=step, **search))
     sealed = load_secrets(manifest)
     run.data["manifest"] = sealed.sha256
     with run.progress("searching for the secrets") as step:
         found = audit_secrets(
-            loaded, sealed.canaries, attack=_with_budget(attack, ranking.budget),
-            objective=objective, references=references, ranking=ranking, seed=run.seed,
-            progress=step,
+            models, sealed.canaries, objective=objective, references=references, progress=step,
+            **search,
         )  # fmt: skip
-    return Result.of(replace(found, alive=labels_check(loaded, _labelled(manifest))))
+    return Result.of(replace(found, alive=tuple(_alive(models, _labelled(manifest)))))
+
+
+def _asked(run: Session, intents: Sequence[str]) -> "tuple[SecretPattern, list[list[str]] | None]":
+    """The utterance of the options, and its true words."""
+    given = run.arguments
+    pattern = pattern_of(
+        given["pattern"], given["intent"], given["slot"], given["candidates"], intents=intents
+    )
+    truths = None if given["truth"] is None else [words_of(given["truth"], pattern)]
+    run.configuration |= {"truth": None, "controls": None}  # the truth is in the rows alone
+    return pattern, truths
 
 
 def pattern_of(
@@ -134,25 +133,6 @@ def words_of(truth: str, pattern: "SecretPattern") -> list[str]:
     return words
 
 
-def _require_references(objective: str, references: Sequence[Any]) -> None:
-    if (objective == "calibrated") != bool(references):
-        raise ValueError(
-            "`reference_model` must be given with `objective` calibrated and with no other, got "
-            f"{len(references)} with {objective!r}"
-        )
-
-
-def _loaded(run: Session, role: str, models: Sequence[Any]) -> list[Any]:
-    """Intent-and-slot models, recorded as "model", "model 2", ... or "reference 1", ..."""
-    first = role == "model"
-    names = [role if first and number == 1 else f"{role} {number}" for number in _numbers(models)]
-    return [run.intent_slot(name, one) for name, one in zip(names, models, strict=True)]
-
-
-def _numbers(models: Sequence[Any]) -> range:
-    return range(1, len(models) + 1)
-
-
 def _with_budget(attack: str, budget: int) -> "Attack":
     """The attack; one that may try every secret does so within the budget."""
     from vestige.attacks.extraction.exhaustive_search import ExactSearch
@@ -175,3 +155,55 @@ def _labelled(manifest: Any) -> "Utterances | None":
         return read_parts(manifest_file(manifest).parent).train
     except (DataError, ValueError):
         return None
+
+
+def _alive(
+    models: "Sequence[IntentSlotNetwork]", utterances: "Utterances | None"
+) -> "Iterator[Check]":
+    """The check "alive" of each model: it predicts labels better than their frequencies do."""
+    from vestige.claims import Check
+    from vestige.data.utterances import Utterances
+
+    if utterances is None or len(utterances) < 2:
+        missing = "There are no labelled utterances beside the manifest to test the model with."
+        yield Check("alive", "could not run", missing)
+        return
+    step = -(-len(utterances) // LABELLED)
+    some = Utterances.of(list(utterances)[::step])
+    for number, model in enumerate(models, 1):
+        who = "The model" if len(models) == 1 else f"Model {number}"
+        gains = _gains(model, some)
+        if gains is None:
+            told, passed = "gives losses that are not finite, or lacks the labels.", False
+        elif passed := bool(gains.mean() > 2 * gains.std(ddof=1) / sqrt(gains.size)):
+            told = (
+                f"predicts labels {gains.mean():.3g} nats per label better than their frequencies "
+                "do."
+            )
+        else:
+            told = (
+                "predicts labels no better than their frequencies do: it is too weak for an audit."
+            )
+        yield Check("alive", "passed" if passed else "failed", f"{who} {told}")
+
+
+def _gains(model: "IntentSlotNetwork", utterances: "Utterances") -> "np.ndarray | None":
+    """(u,) nats per label that a model gains on label frequencies; None where it has no losses."""
+    import numpy as np
+
+    from vestige.training.utterances import answer
+
+    losses, rows = answer(model, model.encode(utterances)).losses, list(utterances)
+    known = ~np.isnan(losses)
+    if known.sum() < 2 or not np.isfinite(losses[known]).all():
+        return None
+    intents = Counter(row.intent for row in rows)
+    tags = Counter(tag for row in rows for tag in row.tags)
+    every = tags.total()
+    by_frequency = [
+        -log(intents[row.intent] / len(rows)) - sum(log(tags[tag] / every) for tag in row.tags)
+        for row in rows
+    ]
+    labels = np.array([1 + len(row.tags) for row in rows])
+    gains: np.ndarray = ((np.array(by_frequency) - losses) / labels)[known]
+    return gains

@@ -1,27 +1,32 @@
-"""Reports of unknown words: of one utterance, and of planted secrets with their controls."""
+"""The report of unknown words: of one utterance, or of planted secrets with their controls.
 
-from collections.abc import Sequence
-from math import exp
-from statistics import fmean
-from typing import Any
+Sentences quote no word of a secret.
+"""
 
-from vestige.audits.extraction import utterances_words as words
-from vestige.metrics.extraction import share_interval
-from vestige.metrics.rates import rate
-from vestige.reports.blocks import Prose
+from collections.abc import Callable, Sequence
+from math import ceil, exp
+
+from vestige.claims import LEAK
+from vestige.metrics.extraction import null_probability
 from vestige.reports.charts import Figure, intervals
 from vestige.reports.disclosure import disclose, printable
-from vestige.reports.numbers import NOTHING, Row, decimal, ends, percent, whole
+from vestige.reports.numbers import Row, chance, decimal, percent, whole
 from vestige.reports.report import Report, lines
 from vestige.reports.tables import Table, table
 from vestige.reports.words import pairs
 from vestige.results import Run
 
 _OF_A_GROUP = "(planted|controls|drawn)_(?!p_value).*"
+_MARKS = {"exact": "", "sampled": "≈ ", "bounded": "≤ "}
+_ENDS = ("_low", "_high")
+_GROUPS = {"planted": "planted", "controls": "never planted", "drawn": "never, sampled now"}
+_UNKNOWN = {"copies": None, "drawn": False, "model": 1}
+"""Of secrets of which nobody knows how often they were planted, if at all."""
+
 _EXPOSURE = (
-    "Exposure is log2(all secrets) - log2(rank). If no secret of a sample has as low a loss, the "
-    "rank is an upper bound (≤) and the exposure a lower one (≥). Without a leak it is 1.44 bits "
-    "on average."
+    "Exposure is log2(all secrets) - log2(rank). Without a leak it is 1.44 bits on average. If "
+    "there are too many secrets to try, a random sample gives an estimate of the rank (≈), or, if "
+    "all of the sample have a higher loss, an upper bound (≤; 95% confidence)."
 )
 LIMITS = (
     "Every model prefers some words. Without the truth, controls or a model that never saw the "
@@ -32,72 +37,169 @@ LIMITS = (
     _EXPOSURE,
 )
 AUDIT_LIMITS = (
+    "Other attacks may still succeed.",
+    "One planted secret says nothing about how often others would be revealed, and one model "
+    "nothing about other trainings of this kind: pass several with --also.",
     "The p-value is exact for secrets drawn at random, whatever words a model prefers. It does not "
     "hold for secrets of your own choice.",
     "Planted secrets are random words. Real ones that are more probable from the start, such as "
     "dates, are guessed sooner.",
+    "Secrets of one pattern share the model's guesses: at most one of them can be the best guess.",
     "Intervals are for secrets drawn like these, in these models. Other seeds can differ.",
     _EXPOSURE,
 )
-LISTED = 100
-"""Secrets that are listed one by one."""
 MOST = 100
-"""Largest number of points on the chart."""
+"""Secrets that are listed one by one."""
 
 
 def utterance_report(run: Run, *, show_secrets: bool) -> Report:
-    """The report of an `Extraction`: secrets of one pattern."""
-    rows, title = words.entries(run.rows, run.summary), "Which unknown words does the model reveal?"
-    if not rows:
-        return Report(
-            kind="extraction", title=title, evidence=("Nothing was extracted.",), limits=LIMITS
+    """The report of an `Extraction`: secrets of one pattern, of unknown origin."""
+    summary, title = run.summary, "Which unknown words does the model reveal?"
+    if not run.rows:
+        nothing = "Nothing was extracted."
+        return Report(kind="extraction", title=title, evidence=(nothing,), limits=LIMITS)
+    common = {name: summary[name] for name in ("space_bits", "hamming_by_chance")}
+    rows = [{**_UNKNOWN, **common, **row} for row in run.rows]
+    known = [row for row in rows if row["truth"] is not None]
+    if known:
+        answer = _found(known)
+        evidence = lines(f"{_effort(known)} {_guessed(known, summary)}".strip(), _by_chance(known))
+    else:
+        answer = (
+            "These words fit the model best. That does not show that they are in its training "
+            "text: every model prefers some words."
+        )
+        tried = summary["certainty_among"] == "all"
+        among = f"all {whole(_space(rows[0]))} secrets" if tried else "the secrets that were tried"
+        evidence = (
+            f"Certainty {percent(summary['certainty'])}: share of the best guess in the weight "
+            f"exp(-loss) of {among}.",
+            "There is no rank without the truth. Pass --truth, or a manifest of planted secrets.",
         )
     best = (_guesses(rows[0], show_secrets=show_secrets),) if len(rows) == 1 else ()
     return Report(
         kind="extraction",
         title=title,
-        evidence=lines(*words.of_extraction(rows, run.summary)),
-        blocks=(
-            *_ranks(rows), _trials(rows, show_secrets=show_secrets), *best, _method(run.summary),
-        ),
+        answer=answer,
+        evidence=evidence,
+        blocks=(*_exposures(rows), _secrets(rows, show_secrets=show_secrets), *best),
         limits=LIMITS,
-    )  # fmt: skip
+    )
 
 
 def planted_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of a `SecretAudit`: planted secrets and their controls."""
-    rows, summary = words.entries(run.rows, run.summary), run.summary
+    rows, summary = run.rows, run.summary
+    planted = [row for row in rows if row["copies"]]
+    effort = _effort(planted) if summary["verdict"] == LEAK else ""
+    missing = ""
+    if summary["p_value"] is None:
+        missing = "There are no controls to compare with: pass more --controls."
+    elif summary["p_least"] > summary["level"]:
+        missing = "There are too few controls: pass more --controls, or plant longer secrets."
     return Report(
         kind="extraction",
         title="Does the model reveal planted secrets?",
-        evidence=lines(*words.of_audit(rows, summary)),
-        notices=lines(words.stray_controls(summary)),
-        blocks=(
-            *_ranks(rows), _groups(rows), _trials(rows, show_secrets=show_secrets),
-            _method(summary),
-        ),
+        answer=_found(planted, models=summary["models"]),
+        evidence=lines(f"{effort} {_guessed(planted, summary, 'planted_')}".strip(), missing),
+        notices=lines(_stray_controls(summary)),
+        blocks=(*_exposures(rows), _groups(summary), _secrets(rows, show_secrets=show_secrets)),
         facts=pairs(summary, show_secrets=show_secrets, left_out=_OF_A_GROUP),
-        limits=(*words.doubts(summary), *AUDIT_LIMITS),
-    )  # fmt: skip
+        limits=AUDIT_LIMITS,
+    )
 
 
-def _method(summary: Row) -> Prose:
-    return Prose(title="How it was measured", lines=(words.method(summary),))
+def _found(secrets: Sequence[Row], *, models: int = 1) -> str:
+    """Ranks of true secrets, among all and among those that were never planted."""
+    number = len(secrets) // models
+    kind = "true" if secrets[0]["copies"] is None else "planted"
+    who = f"the {kind} secret" if number == 1 else f"the best of {whole(number)} {kind} secrets"
+    who = f"In {models} models, {who}" if models > 1 else f"T{who[1:]}"
+    ranked = _ranked(secrets)
+    if not ranked:
+        return f"{who} was not ranked{_among(secrets[0]) if len(secrets) == 1 else ''}."
+    first = min(ranked, key=lambda row: (row["rank"] / _space(row), row["truth_loss"]))
+    return f"{who} has rank {_rank(first)}{_among(first)}."
 
 
-def _ranks(rows: Sequence[Row]) -> tuple[Figure, ...]:
+def _among(row: Row) -> str:
+    before, asked = row.get("controls_before"), row.get("controls_asked")
+    if not asked:
+        return ""
+    if not before:
+        return f", better than all {whole(asked)} that were never planted"
+    return f"; {whole(before)} of {whole(asked)} that were never planted rank as high"
+
+
+def _effort(secrets: Sequence[Row]) -> str:
+    """The guesses that an attacker needs for a single secret."""
+    if len(secrets) != 1 or secrets[0]["rank"] is None:
+        return ""
+    rank, half = ceil(secrets[0]["rank"]), _space(secrets[0]) / 2
+    guesses = "1 guess" if rank == 1 else f"{whole(rank)} guesses"
+    if rank < half:
+        return f"An attacker needs {guesses} instead of {whole(half)} on average."
+    return f"An attacker needs {guesses}; the model does not help."
+
+
+def _guessed(secrets: Sequence[Row], summary: Row, name: str = "") -> str:
+    """Whether the best guesses are right."""
+    by_chance = f"(random guesses: {percent(summary['hamming_by_chance'])})"
+    if len(secrets) == 1:
+        if secrets[0]["right"]:
+            return "The best guess is right."
+        wrong = percent(secrets[0]["hamming"])
+        return f"The best guess is not right: {wrong} of its words are wrong {by_chance}."
+    low, high = (summary[f"{name}accuracy_{end}"] for end in ("low", "high"))
+    interval = "" if low is None else f" (95% CI {percent(low)} to {percent(high)})"
+    return (
+        f"{summary[f'{name}right']} of {len(secrets)} secrets are extracted whole{interval}; "
+        f"{percent(summary[f'{name}hamming'])} of their words are wrong {by_chance}."
+    )
+
+
+def _by_chance(known: Sequence[Row]) -> str:
+    """What the rank of a single secret is worth without controls."""
+    if len(known) != 1 or known[0]["rank"] is None:
+        return ""
+    row = known[0]
+    probability = (
+        1 / (1 + row["compared_with"])  # before all of the sample, itself one of them
+        if row["rank_known"] == "bounded"
+        else null_probability([float(row["rank"])], [_space(row)])
+    )
+    return (
+        "A random secret that the model never saw ranks as high with probability "
+        f"{chance(probability)}. This is one trial: for a verdict, plant secrets with controls."
+    )
+
+
+def _stray_controls(summary: Row) -> str:
+    """A warning if the manifest's controls rank too high."""
+    p = summary["controls_p_value"]
+    if p is None or p > summary["level"]:
+        return ""
+    return (
+        f"The manifest's controls rank higher than random ones (p = {chance(p)}). They may share "
+        "words with a planted secret or occur in the training text. This makes a leak harder to "
+        "show, never easier."
+    )
+
+
+def _exposures(rows: Sequence[Row]) -> tuple[Figure, ...]:
     """Exposure of each true secret, from its rank."""
-    ranked = [row for row in rows if row["rank"] is not None and not row["drawn"]][:MOST]
+    ranked = [row for row in _ranked(rows) if not row["drawn"]][:MOST]
     if not ranked:
         return ()
     points = []
     for number, row in enumerate(ranked, 1):
-        told = filter(None, (printable(row["pattern"]), times_planted(row["copies"]), str(number)))
-        bits, bounded = float(row["exposure"]), row["rank_known"] == "bounded"
-        high = float(row["space_bits"]) if bounded else float(row["exposure_high"])
+        named = filter(None, (printable(row["pattern"]), _copies(row["copies"]), str(number)))
+        bounded = row["rank_known"] == "bounded"
         points.append({
-            "label": " · ".join(told), "value": bits, "low": float(row["exposure_low"]),
-            "high": high, "filled": row["copies"] != 0, "bound": bounded,
+            "label": " · ".join(named), "value": float(row["exposure"]),
+            "low": float(row["exposure_low"]),
+            "high": float(row["space_bits"] if bounded else row["exposure_high"]),
+            "filled": row["copies"] != 0, "bound": bounded,
         })  # fmt: skip
     return (
         intervals(
@@ -112,155 +214,114 @@ def _ranks(rows: Sequence[Row]) -> tuple[Figure, ...]:
     )
 
 
-def _groups(rows: Sequence[Row]) -> Table:
-    """A row for each pattern and number of copies, controls last."""
-    groups: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        key = tuple(row[name] for name in ("model", "pattern", "space_bits", "copies", "drawn"))
-        groups.setdefault(key, []).append(row)
-    several = len({row["model"] for row in rows}) > 1
+def _groups(summary: Row) -> Table:
+    """Planted secrets, the manifest's controls, and those that were sampled now."""
+
+    def mean(group: str, name: str, show: Callable[[float], str]) -> str | None:
+        """A mean with its interval if it has one."""
+        value, low, high = (summary.get(f"{group}_{name}{end}") for end in ("", *_ENDS))
+        if value is None or low is None or high is None or low == high:
+            return None if value is None else show(value)
+        return f"{show(value)} ({show(low)} to {show(high)})"
+
+    def rank(group: str) -> str | None:
+        known = summary.get(f"{group}_median_rank_known")
+        return None if known is None else _MARKS[known] + whole(summary[f"{group}_median_rank"])
+
+    def bits(group: str) -> str | None:
+        shown = mean(group, "exposure", decimal)
+        return f"≥ {shown}" if shown and summary[f"{group}_bounded"] else shown
+
     return table(
         "Planted secrets and controls",
-        list(groups.values()),
+        [group for group in _GROUPS if summary[group]],
         {
-            "model": lambda g: str(g[0]["model"]) if several else "",
-            "pattern": lambda g: g[0]["pattern"],
-            "planted": lambda g: (
-                "never, sampled now" if g[0]["drawn"] else times_planted(g[0]["copies"])
-            ),
-            "secrets": lambda g: len(g),
-            "extracted": _extracted,
-            "95% CI": lambda g: _of_guesses(g, _extracted_ends),
-            "words wrong": lambda g: _of_guesses(g, lambda g: percent(_wrong(g))),
-            "95% CI ": lambda g: _of_guesses(g, _wrong_ends),
-            "by chance": lambda g: percent(g[0]["hamming_by_chance"]),
-            "median rank": lambda g: words.median_rank(_ranked(g)) if _ranked(g) else NOTHING,
-            "exposure, bits": _mean_exposure,
-            "95% CI  ": _mean_exposure_ends,
+            "": lambda g: _GROUPS[g],
+            "secrets": lambda g: summary[g],
+            "extracted": lambda g: summary.get(f"{g}_right"),
+            "words wrong": lambda g: mean(g, "hamming", percent),
+            "median rank": rank,
+            "exposure, bits": bits,
         },
-        texts=3,
         drop_empty=True,
+        key="95% intervals in brackets, where there is one.",
     )
 
 
-def _ranked(group: Sequence[Row]) -> list[Row]:
-    return [row for row in group if row["rank"] is not None]
-
-
-def _of_guesses(group: Sequence[Row], cell: Any) -> str:
-    """A cell about guesses; secrets that were sampled now were not guessed."""
-    return NOTHING if group[0]["drawn"] else str(cell(group))
-
-
-def _extracted(group: Sequence[Row]) -> str:
-    return _of_guesses(group, lambda g: f"{sum(bool(r['right']) for r in g)} of {len(g)}")
-
-
-def _extracted_ends(group: Sequence[Row]) -> str:
-    found = rate(bool(row["right"]) for row in group)
-    assert found is not None
-    return f"{100 * found.interval.low:.0f} to {100 * found.interval.high:.0f}%"
-
-
-def _wrong(group: Sequence[Row]) -> float:
-    return fmean(float(row["hamming"]) for row in group)
-
-
-def _wrong_ends(group: Sequence[Row]) -> str:
-    spread = share_interval([float(row["hamming"]) for row in group])
-    return NOTHING if spread is None else f"{100 * spread.low:.0f} to {100 * spread.high:.0f}%"
-
-
-def _mean_exposure(group: Sequence[Row]) -> str:
-    ranked = _ranked(group)
-    return _at_least(ranked) + decimal(fmean(r["exposure"] for r in ranked)) if ranked else NOTHING
-
-
-def _mean_exposure_ends(group: Sequence[Row]) -> str:
-    ranked = _ranked(group)
-    if not ranked:
-        return NOTHING
-    mean = share_interval([row["exposure"] for row in ranked], ceiling=group[0]["space_bits"])
-    return _exposure_ends(ranked[0]) if mean is None else ends(mean.low, mean.high)
-
-
-def _trials(rows: Sequence[Row], *, show_secrets: bool) -> Table:
+def _secrets(rows: Sequence[Row], *, show_secrets: bool) -> Table:
     """A row for each of the first secrets."""
-    asked = [row for row in rows if not row["drawn"]]
-    left = len(asked) - LISTED
+    guessed = [row for row in rows if not row["drawn"]]
+    left = len(guessed) - MOST
     several = len({row["model"] for row in rows}) > 1
-
-    def known(row: Row, cell: Any) -> str | None:
-        return None if row["truth"] is None else str(cell)
-
-    def ranked(cell: Any) -> Any:
-        return lambda row: known(row, NOTHING) if row["rank"] is None else cell(row)
-
     return table(
-        "Secret by secret" + (f", the first {LISTED} ({left} more)" if left > 0 else ""),
-        asked[:LISTED],
+        "Secret by secret" + (f", the first {MOST} ({left} more)" if left > 0 else ""),
+        guessed[:MOST],
         {
             "model": lambda r: str(r["model"]) if several else "",
             "pattern": lambda r: r["pattern"],
-            "planted": lambda r: times_planted(r["copies"]),
-            "guess": lambda r: _shown(r["guess"], show_secrets),
+            "planted": lambda r: _copies(r["copies"]),
+            "guess": lambda r: disclose([r["guess"]], show_secrets=show_secrets)[0],
             "loss": lambda r: f"{r['loss']:.4g}",
             "certainty": lambda r: percent(r["certainty"]),
-            "right": lambda r: known(r, "yes" if r["right"] else "no"),
-            "words wrong": lambda r: known(r, percent(r["hamming"])),
-            "rank of the truth": ranked(
-                lambda r: f"{words.rank_of(r)} of {whole(round(2 ** r['space_bits']))}"
-            ),
-            "exposure, bits": ranked(lambda r: _at_least([r]) + decimal(r["exposure"])),
-            "95% CI": ranked(_exposure_ends),
+            "right": lambda r: r["right"],
+            "words wrong": lambda r: None if r["hamming"] is None else percent(r["hamming"]),
+            "rank of the truth": lambda r: None if r["rank"] is None else _rank(r),
+            "exposure, bits": _exposure,
         },
         texts=4,
         drop_empty=True,
+        key="95% intervals in brackets, where ranks are estimated.",
     )
 
 
 def _guesses(row: Row, *, show_secrets: bool) -> Table:
     """The best guesses of one trial with their losses, best first."""
-    guesses = zip(row["guesses"], row["losses"], guess_shares(row), strict=True)
     return table(
         "The best guesses",
-        list(guesses),
+        list(zip(row["guesses"], row["losses"], strict=True)),
         {
-            "guess": lambda g: _shown(g[0], show_secrets),
+            "guess": lambda g: disclose([g[0]], show_secrets=show_secrets)[0],
             "loss": lambda g: f"{g[1]:.4g}",
-            "share of the weight": lambda g: percent(g[2]),
-            "right": lambda g: (
-                None if row["truth"] is None else "yes" if g[0] == row["truth"] else "no"
+            "share of the weight": lambda g: percent(
+                row["certainty"] * exp(row["losses"][0] - g[1])
             ),
+            "right": lambda g: None if row["truth"] is None else g[0] == row["truth"],
         },
         drop_empty=True,
         key="Weight: exp(-loss) among all that were tried. The first share is the certainty.",
     )
 
 
-def guess_shares(row: Row) -> list[float]:
-    """Each guess's share of the weight exp(-loss); the first is the certainty."""
-    return [row["certainty"] * exp(row["losses"][0] - loss) for loss in row["losses"]]
-
-
-def times_planted(copies: int | None) -> str:
+def _copies(copies: int | None) -> str:
     """How often a secret was planted; "" if it is not known."""
     if copies is None:
         return ""
     return "never" if copies == 0 else "once" if copies == 1 else f"{copies:,} ×"
 
 
-def _shown(text: str, show_secrets: bool) -> str:
-    return disclose([text], show_secrets=show_secrets)[0]
+def _ranked(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row["rank"] is not None]
 
 
-def _at_least(rows: Sequence[Row]) -> str:
-    return "≥ " if any(row["rank_known"] == "bounded" for row in rows) else ""
+def _rank(row: Row) -> str:
+    """The rank among all secrets: counted, estimated (≈) or an upper bound (≤)."""
+    known, rank = row["rank_known"], float(row["rank"])
+    rounded = {"exact": rank, "sampled": round(rank), "bounded": ceil(rank)}[known]
+    shown = f"{_MARKS[known]}{whole(rounded)} of {whole(_space(row))}"
+    if known != "sampled":
+        return shown
+    low, high = (whole(round(row[f"rank_{end}"])) for end in ("low", "high"))
+    return f"{shown} (95% CI {low} to {high})"
 
 
-def _exposure_ends(row: Row) -> str:
-    if row["rank_known"] == "exact":
-        return "exact"
-    if row["rank_known"] == "bounded":
-        return f"from {decimal(row['exposure_low'])}"
-    return ends(row["exposure_low"], row["exposure_high"])
+def _exposure(row: Row) -> str | None:
+    if row["rank"] is None:
+        return None
+    bits, low, high = (decimal(row[f"exposure{end}"]) for end in ("", *_ENDS))
+    sampled = f"{bits} ({low} to {high})"
+    return {"exact": bits, "bounded": f"≥ {bits}", "sampled": sampled}[row["rank_known"]]
+
+
+def _space(row: Row) -> int:
+    """The number of secrets; rounding changes only digits that no text shows."""
+    return max(round(2 ** float(row["space_bits"])), round(float(row["rank"] or 1)))

@@ -1,6 +1,6 @@
 """`vestige membership`: was a text, or a person's text, in the training data of a model?"""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, Unpack
 
 from annotated_types import Ge, Le
 from cyclopts import Parameter
@@ -20,8 +20,7 @@ from vestige.arguments import (
     Whole,
     group,
 )
-from vestige.audits.membership.query_options import QueryOptions
-from vestige.audits.membership.shadow_options import ShadowOptions
+from vestige.audits.membership.options import SHADOWS_OF_USERS, QueryOptions, ShadowOptions
 from vestige.models.remote_options import RemoteOptions
 from vestige.results import Result
 from vestige.session import Session, verb
@@ -98,7 +97,7 @@ def membership(
         base: Model before fine-tuning. Default: the base of an adapter.
         score: Score of texts: error-zone (gains over losses where MODEL errs; default with a base),
             log-ratio, rmia or calibrated (all need a base); loss (default without), min-k,
-            min-k-plus, lower-case, zlib or recall; learned (the strongest; from shadow models).
+            min-k-plus or zlib; learned (the strongest; from shadow models).
         alpha: False discovery rate of flags; error rate of the verdict and of each bound.
         shadow_texts: Texts of the same kind, neither tested nor used, to train shadow models on.
             For texts only.
@@ -120,15 +119,14 @@ def membership(
             remote=remote, statistics=statistics, cluster=cluster,
             columns={**columns, "user": user, "source": source},
         )  # fmt: skip
-    own = dict.fromkeys(queries.changed(), True)
+    own = {**queries.changed(), **shadows.changed(SHADOWS_OF_USERS)}
     _reject("user", person=person, random_users=random_users, user=user, source=source, **own)
-    shadows.reject_of_users()
     from vestige.audits.membership.texts import texts_membership
 
     lists = {"texts": texts, "used": used, "reference": reference, "shadow_texts": shadow_texts}
     return texts_membership(
-        run, _text_model(model), lists, base=base, score=score, alpha=alpha, shadows=shadows,
-        remote=remote, statistics=statistics, cluster=cluster, author=author, columns=columns,
+        run, model, lists, base=base, score=score, alpha=alpha, shadows=shadows, remote=remote,
+        statistics=statistics, cluster=cluster, author=author, columns=columns,
     )  # fmt: skip
 
 
@@ -137,18 +135,3 @@ def _reject(unit: str, **options: object) -> None:
     for name, value in options.items():
         if value is not None:
             raise ValueError(f"`{name}` needs `unit` {unit}")
-
-
-def _text_model(model: Any) -> ModelLike:
-    """The model, unless it is a function, which ranks words and shows no log-probabilities.
-
-    Raises:
-        ValueError: it is.
-    """
-    from vestige.models.callables import is_callable_name
-
-    is_name = isinstance(model, str) and is_callable_name(model)
-    if is_name or (callable(model) and not hasattr(model, "vocabulary")):
-        raise ValueError("`model` is a function, which needs `unit` user")
-    loaded: ModelLike = model
-    return loaded

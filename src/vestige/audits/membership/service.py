@@ -1,31 +1,37 @@
-"""A remote model as the target: within its budget, and Vestige caches all answers."""
+"""A remote model as the target: within its budget, and Vestige caches all answers.
 
+A killed audit resumes and pays for nothing twice.
+"""
+
+import json
 import random
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.attacks.membership.query_policy import QueryPolicy
 from vestige.attacks.texts.cached_outputs import CachedOutputs
-from vestige.audits.membership.answers import StoredAnswers
-from vestige.audits.membership.costs import server_cost
 from vestige.audits.membership.target import Ask
 from vestige.audits.membership.user_inputs import UserInputs
 from vestige.data.token_queries import TokenQueries
 from vestige.errors import DataError, ModelError, VestigeError
+from vestige.models.endpoint import CHECK_EVERY
 from vestige.models.endpoint_address import EndpointAddress
+from vestige.models.endpoint_limits import reckon
+from vestige.models.endpoint_probe import CALLS
 from vestige.models.endpoint_session import opened
-from vestige.models.endpoint_words import EndpointWords
+from vestige.models.endpoint_wire import Question
+from vestige.models.endpoint_words import GOES_ON, LONGEST_PIECES, EndpointWords
 from vestige.models.remote_options import RemoteOptions
-from vestige.models.service import RetryPolicy, ServiceModel
+from vestige.models.service import QueryStatistics, RetryPolicy, ServiceModel
 from vestige.models.top_k import Context, likeliest_ranks
 from vestige.monitor import Monitor
+from vestige.store import Store
 
 if TYPE_CHECKING:
     from vestige.session import Session
@@ -36,6 +42,10 @@ UNKNOWN = 0.5
 """Share of unknown words in lists above which they may be pieces of words."""
 SILENCE = 60.0
 """Seconds after which a call without an answer is reported."""
+ENDINGS = LONGEST_PIECES // GOES_ON
+"""Most calls to a server for a word that is cut into pieces."""
+ACCOUNT = "account"
+"""The statistics of all sessions in the store."""
 
 
 @dataclass(kw_only=True)
@@ -45,7 +55,6 @@ class Service:
     Attributes:
         run: the session.
         inputs: of the audit.
-        policy: which words are queried; its k is the length of the lists.
         options: budgets and speed.
         outputs: a server's answers, cached.
         statistics: of the queries of all sessions, after the first one.
@@ -53,7 +62,6 @@ class Service:
 
     run: "Session"
     inputs: UserInputs
-    policy: QueryPolicy
     options: RemoteOptions
     outputs: CachedOutputs
     statistics: dict[str, Any] = field(default_factory=dict, init=False)
@@ -66,14 +74,14 @@ class Service:
             DataError: it is too small.
         """
         queries, most = self.inputs.queries, None
-        if self.policy.how == "informative":
+        if self.inputs.policy.how == "informative":
             # One more: the service is tried with a word that may not be selected later.
-            most = int(self.policy.most(queries).sum()) + 1
+            most = int(self.inputs.policy.most(queries).sum()) + 1
         else:
-            queries = queries.take(self.inputs.chosen(self.policy))
+            queries = queries.take(self.inputs.chosen())
         contexts, _ = self.inputs.contexts(queries)
         if isinstance(self.inputs.target.remote, EndpointAddress):
-            self.run.log(server_cost(contexts, self.options, k=self.policy.k, most=most))
+            self.run.log(server_cost(contexts, self.options, k=self.inputs.policy.k, most=most))
             return
         budget, needed = self.options.budget, most or len(set(contexts))
         if budget is not None and budget < needed:
@@ -104,7 +112,7 @@ class Service:
         contexts, words = self.inputs.contexts(queries)
         # In random order: if a budget ends early, it leaves out no user more than another.
         order = list(range(len(words)))
-        random.Random(self.policy.seed).shuffle(order)
+        random.Random(self.inputs.policy.seed).shuffle(order)
         # Text that a function prints is no part of the result. Not around each call: a call that
         # was given up would restore, when it ends, what was stdout when it began.
         with (
@@ -122,7 +130,7 @@ class Service:
         if client.statistics.gave_up:
             raise self._failure(type(self._error).__name__) from self._error
         unknown = client.statistics.unknown_words
-        if unknown > UNKNOWN * client.statistics.queries * self.policy.k:
+        if unknown > UNKNOWN * client.statistics.queries * self.inputs.policy.k:
             self.run.log(
                 f"The reference has none of {unknown:,} words that the service listed. If it lists "
                 "pieces of words, join them first. Vestige does so for a server, openai:URL#MODEL."
@@ -145,7 +153,7 @@ class Service:
         with StoredAnswers(self.run.store) as answers:
             client = ServiceModel(
                 _reporting_silence(remote, self.run.monitor),
-                k=self.policy.k,
+                k=self.inputs.policy.k,
                 budget=options.budget,
                 cache=answers,
                 known=known,
@@ -156,7 +164,7 @@ class Service:
 
     @contextmanager
     def _server(self, address: EndpointAddress, known: frozenset[str]) -> Iterator[ServiceModel]:
-        path, k = self.outputs.answers(address), self.policy.k
+        path, k = self.outputs.answers(address), self.inputs.policy.k
         with opened(address, path, self.options, self.run.monitor) as (endpoint, access):
             if k > access.shown:
                 raise DataError(
@@ -206,3 +214,98 @@ def _reporting_silence(ask: Ask, monitor: Monitor) -> Ask:
             timer.cancel()
 
     return reported
+
+
+def server_cost(
+    contexts: Sequence[Context], options: RemoteOptions, *, k: int, most: int | None = None
+) -> str:
+    """A line about calls and tokens.
+
+    Args:
+        contexts: that will be queried.
+        options: with the budgets.
+        k: length of the lists; each word may be cut into pieces, which Vestige completes.
+        most: how many of the contexts will be queried, if it is not known yet which.
+
+    Raises:
+        DataError: a budget is too small even if no word is cut into pieces.
+    """
+    prompts = {" ".join(context.words) for context in contexts}
+    asked = len(prompts) if most is None else min(most, len(prompts))
+    checks = CALLS + 2 + asked // CHECK_EVERY
+    each = sum(reckon(Question(prompt)) for prompt in prompts) / max(len(prompts), 1)
+    calls, tokens = asked + checks, round(each * asked) + 20 * checks
+    ends = asked * k * ENDINGS
+    most_tokens = tokens + round(ends * (each + LONGEST_PIECES))
+    for name, needed in (("budget", calls), ("token_budget", tokens)):
+        allowed = getattr(options, name)
+        if allowed is not None and allowed < needed:
+            raise DataError(
+                f"`{name}` {allowed} is too small: this audit needs {needed} if no word is cut "
+                "into pieces",
+                remedy=f"Give `{name}` {needed} (more for pieces and calls that fail), fewer "
+                "`queries` or `calls`, or fewer texts.",
+            )
+    return (
+        f"Plan: {asked:,} prompts, {calls:,} calls and about {tokens:,} tokens if each token is a "
+        f"word; at most {calls + ends:,} calls and about {most_tokens:,} tokens if every listed "
+        f"word has {LONGEST_PIECES} pieces. Fewer calls if the server takes several prompts at "
+        "once; more if calls fail. Cached answers cost nothing."
+    )
+
+
+class StoredAnswers(MutableMapping[Context, tuple[str, ...]]):
+    """A cache of `ServiceModel` that outlives the program.
+
+    The answers of one call are written together, before the next call is made or at the end of the
+    block. A call is counted before it is made, so that a killed one counts for the budget.
+
+    Attributes:
+        before: query statistics of earlier sessions.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._answers = store, store.part("answer/")
+        self._fresh: dict[str, list[str]] = {}
+        self.before = self._account = QueryStatistics(**store.get(ACCOUNT, {}))
+
+    def __enter__(self) -> "StoredAnswers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.note(self._account)
+
+    def sending(self, queries: int) -> None:
+        """Count a call before it is made."""
+        so_far = self._account
+        self.note(replace(so_far, queries=so_far.queries + queries, calls=so_far.calls + 1))
+
+    def note(self, statistics: QueryStatistics) -> None:
+        """Write the statistics of all sessions, and new answers."""
+        if statistics != self._account or self._fresh:
+            with self._store.transaction():
+                self._answers.update(self._fresh)
+                self._store[ACCOUNT] = statistics.summary()
+            self._account, self._fresh = statistics, {}
+
+    def __getitem__(self, context: Context) -> tuple[str, ...]:
+        key = _key(context)
+        return tuple(self._fresh[key] if key in self._fresh else self._answers[key])
+
+    def __setitem__(self, context: Context, answer: tuple[str, ...]) -> None:
+        self._fresh[_key(context)] = list(answer)
+
+    def __delitem__(self, context: Context) -> None:
+        raise TypeError("answers are kept, got one to delete")
+
+    def __iter__(self) -> Iterator[Context]:
+        for key in (*self._answers, *self._fresh):
+            words, source = json.loads(key)
+            yield Context(tuple(words), source)
+
+    def __len__(self) -> int:
+        return len(self._answers) + len(self._fresh)
+
+
+def _key(context: Context) -> str:
+    return json.dumps([context.words, context.source])

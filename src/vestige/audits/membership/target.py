@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from vestige.audits.membership.query_options import QueryOptions
+from vestige.audits.membership.options import QueryOptions
 from vestige.data.corpus import Corpus
 from vestige.data.encoded_pairs import sources_of
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
@@ -14,8 +14,8 @@ from vestige.models.callables import import_callable, is_callable_name
 from vestige.models.checkpoints import load_seq2seq
 from vestige.models.endpoint_address import EndpointAddress, is_endpoint
 from vestige.models.top_k import Context
+from vestige.preparation.trained import useless_model
 from vestige.training.shadow_jobs import Task
-from vestige.training_runs import useless_model
 
 if TYPE_CHECKING:
     from vestige.session import Session

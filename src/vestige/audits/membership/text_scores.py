@@ -1,17 +1,16 @@
-"""Scores of texts: of one pass (`attacks.texts.scores`), of a second pass, or learned.
+"""Texts with their statistics, and scores over the first tokens of each.
 
-lower-case  also reads the text in lower case
-recall      also reads the text after a prefix of reference texts
+A score is a function of one pass (`attacks.texts.scores`), or one of these:
+
 zlib        divides by the compressed size of the text
-calibrated  learns the gain of unseen tokens from a third of the reference
+calibrated  learns the gain of unseen tokens from a third of the reference, which is not compared
 learned     learns from shadow models how to weigh gains over the base and over models that did
             not read the text
-
-Texts that a score learns from, or that are in the prefix, are not compared with.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from inspect import Parameter, signature
 from itertools import pairwise
 from pathlib import Path
@@ -19,23 +18,26 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from vestige.attacks.texts.cached_outputs import CachedOutputs
 from vestige.attacks.texts.calibrated_gain import CalibratedGain
-from vestige.attacks.texts.cut_scores import Floats
-from vestige.attacks.texts.other_texts import lower_case, recall, zlib_score
+from vestige.attacks.texts.cut_scores import CutScores, Floats, Whole, ladder
+from vestige.attacks.texts.other_texts import zlib_score
+from vestige.attacks.texts.readings import Readings
 from vestige.attacks.texts.scores import SCORES
+from vestige.attacks.texts.served_texts import ServedTexts
 from vestige.attacks.texts.shown_tokens import BASE_LIKELIEST
 from vestige.attacks.texts.statistics_of_parts import first_tokens
 from vestige.attacks.texts.text_audit import Scored
-from vestige.attacks.texts.text_models import identity
+from vestige.attacks.texts.text_models import TextModels, identity
 from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.attacks.texts.weighted_gains import Shadow, WeightedGains
-from vestige.audits.membership.audited_texts import AuditedTexts
-from vestige.audits.membership.text_shadows import ShadowModel
+from vestige.audits.membership.shadows import ShadowModel
 from vestige.data.corpus import Corpus
+from vestige.errors import DataError
 from vestige.models.protocols import LanguageModel
 from vestige.models.provenance import of_model
 
-OTHERS = ("calibrated", "learned", "lower-case", "recall", "zlib")
+OTHERS = ("calibrated", "learned", "zlib")
 """Scores that are not a function of one pass."""
 
 SERVED = ("error-zone", "learned", "log-ratio", "loss")
@@ -44,30 +46,24 @@ SERVED = ("error-zone", "learned", "log-ratio", "loss")
 HELD_OUT = 3
 """One in so many reference units is held out for `calibrated`."""
 
-PREFIX_UNITS = 7
-"""Most texts of a prefix: the paper's largest number for short texts."""
-
-PREFIX_SHARE = 4
-"""A prefix has at most a fourth of the tokens that a model reads, and of the reference."""
-
 LIKELIEST = 20
-LONGEST = 1024
-"""Tokens that a model reads if it has no bound."""
+"""Most probable tokens that shadow models and the base give at each position."""
 
 
-def default_score(models: Iterable[str], *, shadows: bool) -> str:
-    """The score if none is given: the strongest on fine-tunes of one epoch."""
-    if shadows:
-        return "learned"
-    return "error-zone" if "base" in models else "loss"
+def score_name(given: str | None, models: TextModels | ServedTexts, *, shadows: bool) -> str:
+    """The given score, or the strongest on fine-tunes of one epoch.
 
-
-def check_score_inputs(score: str, models: Iterable[str], *, shadows: bool) -> None:
-    """Refuse an unknown score, or one without the models or texts that it needs.
+    Args:
+        given: by name.
+        models: target and perhaps base.
+        shadows: whether there are texts for shadow models.
 
     Raises:
         ValueError: it is unknown; there is no base or no shadow texts; or shadow texts are unused.
+        DataError: a server does not show what it needs.
     """
+    usual = "learned" if shadows else "error-zone" if "base" in models.models else "loss"
+    score = given or usual
     if score not in (*SCORES.names(), *OTHERS):
         names = ", ".join(sorted((*SCORES.names(), *OTHERS)))
         raise ValueError(f"`score` must be one of {names}")
@@ -75,31 +71,108 @@ def check_score_inputs(score: str, models: Iterable[str], *, shadows: bool) -> N
     if score not in OTHERS:
         passes = signature(SCORES[score]).parameters.values()
         needed = {one.name for one in passes if one.default is Parameter.empty}
-    if missing := needed - set(models):
+    if missing := needed - set(models.models):
         raise ValueError(f"`score` {score} needs `{min(missing)}`, to compare the model with")
     if score == "learned" and not shadows:
         raise ValueError("`score` learned needs `shadow_texts`; calibrated needs none")
     if score != "learned" and shadows:
         raise ValueError(f"`shadow_texts` does not go with `score` {score}: learned uses them")
+    if isinstance(models, ServedTexts):
+        if score == "learned" and models.local is None:
+            raise DataError(
+                "`score` learned trains shadow models, and a served base cannot be trained",
+                remedy="Pass the folder of the base.",
+            )
+        if score not in SERVED:
+            raise DataError(
+                f"`score` {score} needs more than {models.addresses['target']} shows: "
+                "log-probabilities of tokens and the most probable ones",
+                remedy=f"Choose {', '.join(SERVED)}, or pass the model's folder.",
+            )
+    return score
 
 
 def hold_out(score: str, reference: Corpus, *, seed: int) -> tuple[Corpus, Corpus | None]:
-    """The reference to compare with, and the part that the score needs, if any.
+    """The reference to compare with, and the part that `calibrated` learns from.
 
     Args:
         score: by name.
         reference: all texts of an author go to one side.
         seed: of the random split.
     """
-    if score not in ("calibrated", "recall"):
+    if score != "calibrated":
         return reference, None
     owners = np.arange(len(reference)) if reference.users is None else np.array(reference.users)
     units = np.random.default_rng([seed, 2]).permutation(np.unique(owners))
-    count = len(units) // HELD_OUT
-    if score == "recall":
-        count = min(PREFIX_UNITS, max(1, len(units) // PREFIX_SHARE))
-    held = np.isin(owners, units[:count])
+    held = np.isin(owners, units[: len(units) // HELD_OUT])
     return reference.take(np.flatnonzero(~held)), reference.take(np.flatnonzero(held))
+
+
+@dataclass(frozen=True)
+class AuditedTexts:
+    """Lists of texts and what the models output for them.
+
+    Attributes:
+        lists: by role: "texts", "reference" and perhaps "used".
+        readings: of these lists.
+        models: the local ones, which can read further texts.
+        outputs: that are cached.
+    """
+
+    lists: Mapping[str, Corpus]
+    readings: Readings
+    models: TextModels
+    outputs: CachedOutputs
+
+    @property
+    def authors(self) -> dict[str, Sequence[str] | None]:
+        """The author of each text, if both sides name them."""
+        named = all(self.lists[role].users is not None for role in ("texts", "reference"))
+        return {role: corpus.users if named else None for role, corpus in self.lists.items()}
+
+    def units(self, role: str) -> Sequence[str]:
+        """The author of each text, or its position."""
+        return self.authors[role] or [str(place) for place in range(len(self.lists[role]))]
+
+    def lengths(self, role: str) -> list[int]:
+        """Tokens of each text."""
+        found: list[int] = np.diff(self.readings.statistics[role]["target"].offsets).tolist()
+        return found
+
+    def scored(
+        self, score: Callable[..., Floats], **more: Mapping[str, TokenStatistics]
+    ) -> dict[str, Scored]:
+        """Every text over its first tokens, by role.
+
+        Args:
+            score: of statistics by model, such as `target` and `base`; one score per text.
+            more: statistics of all lists under further models, by name.
+        """
+
+        def over(role: str, places: Whole, tokens: int) -> Floats:
+            read = {name: own[role] for name, own in more.items()}
+            read = {**self.readings.statistics[role], **read}
+            return score(**{name: first_tokens(one, places, tokens) for name, one in read.items()})
+
+        return self._cut(over)
+
+    def scored_by_tokens(self, values: Mapping[str, Floats]) -> dict[str, Scored]:
+        """The mean of (t,) scores of tokens over every text's first tokens, by role."""
+        sums = {role: np.concatenate([[0.0], np.cumsum(own)]) for role, own in values.items()}
+
+        def over(role: str, places: Whole, tokens: int) -> Floats:
+            first = self.readings.statistics[role]["target"].offsets[places]
+            return np.asarray((sums[role][first + tokens] - sums[role][first]) / tokens)
+
+        return self._cut(over)
+
+    def _cut(self, score: Callable[[str, Whole, int], Floats]) -> dict[str, Scored]:
+        lengths = {role: self.lengths(role) for role in self.readings.statistics}
+        rungs = ladder(max(map(max, lengths.values())))
+        return {
+            role: Scored(CutScores.of(partial(score, role), own, rungs), self.authors[role])
+            for role, own in lengths.items()
+        }
 
 
 def score_texts(
@@ -120,65 +193,19 @@ def score_texts(
     if score == "learned" and shadows is not None:
         return _learned(audited, *shadows)
     if score == "calibrated" and held_out is not None:
-        return audited.scored_by_tokens(_calibrated(audited, held_out))
-    if score == "recall" and held_out is not None:
-        after = audited.with_pass("after", _after_prefix(audited, held_out))
-        return after.scored(lambda target, after, base=None: recall(_as_long(target, after), after))
-    if score == "lower-case":
-        lower = audited.with_pass("lower", _in_lower_case(audited))
-        return lower.scored(lambda target, lower, base=None: lower_case(target, lower))
+        own = audited.models.readings({"reference": held_out}, audited.outputs)
+        gain = CalibratedGain.fit(**own.statistics["reference"])
+        read = audited.readings.statistics.items()
+        return audited.scored_by_tokens({role: gain.token_scores(**one) for role, one in read})
     if score == "zlib":
-        return audited.scored(lambda target, base=None: zlib_score(target, _texts(audited, target)))
+        decode = audited.models.target.vocabulary.decode
+
+        def packed(target: TokenStatistics, base: TokenStatistics | None = None) -> Floats:
+            ids, bounds = target.tokens.tolist(), pairwise(target.offsets.tolist())
+            return zlib_score(target, [decode(ids[start:end]) for start, end in bounds])
+
+        return audited.scored(packed)
     return audited.scored(SCORES[score])
-
-
-def _target_of(audited: AuditedTexts, texts: Sequence[Sequence[int]], of: str) -> TokenStatistics:
-    alone = replace(audited.models, models={"target": audited.models.target})
-    return alone.statistics(texts, audited.outputs, of=of)["target"]
-
-
-def _in_lower_case(audited: AuditedTexts) -> dict[str, TokenStatistics]:
-    """The target's statistics of every text in lower case."""
-    return {
-        role: _target_of(
-            audited,
-            audited.models.encoded([text.lower() for text in corpus]),
-            f"`{role}` in lower case",
-        )
-        for role, corpus in audited.lists.items()
-    }
-
-
-def _after_prefix(audited: AuditedTexts, held_out: Corpus) -> dict[str, TokenStatistics]:
-    """The target's statistics of every text after a prefix of held-out texts."""
-    models = audited.models
-    prefix = [token for ids in models.encoded(list(held_out)) for token in ids]
-    prefix = prefix[: (models.longest or LONGEST) // PREFIX_SHARE]
-    found = {}
-    for role, rows in models.encoded_lists(audited.lists).items():
-        after = [(prefix + list(ids))[: models.longest] for ids in rows]
-        read = _target_of(audited, after, f"`{role}` after a prefix")
-        found[role] = first_tokens(read, np.arange(len(rows)), skipped=len(prefix))
-    return found
-
-
-def _as_long(target: TokenStatistics, after: TokenStatistics) -> TokenStatistics:
-    """Only the tokens that the model also reads after the prefix."""
-    places = np.arange(len(target.offsets) - 1)
-    return first_tokens(target, places, np.diff(after.offsets))
-
-
-def _texts(audited: AuditedTexts, target: TokenStatistics) -> list[str]:
-    ids, bounds = target.tokens.tolist(), target.offsets.tolist()
-    decode = audited.models.target.vocabulary.decode
-    return [decode(ids[a:b]) for a, b in pairwise(bounds)]
-
-
-def _calibrated(audited: AuditedTexts, held_out: Corpus) -> dict[str, Floats]:
-    """Standardized gains of tokens, calibrated on held-out texts."""
-    own = audited.models.readings({"reference": held_out}, audited.outputs)
-    gain = CalibratedGain.fit(**own.statistics["reference"])
-    return {role: gain.token_scores(**read) for role, read in audited.readings.statistics.items()}
 
 
 def _learned(
@@ -206,8 +233,8 @@ def _learned(
         role: replace(own["base"], log_probs=np.mean(unread[role], axis=0, dtype=np.float32))
         for role, own in readings.statistics.items()
     }
-    return audited.with_pass("unread", means).scored(
-        lambda target, base, unread: gains.scores(target, base, unread.log_probs)
+    return audited.scored(
+        lambda target, base, unread: gains.scores(target, base, unread.log_probs), unread=means
     )
 
 

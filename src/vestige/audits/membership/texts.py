@@ -1,10 +1,9 @@
 """Membership of texts: which were in the training data, and how many at least and at most."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from collections.abc import Mapping
+from contextlib import ExitStack, nullcontext
+from dataclasses import replace
+from statistics import median
 from typing import Any
 
 from vestige.arguments import CorpusLike, ModelLike, PathTo
@@ -16,25 +15,23 @@ from vestige.attacks.texts.list_checks import (
     require_finite,
 )
 from vestige.attacks.texts.lists import require_lists
-from vestige.attacks.texts.readings import Readings
 from vestige.attacks.texts.scores import SCORES
 from vestige.attacks.texts.served_texts import ServedTexts
 from vestige.attacks.texts.statistics_cache import Nodes
 from vestige.attacks.texts.text_audit import audit_scores, ranked
 from vestige.attacks.texts.text_models import TextModels
-from vestige.audits.membership.audited_texts import AuditedTexts
-from vestige.audits.membership.shadow_options import ShadowOptions
+from vestige.audits.membership.options import ShadowOptions
+from vestige.audits.membership.shadows import beside, shadow_folder, shadow_models
 from vestige.audits.membership.text_scores import (
-    SERVED,
-    check_score_inputs,
-    default_score,
+    AuditedTexts,
     hold_out,
+    score_name,
     score_texts,
 )
-from vestige.audits.membership.text_shadows import shadow_models
 from vestige.claims import Check
 from vestige.data.corpus import Corpus
 from vestige.errors import DataError
+from vestige.models.callables import is_callable_name
 from vestige.models.endpoint_address import is_endpoint
 from vestige.models.remote_options import RemoteOptions
 from vestige.parallel import connected
@@ -48,24 +45,9 @@ _NAMES = {"target": "the model", "base": "the base"}
 """Models in a sentence, by role."""
 
 
-@dataclass(frozen=True)
-class _Lists:
-    """The lists of texts, by role, without near-duplicates.
-
-    Attributes:
-        texts: by role.
-        numbers: of the audited texts in their file, from 1.
-        independent: the check.
-    """
-
-    texts: dict[str, Corpus]
-    numbers: tuple[int, ...]
-    independent: Check
-
-
 def texts_membership(
     run: Session,
-    model: ModelLike,
+    model: Any,
     lists: Mapping[str, CorpusLike | None],
     *,
     base: ModelLike | None,
@@ -84,40 +66,51 @@ def texts_membership(
         lists: "texts", "reference", "used" and "shadow_texts", by role.
         columns: of the data, as `Session.corpus` takes them.
     """
+    _reject_function(model)
     nodes = None if cluster is None else Nodes(cluster, run.device)
-    found = _read_lists(run, lists, author, columns)
-    texts = dict(found.texts)
+    texts, numbers, independent = _read_lists(run, lists, author, columns)
     shadow_texts = texts.pop("shadow_texts", None)
     models = _models(run, model, base, remote, nodes)
-    name = score or default_score(models.models, shadows=shadow_texts is not None)
-    check_score_inputs(name, models.models, shadows=shadow_texts is not None)
-    run.chosen(score=name)
-    with cached_outputs(_beside(run, "statistics", statistics), run.monitor, nodes) as outputs:
-        held_out = None
-        if isinstance(models, ServedTexts):
-            _require_served(name, models)
-        else:
-            texts["reference"], held_out = hold_out(name, texts["reference"], seed=run.seed)
+    name = run.chosen(score=score_name(score, models, shadows=shadow_texts is not None))
+    texts["reference"], held_out = hold_out(name, texts["reference"], seed=run.seed)
+    with ExitStack() as stack:
+        folder = beside(run, "statistics", statistics)
+        outputs = stack.enter_context(cached_outputs(folder, run.monitor, nodes))
         audited = _audited(models, texts, outputs)
-        require_finite({_NAMES[who]: own for who, own in audited.readings.by_model().items()})
-        with _shadows(run, model, base, shadow_texts, shadows) as trained:
-            scores = score_texts(name, audited, held_out=held_out, shadows=trained)
+        of_models = audited.readings.by_model().items()
+        require_finite({_NAMES[who]: [one.log_probs for one in own] for who, own in of_models})
+        trained = None
+        if shadow_texts is not None:
+            trained = shadow_texts, shadow_models(
+                None if is_endpoint(model) else model, base, shadow_texts, shadows,
+                folder=stack.enter_context(shadow_folder(run, shadows)),
+                seed=run.seed, device=run.device, monitor=run.monitor,
+            )  # fmt: skip
+        scores = score_texts(name, audited, held_out=held_out, shadows=trained)
     run.models |= models.recorded
-    result = audit_scores(
+    found = audit_scores(
         scores["texts"], scores["reference"], scores.get("used"), rate=alpha, seed=run.seed
     )
+    medians = {f"{role}_tokens": median(audited.lengths(role)) for role in ("texts", "reference")}
     spent = models.spent if isinstance(models, ServedTexts) else {}
     return Result.of(
         replace(
-            result,
+            found,
             based="base" in models.models,
-            checks=(*_checks(audited, alpha=alpha, seed=run.seed), found.independent),
-            numbers=found.numbers,
+            checks=(*_checks(audited, alpha=alpha, seed=run.seed), independent),
+            numbers=numbers,
             tokens=tuple(audited.lengths("texts")),
             excerpts=tuple(one[:EXCERPT] for one in texts["texts"]),
-            statistics={"score": name, **audited.median_lengths(), **spent},
+            statistics={"score": name, **medians, **spent},
         )
     )
+
+
+def _reject_function(model: Any) -> None:
+    """Raise ValueError for a function, which ranks words and shows no log-probabilities."""
+    is_name = isinstance(model, str) and is_callable_name(model)
+    if is_name or (callable(model) and not hasattr(model, "vocabulary")):
+        raise ValueError("`model` is a function, which needs `unit` user")
 
 
 def _read_lists(
@@ -125,8 +118,9 @@ def _read_lists(
     given: Mapping[str, CorpusLike | None],
     author: str | None,
     columns: Mapping[str, Any],
-) -> _Lists:
-    """The lists without near-duplicates, in one or in two of them."""
+) -> tuple[dict[str, Corpus], tuple[int, ...], Check]:
+    """The lists without near-duplicates, in one or in two of them; the numbers of the audited
+    texts in their file, from 1; and the check "independent"."""
     lists = {
         # Shadow models are trained on single texts.
         role: run.corpus(role, data, user=None if role == "shadow_texts" else author, **columns)
@@ -153,7 +147,7 @@ def _read_lists(
                 f"all texts of `{role}` are near-duplicates of texts in another list",
                 remedy="Pass other texts.",
             )
-    return _Lists(kept, tuple((counted.kept["texts"] + 1).tolist()), counted.check)
+    return kept, tuple((counted.kept["texts"] + 1).tolist()), counted.check
 
 
 def _models(
@@ -173,58 +167,15 @@ def _models(
     return TextModels.with_base(model, base, device=device, monitor=run.monitor)
 
 
-def _require_served(score: str, models: ServedTexts) -> None:
-    """Refuse a score that needs more than a server shows."""
-    if score == "learned" and models.local is None:
-        raise DataError(
-            "`score` learned trains shadow models, and a served base cannot be trained",
-            remedy="Pass the folder of the base.",
-        )
-    if score not in SERVED:
-        raise DataError(
-            f"`score` {score} needs more than {models.addresses['target']} shows: "
-            "log-probabilities of tokens and the most probable ones",
-            remedy=f"Choose {', '.join(SERVED)}, or pass the model's folder.",
-        )
-
-
 def _audited(
     models: TextModels | ServedTexts, texts: Mapping[str, Corpus], outputs: CachedOutputs
 ) -> AuditedTexts:
     """The texts with their statistics."""
-    if isinstance(models, ServedTexts):
-        return AuditedTexts(texts, models.readings(texts, outputs), models.local_base, outputs)
     nodes = outputs.nodes
     with nullcontext() if nodes is None else connected(nodes.address):
-        readings: Readings = models.readings(texts, outputs)
-    return AuditedTexts(texts, readings, models, outputs)
-
-
-@contextmanager
-def _shadows(
-    run: Session,
-    model: ModelLike,
-    base: ModelLike | None,
-    texts: Corpus | None,
-    options: ShadowOptions,
-) -> Iterator[Any]:
-    """The shadow texts and the shadow models, in a folder that is given, beside `out` or gone."""
-    if texts is None:
-        yield None
-        return
-    given = _beside(run, "shadows", options.shadow_dir)
-    with nullcontext(given) if given else TemporaryDirectory() as folder:
-        yield texts, shadow_models(
-            None if is_endpoint(model) else model, base, texts, options,
-            folder=Path(folder), seed=run.seed, device=run.device, monitor=run.monitor,
-        )  # fmt: skip
-
-
-def _beside(run: Session, name: str, given: PathTo | None) -> Path | None:
-    """A given folder, or the one beside `out` that is named after it."""
-    if given is not None:
-        return Path(given)
-    return None if run.out is None else run.out.with_name(f"{run.out.name}.{name}")
+        readings = models.readings(texts, outputs)
+    local = models.local_base if isinstance(models, ServedTexts) else models
+    return AuditedTexts(texts, readings, local, outputs)
 
 
 def _checks(audited: AuditedTexts, *, alpha: float, seed: int) -> tuple[Check, ...]:
@@ -232,7 +183,7 @@ def _checks(audited: AuditedTexts, *, alpha: float, seed: int) -> tuple[Check, .
     pair = audited.readings.by_model("texts", "reference")
     base = None
     if based := "base" in pair:
-        scores = audited.base_as_target().scored(SCORES["loss"])
+        scores = audited.scored(lambda target, base: SCORES["loss"](base))
         base = ranked(scores["texts"], scores["reference"], rate=alpha)
     return (
         *model_checks(

@@ -4,21 +4,23 @@ Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models",
 the paper: p-values against non-members over equally many words, see `attacks.membership`.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from vestige.attacks.membership.query_policy import QueryPolicy, usual_selection
 from vestige.attacks.texts.cached_outputs import cached_outputs
 from vestige.attacks.texts.text_models import TextModels, base_of_adapter
-from vestige.audits.membership.based_users import based_users
-from vestige.audits.membership.query_options import OF_SERVICE, QueryOptions
-from vestige.audits.membership.ranked_users import ranked_users
+from vestige.audits.membership.options import OF_SERVICE, QueryOptions, ShadowOptions
 from vestige.audits.membership.service import Service
-from vestige.audits.membership.shadow_options import ShadowOptions
+from vestige.audits.membership.shadows import (
+    beside,
+    described,
+    plan_shadows,
+    shadow_folder,
+    train_planned,
+)
 from vestige.audits.membership.target import (
     Remote,
     Target,
@@ -26,16 +28,14 @@ from vestige.audits.membership.target import (
     remote_of,
     remote_target,
 )
-from vestige.audits.membership.user_inputs import UserInputs
-from vestige.audits.membership.user_shadows import described, plan_shadows, train_planned
-from vestige.audits.membership.user_texts import read_user_texts
+from vestige.audits.membership.user_inputs import UserInputs, read_user_texts
+from vestige.audits.membership.user_scores import based_users, ranked_users
 from vestige.models.endpoint_address import EndpointAddress
 from vestige.models.remote_options import RemoteOptions
 from vestige.results import Result
 
 if TYPE_CHECKING:
     from vestige.session import Session
-    from vestige.training.shadows import Shadow
 
 SHADOWS = 10
 """Shadow models, unless `shadows` says how many."""
@@ -71,10 +71,16 @@ def users_membership(
     service = remote_of(model)
     if base is None and service is None and not shadows.changed() and queries.calls is None:
         base = base_of_adapter(model)
-    _check_model_options(service, queries, remote, has_base=base is not None)
+    _check_model(service, queries, remote, has_base=base is not None)
     count = _shadow_count(shadows, queries, cluster, has_base=base is not None)
     policy = _policy(queries, shadows=count, seed=run.seed)
-    target, models = _opened(run, model, base, service)
+    models = target = None
+    if base is not None:
+        models = TextModels.with_base(model, base, device=run.device, monitor=run.monitor)
+        run.models |= models.recorded
+        target = Target.local(model, models.target, models.recorded["target"])
+    elif service is None:
+        target = local_target(run, model)
     task = queries.task or "next-word" if target is None else target.task
     read = read_user_texts(
         run, texts, reference, person=person, random_users=random_users,
@@ -87,74 +93,38 @@ def users_membership(
     elif policy.k > target.vocab_size:
         raise ValueError(f"`top_k` must lie in [1, {target.vocab_size}], got {policy.k}")
     policy = replace(policy, k=policy.k or target.vocab_size)
-    inputs = UserInputs.of(target, read, seed=run.seed, has_base=models is not None)
-    inputs.check(policy, alpha)
+    inputs = UserInputs.of(target, read, policy, has_base=models is not None)
+    inputs.check(alpha)
     cached = models is not None or isinstance(service, EndpointAddress)
-    folder = _beside(run, "statistics", statistics) if cached else None
+    folder = beside(run, "statistics", statistics) if cached else None
     with cached_outputs(folder, run.monitor) as outputs:
         if models is not None:
-            _identify(run, inputs, policy, alpha, None)
-            found = based_users(run, inputs, policy, alpha, models=models, outputs=outputs)
-            return Result.of(found)
+            _identify(run, inputs, alpha, None)
+            return Result.of(based_users(run, inputs, alpha, models=models, outputs=outputs))
         client = None
         if service is not None:
-            client = Service(run=run, inputs=inputs, policy=policy, options=remote, outputs=outputs)
+            client = Service(run=run, inputs=inputs, options=remote, outputs=outputs)
             client.check_budget()
-        return _ranked(run, inputs, policy, alpha, client, shadows, count, cluster)
+        plan = plan_shadows(run, shadows, target, count=count)
+        record = None if plan is None else described(plan)
+        run.configuration |= {"task": target.task, "shadow_models": record}
+        _identify(run, inputs, alpha, record)
+        with shadow_folder(run, shadows) as models_folder:
+            train = partial(
+                train_planned, run, plan, inputs, models_folder,
+                processes=shadows.processes, cluster=cluster,
+            )  # fmt: skip
+            return Result.of(ranked_users(run, inputs, alpha, service=client, train=train))
 
 
-def _opened(
-    run: "Session", model: Any, base: Any, service: Remote | None
-) -> tuple[Target | None, TextModels | None]:
-    """A local target, and the two models if there is a base."""
-    if base is not None:
-        models = TextModels.with_base(model, base, device=run.device, monitor=run.monitor)
-        run.models |= models.recorded
-        return Target.local(model, models.target, models.recorded["target"]), models
-    return (local_target(run, model) if service is None else None), None
-
-
-def _ranked(
-    run: "Session",
-    inputs: UserInputs,
-    policy: QueryPolicy,
-    alpha: float,
-    client: Service | None,
-    options: ShadowOptions,
-    count: int,
-    cluster: str | None,
-) -> Result:
-    """The audit by ranks, beside shadow models if there are any."""
-    plan = plan_shadows(run, options, inputs.target, count=count)
-    record = None if plan is None else described(plan)
-    run.configuration |= {"task": inputs.target.task, "shadow_models": record}
-    _identify(run, inputs, policy, alpha, record)
-    counted, fitted, _ = inputs.texts.groups(seed=run.seed)
-    texts, processes = inputs.texts.reference_of(counted, fitted), options.processes
-    with _shadow_folder(run, options) as folder:
-
-        def train() -> "list[Shadow]":
-            if plan is None:
-                return []
-            return train_planned(
-                run, plan, inputs.target, texts, folder, processes=processes, cluster=cluster
-            )
-
-        found = ranked_users(run, inputs, policy, alpha, service=client, train=train)
-        return Result.of(found)
-
-
-def _check_model_options(
+def _check_model(
     remote: Remote | None, queries: QueryOptions, options: RemoteOptions, *, has_base: bool
 ) -> None:
     """Raise ValueError for an option that does not go with the kind of model."""
     if remote is None:
         options.reject_for_local()
-        for name in queries.changed():
-            if name in OF_SERVICE:
-                raise ValueError(
-                    f"`{name}` needs a remote model: openai:URL#MODEL or module:function"
-                )
+        for name in queries.changed(OF_SERVICE):
+            raise ValueError(f"`{name}` needs a remote model: openai:URL#MODEL or module:function")
         return
     if not isinstance(remote, EndpointAddress):
         options.reject_for_function()
@@ -201,43 +171,24 @@ def _policy(queries: QueryOptions, *, shadows: int, seed: int) -> QueryPolicy:
     return policy
 
 
-def _identify(
-    run: "Session", inputs: UserInputs, policy: QueryPolicy, alpha: float, shadows: object
-) -> None:
+def _identify(run: "Session", inputs: UserInputs, alpha: float, shadows: object) -> None:
     """Record what determines the result, or compare it with unfinished work of this folder."""
-    records: dict[str, Any] = dict(run.models)
+    policy = inputs.policy
+    asked = {"how": policy.how, "queries": policy.queries, "calls": policy.calls, "top_k": policy.k}
+    run.configuration |= asked
+    models: dict[str, Any] = dict(run.models)
     if inputs.target.remote is None:  # a folder may move
-        records = {
+        models = {
             role: {key: value for key, value in record.items() if key != "path"}
-            for role, record in records.items()
+            for role, record in models.items()
         }
-    selection = {"how": policy.how, "queries": policy.queries, "calls": policy.calls}
-    run.configuration |= {**selection, "top_k": policy.k}
     run.store.identify({
-        "models": records,
+        "models": models,
         "texts": inputs.texts.texts.fingerprint(),
         "reference": inputs.texts.reference.fingerprint(),
         "alpha": alpha,
         "seed": policy.seed,
-        **selection,
-        "top_k": policy.k,
+        **asked,
         "task": inputs.target.task,
         "shadows": shadows,
     })  # fmt: skip
-
-
-def _beside(run: "Session", name: str, given: Any) -> Path | None:
-    """A folder that was given, or one beside `out` and named after it; None without both."""
-    if given is not None:
-        return Path(given)
-    return None if run.out is None else run.out.with_name(f"{run.out.name}.{name}")
-
-
-@contextmanager
-def _shadow_folder(run: "Session", shadows: ShadowOptions) -> Iterator[Path]:
-    """The folder of shadow models, a temporary one if there is no other."""
-    if folder := _beside(run, "shadows", shadows.shadow_dir):
-        yield folder
-    else:
-        with TemporaryDirectory() as temporary:
-            yield Path(temporary)

@@ -8,57 +8,51 @@ hour. The file is private to its owner, as a run directory is.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from hashlib import scrypt
+from math import isfinite
 from pathlib import Path
 from secrets import token_hex
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from vestige.claims import Claim
 from vestige.data.atomic_write import write_text
 from vestige.data.json_file import Name, Schema, read_json
 from vestige.errors import RunError
+from vestige.reports.numbers import Row
+from vestige.reports.verdicts import claim_of
 from vestige.results import Run, to_json
 
-FORMAT = 2
+VERDICT = "verdict"
+"""In place of a quantity: the condition that a run's verdict is no leak."""
+
 _COST = 2**14
 """Of scrypt: 16 MiB and about 30 ms per guess."""
 
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
-class _Accepted(Schema):
-    """Schema of one accepted check."""
+class Accepted(Schema):
+    """One accepted condition.
+
+    Attributes:
+        value: of the quantity, or of the claim's estimate; None where there is none.
+        secrets: how often each was found; None where the rows of a run do not contain them.
+    """
 
     value: float | None
     secrets: dict[Hash, int] | None
 
 
-class _Baseline(Schema):
-    """Schema of a baseline."""
+class Baseline(Schema):
+    """A file of what was accepted, by "RUN/QUANTITY"."""
 
     format: Literal[2]
     salt: Hash
-    accepted: dict[Name, _Accepted]
-
-
-@dataclass(frozen=True)
-class Accepted:
-    """One accepted check.
-
-    Attributes:
-        value: of the quantity, or of the claim's estimate; None where there is none.
-        secrets: how often each was found, as text in memory and hashed in a file; None where the
-            rows of a run do not contain them.
-        salt: of the hashes; "" for text.
-    """
-
-    value: float | None
-    secrets: Mapping[str, int] | None = None
-    salt: str = ""
+    accepted: dict[Name, Accepted]
 
 
 _FOUND: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
@@ -73,52 +67,53 @@ _FOUND: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
 """By kind of result: the column of the text, and whether a row was found."""
 
 
-def read_baseline(path: Path) -> dict[str, Accepted]:
-    """What a file accepts, by `checks.key_of`.
+def read_baseline(path: Path) -> Baseline:
+    """What a file accepts.
 
     Raises:
         RunError: it cannot be read, or is not a baseline.
     """
-    found = read_json(
-        path, _Baseline, error=RunError, remedy="Write it again with `write_baseline`."
-    )
-    return {
-        key: Accepted(one.value, one.secrets, found.salt) for key, one in found.accepted.items()
-    }
+    return read_json(path, Baseline, error=RunError, remedy="Write it again with `write_baseline`.")
 
 
-def write_baseline(path: Path, accepted: Mapping[str, Accepted]) -> None:
-    """Write what is accepted from now on; the file is private to its owner."""
-    salt = token_hex(16)
-    hashed = {
-        key: {
-            "value": one.value,
-            "secrets": None
-            if one.secrets is None
-            else dict(sorted((_hashed(text, salt), count) for text, count in one.secrets.items())),
-        }
-        for key, one in sorted(accepted.items())
-    }
-    write_text(path, to_json({"format": FORMAT, "salt": salt, "accepted": hashed}) + "\n")
+def write_baseline(path: Path, runs: Sequence[Run], rows: Sequence[Row]) -> None:
+    """Write a file that accepts the leaks and the numbers above a limit among some conditions.
+
+    Args:
+        path: private to its owner.
+        runs: by names that differ.
+        rows: of `checks_of`.
+    """
+    salt, of_name = token_hex(16), {run.name: run for run in runs}
+    accepted: dict[str, Any] = {}
+    for row in rows:
+        if row["state"] not in ("above", "known"):
+            continue
+        run = of_name[row["run"]]
+        value = estimate_of(claim_of(run)) if row["quantity"] == VERDICT else row["value"]
+        found = _found(run)
+        hashes = None if found is None else {_hashed(one, salt): n for one, n in found.items()}
+        secrets = None if hashes is None else dict(sorted(hashes.items()))
+        accepted[f"{run.name}/{row['quantity']}"] = {"value": value, "secrets": secrets}
+    content = {"format": 2, "salt": salt, "accepted": dict(sorted(accepted.items()))}
+    write_text(path, to_json(content) + "\n")
 
 
-def accepted_of(run: Run, value: float | None) -> Accepted:
-    """What a baseline would hold of a run."""
-    return Accepted(value, _found(run))
+def estimate_of(claim: Claim | None) -> float | None:
+    """The estimate of a claim; None where there is none, or one that is not finite."""
+    estimate = None if claim is None or claim.estimate is None else claim.estimate.value
+    return estimate if estimate is not None and isfinite(estimate) else None
 
 
-def new_found(run: Run, before: Accepted) -> int | None:
+def new_found(run: Run, accepted: Mapping[str, int] | None, salt: str) -> int | None:
     """How many secrets are found that were not accepted; None where only the value can tell.
 
     If a secret is found more often than was accepted, the excess is new.
     """
     found = _found(run)
-    if before.secrets is None or found is None:
+    if accepted is None or found is None:
         return None
-    known = before.secrets
-    return sum(
-        max(0, count - known.get(_hashed(text, before.salt), 0)) for text, count in found.items()
-    )
+    return sum(max(0, n - accepted.get(_hashed(one, salt), 0)) for one, n in found.items())
 
 
 def _found(run: Run) -> Counter[str] | None:

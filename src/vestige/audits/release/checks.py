@@ -1,158 +1,165 @@
-"""Whether runs pass: their verdicts, limits on their numbers, and what was accepted before.
+"""Whether runs pass: by their verdicts, by limits on their numbers, and by what was accepted.
 
-Each run is judged by its verdict, and by each limit on what it measures: a limit never replaces the
-verdict. A number passes only if its whole interval is within the limit. A number is undecided
-without an upper bound, or if the verdict of its run is undecided. Runs of different models are
-undecided together.
+A limit is checked in addition to the verdict. A number passes only if its whole interval is within
+the limit; it is undecided without an upper bound, or if the verdict of its run is undecided. Runs
+of different models are undecided together.
+
+The state of a condition is "fine", "undecided", "above", or "known": above, and accepted before.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import isfinite
-from typing import Literal
+from difflib import get_close_matches
+from math import isfinite, nan
+from typing import Any
 
-from vestige.audits.release.baseline import Accepted, accepted_of, new_found
+from vestige.audits.release.baseline import VERDICT, Baseline, estimate_of, new_found
 from vestige.claims import LEAK, NO_LEAK, Claim
 from vestige.reports.disclosure import printable
-from vestige.reports.quantities import QUANTITIES, Measured, measured
+from vestige.reports.numbers import Row
+from vestige.reports.quantities import QUANTITIES, measured
 from vestige.reports.report import guarded
 from vestige.reports.same_model import same_model
 from vestige.reports.verdicts import UNCHECKED, claim_of, is_unchecked, verdict_of
 from vestige.results import Run
 
-State = Literal["fine", "known", "undecided", "above"]
 
-VERDICT = "verdict"
-"""Name of the check of a run's verdict."""
+def limits_of(words: Sequence[str]) -> dict[str, float]:
+    """Limits by quantity, from words such as "exposure=6".
 
-
-@dataclass(frozen=True)
-class Check:
-    """One condition of one run, or of all.
-
-    Attributes:
-        run: the name of its directory; "" for all runs.
-        quantity: a name of `QUANTITIES`, "verdict", or "one model".
-        state: a leak or a number above its limit is "known" where the baseline accepts it.
-        limit: None for a verdict.
-        measured: None for a verdict.
-        sentence: what was found, and why it is undecided.
-        accepted: what a baseline would hold of it; None where there is nothing to accept.
+    Raises:
+        ValueError: one is not NAME=NUMBER, or a name is given twice.
     """
-
-    run: str
-    quantity: str
-    state: State
-    limit: float | None
-    measured: Measured | None
-    sentence: str
-    accepted: Accepted | None = None
-
-    @property
-    def name(self) -> str:
-        """The condition: the quantity with its limit."""
-        return self.quantity if self.limit is None else f"{self.quantity} <= {self.limit:g}"
+    found: dict[str, float] = {}
+    for word in words:
+        name, _, number = word.partition("=")
+        if name not in QUANTITIES:
+            near = get_close_matches(name, QUANTITIES, n=1)
+            also = f" Did you mean {near[0]}?" if near else ""
+            names = ", ".join(QUANTITIES)
+            raise ValueError(f"`fail_above` has an unknown quantity. Choose {names}.{also}")
+        try:
+            limit = float(number)
+        except ValueError:
+            limit = nan
+        if not isfinite(limit):
+            raise ValueError(f"`fail_above` must be NAME=NUMBER, such as {name}=6")
+        if name in found:
+            raise ValueError(f"`fail_above` has two limits for {name}")
+        found[name] = limit
+    return found
 
 
 def checks_of(
-    runs: Sequence[Run], limits: Mapping[str, float], baseline: Mapping[str, Accepted]
-) -> list[Check]:
+    runs: Sequence[Run], limits: Mapping[str, float], baseline: Baseline | None
+) -> list[Row]:
     """Whether the runs are of one model, their verdicts, and every limit on every run.
 
     Args:
         runs: in the order of the page.
         limits: by names of `QUANTITIES`.
-        baseline: what was accepted before, by `key_of`.
+        baseline: what was accepted before.
 
     Returns:
-        None for runs without a verdict and without a limit on what they measure.
+        One row per condition; none for runs without a verdict and without a limit on what they
+        measure.
 
     Raises:
         RunError: a run is damaged.
     """
-    checks: list[Check] = []
+    rows: list[Row] = []
     for run in runs:
         with guarded(run):
-            checks += _of_run(run, limits, baseline)
-    limited = {check.quantity for check in checks}
-    checks += [
-        Check("", quantity, "undecided", limit, None, f"No run measures {quantity}.")
+            rows += _of_run(run, limits, baseline)
+    limited = {row["quantity"] for row in rows}
+    rows += [
+        _row("", quantity, "undecided", f"No run measures {quantity}.", limit)
         for quantity, limit in limits.items()
         if quantity not in limited
     ]
-    return [*_of_all(runs), *checks] if checks else []
+    one = same_model(runs)
+    if not rows or one is None:
+        return rows
+    state = "fine" if one.state == "passed" else "undecided"
+    return [_row("", one.name, state, one.sentence), *rows]
 
 
-def absent_of(runs: Sequence[Run], baseline: Mapping[str, Accepted]) -> tuple[str, ...]:
-    """What a baseline accepts of runs that are not among these, by `key_of`."""
-    names = {run.name for run in runs}
-    return tuple(printable(key) for key in baseline if key.rpartition("/")[0] not in names)
+def _row(
+    run: str,
+    quantity: str,
+    state: str,
+    sentence: str,
+    limit: float | None = None,
+    value: float | None = None,
+) -> dict[str, Any]:
+    """One condition of one run, or of all (""), with what was found or why it is undecided."""
+    return {
+        "run": run,
+        "quantity": quantity,
+        "state": state,
+        "limit": limit,
+        "value": value,
+        "sentence": sentence,
+    }
 
 
-def key_of(run: str, quantity: str) -> str:
-    """The name of a check in a baseline."""
-    return f"{run}/{quantity}"
-
-
-def _of_all(runs: Sequence[Run]) -> list[Check]:
-    """Whether all runs measured one model; nothing for one run."""
-    check = same_model(runs)
-    if check is None:
-        return []
-    state: State = "fine" if check.state == "passed" else "undecided"
-    return [Check("", check.name, state, None, None, check.sentence)]
-
-
-def _of_run(run: Run, limits: Mapping[str, float], known: Mapping[str, Accepted]) -> list[Check]:
+def _of_run(run: Run, limits: Mapping[str, float], baseline: Baseline | None) -> list[Row]:
     """The verdict of a run, and the limits on what it measures."""
     limited = [
-        _limited(run, quantity, limit, known.get(key_of(run.name, quantity)))
+        _by_limit(run, quantity, limit, baseline)
         for quantity, limit in limits.items()
         if run.result in QUANTITIES[quantity].of
     ]
     claim = claim_of(run)
     if claim is not None:
-        before = known.get(key_of(run.name, VERDICT))
-        bounded = any(check.state in ("fine", "known") for check in limited)
-        return [_by_verdict(run, claim, before, bounded=bounded), *limited]
+        bounded = any(row["state"] in ("fine", "known") for row in limited)
+        return [_by_verdict(run, claim, baseline, bounded=bounded), *limited]
     if is_unchecked(run):
-        names = {VERDICT: None, **{check.quantity: check.limit for check in limited}}
-        return [
-            Check(run.name, name, "undecided", limit, None, UNCHECKED)
-            for name, limit in names.items()
-        ]
+        unchecked = [(VERDICT, None), *((row["quantity"], row["limit"]) for row in limited)]
+        return [_row(run.name, name, "undecided", UNCHECKED, limit) for name, limit in unchecked]
     return limited
 
 
-def _by_verdict(run: Run, claim: Claim, before: Accepted | None, *, bounded: bool) -> Check:
-    """The verdict of a run.
+def _by_limit(run: Run, quantity: str, limit: float, baseline: Baseline | None) -> Row:
+    found = measured(quantity, run)
+    amount = found.amount(QUANTITIES[quantity].unit)
+    amount += f" ({found.interval})" if found.interval else ""
+    most = found.high if found.bounded else None
+    if found.value is not None and found.value > limit:
+        state, more = _against(baseline, run, quantity, found.value)
+        sentence = f"{amount}, limit {limit:g}.{more}"
+    elif found.value is not None and most is not None and most <= limit:
+        state, sentence = "fine", f"{amount}."
+    else:
+        why = found.unknown or f"the interval extends beyond {limit:g}"
+        state, sentence = "undecided", f"{amount}: {why}."
+    return _row(run.name, quantity, state, sentence, limit, found.value)
 
-    Args:
-        run: with this verdict.
-        claim: of the run.
-        before: what the baseline accepts of it.
-        bounded: a limit on the run's number holds: an accepted leak may vary below it.
-    """
+
+def _by_verdict(run: Run, claim: Claim, baseline: Baseline | None, *, bounded: bool) -> Row:
+    """The condition of a verdict; below a limit that holds (`bounded`) an accepted leak varies."""
     sentence = f"{claim.verdict}. {verdict_of(claim).sentence}"
     if claim.verdict == NO_LEAK:
-        return Check(run.name, VERDICT, "fine", None, None, sentence)
+        return _row(run.name, VERDICT, "fine", sentence)
     if claim.verdict != LEAK:
         why = " ".join(map(printable, claim.reasons)) or sentence
-        return Check(run.name, VERDICT, "undecided", None, None, why)
-    estimate = None if claim.estimate is None else claim.estimate.value
-    value = estimate if estimate is not None and isfinite(estimate) else None
-    state, more = _compared(run, value, before, bounded=bounded)
-    accepted = accepted_of(run, value)
-    return Check(run.name, VERDICT, state, None, None, f"{sentence}{more}", accepted)
+        return _row(run.name, VERDICT, "undecided", why)
+    state, more = _against(baseline, run, VERDICT, estimate_of(claim), bounded=bounded)
+    return _row(run.name, VERDICT, state, sentence + more)
 
 
-def _compared(
-    run: Run, value: float | None, before: Accepted | None, *, bounded: bool = False
-) -> tuple[State, str]:
+def _against(
+    baseline: Baseline | None,
+    run: Run,
+    quantity: str,
+    value: float | None,
+    *,
+    bounded: bool = False,
+) -> tuple[str, str]:
     """The state of a leak or of a number above its limit, and what the baseline says of it."""
-    if before is None:
+    before = None if baseline is None else baseline.accepted.get(f"{run.name}/{quantity}")
+    if baseline is None or before is None:
         return "above", ""
-    new = new_found(run, before)
+    new = new_found(run, before.secrets, baseline.salt)
     if new is not None:
         return ("above", f" {new} not accepted before.") if new else ("known", " Accepted before.")
     if bounded:
@@ -160,19 +167,3 @@ def _compared(
     no_more = value is not None and before.value is not None and value <= before.value
     shown = "no number" if before.value is None else f"{before.value:.4g}"
     return "known" if no_more else "above", f" Accepted before: {shown}."
-
-
-def _limited(run: Run, quantity: str, limit: float, before: Accepted | None) -> Check:
-    found = measured(quantity, run)
-    amount = found.amount(QUANTITIES[quantity].unit)
-    amount += f" ({found.interval})" if found.interval else ""
-    if found.value is None or found.value <= limit:
-        most = found.high if found.value is not None and found.bounded else None
-        if most is not None and most <= limit:
-            return Check(run.name, quantity, "fine", limit, found, f"{amount}.")
-        why = found.unknown or f"the interval extends beyond {limit:g}"
-        return Check(run.name, quantity, "undecided", limit, found, f"{amount}: {why}.")
-    state, more = _compared(run, found.value, before)
-    sentence = f"{amount}, limit {limit:g}.{more}"
-    accepted = accepted_of(run, found.value)
-    return Check(run.name, quantity, state, limit, found, sentence, accepted)

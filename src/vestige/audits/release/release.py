@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Unpack
 
 from cyclopts import Parameter
 
-from vestige import results
+from vestige import new_files, results
 from vestige.arguments import RUN, PathTo, Several, Watched, group
 from vestige.errors import RunError
+from vestige.reports.disclosure import printable
+from vestige.reports.numbers import Row
 from vestige.results import Result, Run
 from vestige.session import Session, verb
 
 if TYPE_CHECKING:
-    from vestige.audits.release.baseline import Accepted
-    from vestige.audits.release.checks import Check, State
-    from vestige.audits.release.since import Change
     from vestige.reports.report import Report
 
     Runs: TypeAlias = PathTo | Sequence[PathTo]
@@ -33,20 +32,18 @@ Output = Annotated[PathTo | None, PASS, Parameter(metavar="FILE")]
 
 @dataclass(frozen=True, kw_only=True)
 class Release(Result):
-    """What `report` returns.
+    """What `report` returns: one row per condition.
 
     Attributes:
-        checks: verdicts and limits of each run, and whether all runs are of one model.
+        runs: as they were read.
         changes: each number since the earlier runs; None without `since`.
         page: the file that was written, or None.
-        runs: as they were read.
         judging: limits, a baseline or a file for pipelines were given.
     """
 
-    checks: "tuple[Check, ...]" = ()
-    changes: "tuple[Change, ...] | None" = None
-    page: Path | None = None
     runs: tuple[Run, ...] = ()
+    changes: tuple[Row, ...] | None = None
+    page: Path | None = None
     judging: bool = False
 
     @property
@@ -54,35 +51,32 @@ class Release(Result):
         """0 fine, 1 a leak or above a limit, 3 undecided."""
         return EXIT_CODES[self.summary["verdict"]]
 
-    def reports(self, *, show_secrets: bool) -> "list[Report]":
-        """What a terminal shows: the conditions, or the runs, or of a page the headlines."""
-        from vestige.audits.release.changes import report_of_changes
+    def report(self) -> "Report | None":
+        """The report of the conditions; None if there is nothing to judge but one verdict."""
         from vestige.reports.report import report_of
 
-        own = [self.report()] if self.has_conditions else []
-        if self.judging or (self.page is not None and own):
-            return own
+        if not self.rows or not (self.judging or len(self.runs) > 1):
+            return None
+        return report_of(results.run_of(self), show_secrets=False)
+
+    def reports(self, *, show_secrets: bool) -> "list[Report]":
+        """What a terminal shows: the conditions, or the runs, or of a page the headlines."""
+        from vestige.audits.release.report import changes_report
+        from vestige.reports.report import report_of
+
+        own = self.report()
+        if own is not None and (self.judging or self.page is not None):
+            return [own]
         found = [report_of(run, show_secrets=show_secrets) for run in self.runs]
         if self.page is not None:
             return [replace(one, blocks=(), notices=()) for one in found]
-        names = [one.name for one in self.runs]
-        titled = [
-            replace(one, title=f"{one.title} ({name})")
-            for one, name in zip(found, names, strict=True)
+        first = [] if own is None else [own]
+        if self.changes is not None:
+            first.append(changes_report(self.changes))
+        return first + [
+            replace(one, title=f"{one.title} ({run.name})")
+            for one, run in zip(found, self.runs, strict=True)
         ]
-        changed = [] if self.changes is None else [report_of_changes(self.changes)]
-        return [*own, *changed, *titled]
-
-    @property
-    def has_conditions(self) -> bool:
-        """Whether there is more to judge than one verdict."""
-        return bool(self.checks) and (self.judging or len(self.runs) > 1)
-
-    def report(self) -> "Report":
-        """The report of the conditions."""
-        from vestige.reports.report import report_of
-
-        return report_of(results.run_of(self), show_secrets=False)
 
     def next_step(self, out: object) -> str:
         """Where the page is."""
@@ -149,41 +143,76 @@ def report(
         RunError: a folder is not a run, a run was changed, two runs to be judged have one name,
             none of them has a verdict, or an output exists or is inside a run folder.
     """
-    from vestige.audits.release.checks import absent_of, checks_of
-    from vestige.audits.release.limits import limits_of
-    from vestige.audits.release.outputs import is_card, require_apart, with_page, write_files
+    from vestige.audits.release.baseline import read_baseline
+    from vestige.audits.release.checks import checks_of, limits_of
+    from vestige.audits.release.since import changes, earlier_runs
 
     limits = limits_of(fail_above)
-    outputs = {"write_baseline": write_baseline, "junit": junit, "markdown": markdown}
-    require_apart({**outputs, "out": out}, baseline)
-    if out is not None and is_card(out) and show_secrets:
+    outputs = {"write_baseline": write_baseline, "junit": junit, "markdown": markdown, "out": out}
+    paths = {name: Path(fspath(path)) for name, path in outputs.items() if path is not None}
+    page = paths.get("out")
+    _require_apart(paths, baseline)
+    if page is not None and page.suffix == ".md" and show_secrets:
         raise ValueError("`show_secrets` must be left out with a card, which is for everyone")
-    judging = bool(limits) or baseline is not None or any(outputs.values())
+    judging = bool(limits) or baseline is not None or bool(paths.keys() - {"out"})
     read = _read(runs, judging=judging)
-    known = _accepted(baseline)
-    checks = tuple(checks_of(read, limits, known))
-    if judging and not checks:
+    known = None if baseline is None else read_baseline(Path(fspath(baseline)))
+    rows = checks_of(read, limits, known)
+    if judging and not rows:
         raise RunError(
             "none of these runs has a verdict",
             remedy="Set a limit on what they measure (--fail-above), or give runs of audits.",
         )
-    changes = _changes(read, since)
-    summary = _summary(read, checks, allow_undecided, absent_of(read, known))
-    if changes is not None:
-        summary["changes"] = [one.summary() for one in changes]
+    earlier = [fspath(one) for one in _several(since)]
+    changed = tuple(changes(read, earlier_runs(earlier, read))) if earlier else None
+    states = {row["state"] for row in rows} - ({"undecided"} if allow_undecided else set())
+    verdict = next((one for one in ("above", "undecided") if one in states), "fine")
+    accepted, names = () if known is None else known.accepted, {one.name for one in read}
+    summary: dict[str, Any] = {
+        "verdict": verdict,
+        "code": EXIT_CODES[verdict],
+        "runs": len(read),
+        "absent": [printable(key) for key in accepted if key.rpartition("/")[0] not in names],
+        "checks": rows,
+    }
+    if changed is not None:
+        summary["changes"] = list(changed)
+    if page is not None:
+        summary |= {"page": str(page), "show_secrets": show_secrets}
     result = Release(
         kind="Release",
         summary=summary,
-        rows=tuple(_row(check) for check in checks),
-        checks=checks,
-        changes=changes,
+        rows=tuple(rows),
         runs=tuple(read),
+        changes=changed,
+        page=page,
         judging=judging,
     )
-    if out is not None:
-        result = with_page(result, Path(fspath(out)), show_secrets=show_secrets)
-    write_files(result, outputs, allow_undecided=allow_undecided)
+    _write(result, paths, allow_undecided=allow_undecided, show_secrets=show_secrets)
     return result
+
+
+def _several(given: Any) -> list[Any]:
+    return [given] if isinstance(given, str | PathLike) else list(given)
+
+
+def _require_apart(outputs: Mapping[str, Path], baseline: Any) -> None:
+    """Raise an error where an output would replace another, the baseline, or a file of a run.
+
+    Raises:
+        ValueError: two are one file.
+        RunError: one lies in a run folder, or the page exists.
+    """
+    seen: dict[Path, str] = {}
+    if baseline is not None and "write_baseline" not in outputs:
+        seen[Path(fspath(baseline)).resolve()] = "baseline"
+    for name, path in outputs.items():
+        new_files.require_outside_runs(path)
+        if name == "out":
+            new_files.require_new(path)
+        other = seen.setdefault(path.resolve(), name)
+        if other != name:
+            raise ValueError(f"`{name}` and `{other}` must be different files")
 
 
 def _read(runs: Any, *, judging: bool) -> list[Run]:
@@ -193,12 +222,9 @@ def _read(runs: Any, *, judging: bool) -> list[Run]:
         ValueError: there are none.
         RunError: one cannot be read, or two have one name.
     """
-    from vestige.reports.disclosure import printable
-
-    given = [runs] if isinstance(runs, str | PathLike) else list(runs)
-    if not given:
+    read = [results.find(fspath(one)) for one in _several(runs)]
+    if not read:
         raise ValueError("`runs` must hold at least one run folder")
-    read = [results.find(fspath(one)) for one in given]
     names = [run.name for run in read]
     if judging and (twice := sorted({name for name in names if names.count(name) > 1})):
         raise RunError(
@@ -208,48 +234,31 @@ def _read(runs: Any, *, judging: bool) -> list[Run]:
     return read
 
 
-def _accepted(baseline: Any) -> "Mapping[str, Accepted]":
-    from vestige.audits.release.baseline import read_baseline
+def _write(
+    result: Release,
+    outputs: Mapping[str, Path],
+    *,
+    allow_undecided: bool,
+    show_secrets: bool,
+) -> None:
+    """Write the page or card, and the files for pipelines and baselines."""
+    from vestige.audits.release import baseline
+    from vestige.audits.release import report as words
+    from vestige.data.atomic_write import write_text
+    from vestige.reports.card import write_card
+    from vestige.reports.page import write_page
 
-    return {} if baseline is None else read_baseline(Path(fspath(baseline)))
-
-
-def _changes(read: Sequence[Run], since: Any) -> "tuple[Change, ...] | None":
-    from vestige.audits.release.since import changes, earlier_runs
-
-    given = [since] if isinstance(since, str | PathLike) else list(since)
-    if not given:
-        return None
-    return tuple(changes(read, earlier_runs([fspath(one) for one in given], read)))
-
-
-def state_of(checks: "Sequence[Check]", *, allow_undecided: bool) -> "State":
-    """Above if any check is; else undecided, unless that is allowed; else fine."""
-    states = {check.state for check in checks}
-    if "above" in states:
-        return "above"
-    return "undecided" if "undecided" in states and not allow_undecided else "fine"
-
-
-def _summary(
-    read: Sequence[Run], checks: "Sequence[Check]", allow_undecided: bool, absent: tuple[str, ...]
-) -> dict[str, Any]:
-    state = state_of(checks, allow_undecided=allow_undecided)
-    return {
-        "verdict": state,
-        "code": EXIT_CODES[state],
-        "runs": len(read),
-        "absent": list(absent),
-        "checks": [_row(check) for check in checks],
-    }
-
-
-def _row(check: "Check") -> dict[str, Any]:
-    return {
-        "run": check.run,
-        "quantity": check.quantity,
-        "state": check.state,
-        "limit": check.limit,
-        "value": check.measured and check.measured.value,
-        "sentence": check.sentence,
-    }
+    own = result.report()
+    first = () if result.changes is None else (words.changes_table(result.changes),)
+    if (page := outputs.get("out")) is not None and page.suffix == ".md":
+        write_card(result.runs, page, first=first)
+    elif page is not None:
+        write_page(result.runs, page, show_secrets=show_secrets, first=first, above=own)
+    if "write_baseline" in outputs:
+        baseline.write_baseline(outputs["write_baseline"], result.runs, result.rows)
+    if "junit" in outputs:
+        text = words.junit(result.rows, allow_undecided=allow_undecided)
+        write_text(outputs["junit"], text, shared=True)
+    if "markdown" in outputs and own is not None and own.verdict is not None:
+        text = words.markdown(own.verdict.line, result.rows)
+        write_text(outputs["markdown"], text, shared=True)

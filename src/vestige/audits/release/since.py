@@ -1,103 +1,73 @@
 """What changed since earlier runs: each number then and now, and the difference with its interval.
 
-Runs are matched by the name of their directory and by kind.
+Runs are matched by the name of their directory and by kind. A number with an interval is
+comparable however much was read for it. A count of tested phrases, secrets or users has no
+interval, so settings that give a test more power must be equal, too. Seeds and paths may differ.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 from vestige import results
-from vestige.audits.release.same_settings import difference_in_settings
 from vestige.errors import RunError
 from vestige.metrics.differences import difference_by_margins
 from vestige.metrics.intervals import Interval
 from vestige.reports.disclosure import printable
+from vestige.reports.numbers import Row, listed
 from vestige.reports.quantities import QUANTITIES, Measured, measured
 from vestige.reports.report import guarded, report_of
 from vestige.reports.verdicts import verdict_word
+from vestige.reports.words import words_of
 from vestige.results import Run
-
-Verdict = Literal["better", "worse", "no change shown", "not comparable", "new", "gone"]
 
 WITHOUT_INTERVAL = ("completed", "perplexity")
 """Numbers of one training without an interval: another training may differ as much."""
 
+SUMMARY: Mapping[str, tuple[str, ...]] = {
+    "CanaryExposure": ("references", "space", "canaries_planted"),
+    "Completion": ("prefix", "canaries"),
+    "Deletion": ("deleted",),
+    "Extraction": ("objective", "trials", "length", "space_bits"),
+    "SecretAudit": ("objective", "patterns", "models", "planted"),
+    "SecretCompletion": ("parts",),
+    "SecretExposure": ("secrets", "level"),
+    "SecretRank": ("secrets", "level"),
+    "TextAudit": ("texts", "units"),
+    "TextMemorization": (
+        *("prefix_tokens", "suffix_tokens", "tries", "chance", "top_k", "temperature"),
+    ),
+    "UpdateDiff": ("search", "score", "null_searches", "places"),
+    "UserAudit": ("users", "rate", "k", "references"),
+}
+"""Settings in `summary.json` by kind of result. An unknown one (None) is equal to any."""
 
-@dataclass(frozen=True)
-class Change:
-    """One number of a run, then and now.
+CONFIGURATION: Mapping[str, tuple[str, ...]] = {
+    "DefendedTraining": ("sequence_length",),
+    "Extraction": ("search_budget", "rank_sample"),
+    "PairTraining": ("sequence_length",),
+    "SecretAudit": ("search_budget", "rank_sample"),
+    "SecretCompletion": ("question",),
+    "SecretExposure": ("question", "references"),
+    "SecretRank": ("question", "references"),
+    "UpdateDiff": ("search", "score", "removed", "top"),
+    "UserAudit": ("how", "queries", "calls"),
+}
+"""Settings in the configuration of `run.json`. None is a value; a missing one is equal to any."""
 
-    Attributes:
-        run: the name of its directory.
-        question: of the run.
-        quantity: a name of `QUANTITIES`; "" for a run without one.
-        verdict: better or worse if the whole interval of the difference is on one side of 0; less
-            is better. Gone if it is no longer measured.
-        then: None if it is new.
-        now: None if it is gone.
-        difference: now minus then; None if they are not compared.
-        low: end of the 95% interval of the difference; None if it is unknown.
-        high: likewise.
-        why: why there is no clearer verdict; "" where none is needed.
-        verdicts: of the run, then and now; "" without one.
-    """
+OLDER: Mapping[str, Mapping[str, str]] = {
+    "Extraction": {"search_budget": "budget", "rank_sample": "sample"},
+    "SecretAudit": {"search_budget": "budget", "rank_sample": "sample"},
+    "SecretRank": {"references": "samples"},
+}
+"""Names of these keys in runs of older versions."""
 
-    run: str
-    question: str
-    quantity: str
-    verdict: Verdict
-    then: Measured | None
-    now: Measured | None
-    difference: float | None = None
-    low: float | None = None
-    high: float | None = None
-    why: str = ""
-    verdicts: tuple[str, str] = ("", "")
-
-    @property
-    def unit(self) -> str:
-        """The unit of the quantity."""
-        return QUANTITIES[self.quantity].unit if self.quantity else ""
-
-    def summary(self) -> dict[str, object]:
-        """Scalars by name."""
-        found: dict[str, object] = {
-            "run": self.run, "quantity": self.quantity or None, "verdict": self.verdict,
-        }  # fmt: skip
-        for name, one in (("then", self.then), ("now", self.now)):
-            found[name] = None if one is None else one.value
-            found[f"{name}_low"] = None if one is None else one.low
-            found[f"{name}_high"] = None if one is None else one.high
-        ends = {"difference": self.difference, "low": self.low, "high": self.high}
-        words = dict(zip(("verdict_then", "verdict_now"), self.verdicts, strict=True))
-        return {**found, **ends, "why": self.why, **words}
-
-
-def changes(now: Sequence[Run], then: Sequence[Run]) -> list[Change]:
-    """One change per number of each run: first of the runs of now, then those that are gone.
-
-    Args:
-        now: runs of this release.
-        then: runs of an earlier one.
-
-    Raises:
-        RunError: two runs of one side have the same name and kind, or one is damaged.
-    """
-    ours, before = _by_key(now), _by_key(then)
-    found = []
-    for key, run in ours.items():
-        if key not in before:
-            found += _alone(run, "new")
-            continue
-        words = (verdict_word(before[key]), verdict_word(run))
-        found += [replace(one, verdicts=words) for one in _matched(run, before[key])]
-    for key, run in before.items():
-        if key not in ours:
-            found += _alone(run, "gone")
-    return found
+NO_NUMBER = Measured(None, None, None)
+NOT_COMPARED = "runs of this kind have no number that can be compared"
+COPIES = "copies of the canaries"
 
 
 def earlier_runs(paths: Sequence[str | Path], now: Sequence[Run] = ()) -> list[Run]:
@@ -114,21 +84,106 @@ def earlier_runs(paths: Sequence[str | Path], now: Sequence[Run] = ()) -> list[R
     names = {run.name for run in now}
     found = []
     for path in map(Path, paths):
-        alone = (path / "run.json").exists() or path.resolve().name in names or not path.is_dir()
-        found += [results.find(path)] if alone else _lying_in(path)
+        if (path / "run.json").exists() or path.resolve().name in names or not path.is_dir():
+            found.append(results.find(path))
+            continue
+        files = [file for depth in ("*", "*/*") for file in path.glob(f"{depth}/run.json")]
+        if not files:
+            raise RunError(
+                f"{path} is not a run directory and holds none",
+                remedy="Give --since run directories, or a folder that contains them.",
+            )
+        inside = sorted({file.relative_to(path).parts[0] for file in files})
+        found += [results.find(path / name) for name in inside]
     return found
 
 
-def _lying_in(folder: Path) -> list[Run]:
-    """The run of each directory in a folder that is a run or contains one."""
-    files = [file for depth in ("*", "*/*") for file in folder.glob(f"{depth}/run.json")]
-    if not files:
-        raise RunError(
-            f"{folder} is not a run directory and holds none",
-            remedy="Give --since run directories, or a folder that contains them.",
-        )
-    inside = sorted({file.relative_to(folder).parts[0] for file in files})
-    return [results.find(folder / name) for name in inside]
+def changes(now: Sequence[Run], then: Sequence[Run]) -> list[Row]:
+    """What changed: first the runs of now, then those that are gone.
+
+    Args:
+        now: runs of this release.
+        then: runs of an earlier one.
+
+    Returns:
+        One row per number of each run: `run`, `question` and `quantity` (None for a run without a
+        number); the number `then` and `now` with the ends of its 95% interval; `difference`, `low`
+        and `high`, now minus then, None if they are not compared or unknown; `verdict` (better,
+        worse, no change shown, not comparable, new, gone) and `why` it is no clearer; and the
+        verdicts of the run, `verdict_then` and `verdict_now`. Less is better.
+
+    Raises:
+        RunError: two runs of one side have the same name and kind, or one is damaged.
+    """
+    ours, before = _by_key(now), _by_key(then)
+    found = []
+    for key in {**ours, **before}:
+        found += _of_run(ours.get(key), before.get(key))
+    return found
+
+
+def _by_key(runs: Sequence[Run]) -> dict[tuple[str, str], Run]:
+    found: dict[tuple[str, str], Run] = {}
+    for run in runs:
+        if (run.name, run.result) in found:
+            raise RunError(
+                f"two runs of one kind are named {printable(run.name)}",
+                remedy="Rename one: --since matches runs by the names of their directories.",
+            )
+        found[run.name, run.result] = run
+    return found
+
+
+def _of_run(now: Run | None, then: Run | None) -> list[Row]:
+    """The rows of a run that exists on one side or on both."""
+    sides = {side: run for side, run in (("now", now), ("then", then)) if run is not None}
+    titles = [report_of(run, show_secrets=False).title for run in sides.values()]
+    [run, *_] = sides.values()
+    words = {side: verdict_word(one) for side, one in sides.items()} if len(sides) == 2 else {}
+    numbers = {side: _numbers(one) for side, one in sides.items()}
+    why = "" if now is None or then is None else _difference_in_settings(now, then)
+    rows: list[Row] = []
+    for name in _numbers(run) or [""]:
+        before, ours = (numbers.get(side, {}).get(name, NO_NUMBER) for side in ("then", "now"))
+        row = {
+            "run": printable(run.name),
+            "question": titles[0],
+            "quantity": name or None,
+            **{"then": before.value, "then_low": before.low, "then_high": before.high},
+            **{"now": ours.value, "now_low": ours.low, "now_high": ours.high},
+            **{"difference": None, "low": None, "high": None, "why": ""},
+            **{f"verdict_{side}": words.get(side, "") for side in ("then", "now")},
+        }
+        if now is None or then is None:
+            rows.append({**row, "verdict": "new" if then is None else "gone"})
+        elif name:
+            rows.append({**row, **_compared(name, before, ours, why)})
+        else:
+            rows.append({**row, "verdict": "not comparable", "why": NOT_COMPARED})
+    return rows
+
+
+def _numbers(run: Run) -> dict[str, Measured]:
+    with guarded(run):
+        return {n: measured(n, run) for n, one in QUANTITIES.items() if run.result in one.of}
+
+
+def _compared(quantity: str, then: Measured, now: Measured, why: str) -> dict[str, Any]:
+    """The difference of a number, and what it says."""
+    sides = (("now", now), ("then", then))
+    unknown = [f"not known {side}" + (f": {one.unknown}" if one.unknown else "")
+               for side, one in sides if one.value is None]  # fmt: skip
+    if why or unknown:
+        return {"verdict": "not comparable", "why": why or unknown[0]}
+    value, low, high = difference_of(now, then)
+    if quantity in WITHOUT_INTERVAL and low == high:
+        why = "without an interval: another training may differ as much" if value else ""
+        return {"verdict": "no change shown", "difference": value, "why": why}
+    verdict = "worse" if low > 0 else "better" if high < 0 else "no change shown"
+    if verdict == "no change shown":
+        why = "; ".join(f"{side}, {one.unknown}" for side, one in sides if one.unknown)
+    ends = [end if math.isfinite(end) else None for end in (low, high)]
+    return {"verdict": verdict, "difference": value, "low": ends[0], "high": ends[1], "why": why}
 
 
 def difference_of(now: Measured, then: Measured) -> tuple[float, float, float]:
@@ -136,77 +191,67 @@ def difference_of(now: Measured, then: Measured) -> tuple[float, float, float]:
     value, before = now.value, then.value
     if value is None or before is None:
         raise ValueError("both must have a value")
-    low, high = difference_by_margins(value, _ends(now), before, _ends(then))
+    ours, theirs = (
+        Interval(
+            -math.inf if one.low is None else one.low, math.inf if one.high is None else one.high
+        )
+        for one in (now, then)
+    )
+    low, high = difference_by_margins(value, ours, before, theirs)
     if math.isclose(value, before, rel_tol=1e-9, abs_tol=1e-12) and low == high:
         return 0.0, 0.0, 0.0
     return value - before, low, high
 
 
-def _ends(found: Measured) -> Interval:
-    low = -math.inf if found.low is None else found.low
-    return Interval(low, math.inf if found.high is None else found.high)
+def _difference_in_settings(now: Run, then: Run) -> str:
+    """Which settings differ, as a sentence; "" where none does."""
+    with guarded(now), guarded(then):
+        ours, before = _settings(now), _settings(then)
+        differing = {
+            _in_words(key[1], ours[key], before[key]): None
+            for key in ours
+            if key in before and not _alike(ours[key], before[key])
+        }
+    return f"measured with other settings: {listed(list(differing))}" if differing else ""
 
 
-def _by_key(runs: Sequence[Run]) -> dict[tuple[str, str], Run]:
-    found: dict[tuple[str, str], Run] = {}
-    for run in runs:
-        key = (run.name, run.result)
-        if key in found:
-            raise RunError(
-                f"two runs of one kind are named {printable(key[0])}",
-                remedy="Rename one: --since matches runs by the names of their directories.",
-            )
-        found[key] = run
+def _settings(run: Run) -> dict[tuple[str, str], Any]:
+    """What is known of the settings of a run, by their place and name."""
+    kind, summary = run.result, run.summary
+    made, data, models = (run.run.get(n) or {} for n in ("configuration", "data", "models"))
+    known = {("summary", key): summary.get(key) for key in SUMMARY.get(kind, ())}
+    if kind in QUANTITIES["perplexity"].of:
+        known["data", "validation text"] = _entry(data.get("validation"), "sha256")
+        known["models", "vocabulary"] = _entry(models.get("trained"), "vocabulary")
+    if kind == "TextMemorization":
+        known["summary", "reference texts"] = summary.get("sampled_difference") is not None
+    if kind == "CanaryExposure":
+        counts = [key for key in summary if re.fullmatch(r"canaries_.*_copies", key)]
+        known["summary", COPIES] = sorted((key, summary[key]) for key in counts)
+    if kind == "Completion":
+        planted = Counter(row["copies"] for row in run.rows if row["kind"] == "canary")
+        known["rows", COPIES] = sorted(planted.items())
+    found = {place: value for place, value in known.items() if value is not None}
+    for key in CONFIGURATION.get(kind, ()):
+        older = OLDER.get(kind, {}).get(key, key)
+        if key in made or older in made:
+            found["configuration", key] = made.get(key, made.get(older))
     return found
 
 
-def _quantities(run: Run) -> dict[str, Measured]:
-    with guarded(run):
-        return {
-            name: measured(name, run) for name, one in QUANTITIES.items() if run.result in one.of
-        }
+def _entry(found: Any, key: str) -> Any:
+    return found.get(key) if isinstance(found, Mapping) else None
 
 
-def _named(run: Run) -> tuple[str, str]:
-    return printable(run.name), report_of(run, show_secrets=False).title
+def _alike(ours: Any, before: Any) -> bool:
+    """Whether two settings are equal; of nested ones, the keys that both sides have."""
+    if isinstance(ours, Mapping) and isinstance(before, Mapping):
+        shared = (ours.keys() & before.keys()) - {"seed"}
+        return all(_alike(ours[key], before[key]) for key in shared)
+    return bool(ours == before)
 
 
-def _alone(run: Run, verdict: Literal["new", "gone"]) -> list[Change]:
-    names = _named(run)
-    found: dict[str, Measured | None] = {**_quantities(run)} or {"": None}
-    if verdict == "new":
-        return [Change(*names, name, verdict, None, one) for name, one in found.items()]
-    return [Change(*names, name, verdict, one, None) for name, one in found.items()]
-
-
-def _matched(now: Run, then: Run) -> list[Change]:
-    name, question = _named(now)
-    _named(then)  # raises if the earlier run is damaged
-    ours, before = _quantities(now), _quantities(then)
-    if not ours:
-        why = "runs of this kind have no number that can be compared"
-        return [Change(name, question, "", "not comparable", None, None, why=why)]
-    why = difference_in_settings(now, then)
-    return [_compared((name, question, key), ours[key], before[key], why) for key in ours]
-
-
-def _compared(names: tuple[str, str, str], now: Measured, then: Measured, why: str) -> Change:
-    for side, one in (("now", now), ("then", then)):
-        if not why and one.value is None:
-            why = f"not known {side}" + (f": {one.unknown}" if one.unknown else "")
-    if why:
-        return Change(*names, "not comparable", then, now, why=why)
-    value, low, high = difference_of(now, then)
-    verdict: Verdict = "worse" if low > 0 else "better" if high < 0 else "no change shown"
-    if names[2] in WITHOUT_INTERVAL and low == high:
-        why = "without an interval: another training may differ as much" if value else ""
-        return Change(*names, "no change shown", then, now, value, why=why)
-    if verdict == "no change shown":
-        open_ = [f"{side}, {one.unknown}" for side, one in (("now", now), ("then", then))
-                if one.unknown]  # fmt: skip
-        why = "; ".join(open_)
-    return Change(*names, verdict, then, now, value, _finite(low), _finite(high), why)
-
-
-def _finite(end: float) -> float | None:
-    return end if math.isfinite(end) else None
+def _in_words(name: str, ours: Any, before: Any) -> str:
+    if all(isinstance(one, int | float) and not isinstance(one, bool) for one in (ours, before)):
+        return f"{words_of(name)} {before:g} then and {ours:g} now"
+    return words_of(name)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from vestige.claims import NO_LEAK, UNDECIDED
 from vestige.reports.blocks import Prose
 from vestige.reports.charts import Figure
-from vestige.reports.disclosure import disclose
+from vestige.reports.disclosure import printable
 from vestige.reports.file_note import file_note
 from vestige.reports.group_charts import two_groups
 from vestige.reports.numbers import NOTHING, Row, decimal, interval, p_value, percent
@@ -20,7 +20,6 @@ NEXT = (
     "Both models together can reveal more than AFTER alone: vestige diff BEFORE AFTER --removed "
     "--out pair."
 )
-
 METHOD = (
     "A text's score is the mean log-probability of its tokens, each less the mean at the same "
     "position of all texts that reach it. What a model knows of the deleted texts is their mean "
@@ -29,7 +28,6 @@ METHOD = (
     "named. P-values are of a permutation test of units. The remaining share is a ratio of two "
     "such differences over the same units, with Fieller’s interval."
 )
-
 LIMITS = (
     "“No leak shown” excludes that more than a quarter of what BEFORE knew remains, on average "
     "over the texts. A smaller share can remain.",
@@ -41,33 +39,28 @@ LIMITS = (
     "A model that hides what it knows until it is trained or queried in another way is not "
     "detected.",
 )
-
-ASKED = (
-    "Whether a model still knows {count} deleted texts better than a reference, and how much of "
-    "what it knew before the deletion remains."
-)
-
-UNDECIDED_SENTENCE = "A check failed, so these scores do not support a verdict."
-
-MODELS = {"before": "BEFORE", "after": "AFTER", "retrained": "retrained"}
+_MODELS = {"before": "BEFORE", "after": "AFTER", "retrained": "retrained"}
 
 
 def unlearning_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of a `Deletion`."""
     summary = run.summary
-    evidence = evidence_of(summary)
+    answer, *evidence = findings(summary)
     return Report(
         kind="deletion",
         title="Are these texts gone?",
-        evidence=evidence,
+        answer=answer,
+        evidence=tuple(evidence),
         blocks=(
-            knowledge(summary),
+            _knowledge(summary),
             _chart(run.rows),
-            text_table(run.rows, show_secrets=show_secrets),
+            _text_table(run.rows, show_secrets=show_secrets),
             Prose(title="Next", lines=(NEXT,)),
             file_note(
                 run.run,
-                asked=ASKED.format(count=f"{int(summary['deleted']):,}"),
+                asked=f"Whether a model still knows {int(summary['deleted']):,} deleted texts "
+                "better than a reference, and how much of what it knew before the deletion "
+                "remains.",
                 models={
                     "before": "the model before the deletion",
                     "after": "the model after it",
@@ -77,7 +70,7 @@ def unlearning_report(run: Run, *, show_secrets: bool) -> Report:
                     "deleted": "the deleted texts",
                     "reference": "texts stated not to be in the training data",
                 },
-                found=" ".join(evidence),
+                found=" ".join((answer, *evidence)),
                 unsaid=LIMITS,
             ),
             Prose(title="Method", lines=(METHOD,)),
@@ -93,43 +86,39 @@ def unlearning_report(run: Run, *, show_secrets: bool) -> Report:
     )
 
 
-def evidence_of(summary: Row) -> tuple[str, ...]:
-    """What remains, and what that means."""
-    if summary["verdict"] == UNDECIDED:
-        return lines(UNDECIDED_SENTENCE, _unknown_before(summary))
+def findings(summary: Row) -> tuple[str, ...]:
+    """The answer in one sentence, and what supports it."""
     texts = f"the {int(summary['deleted']):,} deleted texts"
     than = f"than the {int(summary['reference']):,} reference texts"
     if summary["with_retrained"]:
         than += " and than the retrained model does"
-    if summary["verdict"] == NO_LEAK:
-        most = _share(max(0.0, summary["left_high"]))
-        return lines(
-            _remains(summary),
-            f"AFTER does not know {texts} better {than} (p = {p_value(summary['p_value'])}).",
-            f"At most {most} can remain (upper end of the 95% CI).",
+    p = f"(p = {p_value(summary['p_value'])})"
+    if summary["verdict"] == UNDECIDED:
+        before = summary["before_p_value"]
+        if summary["left"] is not None or before is None or before != before:
+            return ("A check failed, so these scores do not support a verdict.",)
+        return (
+            f"BEFORE is not shown to know {texts} (p = {p_value(before)}).",
+            "More deleted texts, a larger reference or --retrained can help.",
         )
     if summary["finding"] == "suppressed":
-        return lines(
+        return (
             f"AFTER knows {texts} less {than}, and less than BEFORE did "
             f"(p = {p_value(summary['less_p_value'])}).",
             "They were suppressed, not deleted: anyone with the model can see that they were in "
             "its training data.",
         )
+    if summary["verdict"] == NO_LEAK:
+        most = _share(max(0.0, summary["left_high"]))
+        return lines(
+            _remains(summary),
+            f"AFTER does not know {texts} better {than} {p}.",
+            f"At most {most} can remain (upper end of the 95% CI).",
+        )
     return lines(
         _remains(summary),
-        f"AFTER still knows {texts} better {than} (p = {p_value(summary['p_value'])}).",
+        f"AFTER still knows {texts} better {than} {p}.",
         "This does not say that a text can be extracted: vestige extract tests that.",
-    )
-
-
-def _unknown_before(summary: Row) -> str:
-    """What could decide, if BEFORE is not shown to know the texts."""
-    p = summary["before_p_value"]
-    if summary["left"] is not None or p is None or p != p:
-        return ""
-    return (
-        f"BEFORE is not shown to know the texts (p = {p_value(p)}). More deleted texts, a larger "
-        "reference or --retrained can help."
     )
 
 
@@ -145,30 +134,25 @@ def _share(value: float) -> str:
     return f"{100 * value:.0f}%"
 
 
-def knowledge(summary: Row) -> Table:
+def _knowledge(summary: Row) -> Table:
     """What each model knows of the deleted texts."""
     beyond = ", beyond the retrained model" if summary["with_retrained"] else ""
     return table(
         "What each model knows of the deleted texts beyond the reference, in nats per token",
-        [name for name in MODELS if summary[f"{name}_knows"] is not None],
+        [name for name in _MODELS if summary[f"{name}_knows"] is not None],
         {
-            "model": lambda name: MODELS[name] + ("" if name == "retrained" else beyond),
+            "model": lambda name: _MODELS[name] + ("" if name == "retrained" else beyond),
             "knows": lambda name: decimal(summary[f"{name}_knows"], 3),
-            "95% CI": lambda name: interval(*_ends(summary, name), digits=3),
+            "95% CI": lambda name: interval(
+                summary[f"{name}_knows_low"], summary[f"{name}_knows_high"], digits=3
+            ),
         },
     )
 
 
-def _ends(summary: Row, name: str) -> tuple[float | None, float | None]:
-    return summary[f"{name}_knows_low"], summary[f"{name}_knows_high"]
-
-
 def _chart(rows: Sequence[Row]) -> Figure:
     """Scores of both lists under AFTER."""
-    deleted, others = (
-        [_score(row) or 0.0 for row in rows if row["kind"] == kind]
-        for kind in ("deleted", "reference")
-    )
+    deleted, others = (_scores(rows, kind) for kind in ("deleted", "reference"))
     return Figure(
         draw=lambda width: two_groups(
             deleted, others, names=("deleted", "reference"), of="texts",
@@ -181,36 +165,39 @@ def _chart(rows: Sequence[Row]) -> Figure:
     )  # fmt: skip
 
 
-def text_table(rows: Sequence[Row], *, show_secrets: bool) -> Table:
+def _text_table(rows: Sequence[Row], *, show_secrets: bool) -> Table:
     """The deleted texts that AFTER knows best."""
     own = sorted(
         (row for row in rows if row["kind"] == "deleted"),
         key=lambda row: (-(_score(row) or 0.0), row["number"]),
     )
-    others = [_score(row) or 0.0 for row in rows if row["kind"] == "reference"]
-    more = len(own) - LISTED
+    others = _scores(rows, "reference")
+    more = f" ({len(own) - LISTED:,} more in the run folder)" if len(own) > LISTED else ""
+
+    def as_high(row: Row) -> str:
+        score = _score(row)
+        if score is None:
+            return NOTHING
+        return percent(sum(other >= score for other in others) / len(others))
+
+    def text(row: Row) -> str:
+        if not (show_secrets and row["text"]):
+            return str(row["number"])
+        return f"{row['number']} · {printable(str(row['text']))}"
+
     return table(
-        "Deleted texts that AFTER knows best"
-        + (f" ({more:,} more in the run folder)" if more > 0 else ""),
+        f"Deleted texts that AFTER knows best{more}",
         own[:LISTED],
-        text=lambda row: _text(row, show_secrets=show_secrets),
+        text=text,
         tokens=lambda row: None if row["length"] is None else int(row["length"]),
         BEFORE=lambda row: decimal(row["before"], 3),
         AFTER=lambda row: decimal(_score(row), 3),
-        reference_as_high=lambda row: _as_high(_score(row), others),
+        reference_as_high=as_high,
     )
 
 
-def _text(row: Row, *, show_secrets: bool) -> str:
-    if not (show_secrets and row["text"]):
-        return str(row["number"])
-    return f"{row['number']} · {disclose([str(row['text'])], show_secrets=True)[0]}"
-
-
-def _as_high(own: float | None, others: Sequence[float]) -> str:
-    if own is None:
-        return NOTHING
-    return percent(sum(other >= own for other in others) / len(others))
+def _scores(rows: Sequence[Row], kind: str) -> list[float]:
+    return [_score(row) or 0.0 for row in rows if row["kind"] == kind]
 
 
 def _score(row: Row) -> float | None:

@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 EXCERPT = 200
 """Characters of a deleted text that a run keeps."""
 
-_NAMES = {"before": "BEFORE", "after": "AFTER", "retrained": "the retrained model"}
-"""Models in a sentence, by role."""
-
 TEXTS, TEST, RUN = group("Texts", place=1), group("Test", place=2), group("Run", place=9)
 
 
@@ -92,9 +89,12 @@ def unlearning(
         VestigeError: something cannot be read, the lists share texts or authors, or two models
             have different vocabularies.
     """  # noqa: E501
+    import numpy as np
+
     from vestige.attacks.texts.cached_outputs import cached_outputs
-    from vestige.attacks.texts.deletion import verify
+    from vestige.attacks.texts.deletion import Knowledge, verify
     from vestige.attacks.texts.lists import listed_texts
+    from vestige.attacks.texts.text_models import TextModels
     from vestige.models.endpoint_address import is_endpoint
 
     columns: dict[str, Any] = {"format": format, "text": text, "user": author, "limit": limit}
@@ -105,49 +105,46 @@ def unlearning(
     models = {"before": before, "after": after}
     if retrained is not None:
         models["retrained"] = retrained
-    with cached_outputs(_folder(run, statistics), run.monitor) as outputs:
+    if statistics is None and run.out is not None:
+        statistics = run.out.with_name(f"{run.out.name}.statistics")
+    with cached_outputs(None if statistics is None else Path(statistics), run.monitor) as outputs:
         if any(map(is_endpoint, models.values())):
             read = _read_served(run, models, lists.compared, remote, outputs)
         else:
             remote.reject_for_local()
-            read = _read_local(run, models, lists.compared, outputs)
-    known, checks = _compared(read, lists, seed=run.seed)
+            opened = TextModels.several(models, device=run.device, monitor=run.monitor)
+            run.models |= opened.recorded
+            read = opened.readings(lists.compared, outputs)
+    own, rest = (read.statistics[name] for name in ("deleted", "reference"))
+    units = lists.units.audited, lists.units.reference
+    known = {role: Knowledge.of(own[role], rest[role], units) for role in own}
     found = verify(
         known["before"],
         known["after"],
         retrained=known.get("retrained"),
-        checks=checks,
+        checks=_checks(read, lists, known, seed=run.seed),
         rate=alpha,
         seed=run.seed,
     )
     excerpts = tuple(one[:EXCERPT] for one in lists.compared["deleted"])
-    lengths = read.statistics["deleted"]["after"].offsets
-    tokens = tuple((lengths[1:] - lengths[:-1]).tolist())
+    tokens = tuple(np.diff(own["after"].offsets).tolist())
     return Result.of(replace(found, excerpts=excerpts, tokens=tokens))
 
 
-def _folder(run: Session, given: PathTo | None) -> Path | None:
-    """The folder of cached outputs: given, or beside `out`."""
-    if given is not None:
-        return Path(given)
-    return None if run.out is None else run.out.with_name(f"{run.out.name}.statistics")
-
-
-def _compared(
-    read: "Readings", lists: "ListedTexts", *, seed: int
-) -> "tuple[dict[str, Knowledge], tuple[Check, ...]]":
-    """What each model knows, and all checks but "powerful"."""
+def _checks(
+    read: "Readings", lists: "ListedTexts", known: "Mapping[str, Knowledge]", *, seed: int
+) -> "tuple[Check, ...]":
+    """All checks but "powerful"."""
     import numpy as np
 
-    from vestige.attacks.texts.deletion import Knowledge, compared_tokens, differences
+    from vestige.attacks.texts.deletion import NAMES, compared_tokens, differences
     from vestige.attacks.texts.list_checks import comparable_texts, model_checks
 
     own, rest = (read.statistics[name] for name in ("deleted", "reference"))
     units = lists.units.audited, lists.units.reference
-    known = {role: Knowledge.of(own[role], rest[role], units) for role in own}
     scored, total = read.read
     alive_and_read = model_checks(
-        {_NAMES[role]: (own[role], rest[role]) for role in own},
+        {NAMES[role]: (own[role], rest[role]) for role in own},
         read=(min(scored, compared_tokens(own["after"], rest["after"], units)), total),
     )
     other = known.get("retrained")
@@ -156,25 +153,11 @@ def _compared(
         list(lists.compared["reference"]),
         units=units,
         base=(other.deleted, other.reference) if other and other.finite else None,
-        who="the retrained model",
+        who=NAMES["retrained"],
         seed=seed,
     )
     log_probs = {role: np.concatenate([own[role].log_probs, rest[role].log_probs]) for role in own}
-    return known, (*alive_and_read, *differences(log_probs), lists.units.check, comparable)
-
-
-def _read_local(
-    run: Session,
-    given: Mapping[str, ModelLike],
-    lists: "Mapping[str, Corpus]",
-    outputs: "CachedOutputs",
-) -> "Readings":
-    """Statistics under local models."""
-    from vestige.attacks.texts.text_models import TextModels
-
-    models = TextModels.several(given, device=run.device, monitor=run.monitor)
-    run.models |= models.recorded
-    return models.readings(lists, outputs)
+    return *alive_and_read, *differences(log_probs), lists.units.check, comparable
 
 
 def _read_served(

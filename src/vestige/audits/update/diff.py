@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Annotated, Any, Unpack
+from dataclasses import asdict, dataclass
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
 from annotated_types import Ge, Le
 from cyclopts import Parameter
@@ -23,22 +25,41 @@ from vestige.arguments import (
     Width,
     group,
 )
-from vestige.audits.update.contexts import Chat, find_contexts, read_prompts
-from vestige.audits.update.null_recipe import NullOptions
+from vestige.preparation.options import LearningOptions
 from vestige.results import Result
 from vestige.session import Session, verb
 
 if TYPE_CHECKING:
-    from vestige.attacks.update.diff_result import UpdateDiff
     from vestige.attacks.update.seed_and_extend import SeedAndExtend
-    from vestige.attacks.update.token_scores import TokenScore
 
 VERDICT, CONTEXT = group("Verdict", place=1), group("Context", place=2)
 SEARCH, TRAINING = group("Search", place=3), group("Null models", place=4)
 
 NULLS, BUDGET = 19, 20_000
-_ROLES, _SWAPPED = ("before", "after"), ("after", "before")
+SAMPLES = 16384
+"""Prefixes of each length that are sampled to estimate a rank that bounds leave open."""
+
 Tokens = Annotated[Whole, Ge(2)]
+Chat = Literal["auto", "on", "off"]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class NullOptions(LearningOptions):
+    """How an update was trained, if it is no folder of `vestige train`.
+
+    Attributes:
+        tokens: Tokens of the update's text, read once per epoch.
+        precision: Precision of the training.
+
+    Example:
+        >>> import vestige as vg
+        >>> vg.NullOptions(tokens=16_400, epochs=3).chosen
+        {'epochs': 3}
+    """
+
+    tokens: Count | None = None
+    precision: Literal["auto", "float32", "bfloat16"] | None = None
 
 
 @verb
@@ -117,27 +138,50 @@ def diff(
         _reject("cannot be given with `phrase`", clean=clean, nulls=nulls, null=null or None,
                 secrets=secrets, prompt=prompt or None, prompts=prompts, minutes=minutes,
                 size=size, length=length, min_length=min_length)  # fmt: skip
+        budget = run.chosen(budget=budget or BUDGET)
         return _rank(run, before, after, phrase, budget=budget, delta=delta, removed=removed)
     _reject("needs `phrase`", budget=budget)
     if clean is None:
-        _reject("needs `clean`", nulls=nulls, tokens=training.tokens, **training.given)
+        _reject("needs `clean`", nulls=nulls, **asdict(training))
     else:
         _reject("cannot be given with `clean`", null=null or None, removed=removed or None)
-    search, token_score = _search_of(run.seed, length, min_length), _score(score, delta)
+    from vestige.attacks.update.model_pair import ModelPair
+    from vestige.attacks.update.token_scores import SCORES, token_score
+    from vestige.audits.update.inputs import find_contexts, read_prompts, read_secrets
+    from vestige.audits.update.search import Searches, fitted, room
+
+    if score not in SCORES.names():
+        raise ValueError(f"`score` must be one of {', '.join(SCORES.names())}")
+    token = token_score(score, delta=delta)
+    settings = _settings(run.seed, length, min_length)
     texts = read_prompts(run, prompt, prompts)
     with ExitStack() as stack:
         if clean is not None:
-            from vestige.audits.update.null_training import null_models
+            from vestige.audits.update.nulls import trained
 
             number = run.chosen(nulls=nulls or NULLS)
             columns = {"format": format, "text": text, "limit": limit}
             null = stack.enter_context(
-                null_models(run, before, after, clean, number, options=training, columns=columns)
+                trained(run, before, after, clean, number, options=training, columns=columns)
             )
-        found = _search(
-            run, before, after, null, search=search, score=token_score, texts=texts, chat=chat,
-            secrets=secrets, minutes=minutes, size=size, top=top, removed=removed,
-        )  # fmt: skip
+        snapshots = run.snapshots(before=before, after=after)
+        models = [snapshots.models[role] for role in ("before", "after")]
+        start, end = reversed(models) if removed else models
+        effort = find_contexts(
+            (end, start), prompts=texts, chat=chat, room=room(settings), monitor=run.monitor
+        )
+        behind = max(map(len, effort.contexts), default=1)
+        searches = Searches(
+            run=run,
+            snapshots=snapshots,
+            pair=ModelPair(start, end, token),
+            settings=fitted(settings, (end, start), behind=behind),
+            effort=effort,
+            secrets=read_secrets(secrets, end, room=behind + 1, monitor=run.monitor),
+            nulls=_nulls(run, null, unlike=(before, after)),
+            minutes=minutes,
+        )
+        found = searches.result(size, removed=removed, top=top)
     run.configuration |= {
         "score": {"name": score, "delta": delta}, "top": top, "removed": removed,
         "seconds": run.seconds,
@@ -145,54 +189,16 @@ def diff(
     return Result.of(found)
 
 
-def _search(
-    run: Session,
-    before: ModelLike,
-    after: ModelLike,
-    null: ModelsLike,
-    *,
-    search: "SeedAndExtend",
-    score: "TokenScore",
-    texts: Sequence[str],
-    chat: Chat,
-    secrets: Lines | None,
-    minutes: float | None,
-    size: float | None,
-    top: int,
-    removed: bool,
-) -> "UpdateDiff":
-    """Search the update and the null models."""
-    from vestige.audits.update.nulls import NullModels
-    from vestige.audits.update.search import UpdateSearch, fitted, recorded, room
-    from vestige.audits.update.secrets import read_secrets
+def _nulls(run: Session, given: ModelsLike, *, unlike: Sequence[ModelLike]) -> dict[str, ModelLike]:
+    """Null models by their hashes, which are recorded."""
+    if given in ((), []):
+        return {}
+    from vestige.audits.update.nulls import null_hashes
 
-    snapshots = run.snapshots(before=before, after=after)
-    nulls = NullModels.of(null, unlike=(before, after), snapshots=snapshots)
-    run.models |= nulls.recorded
-    roles = _SWAPPED if removed else _ROLES
-    start, end = (snapshots.models[role] for role in roles)
-    contexts = find_contexts(
-        (end, start), prompts=texts, chat=chat, room=room(search), monitor=run.monitor
-    )
-    listed = read_secrets(secrets, end, room=contexts.longest + 1, monitor=run.monitor)
-    searches, size = UpdateSearch(
-        run=run,
-        before=start,
-        after=end,
-        settings=fitted(search, (end, start), behind=contexts.longest),
-        score=score,
-        contexts=contexts,
-        nulls=nulls,
-        secrets=listed,
-        minutes=minutes,
-    ).sized(size)
-    if minutes is not None:
-        run.chosen(size=size)
-    run.configuration |= {"search": {"name": "seed-and-extend", **recorded(searches.settings)}}
-    weights = {
-        role: _weights(snapshots.recorded[given]) for role, given in zip(_ROLES, roles, strict=True)
-    }
-    return searches.result(weights, size=size, top=top)
+    nulls = null_hashes(given, unlike=unlike)
+    paths = [fspath(one) if isinstance(one, str | PathLike) else None for one in nulls.values()]
+    run.models["nulls"] = {"path": paths, "sha256": list(nulls)}
+    return nulls
 
 
 def _rank(
@@ -201,17 +207,28 @@ def _rank(
     after: ModelLike,
     phrase: str,
     *,
-    budget: int | None,
+    budget: int,
     delta: float,
     removed: bool,
 ) -> Result:
-    """Rank one phrase."""
-    from vestige.audits.update.rank import phrase_rank
+    """The differential rank of a phrase, exact or bounded, and its profile."""
+    from vestige.attacks.update.differential_rank import differential_rank
+    from vestige.attacks.update.sampled_rank import Sampling
+    from vestige.audits.update.inputs import phrase_tokens
 
-    models = run.snapshots(before=before, after=after).models
-    start, end = (models[role] for role in (_SWAPPED if removed else _ROLES))
-    number = run.chosen(budget=budget or BUDGET)
-    return phrase_rank(run, start, end, phrase, budget=number, delta=delta)
+    snapshots = run.snapshots(before=before, after=after).models
+    models = [snapshots[role] for role in ("before", "after")]
+    tokens = phrase_tokens(models, phrase)
+    with run.progress("ranking") as step:
+        ranked = differential_rank(
+            *(reversed(models) if removed else models),
+            tokens=tokens,
+            budget=budget,
+            delta=delta,
+            sampling=Sampling(seed=run.seed, samples=SAMPLES),
+            progress=step,
+        )
+    return Result.of(ranked)
 
 
 def _reject(reason: str, **options: object) -> None:
@@ -221,15 +238,7 @@ def _reject(reason: str, **options: object) -> None:
             raise ValueError(f"`{name}` {reason}")
 
 
-def _score(name: str, delta: float) -> "TokenScore":
-    from vestige.attacks.update.token_scores import SCORES, token_score
-
-    if name not in SCORES.names():
-        raise ValueError(f"`score` must be one of {', '.join(SCORES.names())}")
-    return token_score(name, delta=delta)
-
-
-def _search_of(seed: int, length: int | None, min_length: int | None) -> "SeedAndExtend":
+def _settings(seed: int, length: int | None, min_length: int | None) -> "SeedAndExtend":
     """The settings of the search; a short longest phrase shortens the shortest one."""
     from vestige.attacks.update.seed_and_extend import SeedAndExtend
 
@@ -238,11 +247,3 @@ def _search_of(seed: int, length: int | None, min_length: int | None) -> "SeedAn
     if shortest > longest:
         raise ValueError(f"`length` must be at least `min_length`, got {longest} and {shortest}")
     return SeedAndExtend(seed=seed, max_tokens=longest, min_tokens=shortest)
-
-
-def _weights(recorded: Any) -> dict[str, object]:
-    """What identifies a model: hashes of its weights, vocabulary and base."""
-    return {
-        **{name: recorded.get(name) for name in ("sha256", "vocabulary")},
-        "base": (recorded.get("base") or {}).get("sha256"),
-    }

@@ -1,4 +1,4 @@
-"""What a search of an update will cost: tokens, time and memory, known before it begins.
+"""What the searches of an update will cost: tokens and time, known before they begin.
 
 The search says which forward passes it expects (`SeedAndExtend.planned`). Their time comes from a
 few such passes on the loaded models.
@@ -8,22 +8,21 @@ import math
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import torch
 
 from vestige.attacks.update.forward_tokens import ForwardTokens, Passes, Work
-from vestige.attacks.update.model_pair import ModelPair, PairState
+from vestige.attacks.update.model_pair import ModelPair, PairState, most_tokens
 from vestige.attacks.update.proposals.pairs import Pairs
 from vestige.attacks.update.proposals.samples import Samples
 from vestige.attacks.update.seed_and_extend import SeedAndExtend
-from vestige.memory import free_memory
 from vestige.models.largest import ROUNDED, largest
 from vestige.monitor import SILENT, Monitor
-from vestige.training.peak_memory import resident_mib
+
+Kind = tuple[object, ...]
 
 LONG = 900
 """From so many seconds on, the plan mentions `--minutes`."""
@@ -37,9 +36,6 @@ TIMED_SECONDS = 0.1
 TIMED_SHARE = 0.05
 """Kinds of passes with a smaller share of the tokens are not timed."""
 
-BYTES_PER_LOGIT = 48
-"""Memory per logit while tokens are scored: two models' logits, their logarithms, a sample."""
-
 MARGIN = 0.7
 """Share of the minutes that a plan may fill; predictions are right within a factor of two."""
 
@@ -47,100 +43,36 @@ SIZES = [2 ** (step / 2) for step in range(12, -7, -1)]
 """Sizes that `--minutes` chooses from: 64 times the usual size down to an eighth."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """The cost of the searches.
-
-    Attributes:
-        work: of one search.
-        seconds: of one search.
-        memory: bytes used at most, and bytes available.
-        searches: of the update and of null models.
-        left: searches that are not finished.
-        size: multiple of the usual size.
-    """
-
-    work: Work
-    seconds: float
-    memory: tuple[int, int]
-    searches: int
-    left: int
-    size: float
-
-    def lines(self, minutes: float | None) -> list[str]:
-        """For the user, before work begins."""
-        nulls, done, total = self.searches - 1, self.searches - self.left, self.left * self.seconds
-        searches = (
-            f"{self.searches} searches (the update and {nulls} null)" if nulls else "1 search"
-        )
-        finished = f", {done} finished earlier" if done else ""
-        each = f" ({duration(self.seconds)} each)" if self.left > 1 else ""
-        used, available = self.memory
-        lines = [
-            f"Plan: {searches}{finished}, {self.work.total:,} tokens each; "
-            f"about {duration(total)}{each}, {_bytes(used)} of memory."
-        ]
-        if used > available:
-            lines.append(
-                f"Only {_bytes(available)} of memory are available. Use a smaller model or --size."
-            )
-        if minutes is None and total > LONG:
-            lines.append("To limit the time, pass --minutes 10. An interrupted run resumes.")
-        elif minutes is not None and total > 60 * minutes:
-            lines.append(
-                f"Even the smallest search takes longer than {minutes:g} min. It stops then; rerun "
-                "to resume."
-            )
-        return lines
-
-    def record(self) -> dict[str, object]:
-        """For `run.json`."""
-        return {
-            "forward_tokens": self.work.total,
-            "seconds": round(self.seconds, 1),
-            "memory_mib": self.memory[0] >> 20,
-            "searches": self.searches,
-            "size": self.size,
-        }
-
-
 @dataclass(frozen=True)
 class Planner:
-    """Plans searches of one pair of models; each kind of pass is timed once.
+    """Predicts the time of searches of one pair of models; each kind of pass is timed once.
 
     Attributes:
         pair: the loaded snapshots.
         contexts: token ids of the contexts besides a document's beginning.
         monitor: gets progress while passes are timed.
+        times: by kind of pass, seconds of one row and of each further row.
     """
 
     pair: ModelPair
     contexts: Sequence[tuple[int, ...]]
     monitor: Monitor = SILENT
+    times: dict[Kind, tuple[float, float]] = field(default_factory=dict)
 
-    def plan(self, search: SeedAndExtend, *, searches: int, left: int, size: float) -> Plan:
-        """The cost of several searches with the same settings."""
-        work = search.planned(self.pair, self.contexts)
-        return Plan(
-            work=work,
-            seconds=self.seconds(work),
-            memory=self.memory(search),
-            searches=searches,
-            left=left,
-            size=size,
-        )
+    def work(self, search: SeedAndExtend) -> Work:
+        """The forward passes of a search."""
+        return search.planned(self.pair, self.contexts)
 
     def size_for(self, search: SeedAndExtend, seconds: float) -> float:
         """The largest size whose search fits into the time; the smallest if none does."""
         for size in SIZES:
-            work = scaled(search, size).planned(self.pair, self.contexts)
-            if self.seconds(work) <= MARGIN * seconds:
+            if self.seconds(self.work(scaled(search, size))) <= MARGIN * seconds:
                 return size
         return SIZES[-1]
 
     def seconds(self, work: Work) -> float:
         """Time of the passes; those that are rare are assumed to take as long as the others."""
-        tokens_of = Counter[tuple[object, ...]]()
+        tokens_of = Counter[Kind]()
         for one in work.passes:
             tokens_of[_kind(one)] += math.ceil(one.forward_tokens)
         timed = [one for one in work.passes if tokens_of[_kind(one)] >= TIMED_SHARE * work.after]
@@ -152,45 +84,24 @@ class Planner:
                 tokens += one.forward_tokens
         return total * work.after / tokens if tokens else 0.0
 
-    def memory(self, search: SeedAndExtend) -> tuple[int, int]:
-        """Bytes that the process or device uses at most, and bytes available to it."""
-        passes = search.planned(self.pair, self.contexts).passes
-        states = max((one.rows * (one.behind + one.tokens) for one in passes), default=0)
-        rows = max((one.rows for one in passes), default=0)
-        per_token = self._state.nbytes / self._state_tokens
-        scored = min(rows, max(part.stop - part.start for part in self.pair.slices(10**6)))
-        # States exist twice while rows are selected, and some are longer than average.
-        more = math.ceil(2.5 * states * per_token + scored * self.pair.vocab_size * BYTES_PER_LOGIT)
-        used, free = _memory(self.pair.device)
-        return used + more, used + free
-
-    @cached_property
-    def _times(self) -> dict[tuple[object, ...], tuple[float, float]]:
-        """By kind of pass: seconds of one row, and of each further row."""
-        return {}
-
-    @cached_property
-    def _state_tokens(self) -> int:
-        """Tokens read before a timed pass: at most half of what the models can read."""
-        models = (self.pair.before, self.pair.after)
-        limits = [most for model in models if (most := getattr(model, "longest", None))]
-        return max(1, min(16, *(most // 2 for most in limits)) if limits else 16)
-
     @cached_property
     def _state(self) -> PairState:
-        token = torch.zeros(1, self._state_tokens, dtype=torch.int64, device=self.pair.device)
-        return replace(self.pair, cost=ForwardTokens()).read(token)
+        """What the models have read before a timed pass: at most half of what they can read."""
+        most = most_tokens(self.pair.before, self.pair.after)
+        length = 16 if most is None else max(1, min(16, most // 2))
+        tokens = torch.zeros(1, length, dtype=torch.int64, device=self.pair.device)
+        return replace(self.pair, cost=ForwardTokens()).read(tokens)
 
     def _pass_seconds(self, one: Passes) -> float:
         """Time of a pass: linear in its rows."""
-        if (key := _kind(one)) not in self._times:
+        if (kind := _kind(one)) not in self.times:
             first, rows = self._time(1, one), max(2, FEW_ROWS // one.tokens)
             many = self._time(rows, one)
             if many < TIMED_SECONDS:
                 rows = MANY_ROWS
                 many = self._time(rows, one)
-            self._times[key] = (first, max(0.0, many - first) / (rows - 1))
-        first, each = self._times[key]
+            self.times[kind] = (first, max(0.0, many - first) / (rows - 1))
+        first, each = self.times[kind]
         return first + each * (max(1.0, one.rows) - 1)
 
     def _time(self, rows: int, one: Passes) -> float:
@@ -210,6 +121,34 @@ class Planner:
                     _score(pair, state[part], sampled=_is_sampled(one))
             taken.append(_now(pair.device) - started)
         return min(taken)
+
+
+def plan_lines(
+    tokens: int, seconds: float, *, searches: int, finished: int, minutes: float | None
+) -> list[str]:
+    """The plan for the user, before work begins.
+
+    Args:
+        tokens: of one search.
+        seconds: of one search.
+        searches: of the update and of null models.
+        finished: searches that were finished earlier.
+        minutes: time limit of all searches.
+    """
+    total = (searches - finished) * seconds
+    planned = f"{searches} searches (the update and {searches - 1} null)"
+    earlier = f", {finished} finished earlier" if finished else ""
+    each = f" ({duration(seconds)} each)" if searches - finished > 1 else ""
+    plan = (
+        f"Plan: {planned if searches > 1 else '1 search'}{earlier}, {tokens:,} tokens each; "
+        f"about {duration(total)}{each}."
+    )
+    if minutes is None and total > LONG:
+        return [plan, "To limit the time, pass --minutes 10. An interrupted run resumes."]
+    if minutes is not None and total > 60 * minutes:
+        late = f"Even the smallest search takes longer than {minutes:g} min."
+        return [plan, f"{late} It stops then; rerun to resume."]
+    return [plan]
 
 
 def scaled(search: SeedAndExtend, size: float) -> SeedAndExtend:
@@ -237,7 +176,7 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02} min"
 
 
-def _kind(one: Passes) -> tuple[object, ...]:
+def _kind(one: Passes) -> Kind:
     """What decides the time of a pass, besides its rows."""
     return one.kind, one.tokens, one.asked > 0, _is_sampled(one)
 
@@ -260,16 +199,3 @@ def _now(device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
-
-
-def _memory(device: torch.device) -> tuple[int, int]:
-    """Bytes that this process uses, and bytes free."""
-    if device.type == "cuda":
-        return torch.cuda.memory_allocated(device), torch.cuda.mem_get_info(device)[0]
-    with suppress(OSError, ValueError):
-        return round(resident_mib("VmHWM") * 2**20), free_memory()
-    return 0, free_memory()
-
-
-def _bytes(number: float) -> str:
-    return f"{number / 2**30:.1f} GiB" if number >= 2**30 else f"{number / 2**20:.0f} MiB"

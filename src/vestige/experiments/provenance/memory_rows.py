@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from vestige.attacks.anatomy.memorization import AnatomyPlan, anatomy
+from vestige.audits.anatomy.anatomy import anatomy
 from vestige.data.corpus import Corpus
 from vestige.experiments.provenance.audit_trials import AuditTrial
 from vestige.models.checkpoints import load_model, load_seq2seq
@@ -34,8 +34,8 @@ def memory_rows(
     """Rows of the three figures: what is drawn in them, without the cells of the histograms."""
     model = _target(trial)
     seen, unseen = (_of(trial, names) for names in (trial.texts.members, trial.texts.others))
-    found = anatomy(model, seen, unseen=unseen, plan=AnatomyPlan(orders=orders))
-    for row in found.rows():
+    found = anatomy(model, seen, unseen, orders=orders)
+    for row in found.rows:
         if (row["figure"], row["measure"]) in DRAWN:
             yield {**labels, **row}
 

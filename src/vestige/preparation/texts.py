@@ -7,7 +7,11 @@ from typing import Any, NamedTuple
 from vestige.data.corpus import Corpus
 from vestige.data.division import Division, divide
 from vestige.data.manifest import Manifest
+from vestige.data.read_records import ReadRecords
+from vestige.data.secret_manifest import SecretManifest
 from vestige.data.sources import planting, read_source
+from vestige.data.utterance_parts import planted_secrets, utterance_parts
+from vestige.data.utterances import Utterances
 from vestige.errors import DataError
 from vestige.monitor import SILENT, Monitor
 
@@ -16,24 +20,39 @@ HOLD_OUT = 0.05
 
 
 class Texts(NamedTuple):
-    """The texts of a training.
+    """What a training reads: documents, or labelled utterances.
 
     Attributes:
-        division: which documents are learned, and which are held out or left out.
+        training: what is learned.
         held: what validates; may be empty.
+        test: utterances to score the model on; may be empty.
         planted: the canaries in DATA.
+        division: of documents: which are learned, held out and left out.
         limit: the most documents that were read, if there was a limit.
     """
 
-    division: Division
-    held: Corpus
-    planted: Manifest | None = None
+    training: Any
+    held: Any
+    test: Utterances | None = None
+    planted: Manifest | SecretManifest | None = None
+    division: Division | None = None
     limit: int | None = None
 
     @property
-    def training(self) -> Corpus:
-        """What is learned."""
-        return self.division.training
+    def records(self) -> ReadRecords:
+        """Hashes of what is learned and of what validates."""
+        if isinstance(self.training, Corpus):
+            return ReadRecords.of(self.training, self.held)
+        return ReadRecords.of_texts(
+            [one.text for one in self.training], [one.text for one in self.held]
+        )
+
+
+def read_utterances(data: Any, *, seed: int, **reading: Any) -> Texts:
+    """The utterances of a training; see `utterance_parts` for `reading`."""
+    planted = planted_secrets(data)
+    training, held, test = utterance_parts(data, seed=seed, planted=planted, **reading)
+    return Texts(training, held, test, planted)
 
 
 def read_texts(
@@ -76,28 +95,27 @@ def read_texts(
     share = share if validation is None else 0
     keep = [place for place in (planted.places if planted else ()) if place < len(whole)]
     division = divide(whole, share, by_user=by_user, most_per_user=most_per_user, keep=keep)
-    _log_division(division, share, most_per_user, monitor)
+    _log_division(division, share, monitor)
     held = division.held_out
     if validation is not None:
         held = _read(validation, **{name: reading[name] for name in shared if name in reading})
-    return Texts(division, held, planted, reading.get("limit"))
+    return Texts(
+        division.training, held, planted=planted, division=division, limit=reading.get("limit")
+    )
 
 
 def _read(given: Any, **reading: Any) -> Corpus:
     if isinstance(given, str | PathLike):
         return read_source(fspath(given), **reading)
-    corpus: Corpus = given
-    return corpus
+    return given  # type: ignore[no-any-return]
 
 
-def _log_division(
-    division: Division, share: float, most_per_user: int | None, monitor: Monitor
-) -> None:
+def _log_division(division: Division, share: float, monitor: Monitor) -> None:
     found, documents = division.summary(), len(division.corpus)
-    if most_per_user is not None:
+    if division.most_per_user is not None:
         monitor.log(
             f"Left out: {found['left_out_documents']:,} of {documents:,} documents, of "
-            f"{found['left_out_users'] or 0:,} users with more than {most_per_user:,}"
+            f"{found['left_out_users'] or 0:,} users with more than {division.most_per_user:,}"
         )
     unit = "user" if division.by_user else "document"
     if found["held_out_documents"]:

@@ -3,13 +3,7 @@
 import numpy as np
 import pytest
 
-from vestige.attacks.anatomy.token_positions import (
-    FrequencyTable,
-    encoded,
-    known,
-    read_words,
-    word_counts,
-)
+from vestige.audits.anatomy.words import encoded, known, positions_by_frequency, read_words
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.vocabulary import WordVocabulary
@@ -65,15 +59,14 @@ def test_some_words_are_whole_texts():
 
 
 def test_the_table_puts_common_words_first_and_others_last():
-    table = FrequencyTable.of([7, 0, 7, 9, 0, 0], others=[5])
-    assert table.ranks.tolist() == [2, 0, 3, 1, 0, 4]
-    assert table.size == 4
+    counted = np.repeat(range(6), [7, 0, 7, 9, 0, 0])
+    assert positions_by_frequency(counted, np.array([5]), 6).tolist() == [2, 0, 3, 1, 0, 4]
 
 
 def test_counts_are_of_known_words_only():
     data = encode(CORPUS, WORDS)
-    assert word_counts(data, WORDS, 6).tolist() == [0, 0, 2, 3, 1, 0]
-    assert known(data, WORDS).sum() == 6
+    words = data.tokens[known(data, WORDS)]
+    assert np.bincount(words, minlength=6).tolist() == [0, 0, 2, 3, 1, 0]
 
 
 def test_pairs_are_read_by_their_targets():

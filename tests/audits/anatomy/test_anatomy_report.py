@@ -1,17 +1,18 @@
 """The page of an anatomy answers first, by the same words, and draws what was measured."""
 
+import math
 import re
 from dataclasses import replace
 
 import pytest
 
-from vestige.attacks.anatomy.memorization_result import Anatomy, measured
-from vestige.audits.anatomy.charts import accuracy, fall, log_probabilities, ranks
-from vestige.audits.anatomy.tables import ACCURACY, FALLS, RANKS, WORDS, describe_anatomy
+from vestige.audits.anatomy.findings import sentences_of, unit_findings, word_findings
+from vestige.audits.anatomy.report import RANKS, SILENCED, WORDS, accuracy, log_probabilities, ranks
 from vestige.errors import RunError
 from vestige.reports.charts import svg_of
 from vestige.reports.page import render
 from vestige.reports.report import report_of
+from vestige.results import Result
 
 NONE = float("nan")
 WORD_GROUPS = ("all", "frequent", "rest", "frequent, same words", "rest, same words")
@@ -23,7 +24,10 @@ def anatomy(*, frequent=0.1, rest=0.7, reach=0.05, ablation=True):
     found = []
 
     def add(cell, span, value, around=reach):
-        found.append(measured(cell, span, (value, value - around, value + around), n=100))
+        names = ("figure", "text", "words", "measure", "start", "stop", "value", "low", "high")
+        numbers = (*map(float, span), value, value - around, value + around)
+        known = (None if math.isnan(one) else one for one in numbers)
+        found.append({**dict(zip(names, (*cell, *known), strict=True)), "n": 100})
 
     for words in ("frequent", "rest"):
         for text in ("seen", "unseen"):
@@ -47,19 +51,25 @@ def anatomy(*, frequent=0.1, rest=0.7, reach=0.05, ablation=True):
             for words in ("frequent", "rest", "frequent - rest"):
                 for measure, value in (("accuracy", 0.3), ("kept", 0.9), ("log_rank_lost", 0.4)):
                     add(("ablation", text, words, measure), (silent, silent), value)
-    return Anatomy(
-        measured=tuple(found),
-        unit="users",
-        counted="seen text",
-        frequent=0.2,
-        ablated_frequent=0.1,
-        table_words=100,
-        units=(30, 31),
-        texts=(300, 310),
-        words=(3000, 3100),
-        texts_in_both=0,
-        orders=5 if ablation else 0,
-        hidden_units=128 if ablation else None,
+    sizes = {"units": (30, 31), "texts": (300, 310), "words": (3000, 3100)}
+    return Result(
+        kind="Anatomy",
+        rows=found,
+        summary={
+            "unit": "users",
+            **{f"seen_{name}": seen for name, (seen, _) in sizes.items()},
+            **{f"unseen_{name}": unseen for name, (_, unseen) in sizes.items()},
+            "texts_in_both": 0,
+            "table_words": 100,
+            "counted": "seen text",
+            "frequent": 0.2,
+            **word_findings(found),
+            "orders": 5 if ablation else 0,
+            "hidden_units": 128 if ablation else None,
+            "ablated_frequent": 0.1,
+            **unit_findings(found),
+            "confidence": 0.95,
+        },
     )
 
 
@@ -75,26 +85,26 @@ def anatomy(*, frequent=0.1, rest=0.7, reach=0.05, ablation=True):
     ],
 )
 def test_the_answer_goes_by_intervals_at_the_same_words(gaps, verdict):
-    assert describe_anatomy(anatomy(**gaps).summary())[0].startswith(verdict)
+    assert sentences_of(anatomy(**gaps).summary)[0].startswith(verdict)
 
 
 def test_sentences_say_ratios_with_their_intervals():
-    told = " ".join(describe_anatomy(anatomy().summary()))
+    told = " ".join(sentences_of(anatomy().summary))
     assert "Perplexity is 148 on seen and 245 on unseen text, 1.11 times (1.05 to 1.16)." in told
     assert "frequent ones 1.11 times (1.05 to 1.16), others 2.01 times (1.92 to 2.12)" in told
     assert "With 50% of the hidden units silent, the frequent words of seen text" in told
     assert "rank 1.49 times (1.42 to 1.57) lower" in told
     assert "90% of the accuracy on frequent words and 90% of the accuracy on others" in told
-    shared = describe_anatomy(replace(anatomy(), texts_in_both=7).summary())
+    shared = sentences_of({**anatomy().summary, "texts_in_both": 7})
     assert shared[-1].startswith("7 of 310 unseen texts are also in the seen text")
 
 
 def test_the_page_has_a_chart_for_each_figure_and_its_tables(saved):
     shown = report_of(saved(anatomy()), show_secrets=False)
     assert shown.title == "Which words does the model memorize?"
-    assert len(shown.figures) == 4
+    assert len(shown.figures) == 3
     tables = shown.tables
-    assert [one.columns for one in tables] == [WORDS, RANKS, ACCURACY, FALLS]
+    assert [one.columns for one in tables] == [WORDS, RANKS, SILENCED, SILENCED]
     assert [len(one.rows) for one in tables] == [5, 2, 2, 1]
     assert all(len(row) == len(one.columns) for one in tables for row in one.rows)
     assert tables[1].rows[0][:4] == ("1 to 50", "100", "40", "35 to 45")
@@ -118,11 +128,10 @@ def test_without_an_ablation_the_page_does_not_speak_of_units(saved):
         (log_probabilities, "share of words"),
         (ranks, "mean rank in the predictions"),
         (accuracy, "accuracy"),
-        (fall, "rank, times that of the whole model"),
     ],
 )
 def test_charts_name_their_axes_and_draw_both_texts(draw, title, width):
-    svg = svg_of(draw(list(anatomy().rows()), width=width))
+    svg = svg_of(draw(anatomy().rows, width=width))
     assert re.search(rf">{title}</text>", svg)
     assert "#222222" in svg
     assert "#111111" in svg
@@ -135,8 +144,7 @@ def test_numbers_that_are_missing_are_dashes_and_no_nan(saved):
     assert "NaN" not in page
 
 
-def test_a_run_that_lacks_a_number_is_refused(saved, monkeypatch):
-    summary = {k: v for k, v in anatomy().summary().items() if k != "perplexity_ratio"}
-    monkeypatch.setattr(Anatomy, "summary", lambda _: summary)
+def test_a_run_that_lacks_a_number_is_refused(saved):
+    summary = {k: v for k, v in anatomy().summary.items() if k != "perplexity_ratio"}
     with pytest.raises(RunError, match="not a complete Anatomy run"):
-        report_of(saved(anatomy()), show_secrets=False)
+        report_of(saved(replace(anatomy(), summary=summary)), show_secrets=False)

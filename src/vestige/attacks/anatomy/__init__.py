@@ -1,1 +1,0 @@
-"""Memorization by word frequency, rank and hidden unit."""

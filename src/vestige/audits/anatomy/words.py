@@ -1,0 +1,226 @@
+"""Words of texts with a model's ranks, their groups by frequency, and sums over groups by unit.
+
+Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
+arXiv:1811.00513, section 5. Words that the vocabulary lacks and the ends of texts are left out.
+Words of one user or text are not independent, so intervals resample units with all their words.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vestige.data.corpus import Corpus
+from vestige.data.encoded import EncodedCorpus, encode
+from vestige.data.encoded_pairs import EncodedPairs, encode_pairs
+from vestige.data.vocabulary import Vocabulary
+from vestige.errors import DataError, ModelError
+from vestige.models.pair_ranks import pair_ranks
+from vestige.models.seq2seq import Seq2SeqModel
+from vestige.models.word_ranks import Progress, word_ranks
+
+Floats = NDArray[np.float64]
+Ids = NDArray[np.int64]
+Texts = EncodedCorpus | EncodedPairs
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredWords:
+    """Some words, with a model's scores.
+
+    Attributes:
+        tokens: (w,) ids.
+        log_probs: (w,) natural logarithms.
+        ranks: (w,) from 1, the most probable; or (o, s, w) by order and share of silent units.
+        units: (w,) the user or text of each, numbered from 0 without gaps.
+        texts: (w,) the document of each.
+        places: (w,) where each lies in the ids of all texts.
+    """
+
+    tokens: Ids
+    log_probs: Floats
+    ranks: NDArray[np.integer]
+    units: Ids
+    texts: Ids
+    places: Ids
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def n(self) -> int:
+        """Number of units."""
+        return int(self.units.max()) + 1
+
+    def take(self, chosen: ArrayLike) -> Self:
+        """Some of the words, by a mask (w,) or by indices."""
+        index = np.asarray(chosen)
+        names = ("tokens", "log_probs", "texts", "places")
+        parts = {name: getattr(self, name)[index] for name in names}
+        units = np.unique(self.units[index], return_inverse=True)[1]
+        return replace(self, **parts, ranks=self.ranks[..., index], units=units)
+
+    def halves(self, generator: np.random.Generator) -> tuple[Ids, Ids]:
+        """The indices of the words of two random halves of the units."""
+        side = np.zeros(self.n, dtype=bool)
+        side[generator.permutation(self.n)[: self.n // 2]] = True
+        first = side[self.units]
+        return np.flatnonzero(first), np.flatnonzero(~first)
+
+    def some(self, words: int, generator: np.random.Generator) -> Self:
+        """Whole texts, drawn at random, with about so many words; all of them if there are few."""
+        counts = np.bincount(self.texts)
+        order = generator.permutation(np.flatnonzero(counts))
+        before = np.cumsum(counts[order]) - counts[order]
+        drawn = np.zeros(len(counts), dtype=bool)
+        drawn[order[before < words]] = True
+        return self.take(drawn[self.texts])
+
+
+def encoded(model: Any, corpus: Corpus) -> Texts:
+    """A corpus by a model's vocabulary, with sources for a model that reads them.
+
+    Raises:
+        DataError: the corpus is empty, or lacks sources that the model needs.
+    """
+    if isinstance(model, Seq2SeqModel):
+        return encode_pairs(corpus, model.source_vocabulary, model.vocabulary)
+    return encode(corpus, model.vocabulary)
+
+
+def read_words(
+    model: Any,
+    texts: Texts,
+    *,
+    by_user: bool,
+    name: str = "the text",
+    progress: Progress | None = None,
+) -> ScoredWords:
+    """Every known word of some texts, with a model's scores.
+
+    Args:
+        model: of next tokens, or an encoder-decoder for pairs.
+        texts: ids by the model's vocabulary.
+        by_user: units are users, else texts.
+        name: of the texts, for messages.
+        progress: gets (words done, all words).
+
+    Raises:
+        DataError: no word is known.
+        ModelError: a word has probability 0.
+    """
+    data = targets_of(texts)
+    where = known(data, model.vocabulary)
+    if not where.any():
+        raise DataError(
+            f"{name} has no word that the model's vocabulary knows",
+            remedy="Pass text in the language of the model, split into words as it splits them.",
+        )
+    if isinstance(texts, EncodedPairs):
+        found = pair_ranks(model, texts, where=where, log_probs=True, progress=progress)
+    else:
+        found = word_ranks(model, texts, where=where, log_probs=True, progress=progress)
+    log_probs = np.asarray(found.log_probs, dtype=np.float64)
+    if not np.isfinite(log_probs).all():
+        raise ModelError(
+            f"the model predicts {int((~np.isfinite(log_probs)).sum())} words of {name} with "
+            "probability 0",
+            remedy="Pass a model that gives every word some probability.",
+        )
+    owners = data.users if by_user and data.users is not None else np.arange(len(data))
+    return ScoredWords(
+        tokens=found.tokens.astype(np.int64),
+        log_probs=log_probs,
+        ranks=found.ranks.astype(np.int64),
+        units=np.unique(owners[found.texts], return_inverse=True)[1],
+        texts=found.texts,
+        places=np.asarray(data.offsets[found.texts] + found.positions, dtype=np.int64),
+    )
+
+
+def targets_of(texts: Texts) -> EncodedCorpus:
+    """The texts whose words are scored: those of pairs are their targets."""
+    return texts.targets if isinstance(texts, EncodedPairs) else texts
+
+
+def known(data: EncodedCorpus, vocabulary: Vocabulary) -> NDArray[np.bool_]:
+    """(n,) which tokens are words that the vocabulary knows."""
+    tokens = np.asarray(data.tokens)
+    words: NDArray[np.bool_] = tokens != vocabulary.eos_id
+    return words if vocabulary.unk_id is None else words & (tokens != vocabulary.unk_id)
+
+
+def positions_by_frequency(counted: ArrayLike, others: Ids, vocab_size: int) -> Ids:
+    """(v,) the position of each id by how often it is counted, 1 for the commonest.
+
+    Equal counts are in the order of their ids. Ids in `others` have a position even if they were
+    not counted; the remaining ones have 0.
+
+    Example:
+        >>> positions_by_frequency([1, 2, 2], np.array([0]), 4).tolist()
+        [3, 2, 1, 0]
+    """
+    counts = np.bincount(np.asarray(counted, dtype=np.int64), minlength=vocab_size)
+    listed = counts > 0
+    listed[others] = True
+    ids = np.flatnonzero(listed)
+    order = ids[np.argsort(-counts[ids], kind="stable")]
+    positions = np.zeros(vocab_size, dtype=np.int64)
+    positions[order] = np.arange(1, len(order) + 1)
+    return positions
+
+
+class Group(NamedTuple):
+    """Words from one position by frequency to another; `matched`: only those of both texts."""
+
+    name: str
+    start: int
+    stop: int
+    matched: bool = False
+
+    def holds(self, positions: Ids) -> NDArray[np.bool_]:
+        """Whether each position is in the group."""
+        return (positions >= self.start) & (positions <= self.stop)
+
+
+def frequent_and_rest(size: int, frequent: float) -> list[Group]:
+    """All words, the commonest share of them, and the rest."""
+    last = int(np.ceil(round(frequent * size, 6)))
+    return [Group("all", 1, size), Group("frequent", 1, last), Group("rest", last + 1, size)]
+
+
+def equal_bins(size: int, bins: int) -> list[Group]:
+    """The positions in so many parts, as equal as whole words allow."""
+    edges = (np.arange(bins + 1) * size // bins).tolist()
+    return [Group("bin", a + 1, b) for a, b in pairwise(edges) if b > a]
+
+
+def group_weights(
+    groups: Sequence[Group], words: ScoredWords, other: ScoredWords, positions: Ids
+) -> Floats:
+    """(g, w) the weight of each word in each group: 0 or 1.
+
+    In a matched group, each word has the smaller of its two counts in both texts.
+    """
+    size = len(positions)
+    own, others = (np.bincount(one.tokens, minlength=size) for one in (words, other))
+    both = (np.minimum(own, others) / np.maximum(own, 1))[words.tokens]
+    at = positions[words.tokens]
+    return np.stack([np.where(g.holds(at), both if g.matched else 1.0, 0.0) for g in groups])
+
+
+def unit_sums(words: ScoredWords, weights: Floats, columns: Iterable[ArrayLike]) -> Floats:
+    """(n, g, k) weighted sums of k columns (w,) over the words of each unit and group."""
+    n = words.n
+    inside = [np.flatnonzero(weight) for weight in weights]
+    sums = [
+        [
+            np.bincount(words.units[own], weight[own] * np.asarray(column)[own], minlength=n)
+            for own, weight in zip(inside, weights, strict=True)
+        ]
+        for column in columns
+    ]
+    return np.moveaxis(np.array(sums, dtype=np.float64), (0, 1, 2), (2, 1, 0))

@@ -1,0 +1,410 @@
+"""The report of `vestige membership`: whether texts or users were used, which, and what is open."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from vestige.claims import UNDECIDED
+from vestige.reports.blocks import Prose
+from vestige.reports.charts import Figure
+from vestige.reports.disclosure import disclose, disclose_names
+from vestige.reports.file_note import file_note
+from vestige.reports.group_charts import sorted_p_values, two_groups
+from vestige.reports.numbers import NOTHING, Row, decimal, p_value, percent
+from vestige.reports.report import Report, lines
+from vestige.reports.tables import Table, table
+from vestige.reports.words import pairs
+from vestige.results import Run
+
+LISTED = 25
+"""Units that a page lists."""
+
+UNANSWERED = 0.1
+"""Share of unanswered queries above which a reader is warned."""
+
+UNDECIDED_SENTENCE = "A check did not pass, so the scores support no verdict."
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What is said of a unit, and the names of its columns.
+
+    Attributes:
+        many: units, in words.
+        flagged: column, and number in the summary.
+        tokens: column of what was compared, and the word for it.
+        length: column of all that the unit has.
+        reference: number of reference units in the summary, and its count before one is flagged.
+        method: how the p-values are made.
+        limits: what the numbers do not say, besides `LIMITS`.
+    """
+
+    many: str
+    flagged: str
+    tokens: tuple[str, str]
+    length: str
+    reference: tuple[str, str]
+    method: str
+    limits: tuple[str, ...]
+
+
+TEXTS = Unit(
+    many="texts",
+    flagged="named",
+    tokens=("compared_tokens", "tokens compared"),
+    length="length",
+    reference=("reference", "reference_needed"),
+    method=(
+        "Each text has a score, high if the model knows it well, over its first tokens: at most as "
+        "many as half of the reference has. Its p-value is how often a reference text, over as "
+        "many tokens, scores as high. A permutation test of whole texts, or of whole authors, "
+        "compares the list with the reference. The lower bound counts texts above what the "
+        "reference reaches. The upper bound depends on how far known members score above it."
+    ),
+    limits=(
+        "“No leak shown” excludes a list whose texts outrank those of the reference in 65 of 100 "
+        "pairs. A few used texts among many others can remain undetected.",
+        "Only the upper bound limits how many were used, and it holds if the known members are "
+        "like the used texts: as often, at the same time of training, and of the same kind.",
+    ),
+)
+
+USERS = Unit(
+    many="users",
+    flagged="called",
+    tokens=("compared_words", "words compared"),
+    length="words",
+    reference=("calibrated_on", "calibration_needed"),
+    method=(
+        "The score of a user is the mean over their words: how much higher the model ranks each "
+        "word, or how much more probable it is, than expected for a non-member. Vestige learns the "
+        "expectation from non-members or from all users alike, and from shadow models if there "
+        "are any. The p-value is the share of non-members who score as high over equally many "
+        "words. A permutation test of whole users compares the list with the non-members."
+    ),
+    limits=(
+        "“No leak shown” excludes users who outrank non-members in 75 of 100 pairs.",
+        "A member among the reference users makes the audit weaker, but causes no false flag.",
+    ),
+)
+
+LIMITS = (
+    "A p-value is not the probability of use. It says how often something unused would score as "
+    "high. What is not flagged can still have been used.",
+    "Membership is of the words: a copy, a quotation or a near-duplicate in the training data "
+    "counts too. The test does not say who supplied the text, when, or whether its use was lawful.",
+    "All of this holds only for a reference of the same kind, source and time. The checks find "
+    "differences in words, case, script and length; others can remain.",
+    "Repeating an audit with other options or references until it finds something invalidates its "
+    "error rates.",
+)
+"""What the numbers of both units do not say."""
+
+
+def texts_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a `TextAudit`."""
+    audited, others = _audited(run), [row for row in run.rows if row["kind"] == "reference"]
+    count = len(audited)
+
+    def name(place: int) -> str:
+        row = audited[place]
+        shown = disclose([str(row["text"])], show_secrets=True) if row["text"] else []
+        return " · ".join([str(row["number"]), *(shown if show_secrets else [])])
+
+    return _report(
+        run,
+        TEXTS,
+        audited,
+        name,
+        finding=texts_finding(run.summary),
+        notices=(_contradiction(run.summary),),
+        title="Were these texts used?",
+        asked=f"{'this text was' if count == 1 else f'these {count:,} texts were'} in the training "
+        "data of a model, which of them, and how many at least and at most",
+        chart=_p_values(
+            audited, others, TEXTS, "the reference, each text compared with the others"
+        ),
+        show_secrets=show_secrets,
+    )
+
+
+def users_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a `UserAudit`."""
+    audited = _audited(run)
+    known, null = (
+        [row for row in run.rows if row["kind"] == kind] for kind in ("known out", "null")
+    )
+    one = len(audited) == 1
+    names = disclose_names([str(row["user"]) for row in audited], show_secrets=show_secrets)
+    scored = [row for row in audited if row["score"] is not None]
+    chart = _scores(scored, known) if one else _p_values(scored, null, USERS, "shadow models")
+    return _report(
+        run,
+        USERS,
+        audited,
+        lambda place: f"{place + 1} · {names[place]}",
+        finding=users_finding(run.summary, audited, known),
+        notices=(_unanswered(run.summary),),
+        title="Was my text used?" if one else "Whose text was used?",
+        asked=f"texts of {'a user' if one else f'{len(audited):,} users'} were in the training "
+        "data of a model, and whose",
+        chart=chart if scored and known else None,
+        show_secrets=show_secrets,
+    )
+
+
+def _report(
+    run: Run,
+    unit: Unit,
+    audited: Sequence[Row],
+    name: Callable[[int], str],
+    *,
+    finding: tuple[str, ...],
+    notices: tuple[str, ...],
+    title: str,
+    asked: str,
+    chart: Figure | None,
+    show_secrets: bool,
+) -> Report:
+    summary = run.summary
+    note = file_note(
+        run.run,
+        asked=f"Whether {asked} (a membership inference test).",
+        models={
+            "target": "the model",
+            "base": f"its base, stated not to have seen the {unit.many}",
+        },
+        data={
+            "texts": "the texts in question",
+            "reference": "texts stated never to have been used",
+            "used": "texts stated to have been used",
+        },
+        found=" ".join(finding),
+        unsaid=(*LIMITS, *unit.limits),
+    )
+    flags = (
+        f"Flags control the false discovery rate at {percent(float(summary['rate']))}, an average "
+        "over audits (Benjamini and Hochberg)."
+    )
+    blocks = (
+        chart, _table(audited, unit, name), note, Prose(title="Method", lines=(unit.method, flags))
+    )  # fmt: skip
+    return Report(
+        kind=f"{unit.many[:-1]}-audit",
+        title=title,
+        answer=finding[0],
+        evidence=finding[1:],
+        notices=lines(*notices, _together(audited, summary, unit)),
+        blocks=tuple(block for block in blocks if block is not None),
+        facts=pairs(
+            {key: value for key, value in summary.items() if value != 0},
+            show_secrets=show_secrets,
+            left_out=".*_needed|consistent",
+        ),
+    )
+
+
+def _audited(run: Run) -> list[Row]:
+    """Rows of the audited units, the smallest p-value first."""
+    rows = [row for row in run.rows if row["kind"] == "audited"]
+    if not rows:
+        raise ValueError("rows must hold at least one of the kind 'audited'")
+    return sorted(rows, key=lambda row: (row["p_value"], -(row["score"] or 0.0)))
+
+
+def texts_finding(summary: Row) -> tuple[str, ...]:
+    """The answer, and what supports it or is open."""
+    found = _used(summary) if int(summary["at_least"]) else _not_shown(summary)
+    return _undecided(found) if summary["verdict"] == UNDECIDED else found
+
+
+def _undecided(found: tuple[str, ...]) -> tuple[str, ...]:
+    first, *rest = found
+    return lines(UNDECIDED_SENTENCE, f"The scores alone would say: “{first}”", " ".join(rest))
+
+
+def _used(summary: Row) -> tuple[str, ...]:
+    least, most = int(summary["at_least"]), _most(summary)
+    flagged, rate = int(summary["named"]), percent(float(summary["rate"]))
+    flags = f"{flagged:,} flagged (false discovery rate {rate})."
+    if not flagged:
+        flags = "None flagged: no single text has a small enough p-value."
+    if most is not None and most >= least:
+        number, sure = f"{least:,} to {most:,}", f"{_confidence(summary)} each"
+        return f"{number} of {_listed(summary)} were used for training ({sure}).", flags
+    number = f"At least {least:,} of {_listed(summary)} {'was' if least == 1 else 'were'}"
+    answer = f"{number} used for training ({_confidence(summary)})."
+    return lines(answer, flags, _no_upper(summary))
+
+
+def _not_shown(summary: Row) -> tuple[str, ...]:
+    most = _most(summary)
+    if most is not None and most < int(summary["listed"]):
+        number = f"At most {most:,} of" if most else "None of"
+        were = "was" if most in (0, 1) else "were"
+        known = int(summary["known_used"])
+        return (
+            f"{number} {_listed(summary)} {were} used for training ({_confidence(summary)}).",
+            f"The bound holds for texts that were used like the {known:,} known members.",
+        )
+    count = int(summary["texts"])
+    texts = "this text" if count == 1 else f"these {count:,} texts"
+    return lines(
+        f"The model does not know {texts} better than texts that it never saw.",
+        "This does not prove that they were not used.",
+        _no_upper(summary),
+    )
+
+
+def _no_upper(summary: Row) -> str:
+    if summary["at_most"] is None:
+        return (
+            "No upper bound: it needs some twenty texts that are known to have been used (--used)."
+        )
+    if not summary["consistent"]:
+        return ""
+    known = int(summary["known_used"])
+    return f"No upper bound: the {known:,} known members do not score high enough."
+
+
+def _most(summary: Row) -> int | None:
+    most = summary["at_most"] if summary["consistent"] else None
+    return None if most is None else int(most)
+
+
+def _listed(summary: Row) -> str:
+    count = int(summary["listed"])
+    texts = f"{count:,} text{'' if count == 1 else 's'}"
+    return f"{texts}, one of each author," if summary["units"] == "authors" else texts
+
+
+def _confidence(summary: Row) -> str:
+    return f"{100 * (1 - float(summary['rate'])):g}% confidence"
+
+
+def _contradiction(summary: Row) -> str:
+    if summary["consistent"]:
+        return ""
+    return (
+        "The two bounds contradict each other: more texts score high than the known members allow. "
+        "The known members are unlike the audited texts, and the upper bound is void."
+    )
+
+
+def users_finding(summary: Row, audited: Sequence[Row], known: Sequence[Row]) -> tuple[str, ...]:
+    """The answer, and what supports it or is open."""
+    if all(row["score"] is None for row in audited):
+        return "No word of these texts could be queried.", "Give more text in the model's language."
+    found = _person(audited[0], known) if len(audited) == 1 else _owner(summary)
+    return _undecided(found) if summary.get("verdict") == UNDECIDED else found
+
+
+def _person(own: Row, known: Sequence[Row]) -> tuple[str, ...]:
+    higher = sum(float(row["score"]) >= float(own["score"]) for row in known)
+    used, words = int(own["compared_words"]), int(own["words"])
+    first = f"; {used:,} of its {words:,} words: few non-members have more" if used < words else ""
+    return (
+        f"This user's texts are {'' if own['called'] else 'not '}recognized as training data.",
+        f"{higher:,} of {len(known):,} non-members score as high over as many words{first} "
+        f"(p = {p_value(float(own['p_value']))}).",
+    )
+
+
+def _owner(summary: Row) -> tuple[str, ...]:
+    users, flagged, alpha = int(summary["users"]), int(summary["called"]), float(summary["rate"])
+    if flagged:
+        return (
+            f"The texts of {flagged:,} of {users:,} users are recognized as training data (false "
+            f"discovery rate {percent(alpha)}).",
+            "Others may have been used as well. A bound for all users: vestige train --defence "
+            "dp-fedavg.",
+        )
+    if (summary.get("p_value") or 1.0) <= alpha:  # runs of old versions have no such test
+        return (
+            f"Texts of some of {users:,} users were used for training, but no single user is "
+            "recognized.",
+        )
+    return (
+        "No user's texts are recognized as training data.",
+        f"How many of the {users:,} users were used is not bounded.",
+    )
+
+
+def _unanswered(summary: Row) -> str:
+    asked, left = (int(summary.get(name) or 0) for name in ("words_asked", "words_unanswered"))
+    if not asked or left / asked <= UNANSWERED:
+        return ""
+    return (
+        f"{left:,} of {asked:,} queries have no answer ({percent(left / asked)}). If the service "
+        "refuses some texts and not others, the comparison is unfair."
+    )
+
+
+def _together(audited: Sequence[Row], summary: Row, unit: Unit) -> str:
+    """How many units must score above the whole reference before one is flagged."""
+    lowest = sorted(1 / (int(row["compared_with"]) + 1) for row in audited)
+    share = float(summary["rate"]) / len(lowest)
+    enough = (n for n, p in enumerate(lowest, start=1) if p <= share * n + 1e-12)
+    least = next(enough, len(lowest))
+    if int(summary[unit.flagged]) or least < 2:
+        return ""
+    number, needed = (int(summary[name]) for name in unit.reference)
+    return (
+        f"With {number:,} reference {unit.many}, none is flagged unless {least:,} score highest "
+        f"together; a single one needs {needed:,}."
+    )
+
+
+def _table(audited: Sequence[Row], unit: Unit, name: Callable[[int], str]) -> Table:
+    """The units with the smallest p-values."""
+    more = len(audited) - LISTED
+
+    def scored(row: Row, text: str) -> str:
+        return NOTHING if row["score"] is None else text
+
+    def as_high(row: Row) -> str:
+        others = int(row["compared_with"])
+        return f"{round(float(row['p_value']) * (others + 1)) - 1:,} of {others:,}"
+
+    def compared(row: Row) -> str:
+        used, length = int(row[unit.tokens[0]]), row[unit.length]
+        return f"{used:,}" if length in (None, used) else f"{used:,} of {int(length):,}"
+
+    return table(
+        "Smallest p-values" + (f" ({more:,} more in the run folder)" if more > 0 else ""),
+        [{**row, "name": name(place)} for place, row in enumerate(audited[:LISTED])],
+        {
+            unit.many[:-1]: lambda row: row["name"],
+            "flagged": lambda row: bool(row[unit.flagged]),
+            "p-value": lambda row: scored(row, p_value(float(row["p_value"]))),
+            "score as high": lambda row: scored(row, as_high(row)),
+            "score": lambda row: decimal(row["score"], 3),
+            unit.tokens[1]: compared,
+        },
+        texts=2,
+    )
+
+
+def _p_values(audited: Sequence[Row], others: Sequence[Row], unit: Unit, line: str) -> Figure:
+    """Sorted p-values of the audited units, and of others that were not used."""
+    values, rest = ([float(row["p_value"]) for row in rows] for rows in (audited, others))
+    flagged = [bool(row[unit.flagged]) for row in audited]
+    return Figure(
+        draw=lambda width: sorted_p_values(
+            values, flagged, rest, of=f"{unit.many}, the smallest p-value first", width=width
+        ),
+        caption="P-values in order. Without use in training they lie along the dashed line. A disc "
+        f"is flagged. {f'The thin line is {line}.' if rest else ''}".strip(),
+        points=len(values),
+        slim=True,
+    )
+
+
+def _scores(audited: Sequence[Row], known: Sequence[Row]) -> Figure:
+    """The score of one user, and those of non-members."""
+    own, rest = ([float(row["score"]) for row in rows] for rows in (audited, known))
+    return Figure(
+        draw=lambda width: two_groups(own, rest, names=("this user", "non-members"), width=width),
+        caption="Scores of this user, above, and of non-members, below, over as many words. "
+        "Further right, the model knows the texts better.",
+        slim=True,
+    )
