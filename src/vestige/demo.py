@@ -141,9 +141,9 @@ def _train(
 
 def demo_report(run: Run, *, show_secrets: bool) -> "Report":
     """The first phrases, and where the secret is among them, unredacted."""
+    from vestige.reports.blocks import table
     from vestige.reports.disclosure import printable, running_text
     from vestige.reports.report import Report
-    from vestige.reports.tables import table
 
     rows = [row for row in run.rows if row["kind"] == "phrase"]
     seconds, page = run.summary["seconds"], printable(str(run.summary["page"]))

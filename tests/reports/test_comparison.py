@@ -5,9 +5,9 @@ import pytest
 from tests.reports.made_claims import made_claim, with_claim
 from vestige.claims import LEAK
 from vestige.errors import RunError
-from vestige.reports.numbers import NOTHING
 from vestige.reports.page import render
 from vestige.reports.report import report_of
+from vestige.reports.words import NOTHING
 
 NAMES = ["plain", "gold", "triplet"]
 

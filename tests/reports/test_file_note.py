@@ -1,6 +1,6 @@
 """The box for a data-protection officer names model and texts by whole hashes, and no place."""
 
-from vestige.reports.file_note import file_note
+from vestige.reports.blocks import file_note
 
 HASHES = {role: f"{place:064x}" for place, role in enumerate(("target", "base", "inner", "texts"))}
 RUN = {

@@ -11,8 +11,7 @@ from tests.reports.made_runs import RESULTS
 from vestige import results
 from vestige.claims import LEAK, UNDECIDED
 from vestige.errors import RunError
-from vestige.reports.overview import overview
-from vestige.reports.page import render
+from vestige.reports.page import overview, render
 from vestige.reports.report import report_of
 
 
@@ -28,13 +27,13 @@ def cells(*runs):
     return [[getattr(cell, "text", cell) for cell in row] for row in overview(runs, sections).rows]
 
 
-def test_a_row_says_what_was_asked_found_and_spent():
+def test_a_row_says_what_was_asked_and_found():
     exposure = on_run(run("CanaryExposure", "a"), made_claim("exposure", LEAK))
     rows = cells(exposure, without_claim(run("TextAudit", "b")), run("PairTraining", "c"))
     assert rows == [
-        ["How exposed are the canaries?", "leak", "7.5 bits", "–", "61"],
-        ["Were these texts used?", "not checked", "at least 10 texts", "–", "61"],
-        ["How well did this model learn?", "–", "–", "BLEU 25.0%", "61"],
+        ["How exposed are the canaries?", "leak", "7.5 bits"],
+        ["Were these texts used?", "not checked", "at least 10 texts"],
+        ["How well did this model learn?", "–", "perplexity 40"],
     ]
     [_, deletion] = overview(
         [run("TextAudit"), run("Deletion")], [report_of(run("Deletion"), show_secrets=False)] * 2

@@ -8,9 +8,8 @@ from tests.reports.made_claims import made_claim, with_claim
 from tests.reports.made_runs import RESULTS
 from vestige import results
 from vestige.claims import UNDECIDED
-from vestige.reports.blocks import Prose
+from vestige.reports.blocks import Cell, Prose, Table
 from vestige.reports.report import Report, lines, report_of
-from vestige.reports.tables import Cell, Table
 from vestige.reports.terminal import MOST, show
 
 

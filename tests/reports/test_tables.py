@@ -3,9 +3,9 @@
 import pytest
 
 from tests.reports.parsed import Parsed
-from vestige.reports.numbers import interval
+from vestige.reports.blocks import LONG, Bar, Cell, Table, bar, table
 from vestige.reports.page import _templates
-from vestige.reports.tables import LONG, Bar, Cell, Table, bar, table
+from vestige.reports.words import interval
 
 
 def parsed(table):

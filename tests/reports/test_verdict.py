@@ -10,8 +10,7 @@ from tests.reports.test_page import ALLOWED
 from vestige import results
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, VERDICTS, Check, Direct, Estimate, Test
 from vestige.reports import notebook
-from vestige.reports.card import card
-from vestige.reports.page import render
+from vestige.reports.page import card, render
 from vestige.reports.verdicts import verdict_of
 
 SENTENCE = (

@@ -137,8 +137,7 @@ def _worth_keeping(out: Path) -> bool:
 
 def reproduction_report(run: Run, *, show_secrets: bool) -> "Report":
     """The tables of a paper."""
-    from vestige.reports.plain import paper_report
-    from vestige.reports.report import Report
+    from vestige.reports.report import Report, paper_report
 
     blocks = []
     for name, summary in run.summary.items():

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from vestige.reports.numbers import NOTHING, Row, interval
+from vestige.reports.blocks import Table
 from vestige.reports.report import Report, lines
-from vestige.reports.tables import Table
-from vestige.reports.words import pairs
+from vestige.reports.words import NOTHING, Row, interval, pairs
 from vestige.results import Run
 
 NAMES: Mapping[str, str] = {

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from vestige.preparation.trained import useless_training
+from vestige.reports.blocks import Table, table
 from vestige.reports.charts import ACCENT, QUIET, Chart, Figure, alt, dashed, disc, inline, ring
 from vestige.reports.disclosure import disclose, printable
-from vestige.reports.numbers import NOTHING, Row, decimal, listed, percent
 from vestige.reports.report import Report, lines
-from vestige.reports.tables import Table, table
+from vestige.reports.words import NOTHING, Row, decimal, listed, percent
 from vestige.results import Run
 
 MANIFEST = (

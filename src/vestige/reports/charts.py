@@ -5,13 +5,16 @@ or dark theme.
 """
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import lazy_loader  # type: ignore[import-untyped]
+import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     import altair as alt
@@ -19,21 +22,23 @@ else:  # a terminal shows the words of a report and draws nothing
     alt = lazy_loader.load("altair")
 
 __all__ = [
-    "ACCENT", "BROAD", "FEW", "INK", "QUIET", "SLIM", "TEXT", "Chart", "Figure", "alt", "by_copies",
-    "dashed", "disc", "inline", "intervals", "ring", "svg_of", "titled",
+    "ACCENT", "BROAD", "INK", "QUIET", "TEXT", "Chart", "Figure", "alt", "dashed", "disc",
+    "inline", "intervals", "ring", "score_axis", "score_edges", "sorted_p_values", "svg_of",
+    "titled", "two_groups",
 ]  # fmt: skip
 
 INK, ACCENT, QUIET, TEXT = "#111111", "#222222", "#333333", "#444444"
 _COLOURS = {INK: "#57534c", ACCENT: "#b0402a", QUIET: "#8a857c", TEXT: "#23211d"}
 """The placeholders' colours without a style sheet."""
 
-_PAPER = "#fbfaf6"
-
 BROAD, SLIM = 620, 270
 """Width of a chart in pixels on a screen and on a phone."""
 
 FEW = 3
 """A chart of so few points adds nothing to its table."""
+
+MANY = 300
+"""A curve has no more points than this."""
 
 _FONT = "system-ui, sans-serif"
 Chart = Any
@@ -49,15 +54,14 @@ class Figure:
         caption: how to read it.
         points: number of values; None where it also shows intervals or a relation.
         slim: also drawn for phones.
-        title: its heading where it is folded.
     """
 
     template: ClassVar[str] = "figure"
+    title: ClassVar[str] = "Chart"
     draw: Callable[[int], Chart]
     caption: str
     points: int | None = None
     slim: bool = False
-    title: str = "Chart"
 
     @property
     def worth_it(self) -> bool:
@@ -76,10 +80,10 @@ class Figure:
     def chart(self) -> "alt.Chart":
         """The chart in colours that need no style sheet."""
         spec = _spec(self.draw(BROAD))
-        spec["config"]["background"] = _PAPER
+        spec["config"]["background"] = "#fbfaf6"
         text = json.dumps(spec)
-        for sentinel, colour in _COLOURS.items():
-            text = text.replace(f'"{sentinel}"', f'"{colour}"')
+        for placeholder, colour in _COLOURS.items():
+            text = text.replace(f'"{placeholder}"', f'"{colour}"')
         return alt.Chart.from_dict(json.loads(text))
 
 
@@ -89,6 +93,20 @@ def svg_of(chart: Chart) -> str:
 
     svg: str = vl_convert.vegalite_to_svg(_spec(chart), allowed_base_urls=[])
     return svg
+
+
+def _spec(chart: Chart) -> dict[str, Any]:
+    writing = {f"{of}{what}": value for of in ("label", "title")
+               for what, value in (("Font", _FONT), ("Color", INK), ("FontSize", 12))}  # fmt: skip
+    axis = {"domainColor": QUIET, "tickColor": QUIET, "gridColor": QUIET, "gridOpacity": 0.2}
+    spec: dict[str, Any] = chart.to_dict()
+    spec["padding"] = {"left": 12, "right": 12, "top": 4, "bottom": 4}  # for wider fonts than ours
+    spec["config"] = {
+        "background": None,
+        "view": {"stroke": None},
+        "axis": {**writing, **axis, "titleFontWeight": "normal"},
+    }
+    return spec
 
 
 def titled(text: str, **more: Any) -> Any:
@@ -111,13 +129,6 @@ def ring(chart: Chart, size: int, colour: str = QUIET, **more: Any) -> Chart:
     return chart.mark_point(stroke=colour, size=size, opacity=1, **more)
 
 
-def by_copies(points: Iterable[Mapping[str, Any]]) -> Chart:
-    """Points whose `copies` are labels, from left to right in their order."""
-    order = alt.EncodingSortField(field="place", order="ascending")
-    x = alt.X("copies:N", sort=order, title="copies planted", axis=alt.Axis(labelAngle=0))
-    return inline({**point, "place": place} for place, point in enumerate(points)).encode(x=x)
-
-
 def dashed(**at: float) -> Chart:
     """A dashed line at one value."""
     return inline([at]).mark_rule(stroke=QUIET, strokeDash=[5, 4])
@@ -132,7 +143,6 @@ def intervals(
     across: bool = True,
     domain: tuple[float, float] | None = None,
     band: Mapping[str, float] | None = None,
-    title: str = "Chart",
 ) -> Figure:
     """Labelled values with their intervals.
 
@@ -145,73 +155,151 @@ def intervals(
         across: labels run from left to right; otherwise from top to bottom.
         domain: ends of the axis of values.
         band: `value`, `low` and `high` of a reference, a dashed line in a band.
-        title: its heading where it is folded.
     """
     usual = {"filled": True, "bound": False, "other": None}
     rows = [{**usual, **point, "place": place} for place, point in enumerate(points)]
 
     def draw(width: int) -> Chart:
-        return _intervals(rows, (name, value), width, across=across, domain=domain, band=band)
+        labels, values = ("x", "y") if across else ("y", "x")
+        channels = {"x": alt.X, "y": alt.Y}
+        axis = alt.Axis(labelAngle=0) if across else alt.Axis()
+        order = alt.EncodingSortField(field="place", order="ascending")
+        label = channels[labels]("label:N", sort=order, title=name, axis=axis)
+        scale = alt.Scale(domain=list(domain)) if domain else alt.Scale(zero=True)
+        low = channels[values]("low:Q", title=value, scale=scale)
+        span, middle = {values: low, f"{values}2": "high:Q"}, {values: "value:Q"}
+        layers = [] if band is None else _reference(band, span, middle)
+        layers += _marks(inline(rows).encode(**{labels: label}), span, middle, values)
+        height = 230 if across else alt.Step(18)
+        return alt.layer(*layers).properties(width=width, height=height)
 
-    return Figure(draw=draw, caption=caption, points=len(rows), slim=True, title=title)
+    return Figure(draw=draw, caption=caption, points=len(rows), slim=True)
 
 
-def _intervals(
-    rows: Sequence[Mapping[str, Any]],
-    titles: tuple[str, str],
-    width: int,
-    *,
-    across: bool,
-    domain: tuple[float, float] | None,
-    band: Mapping[str, float] | None,
-) -> Chart:
-    labels, values = ("x", "y") if across else ("y", "x")
-    channels = {"x": alt.X, "y": alt.Y}
-    scale = alt.Scale(domain=list(domain)) if domain else alt.Scale(zero=True)
-    axis = alt.Axis(labelAngle=0) if across else alt.Axis()
-    order = alt.EncodingSortField(field="place", order="ascending")
-    label = channels[labels]("label:N", sort=order, title=titles[0], axis=axis)
-    low = channels[values]("low:Q", title=titles[1], scale=scale)
-    span = {values: low, f"{values}2": "high:Q"}
-    chart, middle = inline(rows).encode(**{labels: label}), {values: "value:Q"}
-
+def _marks(chart: Chart, span: Any, middle: Any, values: str) -> list[Chart]:
     def only(test: str) -> Chart:
         return chart.transform_filter(test)
 
-    layers = [
+    return [
         chart.mark_rule(stroke=ACCENT, strokeWidth=2).encode(**span),
         ring(only("datum.other !== null"), 110).encode(**{values: "other:Q"}),
         disc(only("datum.filled && !datum.bound"), 65).encode(**middle),
         disc(only("datum.bound"), 80, shape="triangle-up").encode(**middle),
         ring(only("!datum.filled && !datum.bound"), 65, ACCENT).encode(**middle),
     ]
-    if band is not None:
-        known = inline([band])
-        layers[:0] = [
-            known.mark_rect(fill=QUIET, opacity=0.15).encode(**span),
-            known.mark_rule(stroke=QUIET, strokeDash=[5, 4]).encode(**middle),
+
+
+def _reference(band: Mapping[str, float], span: Any, middle: Any) -> list[Chart]:
+    return [
+        inline([band]).mark_rect(fill=QUIET, opacity=0.15).encode(**span),
+        inline([band]).mark_rule(stroke=QUIET, strokeDash=[5, 4]).encode(**middle),
+    ]
+
+
+def two_groups(
+    audited: Sequence[float],
+    known: Sequence[float],
+    *,
+    names: tuple[str, str] = ("audited", "non-members"),
+    of: str = "users",
+    score: str = "",
+    width: int = BROAD,
+) -> Chart:
+    """Scores of two groups, the first upwards and the second downwards, as shares of each.
+
+    Args:
+        audited: scores of the first group, at least one.
+        known: likewise of the second.
+        names: of the two groups.
+        of: whose scores they are.
+        score: name of the axis, see `score_axis`.
+        width: in pixels.
+    """
+    edges = score_edges([*audited, *known], max(10, width // 22))
+    groups = ((audited, ACCENT, 0.85, 1), (known, QUIET, 0.45, -1))
+    shares = [np.histogram(scores, edges)[0] / len(scores) for scores, *_ in groups]
+    most = 1.25 * max(share.max() for share in shares)
+    x = score_axis(edges, width, score=score)
+    y = alt.Y(
+        "share:Q",
+        title=f"share of {of}",
+        scale=alt.Scale(domain=[-most, most]),
+        axis=alt.Axis(labelExpr="format(abs(datum.value), '~p')", tickCount=5),
+    )
+    layers = []
+    for name, share, (scores, colour, opacity, sign) in zip(names, shares, groups, strict=True):
+        bins = zip(edges[:-1].tolist(), edges[1:].tolist(), (sign * share).tolist(), strict=True)
+        values = [{"x": a, "right": b, "share": s, "zero": 0.0} for a, b, s in bins if s]
+        bars = inline(values).mark_bar(
+            fill=colour, stroke=colour, fillOpacity=opacity, strokeWidth=0.5
+        )
+        label = {"x": edges[0], "share": sign * 0.92 * most, "name": f"{name} ({len(scores):,})"}
+        text = inline([label]).mark_text(fill=TEXT, fontSize=13, fontWeight=600, align="left", dx=6)
+        layers += [
+            bars.encode(x=x, x2="right:Q", y=y, y2="zero:Q"),
+            text.encode(x=x, y=y, text="name:N"),
         ]
-    height = 230 if across else alt.Step(18)
-    return alt.layer(*layers).properties(width=width, height=height)
+    return alt.layer(*layers).properties(width=width, height=260)
 
 
-def _spec(chart: Chart) -> dict[str, Any]:
-    writing = {
-        "labelFont": _FONT,
-        "titleFont": _FONT,
-        "titleFontWeight": "normal",
-        "titleColor": INK,
-        "labelColor": INK,
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-    }
-    axis = {"domainColor": QUIET, "tickColor": QUIET, "gridColor": QUIET, "gridOpacity": 0.2}
-    spec: dict[str, Any] = chart.to_dict()
-    spec["padding"] = {"left": 12, "right": 12, "top": 4, "bottom": 4}  # for wider fonts than ours
-    spec["config"] = {
-        "background": None,
-        "view": {"stroke": None},
-        "axis": {**writing, **axis},
-        "legend": {**writing, "orient": "top"},
-    }
-    return spec
+def score_edges(scores: Sequence[float], bins: int) -> NDArray[np.float64]:
+    """Edges of bins over all scores."""
+    low, high = float(min(scores)), float(max(scores))
+    step = 1.08 * ((high - low) or 1.0) / bins
+    zero = low - step / 2
+    first, last = math.floor((low - zero) / step) - 1, math.ceil((high - zero) / step) + 1
+    return zero + step * np.arange(first, last + 1, dtype=np.float64)
+
+
+def score_axis(edges: NDArray[np.float64], width: int, *, score: str = "") -> Any:
+    """The axis of scores; `score` names them, by default those of an audit of users."""
+    short = "better than expected"
+    usual = f"how much {short} the model knows the words" if width == BROAD else short
+    return alt.X(
+        "x:Q",
+        title=f"{score or usual} →",
+        scale=alt.Scale(domain=[float(edges[0]), float(edges[-1])], nice=False),
+        axis=alt.Axis(grid=False, tickCount=max(3, width // 90)),
+    )
+
+
+def sorted_p_values(
+    p_values: Sequence[float],
+    called: Sequence[bool],
+    null: Sequence[float],
+    *,
+    of: str = "users, the most exposed first",
+    width: int = BROAD,
+) -> Chart:
+    """P-values in rising order; without membership they lie along the diagonal.
+
+    Args:
+        p_values: of the audited units, in rising order.
+        called: whether each is flagged: a disc, else a ring. Many are a line.
+        null: p-values of non-members, a thin line; may be empty.
+        of: title of the axis of units.
+        width: in pixels.
+    """
+    shares = alt.Axis(format="~p", tickCount=5)
+    x = alt.X("share:Q", title=of, scale=alt.Scale(domain=[0, 1]), axis=shares)
+    y = alt.Y("p:Q", title="p-value", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=5))
+    diagonal = inline([{"share": s, "p": s} for s in (0.0, 1.0)])
+    layers: list[Chart] = [diagonal.mark_line(stroke=QUIET, strokeDash=[5, 4])]
+    if null:
+        layers.append(inline(_rising(sorted(null))).mark_line(stroke=INK, strokeWidth=1.6))
+    points = _rising(p_values)
+    if len(points) < len(p_values):
+        layers.append(inline(points).mark_line(stroke=ACCENT, strokeWidth=3))
+    else:
+        for flagged, fill in ((False, "transparent"), (True, ACCENT)):
+            own = [p for p, one in zip(points, called, strict=True) if bool(one) is flagged]
+            layers.append(ring(inline(own), 42, ACCENT, fill=fill))
+    layers = [layer.encode(x=x, y=y) for layer in layers]
+    return alt.layer(*layers).properties(width=width, height=260)
+
+
+def _rising(p_values: Sequence[float]) -> list[dict[str, float]]:
+    """Each p-value at the share of smaller ones, thinned to `MANY`."""
+    number = len(p_values)
+    places = np.linspace(0, number - 1, min(MANY, number)).astype(int).tolist()
+    return [{"share": (n + 0.5) / number, "p": float(p_values[n])} for n in places]

@@ -7,10 +7,9 @@ must.
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from vestige.reports.blocks import Findings
+from vestige.reports.blocks import Findings, Table
 from vestige.reports.page import drawn, fill, style
-from vestige.reports.report import report_of
-from vestige.reports.tables import Table
+from vestige.reports.report import Block, report_of
 from vestige.results import Measurement, Result, run_of
 
 if TYPE_CHECKING:
@@ -50,14 +49,20 @@ def html(result: Result | Measurement, *, show_secrets: bool = False) -> str:
     Raises:
         RunError: the result lacks what its kind has.
     """
-    found = drawn(run_of(result), show_secrets=show_secrets)
-    lists = [one for one in found.blocks if isinstance(one, Table | Findings)][:1]
-    more = sum(max(0, len(one.rows) - LISTED) for one in lists if isinstance(one, Table))
-    shown = [replace(b, rows=b.rows[:LISTED]) if isinstance(b, Table) else b for b in lists]
+    report = drawn(run_of(result), show_secrets=show_secrets)
+    blocks: list[Block] = [*report.figures[:1]]
+    more = 0
+    for block in report.blocks:
+        if isinstance(block, Table):
+            more = max(0, len(block.rows) - LISTED)
+            block = replace(block, rows=block.rows[:LISTED])
+        if isinstance(block, Table | Findings):
+            blocks.append(block)
+            break
     return fill(
         "notebook.html",
-        report=found,
-        blocks=[*found.figures[:1], *shown],
+        report=report,
+        blocks=blocks,
         left=f"{more:,} more rows are in to_frame()." if more else "",
         style=style("components.css"),
     )
@@ -65,6 +70,5 @@ def html(result: Result | Measurement, *, show_secrets: bool = False) -> str:
 
 def text(result: Result | Measurement, *, show_secrets: bool = False) -> str:
     """Title, verdict, evidence, checks and notices as lines of text."""
-    found = report_of(run_of(result), show_secrets=show_secrets)
-    passed = "" if found.verdict is None else found.verdict.all_passed
-    return "\n".join(filter(None, (found.title, *found.headline, passed, *found.notices)))
+    report = report_of(run_of(result), show_secrets=show_secrets)
+    return "\n".join((report.title, *report.headline, *report.notices))

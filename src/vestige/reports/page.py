@@ -1,20 +1,31 @@
-"""One self-contained page from runs: no scripts, no network, every text escaped."""
+"""Several runs on one page without scripts or network, or as a section of a model card.
 
-from collections.abc import Sequence
+The card (Mitchell et al., 2019, "Model Cards for Model Reporting") contains no text of a corpus or
+model and no path.
+"""
+
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from vestige import __version__, new_files, results
-from vestige.reports.disclosure import printable
-from vestige.reports.overview import overview
-from vestige.reports.report import Block, Report, guarded, report_of
-from vestige.reports.same_model import models_notice
+from vestige.reports.blocks import Cell, Table
+from vestige.reports.disclosure import markdown_text, printable
+from vestige.reports.quantities import QUANTITIES, measured
+from vestige.reports.report import REDACTION, Block, Report, guarded, report_of
+from vestige.reports.verdicts import same_model, verdict_word
+from vestige.reports.words import NOTHING
 from vestige.results import Run
+
+KEY = (
+    "One row per run, with its directory and models. Estimates with 95% intervals; a number "
+    "without one is a count, or its section says why."
+)
 
 
 def render(
@@ -36,13 +47,11 @@ def render(
         ValueError: no runs.
         RunError: a run lacks what its kind of result has.
     """
-    if not runs:
-        raise ValueError("runs must hold at least one run directory, got none")
-    reports = [drawn(run, show_secrets=show_secrets) for run in runs]
+    reports = [drawn(run, show_secrets=show_secrets) for run in _some(runs)]
     return fill(
         "page.html",
         reports=reports,
-        overview=overview(runs, reports),
+        overview=overview(runs, reports) if len(runs) > 1 else None,
         models=models_notice(runs),
         first=first,
         above=above,
@@ -61,24 +70,114 @@ def write_page(
     first: Sequence[Block] = (),
     above: Report | None = None,
 ) -> Path:
-    """Write the page of runs. One with secrets is private to its owner.
+    """Write the page of run directories or read runs. One with secrets is private to its owner.
 
     Args:
         runs: run directories, or runs that were read.
-        path: of the page.
+        path: of the page, which must not exist.
         show_secrets: see `render`, as of `first` and `above`.
-        first: blocks above all runs.
-        above: a report about all runs.
 
     Raises:
         RunError: a directory is not a run, or the page exists or cannot be written.
     """
+
+    def page(read: Sequence[Run]) -> str:
+        return render(read, show_secrets=show_secrets, first=first, above=above)
+
+    return _written(runs, path, page, shared=not show_secrets)
+
+
+def card(runs: Sequence[Run], *, first: Sequence[Block] = ()) -> str:
+    """The section of a model card as Markdown.
+
+    Args:
+        runs: in the order of the section.
+        first: blocks above all runs, of which tables are shown.
+
+    Raises:
+        ValueError: no runs.
+        RunError: a run lacks what its kind of result has.
+    """
+    reports = [report_of(run, show_secrets=False) for run in _some(runs)]
+    lines = ["## Privacy", "", f"Measured with Vestige {__version__}.", ""]
+    lines += _markdown(overview(runs, reports))
+    if notice := models_notice(runs):
+        lines += ["", markdown_text(notice)]
+    for one in first:
+        if isinstance(one, Table):
+            lines += ["", f"### {one.title}", "", one.key, "", *_markdown(one)]
+    for report in reports:
+        lines += _section(report)
+    return "\n".join(lines) + "\n"
+
+
+def write_card(
+    runs: Sequence[str | Path | Run], path: str | Path, *, first: Sequence[Block] = ()
+) -> Path:
+    """Write the card of run directories or read runs. Everyone may read it.
+
+    Raises:
+        RunError: a directory is not a run, or the file exists or cannot be written.
+    """
+    return _written(runs, path, lambda read: card(read, first=first), shared=True)
+
+
+def _some(runs: Sequence[Run]) -> Sequence[Run]:
+    if not runs:
+        raise ValueError("runs must hold at least one run directory, got none")
+    return runs
+
+
+def _written(
+    runs: Sequence[str | Path | Run],
+    path: str | Path,
+    made: Callable[[Sequence[Run]], str],
+    *,
+    shared: bool,
+) -> Path:
     path = new_files.require_outside_runs(new_files.require_new(path))
-    read = [one if isinstance(one, Run) else results.find(one) for one in runs]
-    page = render(read, show_secrets=show_secrets, first=first, above=above)
-    with new_files.new_file(path, shared=not show_secrets) as file:
-        file.write(page.encode())
+    text = made([one if isinstance(one, Run) else results.find(one) for one in runs])
+    with new_files.new_file(path, shared=shared) as file:
+        file.write(text.encode())
     return path
+
+
+def overview(runs: Sequence[Run], reports: Sequence[Report]) -> Table:
+    """One row per run, linked to its section: question, verdict and estimate."""
+    rows = []
+    for number, (run, report) in enumerate(zip(runs, reports, strict=True), start=1):
+        with guarded(run):
+            names = tuple(filter(None, (printable(run.name), _models(run))))
+            question = Cell(text=report.title, notes=names, href=f"#section-{number}")
+            verdict = verdict_word(run) or NOTHING
+            rows.append((question, verdict, _estimate(run)))
+    columns = ("question", "verdict", "measured")
+    return Table(title="At a glance", columns=columns, texts=2, rows=tuple(rows), key=KEY)
+
+
+def models_notice(runs: Sequence[Run]) -> str:
+    """Whether all runs measured one model; "" if there is nothing to compare."""
+    check = same_model(runs)
+    if check is None:
+        return ""
+    return check.sentence + " There is no joint verdict." * (check.state != "passed")
+
+
+def _estimate(run: Run) -> str | Cell:
+    for name, quantity in QUANTITIES.items():
+        if run.result in quantity.of:
+            found = measured(name, run)
+            text = found.amount(quantity.unit) if quantity.unit else f"{name} {found.amount('')}"
+            return Cell(text=text, notes=(found.interval,) if found.interval else ())
+    return NOTHING
+
+
+def _models(run: Run) -> str:
+    """The folder names of the models."""
+    models = run.run.get("models") or {}
+    paths = [one.get("path") for one in models.values() if isinstance(one, dict)]
+    each = [one for path in paths for one in (path if isinstance(path, list) else [path]) if one]
+    return printable(", ".join(dict.fromkeys(PurePath(str(path)).name for path in each)))
 
 
 def drawn(run: Run, *, show_secrets: bool) -> Report:
@@ -116,3 +215,26 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def _section(report: Report) -> list[str]:
+    lines = ["", f"### {markdown_text(report.title)}", ""]
+    verdict = report.verdict
+    if verdict is not None:
+        lines += [f"**{markdown_text(verdict.line)}**", ""]
+    lines += [markdown_text(" ".join(report.evidence)), ""]
+    checks = () if verdict is None else (*verdict.against, verdict.all_passed)
+    limits = [limit for limit in report.limits if limit != REDACTION]
+    return lines + [f"- {markdown_text(line)}" for line in (*checks, *limits) if line]
+
+
+def _markdown(table: Table) -> list[str]:
+    head = [f"| {' | '.join(table.columns)} |", f"|{' --- |' * len(table.columns)}"]
+    return [*head, *(f"| {' | '.join(map(_cell, row))} |" for row in table.rows)]
+
+
+def _cell(cell: str | Cell) -> str:
+    if isinstance(cell, str):
+        return markdown_text(cell)
+    beside = f" ({markdown_text(', '.join(cell.notes))})" if cell.notes and not cell.href else ""
+    return f"{markdown_text(cell.text)}{beside}"

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 from vestige.claims import NO_LEAK, UNDECIDED
 from vestige.reports.verdicts import OLD_UNDECIDED, claim_of
+from vestige.reports.words import Row
 from vestige.results import Run
 
-Row = Mapping[str, Any]
+FEW = "too few cases for an interval"
+MORE = "there is no upper bound"
 
 
 @dataclass(frozen=True)
@@ -45,18 +47,10 @@ class Measured:
         return f"{least}{self.value:.4g} {unit}".strip()
 
 
-@dataclass(frozen=True)
-class Quantity:
-    """A number on which a limit can be set.
-
-    Attributes:
-        unit: for readers.
-        about: what it is.
-        of: by kind of result, how it is read from a summary.
-    """
+class Quantity(NamedTuple):
+    """A number on which a limit can be set: its unit, and by kind of result how it is read."""
 
     unit: str
-    about: str
     of: Mapping[str, Callable[[Row], Measured]]
 
 
@@ -70,8 +64,19 @@ def _interval(name: str) -> Callable[[Row], Measured]:
     return read
 
 
-FEW = "too few cases for an interval"
-MORE = "there is no upper bound"
+def _exactly(name: str) -> Callable[[Row], Measured]:
+    def read(summary: Row) -> Measured:
+        value = summary.get(name)
+        return Measured(value, value, value)
+
+    return read
+
+
+def _count(count: int, most: int | None) -> Measured:
+    """A count, and how many there are at most; without that it excludes no more."""
+    if most is not None:
+        return Measured(count, count, most)
+    return Measured(count, count, count, MORE, bounded=False)
 
 
 def _exposure(summary: Row) -> Measured:
@@ -88,30 +93,20 @@ def _found(summary: Row) -> Measured:
         return Measured(None, None, None, "counting needs 19 null models")
     if summary.get("complete") is False:
         return Measured(count, count, None, "the search was stopped before its end")
-    return _count(summary, count, count)
+    return _count(count, count if summary.get("verdict") == NO_LEAK else None)
 
 
 def _secrets(summary: Row) -> Measured:
     count = summary["found"]
     if summary.get("possible") is False:  # of an older version; now such a run is undecided
-        return Measured(
-            count, count, None, "not every secret could have been found (--references, --samples)"
-        )
-    return _count(summary, count, count + (summary.get("in_part") or 0))
-
-
-def _count(summary: Row, count: int, most: int) -> Measured:
-    """A count; it is an upper bound only if "no leak shown" excludes more."""
-    if summary.get("verdict") == NO_LEAK:
-        return Measured(count, count, most)
-    return Measured(count, count, count, MORE, bounded=False)
+        why = "not every secret could have been found (--references, --samples)"
+        return Measured(count, count, None, why)
+    most = count + (summary.get("in_part") or 0)
+    return _count(count, most if summary.get("verdict") == NO_LEAK else None)
 
 
 def _members(summary: Row) -> Measured:
-    count, most = summary["called"], summary.get("at_most")
-    if most is not None:
-        return Measured(count, count, most)
-    return Measured(count, count, count, MORE, bounded=False)
+    return _count(summary["called"], summary.get("at_most"))
 
 
 def _used(summary: Row) -> Measured:
@@ -121,6 +116,7 @@ def _used(summary: Row) -> Measured:
 
 
 def _memorized(summary: Row) -> Measured:
+    """Less what is extracted of reference texts, where there are any."""
     side = "" if summary.get("sampled_difference") is None else "_difference"
     return _interval(f"sampled_per_10000{side}")(summary)
 
@@ -132,47 +128,31 @@ def _left(summary: Row) -> Measured:
     return found
 
 
-def _exactly(name: str) -> Callable[[Row], Measured]:
-    def read(summary: Row) -> Measured:
-        value = summary.get(name)
-        return Measured(value, value, value)
-
-    return read
-
-
 QUANTITIES: Mapping[str, Quantity] = {
+    # The median of planted canaries or secrets.
     "exposure": Quantity(
         "bits",
-        "median exposure of planted canaries or secrets",
         {
             "CanaryExposure": _exposure,
             "SecretAudit": _interval("planted_exposure"),
             "Extraction": _interval("exposure"),
         },
     ),
+    # Planted canaries, or parts of secrets, that greedy decoding completes.
     "completed": Quantity(
-        "canaries",
-        "planted canaries, or parts of secrets, that greedy decoding completes",
-        dict.fromkeys(("Completion", "SecretCompletion"), _exactly("greedy_completed")),
+        "canaries", dict.fromkeys(("Completion", "SecretCompletion"), _exactly("greedy_completed"))
     ),
+    # Phrases that the update reveals, or secrets that the model knows.
     "found": Quantity(
-        "phrases",
-        "phrases that the update reveals, or secrets that the model knows",
-        {"UpdateDiff": _found, "SecretExposure": _secrets, "SecretRank": _secrets},
+        "phrases", {"UpdateDiff": _found, "SecretExposure": _secrets, "SecretRank": _secrets}
     ),
-    "members": Quantity("flagged", "users flagged as members", {"UserAudit": _members}),
-    "used": Quantity("texts", "texts that were used", {"TextAudit": _used}),
-    "memorized": Quantity(
-        "per 10,000 tokens",
-        "passages that are extracted, less those of reference texts where there are any",
-        {"TextMemorization": _memorized},
-    ),
-    "left": Quantity(
-        "share", "share of what the earlier model knew of deleted texts", {"Deletion": _left}
-    ),
+    "members": Quantity("flagged", {"UserAudit": _members}),
+    "used": Quantity("texts", {"TextAudit": _used}),
+    "memorized": Quantity("per 10,000 tokens", {"TextMemorization": _memorized}),
+    # Of what the earlier model knew of deleted texts.
+    "left": Quantity("share", {"Deletion": _left}),
     "perplexity": Quantity(
         "",
-        "perplexity of the validation text",
         dict.fromkeys(
             ("DefendedTraining", "IntentSlotTraining", "PairTraining"),
             _exactly("validation_perplexity"),

@@ -4,22 +4,22 @@
 needed is imported.
 """
 
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
+from typing import Any
 
 from vestige.errors import RunError
-from vestige.reports.blocks import FileNote, Findings, Listing, Prose
+from vestige.reports.blocks import Findings, Listing, Prose, Table
 from vestige.reports.charts import Figure
-from vestige.reports.disclosure import printable
-from vestige.reports.provenance import command_of, settings_of
-from vestige.reports.tables import Table
+from vestige.reports.disclosure import SECRET_OPTIONS, printable
 from vestige.reports.verdicts import NOT_CHECKED, NOTHING_MEASURED, Verdict, verdict_of_run
-from vestige.reports.words import Facts, pairs
+from vestige.reports.words import Facts, Row, pairs, shown, words_of
 from vestige.results import Run
 
-Block = Table | Figure | Findings | Prose | Listing | FileNote
+Block = Table | Figure | Findings | Prose | Listing
 
 KINDS: dict[str, str] = {
     "Anatomy": "vestige.audits.anatomy.report:anatomy_report",
@@ -41,7 +41,7 @@ KINDS: dict[str, str] = {
     "SecretCompletion": "vestige.audits.extraction.completion:secrets_report",
     "SecretExposure": "vestige.audits.exposure.report:secrets_report",
     "SecretRank": "vestige.audits.exposure.report:update_report",
-    "Table": "vestige.reports.plain:paper_report",
+    "Table": "vestige.reports.report:paper_report",
     "TextAudit": "vestige.audits.membership.report:texts_report",
     "TextMemorization": "vestige.audits.extraction.passages_report:passages_report",
     "TrainingLeakage": "vestige.integrations.report:training_leakage_report",
@@ -50,13 +50,16 @@ KINDS: dict[str, str] = {
 }
 """By the name of the result's class: "module:function" of (run, *, show_secrets)."""
 
-OTHER = "vestige.reports.plain:plain_report"
+OTHER = "vestige.reports.report:plain_report"
 """For any other kind: its rows as a table."""
 
 REDACTION = "Run directories contain the texts unredacted; redaction concerns this report only."
 """A limit of every result."""
 
 MOST_EVIDENCE = 3
+
+MANY = 3
+"""So many models or data sets become a table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,10 +109,11 @@ class Report:
 
     @property
     def headline(self) -> tuple[str, ...]:
-        """What every form begins with: verdict, evidence, and the checks that failed."""
+        """What every form begins with: verdict, evidence, failed and passed checks."""
         if self.verdict is None:
             return self.evidence
-        return (self.verdict.line, *self.evidence, *self.verdict.against)
+        checks = filter(None, (*self.verdict.against, self.verdict.all_passed))
+        return (self.verdict.line, *self.evidence, *checks)
 
 
 def report_of(run: Run, *, show_secrets: bool) -> Report:
@@ -123,7 +127,8 @@ def report_of(run: Run, *, show_secrets: bool) -> Report:
         RunError: its rows or summary lack what its kind of result has.
     """
     with guarded(run):
-        made = _function(KINDS.get(run.result, OTHER))(run, show_secrets=show_secrets)
+        module, _, function = KINDS.get(run.result, OTHER).partition(":")
+        made: Report = getattr(import_module(module), function)(run, show_secrets=show_secrets)
         facts = pairs(run.summary, show_secrets=show_secrets) if made.facts is None else made.facts
         verdict, evidence = _answered(verdict_of_run(run) or made.verdict, made)
         return replace(
@@ -131,8 +136,8 @@ def report_of(run: Run, *, show_secrets: bool) -> Report:
             verdict=verdict,
             evidence=evidence,
             facts=facts,
-            settings=settings_of(run.run, show_secrets=show_secrets),
-            command=command_of(run.run.get("command"), show_secrets=show_secrets),
+            settings=_settings(run.run, show_secrets=show_secrets),
+            command=_command(run.run.get("command"), show_secrets=show_secrets),
             limits=(*made.limits, REDACTION),
         )
 
@@ -145,6 +150,49 @@ def _answered(verdict: Verdict | None, made: Report) -> tuple[Verdict | None, tu
         return verdict, (made.answer, *made.evidence)
     measured = (verdict.sentence,) if verdict.sentence != NOTHING_MEASURED else ()
     return replace(verdict, sentence=made.answer), (*measured, *made.evidence)
+
+
+def _settings(run: Mapping[str, Any], *, show_secrets: bool) -> tuple[Listing | Table, ...]:
+    """Lists of settings, one for each model and data set, and tables where there are many."""
+    lists: list[Listing] = []
+    tables: list[Table] = []
+
+    def listing(title: str, facts: Mapping[str, Any]) -> None:
+        lists.append(Listing(title=title, facts=pairs(facts, show_secrets=show_secrets)))
+
+    for key, title in (("models", "Model"), ("data", "Data"), ("configuration", "Settings")):
+        given = dict(run.get(key) or {})
+        nested = {name: given.pop(name) for name in list(given) if isinstance(given[name], Mapping)}
+        if key != "configuration" and len(nested) >= MANY:
+            tables.append(_side_by_side(title, nested, show_secrets))
+            nested = {}
+        for name, own in nested.items():
+            listing(title if name == title.lower() else f"{title}: {words_of(name)}", own)
+        if key == "configuration":
+            given.pop("seed", None)
+        listing(title, given)
+    versions = ", ".join(f"{k} {v}" for k, v in (run.get("versions") or {}).items())
+    listing("Run", {"seed": run.get("seed"), "created": run.get("created"), "versions": versions})
+    return (*(one for one in lists if one.facts), *tables)
+
+
+def _side_by_side(title: str, given: Mapping[str, Mapping[str, Any]], show_secrets: bool) -> Table:
+    found = _rows(title, [{"": name, **own} for name, own in given.items()], show_secrets)[0]
+    return replace(found, texts=len(found.columns))
+
+
+def _command(words: Any, *, show_secrets: bool) -> str:
+    """The command line, ready to paste; secret values of options are left out."""
+    texts, secret = [], False
+    for word in map(str, words or ()):
+        option, equals, _ = word.partition("=")
+        hidden = equals and option in SECRET_OPTIONS
+        if show_secrets or not (secret or hidden):
+            texts.append(printable(shlex.quote(word)))
+        else:
+            texts.append(f"{option}=…" if hidden else "…")
+        secret = word in SECRET_OPTIONS
+    return " ".join(texts)
 
 
 def lines(*texts: str) -> tuple[str, ...]:
@@ -165,7 +213,46 @@ def guarded(run: Run) -> Iterator[None]:
         ) from error
 
 
-def _function(name: str) -> Callable[..., Report]:
-    module, _, function = name.partition(":")
-    found: Callable[..., Report] = getattr(import_module(module), function)
-    return found
+def paper_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a paper's table, under its title."""
+    extracted = all("hamming" in row for row in run.rows)  # then a canary is a pattern's name
+    names = {"canary": "pattern"} if extracted else {}
+    rows = [{names.get(n, n): row.get(n) for n in run.summary["columns"]} for row in run.rows]
+    first, _, rest = printable(run.summary["note"]).partition(". ")
+    facts = {"name": run.summary["name"], "rows": run.summary["rows"]}
+    return Report(
+        kind="table",
+        title=printable(run.summary["title"]),
+        evidence=lines(f"{first}." if rest else first, rest),
+        blocks=_rows("", rows, show_secrets),
+        facts=pairs(facts, show_secrets=show_secrets),
+    )
+
+
+def plain_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a result of any other kind."""
+    return Report(
+        kind="table",
+        title=printable(run.result),
+        evidence=(f"{len(run.rows):,} rows.",),
+        blocks=_rows("Rows", run.rows, show_secrets),
+    )
+
+
+def _rows(title: str, rows: Sequence[Row], show_secrets: bool) -> tuple[Table, ...]:
+    """Raw rows as a table, texts to the left; none without rows."""
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+
+    def numeric(key: str) -> bool:
+        values = [row.get(key) for row in rows if row.get(key) is not None]
+        return all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+
+    keys.sort(key=numeric)
+    cells = [[shown(k, row.get(k), show_secrets=show_secrets) for k in keys] for row in rows]
+    found = Table(
+        title=title,
+        columns=tuple(map(words_of, keys)),
+        texts=sum(not numeric(key) for key in keys),
+        rows=tuple(map(tuple, cells)),
+    )
+    return (found,) if rows else ()

@@ -1,10 +1,12 @@
-"""Verdicts of runs: read from their claims, never from a word alone, and as they are shown."""
+"""Verdicts of runs, from their claims and never from a word alone; and whether runs of one page
+measured one model."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
+from typing import Any, TypeGuard
 
-from vestige.claims import Claim, Estimate, Test
+from vestige.claims import Check, Claim, Estimate, Test, one_model
 from vestige.errors import RunError
 from vestige.reports.disclosure import printable
 from vestige.results import Run
@@ -40,6 +42,12 @@ NOTHING_MEASURED = "Nothing was measured."
 
 LEAST = 1e-300
 """Shown for a smaller p-value: no p-value is 0."""
+
+ROLES = ("after", "target", "model")
+"""Of the audited model in a record; the others are what it is compared with."""
+
+SEVERAL = ("SecretAudit",)
+"""Results that may audit several models at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +88,7 @@ class Verdict:
     @property
     def against(self) -> tuple[str, ...]:
         """Checks that failed or could not run, as lines of text."""
-        failed = (f"✗ {sentence}" for sentence in self.failed)
-        return (*failed, *(f"? {sentence}" for sentence in self.open))
+        return (*(f"✗ {one}" for one in self.failed), *(f"? {one}" for one in self.open))
 
 
 def claim_of(run: Run) -> Claim | None:
@@ -109,10 +116,8 @@ def is_unchecked(run: Run) -> bool:
 
 def verdict_word(run: Run) -> str:
     """The verdict of a run; `NOT_CHECKED` where it cannot be checked, "" for kinds without one."""
-    claim = claim_of(run)
-    if claim is not None:
-        return claim.verdict
-    return NOT_CHECKED if is_unchecked(run) else ""
+    verdict = verdict_of_run(run)
+    return "" if verdict is None else verdict.word.lower()
 
 
 def verdict_of_run(run: Run) -> Verdict | None:
@@ -129,15 +134,15 @@ def verdict_of(claim: Claim) -> Verdict:
     def sentences(state: str) -> tuple[str, ...]:
         return tuple(printable(one.sentence) for one in claim.checks if one.state == state)
 
-    passed = [check.name for check in claim.checks if check.state == "passed"]
-    open_ = {check.name for check in claim.failed}
+    failed = {check.name for check in claim.failed}
+    passed = (c.name for c in claim.checks if c.state == "passed" and c.name not in failed)
     return Verdict(
         word=claim.verdict.upper(),
         sentence=printable(sentence_of(claim)),
         failed=sentences("failed"),
         open=sentences("could not run"),
         passed=sentences("passed"),
-        names=tuple(dict.fromkeys(printable(name) for name in passed if name not in open_)),
+        names=tuple(dict.fromkeys(map(printable, passed))),
     )
 
 
@@ -145,27 +150,22 @@ def sentence_of(claim: Claim) -> str:
     """The evidence: what was generated verbatim, the estimate, and the test."""
     measured = "; ".join(filter(None, (_estimate(claim.estimate), _test(claim.test))))
     direct = claim.direct.sentence if claim.direct is not None else ""
-    told = f"{measured}." if measured else "" if direct else NOTHING_MEASURED
-    return " ".join(filter(None, (direct, told)))
+    found = f"{measured}." if measured else "" if direct else NOTHING_MEASURED
+    return " ".join(filter(None, (direct, found)))
 
 
 def _estimate(found: Estimate | None) -> str:
     if found is None or not _known(found.value):
         return ""
+    share = not found.unit and "share" in found.name.split()
+    value, low, high = (
+        _number(one, share=share) if _known(one) else ""
+        for one in (found.value, found.low, found.high)
+    )
+    both = f"{low} to {high}" if low and high else f"from {low}" if low else f"up to {high}"
+    interval = f" (95% CI {both})" if low or high else ""
     unit = f" {found.unit}" if found.unit else ""
-    low, high = (end if _known(end) else None for end in (found.low, found.high))
-    name = found.name[:1].upper() + found.name[1:]
-    return f"{name}: {_number(found.value)}{unit}{_interval(low, high)}"
-
-
-def _interval(low: float | None, high: float | None) -> str:
-    if low is None and high is None:
-        return ""
-    if high is None:
-        return f" (95% CI from {_number(low)})"
-    if low is None:
-        return f" (95% CI up to {_number(high)})"
-    return f" (95% CI {_number(low)} to {_number(high)})"
+    return f"{found.name[:1].upper()}{found.name[1:]}: {value}{unit}{interval}"
 
 
 def _test(test: Test | None) -> str:
@@ -175,10 +175,73 @@ def _test(test: Test | None) -> str:
     return f"p = {max(test.p, LEAST):.2g} compared with {against} (level {test.alpha:g})"
 
 
-def _number(value: float | None) -> str:
-    return f"{value:,.3g}" if value is not None and abs(value) < 1000 else f"{value:,.0f}"
+def _number(value: float, *, share: bool) -> str:
+    if share:
+        return f"{100 * value:.3g}%"
+    return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
-def _known(value: float | None) -> bool:
+def _known(value: float | None) -> TypeGuard[float]:
     """Whether it is a number; a saved one that is not finite is None."""
     return value is not None and isfinite(value)
+
+
+def same_model(runs: Sequence[Run]) -> Check | None:
+    """The check "one model" over runs; None if fewer than two audited a model.
+
+    Weights in a file and in memory have hashes of different kinds, and a served model has only an
+    address: these cannot be compared with each other.
+    """
+    audited = [
+        (f"{place} {run.name}", _identity(run)) for place, run in enumerate(runs) if _audits(run)
+    ]
+    if len(audited) < 2:
+        return None
+    by_kind: dict[str, dict[str, str]] = {}
+    for name, one in audited:
+        kind, value = one or ("", "")
+        by_kind.setdefault(kind, {})[name] = value
+    checks = [one_model(by_kind[kind]) for kind in sorted(by_kind.keys() - {""})]
+    failed = [check for check in checks if check.state == "failed"]
+    if failed:
+        return failed[0]
+    given = ((run.run.get("data") or {}).get("manifest") for run in runs)
+    manifests = {one for one in given if isinstance(one, str)}
+    if len(manifests) > 1:
+        return Check(
+            "one model", "failed", f"The runs used {len(manifests)} different manifests of secrets."
+        )
+    if "" in by_kind or len(by_kind) > 1:
+        return Check(
+            "one model",
+            "could not run",
+            "Not all runs have a hash of the weights that they measured: some models were served "
+            "or in memory.",
+        )
+    return checks[0]
+
+
+def _audits(run: Run) -> bool:
+    models = run.run.get("models") or {}
+    return run.result in SEVERAL or any(role in models for role in ROLES)
+
+
+def _identity(run: Run) -> tuple[str, str] | None:
+    """What identifies the audited models (file, memory or address), and hashes or addresses."""
+    models = run.run.get("models") or {}
+    roles: Sequence[str] = [role for role in ROLES if role in models][:1] or sorted(models)
+    each = [_of_model(models[role]) for role in roles]
+    found = [one for one in each if one is not None]
+    if not found or len(found) < len(each):
+        return None
+    return found[0][0], " ".join(value for _, value in found)
+
+
+def _of_model(record: Any) -> tuple[str, str] | None:
+    if not isinstance(record, Mapping):
+        return None
+    if not record.get("sha256"):
+        return ("address", str(record["path"])) if record.get("path") else None
+    base = record.get("base")
+    of_base = base.get("sha256") if isinstance(base, Mapping) else None
+    return "file" if record.get("path") else "memory", f"{record['sha256']} {of_base}"

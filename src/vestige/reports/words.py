@@ -1,17 +1,18 @@
-"""Keys and values of summaries and records in words, with units."""
+"""Numbers, and keys and values of summaries and records, as text."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vestige.reports.disclosure import IDS, SECRET_KEYS, is_secret, printable, redact
-from vestige.reports.numbers import NOTHING, percent, whole
 
+NOTHING = "–"
+Row = Mapping[str, Any]
+"""A row or the summary of a run."""
 Facts = tuple[tuple[str, str], ...]
 _MOST = 12  # entries of a list
 _HASH = re.compile("[0-9a-f]{64}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
-_ENDS = ("_low", "_high")
 _WORDS = {
     "ablated_frequent": "frequent words, with silent units",
     "accuracy_by_chance": "whole secrets by chance",
@@ -21,7 +22,6 @@ _WORDS = {
     "ceiling": "largest exposure that the references resolve",
     "called": "users flagged",
     "certainty_among": "certainty is a share of",
-    "char_embeddings": "character embeddings",
     "chance_probability": "probability of such ranks by chance",
     "counted": "word frequencies from",
     "created": "made on",
@@ -32,71 +32,42 @@ _WORDS = {
     "epsilon": "ε",
     "exact_asked": "canaries ranked exactly",
     "exact_decided": "canaries decided by an exact rank",
-    "exposure_difference": "exposure of planted secrets over others",
-    "expected_by_chance": "exposure by chance",
     "fit_distance": "distance of the skew-normal fit (Kolmogorov–Smirnov)",
-    "fewest_trainings": "trainings of each, at least",
     "hamming_by_chance": "words wrong by chance",
     "in_beam": "found by the search",
     "in_part": "known in part",
-    "hidden_dropout": "dropout of the hidden layer",
     "how": "queries chosen by",
-    "input_dropout": "dropout of the input",
     "joint": "score above which a phrase is split",
-    "joint_confidence": "confidence for all defences together",
-    "judged_by": "model chosen by",
     "keep": "checkpoint kept",
-    "least_probability": "smallest probability possible",
-    "least_order_probability": "smallest probability possible, other order",
     "least_p_value": "smallest p-value",
     "level": "significance level",
     "max_grad_norm": "gradient norm clipped at",
     "mu": "μ of Gaussian differential privacy",
     "named": "texts flagged",
-    "noise_decay": "noise of the last steps over that of the first",
-    "null_top_score": "highest score of the null searches",
-    "orders": "random orders of silent units",
     "order_probability": "probability against other word orders",
+    "orders": "random orders of silent units",
     "p_least": "smallest p-value possible",
     "p_of_all": "p-value of all planted secrets",
     "p_of_first": "p-value of the first planted secret",
-    "parameters": "weights",
-    "ranks_bounded": "ranks known as bounds",
-    "ranks_exact": "ranks known exactly",
-    "rank_estimate": "estimated rank",
     "rank_lower": "rank, at least",
     "rank_upper": "rank, at most",
     "removed": "removed phrases searched",
     "resolution": "what the references resolve",
     "seconds": "time",
-    "seconds_per_epoch": "time for an epoch",
-    "seconds_per_trial": "time for a secret",
     "sha256": "SHA-256",
-    "slot_f1": "slot F1",
     "space": "reference space",
     "space_bits": "size of the space, log2",
     "surprise": "weight of surprisal",
     "tied": "input and output embeddings shared",
     "toll": "penalty for each token",
-    "top_e_value": "E-value of the best phrase",
     "top_reached_by": "null searches that reached the best score",
-    "vocab_size": "size of the vocabulary",
     "whole_needed": "canaries that only the whole text reveals",
 }
-_ABBREVIATIONS = {"p value": "p-value", "e value": "E-value", "bleu": "BLEU", "mib": "MiB"}
-_UNITS = {
-    "seconds": "s",
-    "seconds_per_epoch": "s",
-    "seconds_per_trial": "s",
-    "peak_memory_mib": "MiB",
-    "space_bits": "bits",
-    "ceiling": "bits",
-    "expected_by_chance": "bits",
-    "exposure": "bits",
-    "exposure_difference": "bits",
-    "exact_exposure": "bits",
-    "drop": "nats",
-}
+_ABBREVIATIONS = {"p value": "p-value", "e value": "E-value", "bleu": "BLEU", "f1": "F1"}
+_BITS = ("space_bits", "ceiling", "expected_by_chance", "exposure", "exposure_difference")
+_SECONDS = ("seconds", "seconds_per_epoch", "seconds_per_trial")
+_UNITS = dict.fromkeys(_BITS, "bits") | dict.fromkeys(_SECONDS, "s")
+_UNITS |= {"peak_memory_mib": "MiB", "drop": "nats"}
 _SHARES = re.compile(
     "(?:.*_)?(?:accuracy|hamming|confidence|certainty)(?:_by_chance)?|tolerance|sample_rate|"
     "(?:ablated_)?frequent|silenced|exact_match|frequent_share_(?:un)?seen|called_share"
@@ -107,7 +78,7 @@ def pairs(facts: Mapping[str, Any], *, show_secrets: bool, left_out: str = "$^")
     """Names in words and values with units; an interval follows its value.
 
     Args:
-        facts: raw keys and values; None and empty ones are left out.
+        facts: raw keys and values; None, empty ones and claims are left out.
         show_secrets: texts and ids unredacted.
         left_out: a pattern of keys that are shown elsewhere.
 
@@ -116,21 +87,27 @@ def pairs(facts: Mapping[str, Any], *, show_secrets: bool, left_out: str = "$^")
         ...       show_secrets=False)
         (('peak memory', '12.5 MiB'), ('gap', '2 (1 to 3)'))
     """
-    found = []
     if isinstance(facts.get("claim"), Mapping):  # shown before everything else
-        facts = {key: value for key, value in facts.items() if key not in ("claim", "verdict")}
+        left_out = f"{left_out}|claim|verdict"
+    found = []
     for key, value in facts.items():
         if value in (None, "", [], {}) or re.fullmatch(left_out, key) or _beside(key, facts):
             continue
         text = shown(key, value, show_secrets=show_secrets)
-        low, high = (facts.get(key + end) for end in _ENDS)
+        low, high = (facts.get(key + end) for end in ("_low", "_high"))
         if low is not None and high is not None:
             unit = f" {_UNITS[key]}" if key in _UNITS else ""
-            ends = (shown(key, end, show_secrets=show_secrets) for end in (low, high))
-            known = " to ".join(end.removesuffix(unit) for end in ends)
+            ends_ = (shown(key, end, show_secrets=show_secrets) for end in (low, high))
+            known = " to ".join(end.removesuffix(unit) for end in ends_)
             text = f"{text.removesuffix(unit)} ({known}){unit}"
         found.append((words_of(key), text))
     return tuple(found)
+
+
+def _beside(key: str, facts: Mapping[str, Any]) -> bool:
+    """Whether a key is an end of another's interval, or its logarithm."""
+    others = (key.removesuffix("_low").removesuffix("_high"), key.removeprefix("log10_"))
+    return any(other != key and facts.get(other) is not None for other in others)
 
 
 def words_of(key: str) -> str:
@@ -174,9 +151,10 @@ def shown(key: str, value: Any, *, show_secrets: bool) -> str:
         return ", ".join(f"{name} {text}" for name, text in inner) or NOTHING
     if isinstance(value, list | tuple):
         name = "text" if is_secret(key, value) else key
-        texts = [shown(name, item, show_secrets=show_secrets) for item in value[:_MOST]]
-        nested = any(isinstance(item, Mapping) for item in value)
-        return _several(texts, len(value) - _MOST, nested=nested)
+        gap = "; " if any(isinstance(item, Mapping) for item in value) else ", "
+        items = (shown(name, item, show_secrets=show_secrets) for item in value[:_MOST])
+        more = f" and {len(value) - _MOST:,} more" if len(value) > _MOST else ""
+        return (gap.join(items) or NOTHING) + more
     text = printable(str(value))
     if _HASH.fullmatch(text):
         return f"{text[:16]}…"
@@ -192,18 +170,89 @@ def _number(key: str, value: float) -> str:
         text = str(value) if key == "seed" else whole(value)
     else:
         text = f"{value:,.4g}" if abs(value) < 1e6 else f"{value:.3e}"
-    unit = _UNITS.get(key, "")
-    return f"{text} {unit}".strip()
+    return f"{text} {_UNITS.get(key, '')}".strip()
 
 
-def _several(texts: Iterable[str], more: int, *, nested: bool) -> str:
-    joined = ("; " if nested else ", ").join(texts) or NOTHING
-    return f"{joined} and {more:,} more" if more > 0 else joined
+def whole(number: float) -> str:
+    """A count, with one digit after the point below 100; from a billion on only its magnitude.
+
+    Example:
+        >>> whole(4552), whole(2.5), whole(12**10), whole(10**10)
+        ('4,552', '2.5', '6.2 × 10^10', '10^10')
+    """
+    if number < 10**9:
+        return f"{number:,.{1 if number < 100 else 0}f}".removesuffix(".0")
+    exponent = len(str(int(number))) - 1
+    return f"{number / 10**exponent:.1f} × 10^{exponent}".removeprefix("1.0 × ")
 
 
-def _beside(key: str, facts: Mapping[str, Any]) -> bool:
-    """Whether a key is an end of another's interval, or its logarithm."""
-    whole_key = key.removesuffix("_low").removesuffix("_high")
-    if key != whole_key and facts.get(whole_key) is not None:
-        return True
-    return key.startswith("log10_") and facts.get(key.removeprefix("log10_")) is not None
+def percent(share: float | None) -> str:
+    """A share in percent; below 10% with two significant digits.
+
+    Example:
+        >>> percent(0.4), percent(0.00012), percent(None)
+        ('40%', '0.012%', '–')
+    """
+    if share is None:
+        return NOTHING
+    return f"{100 * share:.0f}%" if share >= 0.1 or share == 0 else f"{100 * share:.2g}%"
+
+
+def chance(probability: float) -> str:
+    """A probability; of the smallest only a bound.
+
+    Example:
+        >>> chance(0.0003), chance(0.25), chance(1e-9)
+        ('0.0003', '0.25', 'less than 10^-6')
+    """
+    if probability < 1e-6:
+        return "less than 10^-6"
+    text = f"{probability:.1g}" if probability < 0.01 else f"{probability:.2f}"
+    return text if "e" not in text else f"{probability:.6f}".rstrip("0")
+
+
+def decimal(value: float | None, digits: int = 2) -> str:
+    """A number with `digits` digits after the point; a dash for None."""
+    return NOTHING if value is None else f"{value:.{digits}f}"
+
+
+def ends(low: float | None, high: float | None, digits: int = 2) -> str:
+    """Both ends of an interval; a dash without an upper one."""
+    return NOTHING if high is None else interval(low, high, digits=digits)
+
+
+def interval(low: float | None, high: float | None, *, digits: int = 2, unit: str = "") -> str:
+    """Both ends of an interval; "or more" without the upper one, a dash without any.
+
+    Example:
+        >>> interval(1.0, 2.5), interval(1.0, None), interval(None, None)
+        ('1.00 to 2.50', '1.00 or more', '–')
+    """
+    if low is None:
+        return NOTHING
+    if high is None:
+        return f"{low:.{digits}f}{unit} or more"
+    return f"{low:.{digits}f} to {high:.{digits}f}{unit}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence.
+
+    Example:
+        >>> listed(["a", "b", "c"])
+        'a, b and c'
+    """
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def p_value(value: float | None) -> str:
+    """A p-value with two significant digits; a dash for None and NaN.
+
+    Example:
+        >>> p_value(1 / 68), p_value(0.5), p_value(0.00002), p_value(None)
+        ('0.015', '0.5', '0.00002', '–')
+    """
+    if value is None or value != value:
+        return NOTHING
+    return f"{value:.2g}" if value >= 1e-4 else chance(value)

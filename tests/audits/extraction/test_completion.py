@@ -95,7 +95,7 @@ def test_the_terminal_says_the_rate_its_interval_and_the_controls(shell, plantin
     done = run_verb(shell, planting, tmp_path / "run")
     first, second, third = done.stdout.splitlines()[:3]
     assert first == "UNDECIDED  Given 1 token, greedy decoding completes 1 of 2 canaries."
-    assert "Completed share of planted canaries: 0.5 (95% CI 0.0126 to 0.987)" in second
+    assert "Completed share of planted canaries: 50% (95% CI 1.26% to 98.7%)" in second
     assert third == "Controls: 0 of 2 never planted and 0 of 2 in another order."
     assert re.search(r"\n *7 +2 +50% +1\.3 to 98\.7%", done.stdout)
 

@@ -67,7 +67,7 @@ def test_the_sentence_says_rate_interval_and_controls(saved, completion):
     report = report_of(saved(completion), show_secrets=False)
     assert report.verdict.sentence == "Given 1 token, greedy decoding completes 3 of 5 canaries."
     assert report.evidence == (
-        "Completed share of planted canaries: 0.6 (95% CI 0.147 to 0.947); "
+        "Completed share of planted canaries: 60% (95% CI 14.7% to 94.7%); "
         "p = 0.5 compared with unplanted canaries or guesses (level 0.05).",
         "Controls: 0 of 1 never planted and 0 of 2 in another order.",
     )

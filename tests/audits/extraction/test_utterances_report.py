@@ -14,9 +14,7 @@ from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Check
 from vestige.errors import RunError
 from vestige.experiments.tables import Table
 from vestige.metrics.extraction import counted_rank, estimated_rank
-from vestige.reports.charts import svg_of
 from vestige.reports.page import render
-from vestige.reports.paper_charts import curves, heat_map
 from vestige.reports.report import report_of
 
 HOSTILE = ("<script>alert(1)</script>", "</svg><img/src=x>", "\u202e\x1b[31m")
@@ -279,53 +277,15 @@ def test_a_run_without_its_numbers_is_refused(saved):
             report_of(saved(Hollow(), name), show_secrets=False)
 
 
-def defended(**changes):
-    row = {"defence": "none", "canary": "pin", "copies": 10, "attack": "auto", "hamming": 0.3}
-    row |= {"hamming_low": 0.2, "hamming_high": 0.4, "hamming_by_chance": 0.9}
-    return row | {"intent_accuracy": 0.97, "slot_f1": None} | changes
-
-
-def test_a_table_of_defences_has_a_heat_map_for_each_attack(shown):
-    rows = [
-        defended(defence=name, attack=attack, hamming=wrong, hamming_high=wrong + 0.1)
-        for name, wrong in (("none", 0.3), ("D", 0.85))
-        for attack in ("paper", "auto")
-    ]
+def test_a_table_of_a_paper_has_its_note_and_its_rows(shown):
+    row = {"canary": "pin", "defence": "D", "copies": 10, "attack": "auto", "hamming": 0.3}
     told = shown(
-        Table(name="table3", title="Defences", note="Ten trials.", columns=("canary", "hamming"),
-              entries=tuple(rows))
+        Table(name="table3", title="Defences", note="Ten trials. Two seeds.",
+              columns=("canary", "hamming"), entries=(row,))
     )  # fmt: skip
-    assert (told.title, told.evidence[0]) == ("Defences", "Ten trials.")
-    assert len(told.figures) == 2
-    chart = told.figures[0].svg
-    assert "paper" in told.figures[0].caption
-    assert [
-        text for text in ("0.30<", "0.85 ·<", "random guess", "0.970") if text not in chart
-    ] == []
-    assert told.tables[0].rows[0] == ("pin", "30%")
-
-
-def test_a_heat_map_needs_no_utility_and_no_interval():
-    chart = heat_map([defended(hamming_low=None, hamming_high=None, intent_accuracy=None)])
-    drawn = svg_of(chart)
-    assert "0.30" in drawn
-    assert "utility" not in drawn
-    assert "NaN" not in drawn
-
-
-def test_curves_have_a_panel_for_each_canary_and_length():
-    rows = [
-        {**defended(canary=canary, attack=attack, copies=copies), "length": length, "accuracy": 0.4}
-        for canary in ("pin", "<b>")
-        for length in (4, 6)
-        for attack in ("paper", "auto")
-        for copies in (10, 100)
-    ]
-    for measure in ("accuracy", "hamming"):
-        drawn = svg_of(curves(rows, measure=measure))
-        assert drawn.count(", n = ") >= 4
-        assert "<b>" not in drawn
-        assert "NaN" not in drawn
+    assert (told.title, told.evidence) == ("Defences", ("Ten trials.", "Two seeds."))
+    assert told.tables[0].columns == ("pattern", "hamming")
+    assert told.tables[0].rows == (("pin", "30%"),)
 
 
 def test_other_tables_have_no_charts(shown):

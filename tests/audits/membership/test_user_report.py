@@ -11,8 +11,7 @@ from vestige.attacks.membership.non_members import NonMembers
 from vestige.attacks.membership.user_membership import membership_audit
 from vestige.audits.membership.report import LISTED, UNDECIDED_SENTENCE
 from vestige.errors import RunError
-from vestige.reports.charts import svg_of
-from vestige.reports.group_charts import sorted_p_values
+from vestige.reports.charts import sorted_p_values, svg_of
 from vestige.reports.page import render
 from vestige.reports.report import report_of
 from vestige.results import run_of

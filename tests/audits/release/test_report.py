@@ -84,7 +84,7 @@ def test_a_card_has_what_a_page_says_and_no_phrase(tmp_path):
             phrase = row.get("phrase") or ""
             assert len(phrase) < 5 or phrase not in text
     rows = [line for line in text.splitlines() if line.startswith("|")]
-    assert {line.replace("\\|", "").count("|") for line in rows} == {5}
+    assert {line.replace("\\|", "").count("|") for line in rows} == {4}
     with pytest.raises(ValueError, match="`show_secrets` must be left out with a card"):
         report(folders, out=tmp_path / "other.md", show_secrets=True)
     with pytest.raises(ValueError, match="at least one run"):

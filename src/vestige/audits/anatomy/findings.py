@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from math import exp
 from typing import Any
 
-from vestige.reports.numbers import NOTHING, Row, listed, percent
+from vestige.reports.words import NOTHING, Row, listed, percent
 
 _TEXTS = ("seen", "unseen")
 _DIFFERENCES = (("gap", ""), ("null", "_null"))

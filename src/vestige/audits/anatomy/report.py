@@ -9,12 +9,10 @@ from functools import partial
 from typing import Any
 
 from vestige.audits.anatomy.findings import Numbers, as_ratio, between, number, sentences_of
-from vestige.reports.blocks import Prose
+from vestige.reports.blocks import Prose, Table
 from vestige.reports.charts import ACCENT, BROAD, INK, Chart, Figure, alt, inline, titled
-from vestige.reports.numbers import NOTHING, Row, decimal, ends, percent, whole
 from vestige.reports.report import Report, lines
-from vestige.reports.tables import Table
-from vestige.reports.words import pairs
+from vestige.reports.words import NOTHING, Row, decimal, ends, pairs, percent, whole
 from vestige.results import Run
 
 _GROUPS = ("all", "frequent", "rest", "frequent, same words", "rest, same words")

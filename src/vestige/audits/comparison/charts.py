@@ -9,7 +9,7 @@ from typing import Any
 
 from vestige.reports.charts import ACCENT, INK, QUIET, Chart, alt, inline
 from vestige.reports.disclosure import printable
-from vestige.reports.numbers import Row
+from vestige.reports.words import Row
 
 HEIGHT = 320
 LINE = 15

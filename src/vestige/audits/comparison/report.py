@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from vestige.audits.comparison import charts
-from vestige.reports.blocks import Prose
+from vestige.reports.blocks import Cell, Prose, Table, bar, table
 from vestige.reports.charts import Figure
 from vestige.reports.disclosure import printable
-from vestige.reports.numbers import NOTHING, Row, p_value
-from vestige.reports.numbers import percent as share
 from vestige.reports.report import Report, lines
-from vestige.reports.tables import Cell, Table, bar, table
-from vestige.reports.words import pairs
+from vestige.reports.words import NOTHING, Row, p_value, pairs
+from vestige.reports.words import percent as share
 from vestige.results import Run
 
 _KEY = (

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+from vestige.reports.blocks import Table, table
 from vestige.reports.charts import intervals
 from vestige.reports.disclosure import disclose, printable
-from vestige.reports.numbers import NOTHING, Row, interval
 from vestige.reports.report import Report, lines
-from vestige.reports.tables import Table, table
-from vestige.reports.words import pairs
+from vestige.reports.words import NOTHING, Row, interval, pairs
 from vestige.results import Run
 
 NEVER = "never planted"

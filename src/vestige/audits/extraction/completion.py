@@ -7,12 +7,11 @@ from statistics import median_low
 from typing import TYPE_CHECKING, Any
 
 from vestige.metrics.rates import rate
+from vestige.reports.blocks import table
 from vestige.reports.charts import intervals
 from vestige.reports.disclosure import disclose, printable
-from vestige.reports.numbers import Row, percent
 from vestige.reports.report import Report, lines
-from vestige.reports.tables import table
-from vestige.reports.words import pairs
+from vestige.reports.words import Row, pairs, percent
 from vestige.results import Result, Run
 from vestige.session import Session, in_file
 

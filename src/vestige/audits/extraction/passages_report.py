@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 from math import inf, isfinite
 
-from vestige.reports.blocks import Prose
+from vestige.reports.blocks import Prose, Table, file_note, table
 from vestige.reports.charts import intervals
 from vestige.reports.disclosure import disclose
-from vestige.reports.file_note import file_note
-from vestige.reports.numbers import NOTHING, Row, chance, interval, percent
 from vestige.reports.report import Report, lines
-from vestige.reports.tables import Table, table
+from vestige.reports.words import NOTHING, Row, chance, interval, percent
 from vestige.results import Run
 
 METHOD = (

@@ -8,12 +8,11 @@ from math import ceil, exp
 
 from vestige.claims import LEAK
 from vestige.metrics.extraction import null_probability
+from vestige.reports.blocks import Table, table
 from vestige.reports.charts import Figure, intervals
 from vestige.reports.disclosure import disclose, printable
-from vestige.reports.numbers import Row, chance, decimal, percent, whole
 from vestige.reports.report import Report, lines
-from vestige.reports.tables import Table, table
-from vestige.reports.words import pairs
+from vestige.reports.words import Row, chance, decimal, pairs, percent, whole
 from vestige.results import Run
 
 _OF_A_GROUP = "(planted|controls|drawn)_(?!p_value).*"

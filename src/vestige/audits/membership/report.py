@@ -4,15 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from vestige.claims import UNDECIDED
-from vestige.reports.blocks import Prose
-from vestige.reports.charts import Figure
+from vestige.reports.blocks import Prose, Table, file_note, table
+from vestige.reports.charts import Figure, sorted_p_values, two_groups
 from vestige.reports.disclosure import disclose, disclose_names
-from vestige.reports.file_note import file_note
-from vestige.reports.group_charts import sorted_p_values, two_groups
-from vestige.reports.numbers import NOTHING, Row, decimal, p_value, percent
 from vestige.reports.report import Report, lines
-from vestige.reports.tables import Table, table
-from vestige.reports.words import pairs
+from vestige.reports.words import NOTHING, Row, decimal, p_value, pairs, percent
 from vestige.results import Run
 
 LISTED = 25

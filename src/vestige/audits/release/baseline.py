@@ -22,8 +22,8 @@ from vestige.claims import Claim
 from vestige.data.atomic_write import write_text
 from vestige.data.json_file import Name, Schema, read_json
 from vestige.errors import RunError
-from vestige.reports.numbers import Row
 from vestige.reports.verdicts import claim_of
+from vestige.reports.words import Row
 from vestige.results import Run, to_json
 
 VERDICT = "verdict"

@@ -15,11 +15,10 @@ from typing import Any
 from vestige.audits.release.baseline import VERDICT, Baseline, estimate_of, new_found
 from vestige.claims import LEAK, NO_LEAK, Claim
 from vestige.reports.disclosure import printable
-from vestige.reports.numbers import Row
 from vestige.reports.quantities import QUANTITIES, measured
 from vestige.reports.report import guarded
-from vestige.reports.same_model import same_model
-from vestige.reports.verdicts import UNCHECKED, claim_of, is_unchecked, verdict_of
+from vestige.reports.verdicts import UNCHECKED, claim_of, is_unchecked, same_model, verdict_of
+from vestige.reports.words import Row
 from vestige.results import Run
 
 

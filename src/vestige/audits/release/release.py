@@ -12,7 +12,7 @@ from vestige import new_files, results
 from vestige.arguments import RUN, PathTo, Several, Watched, group
 from vestige.errors import RunError
 from vestige.reports.disclosure import printable
-from vestige.reports.numbers import Row
+from vestige.reports.words import Row
 from vestige.results import Result, Run
 from vestige.session import Session, verb
 
@@ -245,8 +245,7 @@ def _write(
     from vestige.audits.release import baseline
     from vestige.audits.release import report as words
     from vestige.data.atomic_write import write_text
-    from vestige.reports.card import write_card
-    from vestige.reports.page import write_page
+    from vestige.reports.page import write_card, write_page
 
     own = result.report()
     first = () if result.changes is None else (words.changes_table(result.changes),)

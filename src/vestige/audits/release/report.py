@@ -8,12 +8,12 @@ from typing import Any
 from xml.etree import ElementTree as Xml
 
 from vestige.audits.release.baseline import VERDICT
+from vestige.reports.blocks import Cell, Table, table
 from vestige.reports.disclosure import markdown_text, printable, without_controls
-from vestige.reports.numbers import NOTHING, Row
 from vestige.reports.quantities import QUANTITIES, Measured
 from vestige.reports.report import MOST_EVIDENCE, Report, lines
-from vestige.reports.tables import Cell, Table, table
 from vestige.reports.verdicts import Verdict
+from vestige.reports.words import NOTHING, Row
 from vestige.results import Run
 
 SUITE = "vestige report"

@@ -17,11 +17,10 @@ from vestige.errors import RunError
 from vestige.metrics.differences import difference_by_margins
 from vestige.metrics.intervals import Interval
 from vestige.reports.disclosure import printable
-from vestige.reports.numbers import Row, listed
 from vestige.reports.quantities import QUANTITIES, Measured, measured
 from vestige.reports.report import guarded, report_of
 from vestige.reports.verdicts import verdict_word
-from vestige.reports.words import words_of
+from vestige.reports.words import Row, listed, words_of
 from vestige.results import Run
 
 WITHOUT_INTERVAL = ("completed", "perplexity")

@@ -3,14 +3,11 @@
 from collections.abc import Sequence
 
 from vestige.claims import NO_LEAK, UNDECIDED
-from vestige.reports.blocks import Prose
-from vestige.reports.charts import Figure
+from vestige.reports.blocks import Prose, Table, file_note, table
+from vestige.reports.charts import Figure, two_groups
 from vestige.reports.disclosure import printable
-from vestige.reports.file_note import file_note
-from vestige.reports.group_charts import two_groups
-from vestige.reports.numbers import NOTHING, Row, decimal, interval, p_value, percent
 from vestige.reports.report import Report, lines
-from vestige.reports.tables import Table, table
+from vestige.reports.words import NOTHING, Row, decimal, interval, p_value, percent
 from vestige.results import Run
 
 LISTED = 25

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from vestige.reports.blocks import Findings, Phrase, phrase
+from vestige.reports.blocks import Findings, Phrase, phrase, table
 from vestige.reports.charts import ACCENT, Chart, Figure, alt, dashed, disc, inline, ring
 from vestige.reports.disclosure import disclose, printable
-from vestige.reports.numbers import Row, listed, percent, whole
 from vestige.reports.report import Report, lines
-from vestige.reports.tables import table
+from vestige.reports.words import Row, listed, percent, whole
 from vestige.results import Run
 
 LIMITS = (
