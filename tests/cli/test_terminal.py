@@ -3,6 +3,7 @@ from types import SimpleNamespace
 import pytest
 
 from vestige.cli import terminal
+from vestige.reports.blocks import table
 from vestige.reports.terminal import show_table
 
 
@@ -16,7 +17,8 @@ def clock(monkeypatch):
 
 def test_markup_and_escapes_in_a_table_are_shown_and_not_followed(capsys):
     rows = [("[bold red]x[/]", 1.0, None), ("\x1b[31malarm\x07", 2.0, True)]
-    show_table("[b]title[/b] \x1b]0;t", ["a", "b", "c"], rows)
+    columns = {name: lambda row, place=place: row[place] for place, name in enumerate("abc")}
+    show_table(table("[b]title[/b] \x1b]0;t", rows, columns))
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     assert "\x07" not in shown

@@ -4,6 +4,7 @@ Verdicts were made when the run was made, and are shown here.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from vestige.audits.comparison import charts
@@ -118,12 +119,11 @@ def comparison_report(run: Run, *, show_secrets: bool) -> Report:
 def _measures(rows: Sequence[Row], tolerance: float, confidence: str) -> Table:
     """One row per training; the recommended one is marked."""
     taken = [bool(row["recommended"]) and not row["undefended"] for row in rows]
-    return table(
+    found = table(
         "Leakage, utility and cost",
         rows,
         texts=6,
         key=_KEY.format(confidence=confidence),
-        marked=taken.index(True) if True in taken else None,
         training=_name,
         leakage=lambda row: _leakage(row, rows),
         test_perplexity=lambda row: _utility(row, rows, tolerance),
@@ -131,6 +131,7 @@ def _measures(rows: Sequence[Row], tolerance: float, confidence: str) -> Table:
         guarantee=_privacy,
         cost=_cost,
     )
+    return replace(found, marked=taken.index(True) if True in taken else None)
 
 
 def _name(row: Row) -> Cell:
