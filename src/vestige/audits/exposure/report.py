@@ -123,7 +123,8 @@ def _at_least(value: float | None, *, bound: bool, digits: int = 2) -> str:
 def _controls(group: dict[str, Any]) -> str:
     value = _at_least(group["value"], bound=group["bound"], digits=1)
     ends = "" if None in group["ends"] else f" (95% CI {interval(*group['ends'], digits=1)})"
-    return f"Median exposure of {group['canaries']} controls: {value} bits{ends}."
+    number = "1 control" if group["canaries"] == 1 else f"{group['canaries']} controls"
+    return f"Median exposure of {number}: {value} bits{ends}."
 
 
 def _exact_ranks(summary: Row) -> str:
