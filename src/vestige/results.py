@@ -279,9 +279,12 @@ def _record(result: Result, run: Mapping[str, object]) -> dict[str, object]:
 
 
 def _table(result: Result) -> "pa.Table":
+    """All columns of all rows, in order of first appearance; null where a row has none."""
     import pyarrow as pa
 
-    return pa.Table.from_pylist(storable(plain(row) for row in result.rows))
+    rows = storable(plain(row) for row in result.rows)
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pa.table({name: [row.get(name) for row in rows] for name in names})
 
 
 def load(directory: str | Path) -> Run:
