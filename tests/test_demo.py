@@ -78,5 +78,5 @@ def test_the_first_screen_says_why_it_is_undecided_and_what_to_do(short, tmp_pat
     (report,) = found.reports(show_secrets=False)
     assert report.headline[0].startswith("UNDECIDED  ")
     (line,) = [line for line in report.headline if "vestige diff BEFORE AFTER --clean" in line]
-    assert line.startswith("Without null models, nothing tells which scores occur without a leak.")
+    assert line.startswith("Without null models, nothing shows which scores occur without a leak.")
     assert any(SECRET in line for line in report.headline)

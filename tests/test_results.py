@@ -49,6 +49,21 @@ def test_what_was_saved_is_loaded(tmp_path):
     assert {"python", "vestige", "torch"} <= run.run["versions"].keys()
 
 
+def test_rows_of_different_keys_keep_all_their_values(tmp_path):
+    rows = [{"kind": "phrase", "score": 1.5}, {"gap": [2], "kind": "gap"}, {"text": "b", "gap": []}]
+    whole = [
+        {"kind": "phrase", "score": 1.5, "gap": None, "text": None},
+        {"kind": "gap", "score": None, "gap": [2], "text": None},
+        {"kind": None, "score": None, "gap": [], "text": "b"},
+    ]
+
+    read = results.load(results.save(Found(phrases=rows), tmp_path / "run", run={})).rows
+    shown = results.run_of(Found(phrases=rows)).rows
+
+    assert read == shown == whole
+    assert [list(row) for row in read] == [["kind", "score", "gap", "text"]] * 3
+
+
 def test_a_directory_that_exists_is_refused_and_stays_as_it_was(tmp_path):
     (tmp_path / "run").mkdir()
     with pytest.raises(RunError, match=r"run exists already.*another --out"):

@@ -1,6 +1,6 @@
 """Vestige measures what a text model gives away about the text it was trained on.
 
-The public names stand in `__init__.pyi`, with their types. Each is imported from its own module
+The public names are in `__init__.pyi`, with their types. Each is imported from its own module
 when it is first used, so that `import vestige` stays instant. Everything else is imported from the
 module that defines it.
 

@@ -25,7 +25,7 @@ SHOWN = 10
 """Phrases on a terminal."""
 
 WHY = (
-    "Without null models, nothing tells which scores occur without a leak. For your models: "
+    "Without null models, nothing shows which scores occur without a leak. For your models: "
     "vestige diff BEFORE AFTER --clean FILE"
 )
 """Why the verdict is undecided, and what to do."""

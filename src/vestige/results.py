@@ -62,8 +62,8 @@ class _Record(Excerpt):
 
 
 @dataclass(frozen=True)
-class _Shown:
-    """What can be printed, shown in a notebook and saved.
+class _Recorded:
+    """A base of results and measurements: they can be printed, shown in a notebook and saved.
 
     Attributes:
         record: provenance, the contents of `run.json`.
@@ -95,7 +95,7 @@ class _Shown:
 
 
 @dataclass(frozen=True)
-class Measurement(_Shown, ABC):
+class Measurement(_Recorded, ABC):
     """What an attack or a training measures: a frozen dataclass with scalars and rows."""
 
     @abstractmethod
@@ -108,7 +108,7 @@ class Measurement(_Shown, ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result(_Shown):
+class Result(_Recorded):
     """What a verb returns: a summary, one table, and the claim.
 
     Attributes:
@@ -279,9 +279,12 @@ def _record(result: Result, run: Mapping[str, object]) -> dict[str, object]:
 
 
 def _table(result: Result) -> "pa.Table":
+    """All columns of all rows, in order of first appearance; null where a row has none."""
     import pyarrow as pa
 
-    return pa.Table.from_pylist(storable(plain(row) for row in result.rows))
+    rows = storable(plain(row) for row in result.rows)
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pa.table({name: [row.get(name) for row in rows] for name in names})
 
 
 def load(directory: str | Path) -> Run:

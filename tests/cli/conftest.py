@@ -246,7 +246,7 @@ def tiny_encoder():
 def refit(monkeypatch, capsys):
     """Calls of the example verb: (exit code, arguments or None, stdout, stderr)."""
     monkeypatch.setattr(cli, "VERBS", {"Test": {"refit": "Train a model on DATA."}})
-    monkeypatch.setattr(cli, "ELSEWHERE", {"refit": "tests.cli.example"})
+    monkeypatch.setattr(cli, "MODULES", {"refit": "tests.cli.example"})
 
     def call(words):
         seen = []

@@ -228,6 +228,7 @@ def test_one_training_of_each_has_no_verdict(runs, shell, tmp_path):
     kinds = [row["verdict"] for row in rows_of(tmp_path / "new").values()]
     assert kinds == ["undefended", "too few"]
     assert "A verdict needs 3 trainings of each, with different seeds" in done.stdout
+    assert "not measured: the trainings have no common validation text; give --test" in done.stderr
 
 
 def test_models_no_better_than_word_frequencies_are_called_so(compared, page):
@@ -301,12 +302,12 @@ MALFORMED = {
     "manifest of another vocabulary": (
         "R/plain R/gold --manifest R/foreign",
         "foreign",
-        "the model's training corpus",
+        "planted for another vocabulary. Pass the manifest of the model's training corpus",
     ),
     "canary with unknown words": (
         "R/plain R/gold --manifest R/unknown",
         "canary 1",
-        "lant with",
+        "lacks 3 of its 3 tokens. Plant with --vocabulary MODEL",
     ),
     "test nowhere": ("R/plain R/gold --test R/nowhere.txt", "nowhere.txt", "Pass a file"),
     "user column missing": ("R/plain R/gold --test R/test.jsonl --user who", "who", "column"),

@@ -82,7 +82,7 @@ BOMB = "a: &a [SECRET, x]\n" + "".join(
         (
             "large.yaml",
             "data: " + "x" * 2**20,
-            "bytes; at most 1,048,576 are expected",
+            "has 1,048,582 bytes; at most 1,048,576 are expected.",
         ),
         ("twice.yaml", "batch-size: 1\nbatch_size: 2", "twice.yaml sets 'batch-size' twice"),
         ("twice.toml", "epochs = 1\nepochs = 2", "cannot be read: TOMLDecodeError"),

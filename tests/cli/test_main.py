@@ -138,7 +138,7 @@ def test_too_little_memory_is_one_line(shell, monkeypatch, tmp_path, error):
     monkeypatch.setattr("vestige.results.find", fails)
     done = shell("report", tmp_path, "--out", tmp_path / "page.html")
     assert done.exit_code == 2
-    assert done.stderr.startswith("vestige: there is not enough memory for what was asked. Ask")
+    assert done.stderr.startswith("vestige: there is not enough memory. Choose smaller")
 
 
 @pytest.mark.parametrize("words", [("report", "x" * 99_999, "--out", "page.html"), ("y" * 99_999,)])

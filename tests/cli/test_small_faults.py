@@ -1,5 +1,6 @@
 """Small faults of the command line: an error says what to do, and help can be pasted."""
 
+import re
 import shlex
 import subprocess
 import sys
@@ -74,6 +75,7 @@ def test_help_fits_80_columns_and_its_examples_can_be_pasted(shell, monkeypatch,
     assert max(map(len, said.splitlines())) <= 80
     examples = help.examples(cli.function_of(verb))
     assert examples
+    assert not re.search(r"--\S+ \\\n +[^- ]", said)  # an option without its value
     joined = " ".join(said.replace("\\\n", " ").split())
     for example in examples:
         assert " ".join(example.split()) in joined

@@ -42,13 +42,14 @@ VERBS: dict[str, dict[str, str]] = {
 }
 """Verbs by group, with the first sentence of their help, which a test compares.
 
-A verb is a public name of `vestige`, or in a module of `ELSEWHERE`.
+A verb is a public name of `vestige`, unless `MODULES` names its module.
 """
 
 HIDDEN = ("reproduce",)
 """Commands that the help does not list."""
 
-ELSEWHERE = {"demo": "vestige.demo", "reproduce": "vestige.experiments.reproduce"}
+MODULES = {"demo": "vestige.demo", "reproduce": "vestige.experiments.reproduce"}
+"""Modules of the verbs that are no public names: `vestige.demo` is a module itself."""
 
 ABOUT = """Measure how much a language model reveals about its training text.
 
@@ -72,7 +73,7 @@ def names() -> list[str]:
 
 def function_of(name: str) -> Callable[..., Any]:
     """The function of a verb."""
-    module = import_module(ELSEWHERE[name]) if name in ELSEWHERE else vestige
+    module = import_module(MODULES[name]) if name in MODULES else vestige
     found: Callable[..., Any] = getattr(module, name)
     return found
 
@@ -170,12 +171,9 @@ def error_line(error: Exception) -> str:
     from vestige.data.atomic_write import FULL
 
     if ran_out(error):
-        text = (
-            "there is not enough memory for what was asked. Ask for less: smaller sizes, batches "
-            "or numbers."
-        )
+        text = "there is not enough memory. Choose smaller sizes, batches or numbers."
     elif isinstance(error, RecursionError):
-        text = "something that was given is nested too deeply. Give it with fewer levels."
+        text = "an argument or a file is nested too deeply. Use fewer levels."
     elif isinstance(error, OSError) and error.errno in FULL:
         text = f"{error.filename or 'standard output'}: {error.strerror}. Make room on that disk."
     elif isinstance(error, OSError) and error.filename is not None and error.strerror:

@@ -29,7 +29,7 @@ NOTE = "<!-- Written by `make docs` from the verb's own help; edit the verb, not
 
 def help_of(name: str, function: Callable[..., Any]) -> str:
     """The help of a verb as wide as the terminal; its examples can be pasted."""
-    width = shutil.get_terminal_size().columns
+    width = max(COLUMN + 20, shutil.get_terminal_size().columns)
     every = arguments_of(verb_app(name, function), described=True)
     required = [f"{one.name} {_metavar(one)}" for one in every if one.required and not _place(one)]
     places = [_place(one) if one.required else "[ARGS]" for one in every if _place(one)]
@@ -53,7 +53,7 @@ def examples(function: Callable[..., Any]) -> list[str]:
 
 
 def _about(function: Callable[..., Any]) -> str:
-    """What a docstring says before its sections."""
+    """The part of a docstring before its sections."""
     text = inspect.getdoc(function) or ""
     return text.partition("\nExamples:\n")[0].partition("\nArgs:\n")[0].strip()
 
@@ -67,12 +67,12 @@ def _place(argument: Any) -> str:
 def _rows(argument: Any, width: int) -> Iterator[str]:
     """An argument and its description, in two columns."""
     default = _default(argument)
-    told = f"{_description(argument)}{f' [{default}]' if default else ''}"
+    text = f"{_description(argument)}{f' [{default}]' if default else ''}"
     label = f"  {_place(argument) or f'{argument.name} {_metavar(argument)}'.strip()}"
     if len(label) >= COLUMN - 1:
         yield label
         label = ""
-    for line in textwrap.wrap(told, max(20, width - COLUMN)) or [""]:
+    for line in textwrap.wrap(text, width - COLUMN) or [""]:
         yield f"{label:<{COLUMN}}{line}".rstrip()
         label = ""
 
@@ -100,7 +100,12 @@ def _metavar(argument: Any) -> str:
 
 
 def _command(command: str, width: int) -> str:
-    """A command, cut between arguments: each line but the last ends with a backslash."""
+    """A command on one line, or cut between arguments, with a backslash at the end of each line.
+
+    No option is cut from its value.
+    """
+    if len(command) + 2 <= width:
+        return f"  {command}"
     wrapper = textwrap.TextWrapper(
         width - 2,
         initial_indent="  ",
@@ -108,7 +113,7 @@ def _command(command: str, width: int) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
-    joined = re.sub('"[^"]*"', lambda quoted: quoted[0].replace(" ", NO_BREAK), command)
+    joined = re.sub(r'"[^"]*"|--\S+ (?!--)', lambda own: own[0].replace(" ", NO_BREAK), command)
     return " \\\n".join(wrapper.wrap(joined)).replace(NO_BREAK, " ")
 
 
@@ -123,13 +128,13 @@ def page_of(name: str) -> str:
     every = arguments_of(verb_app(name, function), described=True)
     arguments, options = [], []
     for one in every:
-        told = _description(one, quote="`").replace("|", "\\|")
+        text = _description(one, quote="`").replace("|", "\\|")
         if place := _place(one):
-            arguments.append(f"| `{place}` | {told} |")
+            arguments.append(f"| `{place}` | {text} |")
             continue
         default = _default(one)
         shown = f"`{default}`" if default else "required" * one.required
-        options.append(f"| `{one.name}` | {told} | {shown} |")
+        options.append(f"| `{one.name}` | {text} | {shown} |")
     usage = " ".join(["vestige", name, *filter(None, map(_place, every)), "[OPTIONS]"])
     parts = [f"# vestige {name}", NOTE, f"```\n{usage}\n```", _about(function)]
     if commands := examples(function):

@@ -117,8 +117,7 @@ def shown(argument: Any) -> str:
 
 def number_type(argument: Any) -> Any:
     """int, float or bool, if the argument is one."""
-    hint = argument.hint if argument is not None else None
-    kinds = [one for one in (hint, *get_args(hint)) if one in (bool, int, float)]
+    kinds = [one for one in (argument.hint, *get_args(argument.hint)) if one in (bool, int, float)]
     return kinds[0] if kinds else None
 
 

@@ -37,7 +37,10 @@ __all__ = [
 
 PATTERNS = ("all-low", "low-to-high", "mixed", "high-to-low")
 _TRIES = 100
-_FIFTHS = ("least frequent", "second", "middle", "fourth", "most frequent")
+_FIFTHS = (
+    *("least frequent", "second least frequent", "middle"),
+    *("second most frequent", "most frequent"),
+)
 _SIZE = 10_000  # words of the paper's vocabularies for Penn Treebank and Reddit
 
 
@@ -222,7 +225,10 @@ def too_few_words(found: str, needed: int) -> DataError:
 
 
 def _levels(pattern: str, length: int, generator: np.random.Generator | None) -> list[int]:
-    """The quintile of each word of a phrase, 0 for the least frequent; unmixed without chance."""
+    """The quintile of each word of a phrase, 0 for the least frequent.
+
+    Without a generator, the quintiles of a mixed phrase are not shuffled.
+    """
     if pattern == "all-low":
         return [0] * length
     rising: list[int] = np.linspace(0, LEVELS - 1, length).round().astype(int).tolist()

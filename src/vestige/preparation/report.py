@@ -73,7 +73,7 @@ def planting_report(run: Run, *, show_secrets: bool) -> Report:
         intent=lambda row: row.get("intent"),
         secret=words("secret"),
         copies=lambda row: row["copies"] or "control",
-        of_them_validation=lambda row: row.get("validation"),
+        in_validation=lambda row: row.get("validation"),
     )
     return Report(
         kind="planting",
