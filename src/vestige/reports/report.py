@@ -59,7 +59,7 @@ REDACTION = "Run directories contain the texts unredacted; redaction concerns th
 MOST_EVIDENCE = 3
 
 MANY = 3
-"""So many models or data sets become a table."""
+"""From this number on, models or data sets are shown in one table."""
 
 
 @dataclass(frozen=True, kw_only=True)
