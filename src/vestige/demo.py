@@ -148,7 +148,6 @@ def demo_report(run: Run, *, show_secrets: bool) -> "Report":
     rows = [row for row in run.rows if row["kind"] == "phrase"]
     seconds, page = run.summary["seconds"], printable(str(run.summary["page"]))
     return Report(
-        kind="diff",
         title="Does the search find the planted secret?",
         answer=_finding(rows),
         evidence=(WHY, f"The secret: {SECRET}. The page ({seconds:.0f} s in all): {page}"),

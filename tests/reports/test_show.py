@@ -39,7 +39,6 @@ def test_failed_checks_precede_tables_and_notices_go_to_stderr(diff, capsys):
 def test_tables_are_cut_folded_ones_left_out_and_prose_not_printed(capsys):
     long = Table(title="Long", columns=("n",), rows=tuple((str(n),) for n in range(MOST + 3)))
     report = Report(
-        kind="x",
         title="T",
         evidence=lines("It is so.", ""),
         blocks=(
@@ -63,7 +62,7 @@ def test_escapes_are_shown_and_groups_and_notes_printed(capsys):
         columns=("a", "b"),
         rows=(("Group",), ("[b]x[/]", Cell(text="\x1b[31m7", notes=("1 to 9",)))),
     )
-    out = shown(Report(kind="x", title="T", evidence=("\x1b[0m",), blocks=(table,)), capsys).out
+    out = shown(Report(title="T", evidence=("\x1b[0m",), blocks=(table,)), capsys).out
     assert "\x1b" not in out
     assert "[b]x[/]" in out
     assert "\\x1b[31m7 (1 to 9)" in out
@@ -80,4 +79,4 @@ def test_redacted_texts_name_the_option_that_shows_them(diff, capsys):
 
 def test_evidence_has_at_most_three_lines():
     with pytest.raises(ValueError, match="at most 3 lines"):
-        Report(kind="x", title="T", evidence=("1", "2", "3", "4"))
+        Report(title="T", evidence=("1", "2", "3", "4"))

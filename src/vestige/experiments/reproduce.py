@@ -145,7 +145,6 @@ def reproduction_report(run: Run, *, show_secrets: bool) -> "Report":
         made = paper_report(replace(run, summary=summary, rows=rows), show_secrets=show_secrets)
         blocks += [replace(one, title=made.title) for one in made.tables]
     return Report(
-        kind="table",
         title="The numbers of a paper next to ours",
         evidence=(f"{len(run.summary)} tables.",),
         blocks=tuple(blocks),

@@ -46,7 +46,6 @@ def training_leakage_report(run: Run, *, show_secrets: bool) -> Report:
         key="By step of the optimizer.",
     )
     return Report(
-        kind="exposure",
         title="What does the training reveal?",
         evidence=lines(describe_training_leakage(summary)),
         blocks=(last, steps) if measured else (),

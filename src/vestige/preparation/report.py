@@ -76,7 +76,6 @@ def planting_report(run: Run, *, show_secrets: bool) -> Report:
         in_validation=lambda row: row.get("validation"),
     )
     return Report(
-        kind="planting",
         title="Which canaries were planted?",
         evidence=lines(counts, seal),
         blocks=() if summary.get("verified") else (canaries,),
@@ -98,7 +97,6 @@ def training_report(run: Run, *, show_secrets: bool) -> Report:
         folded=True,
     )
     return Report(
-        kind="training",
         title="What does this training guarantee?",
         evidence=lines(
             stated.get("guarantee")
@@ -122,7 +120,6 @@ def learning_report(run: Run, *, show_secrets: bool) -> Report:
         f"{SCORES[key]} {summary[key]:.3g}" for key in OF_TASKS if summary.get(key) is not None
     ]
     return Report(
-        kind="training",
         title="How well did this model learn?",
         evidence=lines(f"{listed(found)}. This does not measure what the model reveals."),
         blocks=(*_figure(rows), _evaluations(rows), *_scores(summary)),
@@ -136,7 +133,6 @@ def repeated_report(run: Run, *, show_secrets: bool) -> Report:
     useless = sum(useless_training(row) is not None for row in rows)
     warning = f"{useless} of {len(rows)} models predict no better than word frequencies."
     return Report(
-        kind="training",
         title="How much do trainings with different seeds differ?",
         evidence=(f"{len(rows)} trainings.",),
         notices=lines(warning if useless else ""),

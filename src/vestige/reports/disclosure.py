@@ -63,7 +63,12 @@ def disclose(pieces: Sequence[str], *, show_secrets: bool) -> list[str]:
 
 
 def disclose_names(names: Sequence[str], *, show_secrets: bool) -> list[str]:
-    """Each user's name: redacted, it is one block, however many words it has."""
+    """Each user's name: redacted, it is one block, however many words it has.
+
+    Example:
+        >>> disclose_names(["Ada Lovelace", "bob"], show_secrets=False)
+        ['▪▪▪', '▪▪▪']
+    """
     return [printable(name) if show_secrets else BLOCK for name in names]
 
 
@@ -95,7 +100,12 @@ def _closed(key: str, value: Any) -> Any:
 
 
 def are_words(pieces: Sequence[str], phrase: str) -> bool:
-    """Whether spaces separate the pieces of a phrase: subwords contain their own, words do not."""
+    """Whether spaces separate the pieces of a phrase: subwords contain their own, words do not.
+
+    Example:
+        >>> are_words(["the", "code"], "the code"), are_words(["buff", "alo"], "buffalo")
+        (True, False)
+    """
     return " ".join(pieces) == phrase
 
 

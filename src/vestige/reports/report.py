@@ -59,15 +59,14 @@ REDACTION = "Run directories contain the texts unredacted; redaction concerns th
 MOST_EVIDENCE = 3
 
 MANY = 3
-"""So many models or data sets become a table."""
+"""From this number on, models or data sets are shown in one table."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """One result, ready to be shown. The function of a kind gives the first eight.
+    """One result, ready to be shown. The function of a kind gives the first seven.
 
     Attributes:
-        kind: the article's class in the style sheet.
         title: the question.
         evidence: what was found and what supports it, at most three lines.
         notices: warnings to read before the rest.
@@ -81,7 +80,6 @@ class Report:
         command: the command line that repeats it.
     """
 
-    kind: str
     title: str
     evidence: tuple[str, ...]
     answer: str = ""
@@ -221,7 +219,6 @@ def paper_report(run: Run, *, show_secrets: bool) -> Report:
     first, _, rest = printable(run.summary["note"]).partition(". ")
     facts = {"name": run.summary["name"], "rows": run.summary["rows"]}
     return Report(
-        kind="table",
         title=printable(run.summary["title"]),
         evidence=lines(f"{first}." if rest else first, rest),
         blocks=_rows("", rows, show_secrets),
@@ -232,7 +229,6 @@ def paper_report(run: Run, *, show_secrets: bool) -> Report:
 def plain_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of a result of any other kind."""
     return Report(
-        kind="table",
         title=printable(run.result),
         evidence=(f"{len(run.rows):,} rows.",),
         blocks=_rows("Rows", run.rows, show_secrets),

@@ -62,7 +62,6 @@ def anatomy_report(run: Run, *, show_secrets: bool) -> Report:
             ),
         ]  # fmt: skip
     return Report(
-        kind="anatomy",
         title="Which words does the model memorize?",
         answer=answer,
         evidence=lines(" ".join(sentences)),

@@ -106,7 +106,6 @@ def comparison_report(run: Run, *, show_secrets: bool) -> Report:
         _all_numbers(rows, confidence),
     )
     return Report(
-        kind="comparison",
         title="Which defence should I use?",
         answer=printable(summary["advice"]),
         evidence=lines(printable(summary["answer"].removeprefix(summary["advice"]).strip())),

@@ -77,7 +77,6 @@ def canary_report(run: Run, *, show_secrets: bool) -> Report:
         key="Medians in bits.",
     )
     return Report(
-        kind="exposure",
         title="How exposed are the canaries?",
         answer=str(run.summary.get("sentence") or run.summary["verdict"]),
         evidence=lines(_controls(controls), _exact_ranks(run.summary)),
@@ -255,7 +254,6 @@ def _of_secrets(
         key=KEY.format(rank=rank),
     )
     return Report(
-        kind="secrets",
         title=title,
         answer=printable(str(run.summary["sentence"])),
         evidence=(),

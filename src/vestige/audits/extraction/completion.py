@@ -120,7 +120,6 @@ def canary_report(run: Run, *, show_secrets: bool) -> Report:
         texts=2,
     )
     return Report(
-        kind="completion",
         title="Does the model complete the canaries?",
         answer=_completed(summary),
         evidence=lines(_controls(summary)),
@@ -220,7 +219,6 @@ def secrets_report(run: Run, *, show_secrets: bool) -> Report:
         "alternatives are only words of a list.",
     )
     return Report(
-        kind="completed-secrets",
         title="Does the model complete these secrets?",
         answer=printable(str(run.summary["sentence"])),
         evidence=(),

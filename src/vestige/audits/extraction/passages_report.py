@@ -77,7 +77,6 @@ def passages_report(run: Run, *, show_secrets: bool) -> Report:
         unsaid=LIMITS,
     )
     return Report(
-        kind="memorization",
         title="How much of these texts is extracted?",
         answer=finding,
         evidence=evidence,

@@ -56,7 +56,7 @@ def utterance_report(run: Run, *, show_secrets: bool) -> Report:
     summary, title = run.summary, "Which unknown words does the model reveal?"
     if not run.rows:
         nothing = "Nothing was extracted."
-        return Report(kind="extraction", title=title, evidence=(nothing,), limits=LIMITS)
+        return Report(title=title, evidence=(nothing,), limits=LIMITS)
     common = {name: summary[name] for name in ("space_bits", "hamming_by_chance")}
     rows = [{**_UNKNOWN, **common, **row} for row in run.rows]
     known = [row for row in rows if row["truth"] is not None]
@@ -77,7 +77,6 @@ def utterance_report(run: Run, *, show_secrets: bool) -> Report:
         )
     best = (_guesses(rows[0], show_secrets=show_secrets),) if len(rows) == 1 else ()
     return Report(
-        kind="extraction",
         title=title,
         answer=answer,
         evidence=evidence,
@@ -97,7 +96,6 @@ def planted_report(run: Run, *, show_secrets: bool) -> Report:
     elif summary["p_least"] > summary["level"]:
         missing = "There are too few controls: pass more --controls, or plant longer secrets."
     return Report(
-        kind="extraction",
         title="Does the model reveal planted secrets?",
         answer=_found(planted, models=summary["models"]),
         evidence=lines(f"{effort} {_guessed(planted, summary, 'planted_')}".strip(), missing),

@@ -185,7 +185,6 @@ def _report(
         chart, _table(audited, unit, name), note, Prose(title="Method", lines=(unit.method, flags))
     )  # fmt: skip
     return Report(
-        kind=f"{unit.many[:-1]}-audit",
         title=title,
         answer=finding[0],
         evidence=finding[1:],

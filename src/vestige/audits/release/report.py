@@ -54,7 +54,6 @@ def release_report(run: Run, *, show_secrets: bool) -> Report:
         finding=lambda row: row["sentence"],
     )
     return Report(
-        kind="release",
         title="Does this release pass?",
         verdict=Verdict(word=WORDS[summary["verdict"]], sentence=_answer(summary)),
         evidence=tuple(evidence),
@@ -128,7 +127,6 @@ def changes_report(changes: Sequence[Row]) -> Report:
     words = [row["verdict"] for row in changes]
     counts = [f"{words.count(word)} {word}" for word in dict.fromkeys(words)]
     return Report(
-        kind="changes",
         title=CHANGES,
         evidence=(f"Of {len(words)} numbers: {', '.join(counts)}.",),
         blocks=(changes_table(changes),),

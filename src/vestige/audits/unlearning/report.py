@@ -44,7 +44,6 @@ def unlearning_report(run: Run, *, show_secrets: bool) -> Report:
     summary = run.summary
     answer, *evidence = findings(summary)
     return Report(
-        kind="deletion",
         title="Are these texts gone?",
         answer=answer,
         evidence=tuple(evidence),

@@ -65,7 +65,6 @@ def diff_report(run: Run, *, show_secrets: bool) -> Report:
             blocks.append(Findings(title=title, key=key + hidden, groups=own, folded=kind == "run"))
     scores = [float(row["score"]) for row in rows if row["kind"] == "phrase"]
     return Report(
-        kind="diff",
         title="What did this update reveal?",
         answer=first[0],
         evidence=lines(" ".join(first[1:]), " ".join(second)),
@@ -227,7 +226,6 @@ def rank_report(run: Run, *, show_secrets: bool) -> Report:
         sum_of_gains=lambda one: f"{one[1]['cumulative']:+.3f}",
     )
     return Report(
-        kind="rank",
         title="How exposed is this phrase?",
         answer=rank_of(run.summary),
         evidence=lines(estimate_of(run.summary)),
