@@ -166,7 +166,10 @@ def test_phrases_made_to_a_pattern_are_asked_against_their_controls_orders():
     found = result(*planted, controls=apart)
     assert found.order.against == "controls' orders"
     assert found.order.p == pytest.approx(2 / 13**2)
-    assert "the order of their words (p = 0.012 compared with the word orders" in found.sentence
+    assert (
+        "The model remembers the canaries and the order of their words (p = 0.012 compared with "
+        "the word orders" in found.sentence
+    )
 
 
 def test_controls_that_are_likely_too_are_what_canaries_are_compared_with():
@@ -177,6 +180,7 @@ def test_controls_that_are_likely_too_are_what_canaries_are_compared_with():
     many = result(canary(1, 8.0), canary(1, 7.5), controls=high * 4)
     assert many.memory.p == pytest.approx(2 / 91), "of 91 splits the best, looked at twice"
     assert many.claim.test.against == "unplanted controls"
+    assert "The model remembers the canaries and the order of their words (p = 0.0" in many.sentence
 
 
 def test_ranks_below_the_ceiling_are_resolved():

@@ -113,8 +113,8 @@ def test_few_texts_of_reference_say_how_many_it_takes():
     lowest = sorted(1 / (1 + count) for count in others)
     least = next(n for n, p in enumerate(lowest, 1) if p <= 0.05 * n / 40)
     assert (
-        f"With 60 reference texts, none is flagged unless {least} score highest together; a single "
-        "one needs 799." in notices_of(found)
+        f"With 60 reference texts, none is flagged unless {least} score above all of them; "
+        "flagging a single one needs 799 reference texts." in notices_of(found)
     )
 
 
@@ -137,3 +137,8 @@ def test_the_box_for_an_officer_has_the_answer_and_what_it_does_not_say(saved):
     assert first in box
     assert all(limit in box for limit in (*LIMITS, *TEXTS.limits))
     assert page.index(first) < page.index("</figure>") < page.index(box)
+
+
+def test_of_one_text_the_question_is_whether_it_was_used(saved):
+    page = render([saved(made(1, 0))], show_secrets=False)
+    assert "Whether this text was in the training data of a model (a membership" in page

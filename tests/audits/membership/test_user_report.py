@@ -61,7 +61,9 @@ def test_words_beyond_what_others_have_do_not_count(saved):
     audit = audit_of([0.2], null=NULL)
     [user] = audit.users
     page = shown(saved, replace(audit, users=(replace(user, compared_words=90),)))
-    assert "over as many words; 90 of its 240 words: few non-members have more" in page.evidence[1]
+    assert page.evidence[2] == (
+        "Only 90 of the user's 240 words are compared: few non-members have more."
+    )
 
 
 def test_an_owner_learns_how_many_users_are_flagged_and_the_error_rate(saved):
@@ -81,7 +83,7 @@ def test_an_owner_without_flagged_users_learns_how_sharp_the_audit_was(saved):
     assert page.headline[0] == "NO LEAK SHOWN  No user's texts are recognized as training data."
     assert page.evidence[1] == "How many of the 100 users were used is not bounded."
     # The least p-value is 1 / 41, and 49 / 100 * 0.05 is the first multiple above it.
-    assert "none is flagged unless 49 score highest together" in page.notices[0]
+    assert "none is flagged unless 49 score above all of them" in page.notices[0]
 
 
 def test_a_list_that_stands_out_without_a_single_user_is_a_leak_of_some():

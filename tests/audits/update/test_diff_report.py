@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vestige.audits.update.report import diff_report
+from vestige.audits.update.report import diff_report, searched
 from vestige.results import Run
 
 NONE = {"phrases": 0, "null_searches": 19, "found": 0}
@@ -46,3 +46,14 @@ def test_the_finding_is_one_sentence(summary, answer, evidence):
     assert ". " not in made.answer
     assert evidence in " ".join(made.evidence)
     assert len(made.evidence) <= 2  # the numbers of the claim come first
+
+
+def test_a_search_that_ran_out_of_time_says_what_is_done():
+    summary = {"forward_tokens": 5_000, "complete": False, "units_done": 1, "units": 5}
+    assert searched(summary) == (
+        "Searched: 5,000 tokens. Time limit: 1 of 5 steps done. Rerun to resume."
+    )
+    nulls = {"units_done": 5, "null_searches": 2, "nulls_asked": 19}
+    assert searched(summary | nulls) == (
+        "Searched: 5,000 tokens. Time limit: 2 of 19 null searches done. Rerun to resume."
+    )

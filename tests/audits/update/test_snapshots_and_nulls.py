@@ -120,8 +120,13 @@ def test_null_models_are_recorded_by_path_and_weights(saved):
     assert found.record["models"]["nulls"] == {"path": [str(place), None], "sha256": hashes}
 
 
-def test_without_null_models_none_is_recorded():
-    found = diff(model(0), model(1), size=0.1, device="cpu")
+@pytest.mark.parametrize("none", [(), []])
+def test_without_null_models_nothing_is_hashed_or_recorded(none, monkeypatch):
+    def fails(*given, **named):
+        raise AssertionError("hashed the snapshots to compare them with no null model")
+
+    monkeypatch.setattr("vestige.audits.update.nulls.null_hashes", fails)
+    found = diff(model(0), model(1), null=none, size=0.1, device="cpu")
     assert list(found.record["models"]) == ["before", "after"]
 
 

@@ -1,4 +1,4 @@
-"""Which words of each user are queried: texts or words by chance, rarity or expected information.
+"""Which words of each user are queried: at random, by rarity or by expected information.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", section 4.3 and
 Algorithm 1: texts at random, or those whose words have the smallest sum of frequencies.
@@ -60,36 +60,36 @@ class QueryPolicy:
             raise ValueError("`select` rare-sum must come with `queries`: a word has no sum")
 
     def mask(
-        self, asked: TokenQueries, counts: WordCounts, references: References | None = None
+        self, words: TokenQueries, counts: WordCounts, references: References | None = None
     ) -> Mask:
         """(w,) True for the words to query.
 
         Args:
-            asked: w words.
+            words: that can be queried, w of them.
             counts: public counts of words.
             references: models that never saw the users; needed for "informative".
         """
         ranks = None
         if self.how == "informative" and references is not None:
-            ranks = references.typical_ranks(asked, seed=self.seed)
-        worth = value_of(asked, self.how, frequency=counts.words, reference_ranks=ranks, k=self.k)
-        return self._best(asked, worth)
+            ranks = references.typical_ranks(words, seed=self.seed)
+        worth = value_of(words, self.how, frequency=counts.words, reference_ranks=ranks, k=self.k)
+        return self._best(words, worth)
 
-    def most(self, asked: TokenQueries) -> NDArray[np.int64]:
+    def most(self, words: TokenQueries) -> NDArray[np.int64]:
         """(u,) words of each user that can be selected at most, before references answer."""
         if self.calls is not None:
-            return np.minimum(asked.counts(), self.calls)
+            return np.minimum(words.counts(), self.calls)
         if self.queries is None or self.how == "random":
-            return asked.counts()
-        _, inverse, counts = np.unique(asked.texts, return_inverse=True, return_counts=True)
+            return words.counts()
+        _, inverse, counts = np.unique(words.texts, return_inverse=True, return_counts=True)
         longest = np.asarray(counts[inverse], dtype=np.float64)
-        return asked.take(self._best(asked, longest)).counts()
+        return words.take(self._best(words, longest)).counts()
 
-    def _best(self, asked: TokenQueries, worth: NDArray[np.float64]) -> Mask:
+    def _best(self, words: TokenQueries, worth: NDArray[np.float64]) -> Mask:
         if self.queries is not None:
-            return select_texts(asked, self.how, self.queries, worth=worth, seed=self.seed)
-        limit = self.calls or len(asked)
-        return select_calls(asked, self.how, limit, worth=worth, seed=self.seed)
+            return select_texts(words, self.how, self.queries, worth=worth, seed=self.seed)
+        limit = self.calls or len(words)
+        return select_calls(words, self.how, limit, worth=worth, seed=self.seed)
 
 
 def usual_selection(*, queries: int | None, calls: int | None, shadows: int) -> Selection:
@@ -107,12 +107,12 @@ def usual_selection(*, queries: int | None, calls: int | None, shadows: int) -> 
 
 
 def select_texts(
-    asked: TokenQueries, how: Selection, limit: int, *, worth: ArrayLike, seed: int = 0
+    words: TokenQueries, how: Selection, limit: int, *, worth: ArrayLike, seed: int = 0
 ) -> Mask:
     """The words of at most `limit` texts of each user.
 
     Args:
-        asked: w words.
+        words: that can be queried, w of them.
         how: "all" (no limit), "random", or by worth.
         limit: texts of a user.
         worth: (w,) of each word, see `value_of`; ignored for "random".
@@ -127,32 +127,32 @@ def select_texts(
     _validate.at_least(1, limit=limit)
     _validate.one_of(get_args(Selection), how=how)
     if how == "all":
-        return np.ones(len(asked), dtype=bool)
-    texts, first, inverse = np.unique(asked.texts, return_index=True, return_inverse=True)
+        return np.ones(len(words), dtype=bool)
+    texts, first, inverse = np.unique(words.texts, return_index=True, return_inverse=True)
     if how == "random":
         value = np.random.default_rng(seed).random(len(texts))
     else:
         sums = np.bincount(inverse, np.asarray(worth, np.float64), minlength=len(texts))
-        words = 1 if how == "rare-sum" else np.bincount(inverse, minlength=len(texts))
-        value = np.asarray(sums / words, dtype=np.float64)
-    best: Mask = _best_of_each(asked.users[first], value, limit)[inverse]
+        lengths = 1 if how == "rare-sum" else np.bincount(inverse, minlength=len(texts))
+        value = np.asarray(sums / lengths, dtype=np.float64)
+    best: Mask = _best_of_each(words.users[first], value, limit)[inverse]
     return best
 
 
 def select_calls(
-    asked: TokenQueries, how: Selection, limit: int, *, worth: ArrayLike, seed: int = 0
+    words: TokenQueries, how: Selection, limit: int, *, worth: ArrayLike, seed: int = 0
 ) -> Mask:
     """At most `limit` words of each user, each queried by itself; see `select_texts`."""
     _validate.at_least(1, limit=limit)
     _validate.one_of(get_args(Selection), how=how)
     if how == "all":
-        return np.ones(len(asked), dtype=bool)
-    lots = np.random.default_rng(seed).random(len(asked))
-    return _best_of_each(asked.users, lots if how == "random" else np.asarray(worth), limit)
+        return np.ones(len(words), dtype=bool)
+    lots = np.random.default_rng(seed).random(len(words))
+    return _best_of_each(words.users, lots if how == "random" else np.asarray(worth), limit)
 
 
 def value_of(
-    asked: TokenQueries,
+    words: TokenQueries,
     how: Selection,
     *,
     frequency: ArrayLike,
@@ -162,7 +162,7 @@ def value_of(
     """The value of querying each word.
 
     Args:
-        asked: w words.
+        words: that can be queried, w of them.
         how: "informative": the closer the reference's rank is to k, on a log scale, with one half
             from k / 10 to 4 k; any other: less for frequent words.
         frequency: (v,) public counts of the words.
@@ -176,7 +176,7 @@ def value_of(
         ValueError: "informative" without ranks or k.
     """
     if how != "informative":
-        return -np.asarray(frequency, dtype=np.float64)[asked.tokens]
+        return -np.asarray(frequency, dtype=np.float64)[words.tokens]
     if reference_ranks is None or k is None:
         raise ValueError(
             "informative needs reference_ranks and k, got "

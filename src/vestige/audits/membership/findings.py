@@ -1,4 +1,4 @@
-"""The finding of an audit of texts or users in one sentence, what supports it, and warnings."""
+"""Sentences of a membership report: the finding, what supports it, and warnings."""
 
 from collections.abc import Sequence
 
@@ -83,6 +83,7 @@ def _confidence(summary: Row) -> str:
 
 
 def contradiction(summary: Row) -> str:
+    """A warning if the lower bound is above the upper one."""
     if summary["consistent"]:
         return ""
     return (
@@ -102,11 +103,13 @@ def users_finding(summary: Row, audited: Sequence[Row], known: Sequence[Row]) ->
 def _person(own: Row, known: Sequence[Row]) -> tuple[str, ...]:
     higher = sum(float(row["score"]) >= float(own["score"]) for row in known)
     used, words = int(own["compared_words"]), int(own["words"])
-    first = f"; {used:,} of its {words:,} words: few non-members have more" if used < words else ""
-    return (
+    return lines(
         f"This user's texts are {'' if own['called'] else 'not '}recognized as training data.",
-        f"{higher:,} of {len(known):,} non-members score as high over as many words{first} "
+        f"{higher:,} of {len(known):,} non-members score as high over as many words "
         f"(p = {p_value(float(own['p_value']))}).",
+        f"Only {used:,} of the user's {words:,} words are compared: few non-members have more."
+        if used < words
+        else "",
     )
 
 
@@ -131,10 +134,11 @@ def _owner(summary: Row) -> tuple[str, ...]:
 
 
 def unanswered(summary: Row) -> str:
-    asked, left = (int(summary.get(name) or 0) for name in ("words_asked", "words_unanswered"))
-    if not asked or left / asked <= UNANSWERED:
+    """A warning if the service left many queries without an answer."""
+    queries, missing = (int(summary.get(name) or 0) for name in ("words_asked", "words_unanswered"))
+    if not queries or missing / queries <= UNANSWERED:
         return ""
     return (
-        f"{left:,} of {asked:,} queries have no answer ({percent(left / asked)}). If the service "
-        "refuses some texts and not others, the comparison is unfair."
+        f"{missing:,} of {queries:,} queries have no answer ({percent(missing / queries)}). If the "
+        "service refuses some texts and not others, the comparison is unfair."
     )

@@ -22,16 +22,16 @@ LISTED = 25
 
 @dataclass(frozen=True)
 class Unit:
-    """What is said of a unit, and the names of its columns.
+    """Words about a unit of audit, and the names of its columns.
 
     Attributes:
         many: units, in words.
-        flagged: column, and number in the summary.
-        tokens: column of what was compared, and the word for it.
-        length: column of all that the unit has.
+        flagged: column, and their number in the summary.
+        tokens: column of how many were compared, and its title.
+        length: column of how many a unit has.
         reference: number of reference units in the summary, and its count before one is flagged.
         method: how the p-values are made.
-        limits: what the numbers do not say, besides `LIMITS`.
+        limits: what the numbers do not show, besides `LIMITS`.
     """
 
     many: str
@@ -93,7 +93,7 @@ LIMITS = (
     "Repeating an audit with other options or references until it finds something invalidates its "
     "error rates.",
 )
-"""What the numbers of both units do not say."""
+"""What the numbers of both units do not show."""
 
 
 def texts_report(run: Run, *, show_secrets: bool) -> Report:
@@ -114,8 +114,10 @@ def texts_report(run: Run, *, show_secrets: bool) -> Report:
         finding=texts_finding(run.summary),
         notices=(contradiction(run.summary),),
         title="Were these texts used?",
-        asked=f"{'this text was' if count == 1 else f'these {count:,} texts were'} in the training "
-        "data of a model, which of them, and how many at least and at most",
+        question="this text was in the training data of a model"
+        if count == 1
+        else f"these {count:,} texts were in the training data of a model, which of them, and how "
+        "many at least and at most",
         chart=_p_values(
             audited, others, TEXTS, "the reference, each text compared with the others"
         ),
@@ -141,8 +143,9 @@ def users_report(run: Run, *, show_secrets: bool) -> Report:
         finding=users_finding(run.summary, audited, known),
         notices=(unanswered(run.summary),),
         title="Was my text used?" if one else "Whose text was used?",
-        asked=f"texts of {'a user' if one else f'{len(audited):,} users'} were in the training "
-        "data of a model, and whose",
+        question="texts of a user were in the training data of a model"
+        if one
+        else f"texts of {len(audited):,} users were in the training data of a model, and whose",
         chart=chart if scored and known else None,
         show_secrets=show_secrets,
     )
@@ -157,14 +160,14 @@ def _report(
     finding: tuple[str, ...],
     notices: tuple[str, ...],
     title: str,
-    asked: str,
+    question: str,
     chart: Figure | None,
     show_secrets: bool,
 ) -> Report:
     summary = run.summary
     note = file_note(
         run.run,
-        asked=f"Whether {asked} (a membership inference test).",
+        asked=f"Whether {question} (a membership inference test).",
         models={
             "target": "the model",
             "base": f"its base, stated not to have seen the {unit.many}",
@@ -207,7 +210,7 @@ def _audited(run: Run) -> list[Row]:
 
 
 def _together(audited: Sequence[Row], summary: Row, unit: Unit) -> str:
-    """How many units must score above the whole reference before one is flagged."""
+    """How many units must score above the whole reference together before any is flagged."""
     lowest = sorted(1 / (int(row["compared_with"]) + 1) for row in audited)
     share = float(summary["rate"]) / len(lowest)
     enough = (n for n, p in enumerate(lowest, start=1) if p <= share * n + 1e-12)
@@ -216,8 +219,8 @@ def _together(audited: Sequence[Row], summary: Row, unit: Unit) -> str:
         return ""
     number, needed = (int(summary[name]) for name in unit.reference)
     return (
-        f"With {number:,} reference {unit.many}, none is flagged unless {least:,} score highest "
-        f"together; a single one needs {needed:,}."
+        f"With {number:,} reference {unit.many}, none is flagged unless {least:,} score above all "
+        f"of them; flagging a single one needs {needed:,} reference {unit.many}."
     )
 
 

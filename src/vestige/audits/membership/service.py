@@ -231,11 +231,11 @@ def server_cost(
         DataError: a budget is too small even if no word is cut into pieces.
     """
     prompts = {" ".join(context.words) for context in contexts}
-    asked = len(prompts) if most is None else min(most, len(prompts))
-    checks = CALLS + 2 + asked // CHECK_EVERY
+    queried = len(prompts) if most is None else min(most, len(prompts))
+    checks = CALLS + 2 + queried // CHECK_EVERY
     each = sum(reckon(Question(prompt)) for prompt in prompts) / max(len(prompts), 1)
-    calls, tokens = asked + checks, round(each * asked) + 20 * checks
-    ends = asked * k * ENDINGS
+    calls, tokens = queried + checks, round(each * queried) + 20 * checks
+    ends = queried * k * ENDINGS
     most_tokens = tokens + round(ends * (each + LONGEST_PIECES))
     for name, needed in (("budget", calls), ("token_budget", tokens)):
         allowed = getattr(options, name)
@@ -247,10 +247,10 @@ def server_cost(
                 "`queries` or `calls`, or fewer texts.",
             )
     return (
-        f"Plan: {asked:,} prompts, {calls:,} calls and about {tokens:,} tokens if each token is a "
-        f"word; at most {calls + ends:,} calls and about {most_tokens:,} tokens if every listed "
-        f"word has {LONGEST_PIECES} pieces. Fewer calls if the server takes several prompts at "
-        "once; more if calls fail. Cached answers cost nothing."
+        f"Plan: {queried:,} prompts, {calls:,} calls and about {tokens:,} tokens if each token is "
+        f"a word; at most {calls + ends:,} calls and about {most_tokens:,} tokens if every "
+        f"listed word has {LONGEST_PIECES} pieces. Fewer calls if the server takes several prompts "
+        "at once; more if calls fail. Cached answers cost nothing."
     )
 
 

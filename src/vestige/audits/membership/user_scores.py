@@ -1,4 +1,4 @@
-"""Scores of users: by ranks beside shadow models, or by gains over the base.
+"""Scores of users: by ranks compared with shadow models, or by gains over the base.
 
 With a base, a user's score is the mean calibrated gain of their tokens over it. If the target shows
 only its most probable tokens, the gain of the others is estimated. The expectation is learned from
@@ -150,12 +150,12 @@ def based_users(
     return replace(found, statistics=statistics, checks=(*checks, *found.checks), based=True)
 
 
-def _statistics(how: str, asked: int, answered: int) -> dict[str, object]:
+def _statistics(how: str, queried: int, answered: int) -> dict[str, object]:
     """Statistics of the queries about all users, who are treated alike."""
     return {
         "select": how,
-        "words_asked": asked,
-        "words_unanswered": asked - answered,
+        "words_asked": queried,
+        "words_unanswered": queried - answered,
         "shadow_perplexity_ratio": None,
         "useless_shadows": 0,
         "queries": answered,

@@ -174,8 +174,13 @@ def _policy(queries: QueryOptions, *, shadows: int, seed: int) -> QueryPolicy:
 def _identify(run: "Session", inputs: UserInputs, alpha: float, shadows: object) -> None:
     """Record what determines the result, or compare it with unfinished work of this folder."""
     policy = inputs.policy
-    asked = {"how": policy.how, "queries": policy.queries, "calls": policy.calls, "top_k": policy.k}
-    run.configuration |= asked
+    selected = {
+        "how": policy.how,
+        "queries": policy.queries,
+        "calls": policy.calls,
+        "top_k": policy.k,
+    }
+    run.configuration |= selected
     models: dict[str, Any] = dict(run.models)
     if inputs.target.remote is None:  # a folder may move
         models = {
@@ -188,7 +193,7 @@ def _identify(run: "Session", inputs: UserInputs, alpha: float, shadows: object)
         "reference": inputs.texts.reference.fingerprint(),
         "alpha": alpha,
         "seed": policy.seed,
-        **asked,
+        **selected,
         "task": inputs.target.task,
         "shadows": shadows,
     })  # fmt: skip

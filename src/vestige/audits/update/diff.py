@@ -170,14 +170,14 @@ def diff(
         effort = find_contexts(
             (end, start), prompts=texts, chat=chat, room=room(settings), monitor=run.monitor
         )
-        behind = max(map(len, effort.contexts), default=1)
+        context = max(map(len, effort.contexts), default=1)
         searches = Searches(
             run=run,
             snapshots=snapshots,
             pair=ModelPair(start, end, token),
-            settings=fitted(settings, (end, start), behind=behind),
+            settings=fitted(settings, (end, start), context=context),
             effort=effort,
-            secrets=read_secrets(secrets, end, room=behind + 1, monitor=run.monitor),
+            secrets=read_secrets(secrets, end, room=context + 1, monitor=run.monitor),
             nulls=_nulls(run, null, unlike=(before, after)),
             minutes=minutes,
         )

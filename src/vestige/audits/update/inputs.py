@@ -147,11 +147,11 @@ def read_secrets(
     if secrets is None:
         return ()
     words, longest = model.vocabulary, most_tokens(model)
-    asked = [
+    listed = [
         Asked.of(secret.text, words, number=secret.number, secret=secret)
         for secret in _listed(secrets, model, monitor)
     ]
-    for one in asked:
+    for one in listed:
         if words.unk_id is not None and words.unk_id in one.first:
             raise ValueError(
                 "`secrets` must hold only words of the models' vocabulary, got others in entry "
@@ -162,7 +162,7 @@ def read_secrets(
                 f"`secrets` must hold phrases of at most {longest - room} tokens, got "
                 f"{one.longest} in entry {one.number}"
             )
-    return tuple(asked)
+    return tuple(listed)
 
 
 def _listed(secrets: "Lines", model: "LanguageModel", monitor: Monitor) -> Sequence[Secret]:

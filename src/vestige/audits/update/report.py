@@ -143,16 +143,16 @@ def searched(summary: Row) -> str:
     if len(places) > 5:
         places[4:] = [f"{len(places) - 4} more"]
     contexts = f"; after {listed(places)}" if places else ""
-    told = f"Searched: {tokens:,} tokens{number}{contexts}."
+    line = f"Searched: {tokens:,} tokens{number}{contexts}."
     if summary.get("complete") is not False:
-        return told
+        return line
     done, units = summary.get("units_done"), summary.get("units")
-    nulls, asked = summary.get("null_searches") or 0, summary.get("nulls_asked") or 0
+    nulls, wanted = summary.get("null_searches") or 0, summary.get("nulls_asked") or 0
     parts = lines(
         f"{done} of {units} steps" if done != units else "",
-        f"{nulls} of {_count(asked, 'null search', 'es')}" if nulls < asked else "",
+        f"{nulls} of {_count(wanted, 'null search', 'null searches')}" if nulls < wanted else "",
     )
-    return f"{told} Time limit: {' and '.join(parts)} done. Rerun to resume."
+    return f"{line} Time limit: {' and '.join(parts)} done. Rerun to resume."
 
 
 def _phrase(row: Row, summary: Row, strongest: float, show_secrets: bool) -> Phrase:

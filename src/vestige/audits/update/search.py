@@ -132,8 +132,8 @@ class Searches:
             self.run.log(f"{found.prevented.sentence} Null models are not searched.")
         phrases = [finding.lead + finding.tokens for finding in found.findings]
         known = []
-        for number, (one, asked) in enumerate(zip(found.known, self.secrets, strict=True)):
-            row, part = told_by(one, asked, phrases)
+        for number, (one, secret) in enumerate(zip(found.known, self.secrets, strict=True)):
+            row, part = told_by(one, secret, phrases)
             own = tuple(secrets[number] for _, secrets, _ in nulls)
             known.append(replace(one, nulls=own, row_found=None if row < 0 else row, part=part))
         return replace(
@@ -198,18 +198,18 @@ def room(search: SeedAndExtend) -> int:
     return max(search.max_tokens, *lengths) + 1
 
 
-def fitted(search: SeedAndExtend, models: Sequence[object], *, behind: int) -> SeedAndExtend:
+def fitted(search: SeedAndExtend, models: Sequence[object], *, context: int) -> SeedAndExtend:
     """The search with texts that models with few positions can read.
 
     Args:
         search: the settings.
         models: `longest` of each, if it has one, limits the tokens that it reads.
-        behind: tokens of the longest context, 1 for a document's beginning.
+        context: tokens of the longest context, 1 for a document's beginning.
     """
     most = most_tokens(*models)
     if most is None:
         return search
-    most -= behind
+    most -= context
     before = max((one.context for one in search.proposals if isinstance(one, Samples)), default=1)
     proposals = tuple(
         replace(one, length=max(1, min(one.length, most))) if isinstance(one, Samples) else one
