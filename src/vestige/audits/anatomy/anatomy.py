@@ -285,7 +285,7 @@ def _silenced(
         model, texts, where=words.places, masks=masks.reshape(-1, width), progress=step
     )
     whole = np.broadcast_to(words.ranks, (orders, 1, len(words)))
-    silent = found.ranks.reshape(orders, -1, len(words))
+    silent = found.reshape(orders, -1, len(words))
     return replace(words, ranks=np.concatenate([whole, silent], axis=1))
 
 
