@@ -135,6 +135,11 @@ def test_the_answer_begins_with_the_finding(ratio, use):
     assert told == (finding, "It costs 1.8 times the tokens.")
 
 
+def test_a_finding_from_canaries_at_the_ceiling_says_so():
+    told = answer([measured("gold", LESS, EQUAL, stuck=(2, 20))], best="gold", leaks=True)
+    assert "(up to the ceiling: 2 of the 20 canaries are more probable than" in told[0]
+
+
 def test_without_a_defence_that_helps_none_is_advised():
     told = answer([measured("a", SAME, EQUAL), measured("b", LESS, HIGHER)], best=None, leaks=True)
     assert told[0] == "No defence is shown to lower exposure at equal utility."
