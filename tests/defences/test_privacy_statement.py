@@ -59,7 +59,7 @@ def test_what_the_number_means_is_the_best_that_any_guess_can_do():
     # Kairouz, Oh and Viswanath (2015): the randomised response that tells with probability delta.
     e, d = math.exp(PLANNED.epsilon), PLANNED.delta
     best = d + (1 - d) * e / (1 + e)
-    assert f"{100 * best:.1f} %" in STATEMENT.terms()["meaning"]
+    assert f"{100 * best:.1f}% of the time" in STATEMENT.terms()["meaning"]
     again = replace(STATEMENT, ancestry=half(PLANNED.epsilon + 1)).terms()["meaning"]
     assert f"{100 / (1 + math.exp(-PLANNED.epsilon - 1)):.1f} %" in again
 

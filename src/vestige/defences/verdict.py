@@ -91,7 +91,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a defence comes to.
+    """The verdict on one defence.
 
     Attributes:
         kind: see `Kind`.
