@@ -61,7 +61,7 @@ def test_what_the_number_means_is_the_best_that_any_guess_can_do():
     best = d + (1 - d) * e / (1 + e)
     assert f"{100 * best:.1f}% of the time" in STATEMENT.terms()["meaning"]
     again = replace(STATEMENT, ancestry=half(PLANNED.epsilon + 1)).terms()["meaning"]
-    assert f"{100 / (1 + math.exp(-PLANNED.epsilon - 1)):.1f} %" in again
+    assert f"{100 / (1 + math.exp(-PLANNED.epsilon - 1)):.1f}% of the time" in again
 
 
 def test_a_user_is_protected_with_all_of_their_documents():

@@ -253,12 +253,10 @@ def _groups(summary: Row) -> Table:
 
 def _secrets(rows: Sequence[Row], *, show_secrets: bool) -> Table:
     """A row for each of the first secrets."""
-    guessed = [row for row in rows if not row["drawn"]]
-    left = len(guessed) - MOST
     several = len({row["model"] for row in rows}) > 1
     return table(
-        "Secret by secret" + (f", the first {MOST} ({left} more)" if left > 0 else ""),
-        guessed[:MOST],
+        "Secret by secret",
+        [row for row in rows if not row["drawn"]],
         {
             "model": lambda r: str(r["model"]) if several else "",
             "pattern": lambda r: r["pattern"],
@@ -272,6 +270,7 @@ def _secrets(rows: Sequence[Row], *, show_secrets: bool) -> Table:
             "exposure, bits": _exposure,
         },
         texts=4,
+        most=MOST,
         drop_empty=True,
         key="95% intervals in brackets, where ranks are estimated.",
     )
