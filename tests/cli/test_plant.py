@@ -143,3 +143,4 @@ REFUSED = {
 def test_options_that_do_not_fit_are_refused(shell, mail, tmp_path, words, names, remedy):
     given = ["plant", mail, *words.split(), "--out", tmp_path / "out"]
     refused(shell, given, names, remedy, unchanged=lambda: list(tmp_path.iterdir()))
+    assert not (tmp_path / "out").exists()

@@ -45,6 +45,7 @@ def test_every_term_of_the_field_is_named():
     assert "q = 0.01" in terms["sampling"]
     assert "1,000 steps" in terms["steps"]
     assert terms["accountant"].startswith("pld, an upper bound")
+    assert "pld, an upper bound. μ = " in terms["accountant"]
     assert "is a limit, not a bound" in terms["accountant"]
     assert "5 documents were used without noise" in terms["left out"]
     for unnoised in ("log.jsonl", "history.json", "records/", "data/", "secret.key"):
@@ -58,9 +59,9 @@ def test_what_the_number_means_is_the_best_that_any_guess_can_do():
     # Kairouz, Oh and Viswanath (2015): the randomised response that tells with probability delta.
     e, d = math.exp(PLANNED.epsilon), PLANNED.delta
     best = d + (1 - d) * e / (1 + e)
-    assert f"{100 * best:.1f} %" in STATEMENT.terms()["meaning"]
+    assert f"{100 * best:.1f}% of the time" in STATEMENT.terms()["meaning"]
     again = replace(STATEMENT, ancestry=half(PLANNED.epsilon + 1)).terms()["meaning"]
-    assert f"{100 / (1 + math.exp(-PLANNED.epsilon - 1)):.1f} %" in again
+    assert f"{100 / (1 + math.exp(-PLANNED.epsilon - 1)):.1f}% of the time" in again
 
 
 def test_a_user_is_protected_with_all_of_their_documents():
@@ -97,6 +98,7 @@ def test_records_that_were_read_before_have_the_composed_epsilon():
 def test_records_without_a_guarantee_are_counted():
     some = replace(STATEMENT, ancestry=half(None, ("it trained on them",)))
     assert "but for 50 of 100 without any" in some.headlines()[0]
+    assert "50 of 100 documents were not used before: ε = 1.52." in some.headlines()[1]
     assert "50 of 100 documents have no guarantee: it trained on them." in some.headlines()[1]
     assert some.summary()["epsilon_with_ancestors"] is None
     assert some.summary()["units_without_guarantee"] == 50

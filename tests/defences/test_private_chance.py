@@ -243,7 +243,9 @@ def test_an_unfinished_training_without_its_secret_is_an_error(run, tmp_path):
     with pytest.raises(Killed):
         run(dp_sgd(), directory=tmp_path, die_at=3)
     (tmp_path / KEY).unlink()
-    with pytest.raises(TrainingError, match=r"secret\.key is missing"):
+    with pytest.raises(
+        TrainingError, match=r"secret\.key is missing; a private training cannot resume without it"
+    ):
         run(dp_sgd(), directory=tmp_path, resume=True)
 
 

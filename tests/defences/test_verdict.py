@@ -61,7 +61,10 @@ def test_no_sentence_says_the_same_perplexity_unless_the_interval_lies_in_the_to
 def test_a_wide_interval_around_one_is_not_equal_utility():
     told = judged(LESS, Estimate(1.0, Interval(0.8, 1.25)))
     assert told.kind == "unclear"
-    assert "may or may not be the same (+0.0%; -20.0% to +25.0%)" in told.sentence
+    assert told.sentence.startswith(
+        "Leaks 3.0 bits less (2.0 to 4.0); its test perplexity may or may not be the same (+0.0%; "
+        "-20.0% to +25.0%)."
+    )
 
 
 def test_less_leakage_at_a_higher_perplexity_is_not_called_protection():
@@ -130,6 +133,11 @@ def test_the_answer_begins_with_the_finding(ratio, use):
     told = answer([measured("gold", LESS, ratio, tokens=1.8)], best="gold", leaks=True)
     finding = f"gold lowers exposure by 3.0 bits (2.0 to 4.0) {use}"
     assert told == (finding, "It costs 1.8 times the tokens.")
+
+
+def test_a_finding_from_canaries_at_the_ceiling_says_so():
+    told = answer([measured("gold", LESS, EQUAL, stuck=(2, 20))], best="gold", leaks=True)
+    assert "(up to the ceiling: 2 of the 20 canaries are more probable than" in told[0]
 
 
 def test_without_a_defence_that_helps_none_is_advised():

@@ -381,10 +381,10 @@ def _percent(share: float) -> str:
 
     Example:
         >>> _percent(0.731), _percent(0.99966)
-        ('73.1 %', '99.966 %')
+        ('73.1%', '99.966%')
     """
     digits = 1 if share < 0.99 else 3
-    return "almost 100 %" if share > 0.99999 else f"{100 * share:.{digits}f} %"
+    return "almost 100%" if share > 0.99999 else f"{100 * share:.{digits}f}%"
 
 
 def _unit(unit: Unit) -> str:

@@ -91,7 +91,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a defence comes to.
+    """The verdict on one defence.
 
     Attributes:
         kind: see `Kind`.
@@ -301,7 +301,8 @@ def _finding(
         if one.name == best and one.change is not None and one.ratio is not None:
             better = "predicts better" in verdict.short
             use = "and predicts better" if better else "at equal utility"
-            less = f"{abs(one.change.value):.1f} bits{_size(one.change.interval)}"
+            size = f"{abs(one.change.value):.1f} bits{_size(one.change.interval)}"
+            less = size + _ceiling(one.stuck)
             amount = f"test perplexity {percent(one.ratio.value)}"
             return [f"{best} lowers exposure by {less} {use} ({amount}).", *_caveats(one)]
     if leaks is False:

@@ -16,7 +16,6 @@ it is.
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,19 +33,6 @@ from vestige.models.seq2seq import Seq2SeqModel
 from vestige.models.word_ranks import Progress, asked_places, collect, read_before
 
 Masks = NDArray[np.bool_]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SilencedRanks:
-    """Ranks of w words under s maskings of one model, in the order of the texts.
-
-    Attributes:
-        ranks: (s, w) int32 in [1, v]; 1 is the likeliest.
-        log_probs: (s, w) float32 natural logarithms.
-    """
-
-    ranks: NDArray[np.int32]
-    log_probs: NDArray[np.float32]
 
 
 def random_maskings(width: int, fractions: Sequence[float], *, orders: int, seed: int) -> Masks:
@@ -83,8 +69,8 @@ def silenced_ranks(
     where: ArrayLike,
     masks: ArrayLike,
     progress: Progress | None = None,
-) -> SilencedRanks:
-    """Ranks and log-probabilities of some words with hidden units silenced.
+) -> NDArray[np.int32]:
+    """Ranks of some words with hidden units silenced.
 
     Args:
         model: of next tokens with a linear head, or an encoder-decoder where the texts are pairs;
@@ -93,6 +79,9 @@ def silenced_ranks(
         where: w words to ask, see `word_ranks`. What was read before all of them is kept: w x h.
         masks: (s, h), True where a unit is silent.
         progress: told (maskings done, maskings in all).
+
+    Returns:
+        (s, w) in [1, v], words in the order of the texts; 1 is the most probable.
 
     Raises:
         AccessDenied: the model has no linear head that could be told apart.
@@ -105,7 +94,7 @@ def silenced_ranks(
         >>> words = WordVocabulary(("<unk>", "<eos>", "to", "be"))
         >>> model = LSTMLanguageModel(words, LSTMConfig(hidden_size=2)).eval()
         >>> data = EncodedCorpus(np.array([2, 3, 1], np.int32), np.array([0, 3]))
-        >>> silenced_ranks(model, data, where=[0, 1], masks=np.eye(2, dtype=bool)).ranks.shape
+        >>> silenced_ranks(model, data, where=[0, 1], masks=np.eye(2, dtype=bool)).shape
         (2, 2)
     """
     head = linear_head(model)
@@ -116,12 +105,11 @@ def silenced_ranks(
     places = asked_places(data, where=where)
     ask = _asker(model, texts, places)
     ranks = np.zeros((len(silent), len(places)), dtype=np.int32)
-    log_probs = np.zeros((len(silent), len(places)), dtype=np.float32)
     for row, mask in enumerate(silent):
-        ranks[row], log_probs[row] = ask(_without(head, mask))
+        ranks[row] = ask(_without(head, mask))
         if progress is not None:
             progress(row + 1, len(silent))
-    return SilencedRanks(ranks=ranks, log_probs=log_probs)
+    return ranks
 
 
 def linear_head(model: Any) -> nn.Linear:
@@ -145,22 +133,12 @@ def linear_head(model: Any) -> nn.Linear:
 
 def _asker(
     model: Any, texts: EncodedCorpus | EncodedPairs, places: NDArray[np.int64]
-) -> Callable[[nn.Linear], tuple[Any, Any]]:
-    """Function that gives ranks and log-probabilities under another head."""
+) -> Callable[[nn.Linear], NDArray[np.int32]]:
+    """Function that gives ranks under another head."""
     if isinstance(texts, EncodedPairs):
-
-        def ask_again(head: nn.Linear) -> tuple[Any, Any]:
-            found = pair_ranks(_with_head(model, head), texts, where=places, log_probs=True)
-            return found.ranks, found.log_probs
-
-        return ask_again
+        return lambda head: pair_ranks(_with_head(model, head), texts, where=places).ranks
     reads = list(read_before(model, texts, places))
-
-    def ask(head: nn.Linear) -> tuple[Any, Any]:
-        found = collect(reads, RankCounter(head, log_probs=True), places)
-        return found.ranks, found.log_probs
-
-    return ask
+    return lambda head: collect(reads, RankCounter(head), places).ranks.numpy()
 
 
 def _with_head(model: Seq2SeqModel, head: nn.Linear) -> Seq2SeqModel:

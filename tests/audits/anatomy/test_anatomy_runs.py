@@ -59,7 +59,7 @@ def measured(place, out=None, *, model="model", **more):
     )
 
 
-def test_what_the_attack_finds_is_saved(place, tmp_path):
+def test_a_run_of_paths_holds_what_loaded_objects_give(place, tmp_path):
     returned = measured(place, tmp_path / "run", orders=2, bins=4)
     texts = [read_corpus(place / f"{n}.jsonl", user_column="who") for n in ("seen", "unseen")]
     found = vestige.anatomy(load_model(place / "model"), *texts, orders=2, bins=4)
@@ -119,10 +119,10 @@ CASES = {
     "units of a table": ({"model": "table"}, "TableModel", "orders 0"),
     "impossible words": (
         {"model": "certain", "orders": 0},
-        "words of the seen text with probability 0",
+        "the model predicts 55 words of the seen text with probability 0.",
         "gives every word some probability",
     ),
-    "pairs without sources": ({"model": "pairs"}, "the corpus has no source texts", "--source"),
+    "pairs without sources": ({"model": "pairs"}, "the corpus has no source texts.", "--source"),
     "frequent 0": ({"frequent": 0}, "`frequent` must be", "greater than 0"),
     "frequent all": ({"frequent": 1}, "`frequent` must be", "less than 1"),
     "no bins": ({"bins": 0}, "`bins`", "1"),

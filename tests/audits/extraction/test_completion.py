@@ -169,6 +169,7 @@ def test_bad_input_is_refused(shell, planting, tmp_path, words, names, remedy):
     asked = [word.replace("P/", f"{planting}/", 1) for word in words.split()]
     given = ["extract", *asked, "--out", tmp_path / "new"]
     refused(shell, given, names, remedy, unchanged=lambda: list(tmp_path.iterdir()))
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_run_is_never_overwritten(shell, planting, tmp_path):

@@ -2,6 +2,7 @@
 
 import math
 import re
+from functools import partial
 from html.parser import HTMLParser
 from itertools import count
 
@@ -90,12 +91,16 @@ def test_an_estimated_rank_has_its_interval(shown):
     rank = estimated_rank(below=5, tied=0, others=100, space=1000)
     told = shown(extraction(secret(rank)))
     assert re.search(r"rank ≈ 59 of 1,000 \(95% CI \d+ to \d+\)\.", told.evidence[0])
+    assert "An attacker needs about 59 guesses instead of 500 on average." in told.evidence[1]
 
 
 def test_a_rank_that_is_only_bounded_is_never_shown_as_measured(shown):
     rank = estimated_rank(below=0, tied=0, others=10_000, space=12**10)
     told = shown(extraction(secret(rank), sizes=(12,) * 10, whole=False))
     assert told.evidence[0] == "The true secret has rank ≤ 22,836,358 of 6.2 × 10^10."
+    assert told.evidence[1].startswith(
+        "An attacker needs at most 22,836,358 guesses instead of 3.1 × 10^10 on average."
+    )
     assert "an upper bound (≤; 95% confidence)" in told.limits[-2]
     [row] = told.tables[0].rows
     assert "≤ 22,836,358 of 6.2 × 10^10" in row
@@ -104,11 +109,28 @@ def test_a_rank_that_is_only_bounded_is_never_shown_as_measured(shown):
 
 
 def test_what_the_search_found_bounds_a_rank_too(shown):
-    rank = estimated_rank(below=0, tied=0, others=10_000, space=10**10, better=3)
-    told = shown(extraction(secret(rank), sizes=(10,) * 10, whole=False))
-    assert f"rank ≤ {math.ceil(rank.high):,} of 10^10." in told.evidence[0]
-    assert rank.low == 4
-    assert "with probability 0.0001" in told.evidence[2]  # 1 of 10,001
+    known = {"below": 0, "tied": 0, "others": 10_000, "space": 10**10}
+    searched = partial(extraction, sizes=(10,) * 10, whole=False)
+    first, rank = estimated_rank(**known), estimated_rank(**known, better=3)
+    assert (first.low, rank.low) == (1, 4)
+    right = shown(searched(secret(first, guess=("4", "0", "7"))))
+    behind = shown(searched(secret(rank)))
+    wrong = "The best guess is not right: 33% of its words are wrong (random guesses: 90%)."
+    for told, one, guess in ((right, first, "The best guess is right."), (behind, rank, wrong)):
+        most = f"{math.ceil(one.high):,}"
+        assert told.headline == (
+            f"The true secret has rank ≤ {most} of 10^10.",
+            f"An attacker needs at most {most} guesses instead of 5.0 × 10^9 on average. {guess}",
+            "A random secret that the model never saw ranks as high with probability 0.0001. This "
+            "is one trial: for a verdict, plant secrets with controls.",  # 1 of 10,001
+        )
+
+
+def test_a_bound_in_the_worse_half_says_nothing_of_the_guesses(shown):
+    rank = estimated_rank(below=0, tied=0, others=2, space=1000)
+    told = shown(extraction(secret(rank)))
+    assert told.evidence[0] == "The true secret has rank ≤ 843 of 1,000."
+    assert told.evidence[1].startswith("The best guess is not right")
 
 
 def test_without_the_truth_no_leak_is_claimed_and_no_rank_shown(shown):

@@ -134,7 +134,7 @@ def anatomy(
         ValueError: an argument is out of bounds.
         VestigeError: a model or text cannot be read, or has nothing to compare.
     """
-    loaded = _generator(model, device=run.device)
+    loaded = _language_model(model, device=run.device)
     run.record_model("model", model, loaded)
     hidden = linear_head(loaded).in_features if orders else None
     columns: dict[str, Any] = {"format": format, "text": text, "user": user, "limit": limit}
@@ -197,7 +197,7 @@ def anatomy(
     )
 
 
-def _generator(model: Any, *, device: str) -> Any:
+def _language_model(model: Any, *, device: str) -> Any:
     """A model of next words, of translation or of dialogue, in evaluation mode.
 
     Raises:
@@ -285,7 +285,7 @@ def _silenced(
         model, texts, where=words.places, masks=masks.reshape(-1, width), progress=step
     )
     whole = np.broadcast_to(words.ranks, (orders, 1, len(words)))
-    silent = found.ranks.reshape(orders, -1, len(words))
+    silent = found.reshape(orders, -1, len(words))
     return replace(words, ranks=np.concatenate([whole, silent], axis=1))
 
 

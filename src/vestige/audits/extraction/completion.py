@@ -214,7 +214,7 @@ def secrets_report(run: Run, *, show_secrets: bool) -> Report:
             "probability by guessing": lambda r: f"{r['chance']:.0e}",
         },
         texts=3,
-        key="Given, part: tokens. Beam: position among the continuations that were kept. "
+        key="Given, part: tokens. Beam: position among the continuations of the beam search. "
         "Probability by guessing: upper bound for a part that was never read; 1 if its "
         "alternatives are only words of a list.",
     )

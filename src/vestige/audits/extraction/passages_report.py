@@ -5,7 +5,7 @@ from math import inf, isfinite
 
 from vestige.reports.blocks import Prose, Table, file_note, table
 from vestige.reports.charts import intervals
-from vestige.reports.disclosure import disclose
+from vestige.reports.disclosure import printable
 from vestige.reports.report import Report, lines
 from vestige.reports.words import NOTHING, Row, chance, interval, percent
 from vestige.results import Run
@@ -167,16 +167,15 @@ def _texts(rows: Sequence[Row], *, show_secrets: bool) -> Table:
         (row for row in rows if row["kind"] == "text"),
         key=lambda row: (-row["sampled"], -row["longest"], -row["exact"], row["number"]),
     )
-    left = len(own) - LISTED
 
     def name(row: Row) -> str:
-        shown = disclose([str(row["text"] or "")], show_secrets=True)[0] if show_secrets else ""
+        shown = printable(str(row["text"] or "")) if show_secrets else ""
         return f"{row['number']} · {shown}" if shown else str(row["number"])
 
     return table(
-        "Texts of which most is extracted"
-        + (f" ({left:,} more are in the run directory)" if left > 0 else ""),
-        own[:LISTED],
+        "Texts of which most is extracted",
+        own,
+        most=LISTED,
         text=name,
         passages=lambda r: r["passages"],
         greedy=lambda r: r["greedy"],

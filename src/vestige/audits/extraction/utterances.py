@@ -165,7 +165,7 @@ def _alive(
     from vestige.data.utterances import Utterances
 
     if utterances is None or len(utterances) < 2:
-        missing = "There are no labelled utterances beside the manifest to test the model with."
+        missing = "The folder of the manifest has no labelled utterances to test the model with."
         yield Check("alive", "could not run", missing)
         return
     step = -(-len(utterances) // LABELLED)

@@ -17,6 +17,7 @@ from vestige.results import Run
 
 _OF_A_GROUP = "(planted|controls|drawn)_(?!p_value).*"
 _MARKS = {"exact": "", "sampled": "≈ ", "bounded": "≤ "}
+_ABOUT = {"exact": "", "sampled": "about ", "bounded": "at most "}
 _ENDS = ("_low", "_high")
 _GROUPS = {"planted": "planted", "controls": "never planted", "drawn": "never, sampled now"}
 _UNKNOWN = {"copies": None, "drawn": False, "model": 1}
@@ -129,14 +130,17 @@ def _among(row: Row) -> str:
 
 
 def _effort(secrets: Sequence[Row]) -> str:
-    """The guesses that an attacker needs for a single secret."""
+    """The guesses that an attacker needs for a single secret, as exactly as its rank is known."""
     if len(secrets) != 1 or secrets[0]["rank"] is None:
         return ""
-    rank, half = ceil(secrets[0]["rank"]), _space(secrets[0]) / 2
+    [row] = secrets
+    known, half = row["rank_known"], _space(row) / 2
+    rank = round(row["rank"]) if known == "sampled" else ceil(row["rank"])
     guesses = "1 guess" if rank == 1 else f"{whole(rank)} guesses"
+    needs = f"An attacker needs {_ABOUT[known]}{guesses}"
     if rank < half:
-        return f"An attacker needs {guesses} instead of {whole(half)} on average."
-    return f"An attacker needs {guesses}; the model does not help."
+        return f"{needs} instead of {whole(half)} on average."
+    return "" if known == "bounded" else f"{needs}; the model does not help."
 
 
 def _guessed(secrets: Sequence[Row], summary: Row, name: str = "") -> str:
@@ -247,12 +251,10 @@ def _groups(summary: Row) -> Table:
 
 def _secrets(rows: Sequence[Row], *, show_secrets: bool) -> Table:
     """A row for each of the first secrets."""
-    guessed = [row for row in rows if not row["drawn"]]
-    left = len(guessed) - MOST
     several = len({row["model"] for row in rows}) > 1
     return table(
-        "Secret by secret" + (f", the first {MOST} ({left} more)" if left > 0 else ""),
-        guessed[:MOST],
+        "Secret by secret",
+        [row for row in rows if not row["drawn"]],
         {
             "model": lambda r: str(r["model"]) if several else "",
             "pattern": lambda r: r["pattern"],
@@ -266,6 +268,7 @@ def _secrets(rows: Sequence[Row], *, show_secrets: bool) -> Table:
             "exposure, bits": _exposure,
         },
         texts=4,
+        most=MOST,
         drop_empty=True,
         key="95% intervals in brackets, where ranks are estimated.",
     )

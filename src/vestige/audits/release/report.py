@@ -114,7 +114,7 @@ def junit(rows: Sequence[Row], *, allow_undecided: bool) -> str:
 def markdown(answer: str, rows: Sequence[Row]) -> str:
     """The verdict, and a table with one row per condition."""
     found = [f"**{markdown_text(answer)}**", ""]
-    found += ["| run | check | state | found |", "| --- | --- | --- | --- |"]
+    found += ["| run | condition | state | finding |", "| --- | --- | --- | --- |"]
     for row in rows:
         state = f"{SIGNS[row['state']]} {STATES[row['state']]}"
         cells = (row["run"] or NOTHING, condition(row), state, row["sentence"])

@@ -155,7 +155,7 @@ def _chart(rows: Sequence[Row]) -> Figure:
             score="how well AFTER knows a text", width=width,
         ),
         caption="How well AFTER knows each deleted text (above) and each reference text (below). "
-        "Both are alike if nothing remains.",
+        "If nothing remains, both look the same.",
         points=len(deleted),
         slim=True,
     )  # fmt: skip
