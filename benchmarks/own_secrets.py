@@ -8,7 +8,7 @@ which has read none.
     python benchmarks/own_secrets.py BASE OUT [--copies 10] [--seeds 0 1] [--references 600]
 
 BASE is a folder of the model; `--training` gives other options of `vestige train`. A seed has
-secrets, texts and a training of its own. Each stage leaves a run directory in OUT/SEED and is not
+secrets, texts and a training of its own. Each stage leaves a run folder in OUT/SEED and is not
 done again. A row a secret is printed, then what was found of those that were said, of those that
 were not, and by the model before (the control: none should be), last over all seeds.
 

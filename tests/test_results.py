@@ -1,4 +1,4 @@
-"""Run directories: what goes in comes out, whole or not at all."""
+"""Run folders: what goes in comes out, whole or not at all."""
 
 import json
 import math

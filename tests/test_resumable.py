@@ -25,7 +25,7 @@ class Log:
 
 
 def run_directory(out, *, complete):
-    """A run directory, as far as it matters here."""
+    """A run folder, as far as it matters here."""
     out.mkdir()
     (out / "summary.json").write_text(json.dumps({"complete": complete}))
 

@@ -96,4 +96,4 @@ class ClusterError(VestigeError):
 
 
 class RunError(VestigeError):
-    """A run directory cannot be written or read."""
+    """A run folder cannot be written or read."""

@@ -37,12 +37,12 @@ def require_outside_runs(path: str | Path) -> Path:
     """Path of a file to write as a Path.
 
     Raises:
-        RunError: it is in a run directory.
+        RunError: it is in a run folder.
     """
     for folder in Path(path).resolve().parents:
         if (folder / "run.json").exists():
             raise RunError(
-                f"{path} lies in the run directory {folder}, which nothing may change",
+                f"{path} lies in the run folder {folder}, which nothing may change",
                 remedy="Choose another file.",
             )
     return Path(path)
@@ -81,7 +81,7 @@ def resumable(out: Path | None, monitor: Monitor = SILENT) -> Iterator[Store]:
     A call that stops early may save a partial run, whose summary says `complete: false`.
 
     Args:
-        out: the run directory to make, which may hold a partial run; None keeps work in memory.
+        out: the run folder to make, which may hold a partial run; None keeps work in memory.
         monitor: gets a line if work is found, or is damaged.
 
     Raises:
@@ -121,7 +121,7 @@ def save_run(
     """Write a run in place of a partial one; a complete run empties the store.
 
     Args:
-        write: writes the run directory.
+        write: writes the run folder.
         out: its place; None writes nothing.
         store: of `resumable`.
         complete: whether all work is finished; otherwise the same call resumes it.
@@ -138,7 +138,7 @@ def save_run(
 
 
 def _require_resumable(out: Path, store: Store) -> None:
-    """Refuse a run directory that exists, unless it is a partial run of this store's work."""
+    """Refuse a run folder that exists, unless it is a partial run of this store's work."""
     exists = os.path.lexists(out)
     if exists and store.identity and _is_partial(out):
         return
@@ -149,7 +149,7 @@ def _require_resumable(out: Path, store: Store) -> None:
 
 
 def _is_partial(out: Path) -> bool:
-    """Whether a run directory says that its work is unfinished."""
+    """Whether a run folder says that its work is unfinished."""
     summary = out / "summary.json"
     if not summary.is_file():
         return False

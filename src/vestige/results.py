@@ -39,7 +39,7 @@ _SEALED = ("summary.json", "rows.parquet")
 """Files whose SHA-256 `run.json` holds, so that a changed result is noticed."""
 
 _FILES = ("run.json", *_SEALED)
-_REPEAT = "The run directory is damaged; repeat the run."
+_REPEAT = "The run folder is damaged; repeat the run."
 _PACKAGES = (
     *("vestige", "torch", "numpy", "scipy", "transformers", "tokenizers", "peft", "pyarrow"),
     *("opacus", "dp-accounting", "scikit-learn", "cryptography"),
@@ -193,7 +193,7 @@ def result_of(found: Any) -> Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A run directory, read.
+    """A run folder, read.
 
     Attributes:
         directory: its place.
@@ -224,7 +224,7 @@ class Run:
 
 
 def save(result: Any, directory: str | Path, *, run: Mapping[str, object]) -> Path:
-    """Write a run directory, whole or not at all.
+    """Write a run folder, whole or not at all.
 
     Args:
         result: a `Result`, or what an attack or experiment returned, with `summary` and `rows`.
@@ -252,7 +252,7 @@ def save(result: Any, directory: str | Path, *, run: Mapping[str, object]) -> Pa
 
 
 def run_of(result: Any) -> Run:
-    """A result or measurement as its run directory would be read, without writing it."""
+    """A result or measurement as its run folder would be read, without writing it."""
     result = result_of(result)
     return Run(
         directory=Path(),
@@ -288,10 +288,10 @@ def _table(result: Result) -> "pa.Table":
 
 
 def load(directory: str | Path) -> Run:
-    """Read a run directory.
+    """Read a run folder.
 
     Raises:
-        RunError: it is not a run directory, a file in it is missing, changed, cut off or malformed,
+        RunError: it is not a run folder, a file in it is missing, changed, cut off or malformed,
             its checks forbid its verdict, or a later version of Vestige wrote it.
     """
     from vestige.data.rows_file import read_rows
@@ -300,7 +300,7 @@ def load(directory: str | Path) -> Run:
     missing = [name for name in _FILES if not (directory / name).is_file()]
     if missing:
         raise RunError(
-            f"{directory} is not a run directory: it has no {', '.join(missing)}",
+            f"{directory} is not a run folder: it has no {', '.join(missing)}",
             remedy="Pass a finished run, such as the --out folder of `vestige diff`.",
         )
     file = directory / "run.json"
@@ -347,7 +347,7 @@ def _sha256(path: Path) -> str:
 
 
 def find(folder: str | Path) -> Run:
-    """Read a run directory, or the only one in a folder, such as that of a training or an audit.
+    """Read a run folder, or the only one in a folder, such as that of a training or an audit.
 
     Raises:
         RunError: there is none, or there are several; or see `load`.
@@ -363,13 +363,13 @@ def find(folder: str | Path) -> Run:
     names = [str(one.relative_to(folder)) for one in inside]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     raise RunError(
-        f"{folder} is not a run directory and holds {len(names)}: {', '.join(names[:3])}{more}",
+        f"{folder} is not a run folder and holds {len(names)}: {', '.join(names[:3])}{more}",
         remedy="Give those that you mean.",
     )
 
 
 def inside_of(folder: Path) -> list[Path]:
-    """Run directories in a folder, by name; those one level further down where it has none."""
+    """Run folders in a folder, by name; those one level further down where it has none."""
     for depth in ("*", "*/*"):
         if found := sorted(file.parent for file in folder.glob(f"{depth}/run.json")):
             return found

@@ -169,6 +169,12 @@ class Session:
             return read_lines(Path(given), one=one)
         return list(given)
 
+    def beside_out(self, name: str, given: "str | PathLike[str] | None") -> Path | None:
+        """The given folder, or OUT.name beside `out`; None without both."""
+        if given is not None:
+            return Path(given)
+        return None if self.out is None else self.out.with_name(f"{self.out.name}.{name}")
+
     def chosen(self, **argument: Any) -> Any:
         """Record the value that the verb chose for one argument; returns the value."""
         ((name, value),) = argument.items()

@@ -59,7 +59,7 @@ def test_every_kind_of_result_is_there():
 
 @pytest.fixture(scope="module", params=KINDS)
 def run(request, tmp_path_factory, marked, shell):
-    """A run directory of each kind."""
+    """A run folder of each kind."""
     verb, number = KINDS[request.param]
     out = tmp_path_factory.mktemp("runs") / "out"
     if verb is None:

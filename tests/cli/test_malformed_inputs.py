@@ -192,9 +192,9 @@ CASES = {
         "canary 1 occurs 0 times in the corpus, not 10 times",
         "unchanged",
     ),
-    # a run directory
+    # a run folder
     "report on nothing": ("report W/nowhere --out W/page.html", "nowhere", "Pass a finished run"),
-    "report on a model": ("report W/before --out W/page.html", "before", "run directory"),
+    "report on a model": ("report W/before --out W/page.html", "before", "run folder"),
     "rows missing": (
         "report W/run-no-rows --out W/page.html",
         "rows.parquet",

@@ -24,4 +24,4 @@ def test_phrases_show_only_when_they_are_wanted(shell, workspace, tmp_path):
 def test_a_run_may_have_any_name(shell, tmp_path):
     done = shell("report", "[/]", '["run"]', "--out", tmp_path / "page.html")
     assert done.exit_code == 2
-    assert "[/] is not a run directory" in done.stderr
+    assert "[/] is not a run folder" in done.stderr

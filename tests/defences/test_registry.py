@@ -32,7 +32,7 @@ OLD = {
     "name", "weight", "pairing", "noise_multiplier", "max_grad_norm", "physical_batch_size", "k",
     "context", "local_epochs", "local_batch_size", "local_learning_rate",
 }  # fmt: skip
-"""What a run directory said of a defence when all had one class."""
+"""What a run folder said of a defence when all had one class."""
 
 
 def test_every_file_is_one_registered_defence():

@@ -140,7 +140,7 @@ def rate(name, completed):
 
 @pytest.fixture
 def saved(tmp_path):
-    """Save a result as a run directory and load it again."""
+    """Save a result as a run folder and load it again."""
 
     def save(result, name="run", **run):
         return results.load(results.save(result, tmp_path / name, run=run))

@@ -1,4 +1,4 @@
-"""Run directories of every kind with every field damaged: a page, or a refusal, never a traceback.
+"""Run folders of every kind with every field damaged: a page, or a refusal, never a traceback.
 
 Drawing takes most of a page's time, so that charts are drawn where a number in them is odd; the
 rest is what the other tests draw. About a hundred cases a run of the tests, all in `make long`.

@@ -12,7 +12,7 @@ from vestige.reports.report import KINDS, REDACTION, report_of
 
 @pytest.fixture(scope="module", params=RESULTS)
 def made(request, tmp_path_factory):
-    """A kind of result and its run directory, loaded."""
+    """A kind of result and its run folder, loaded."""
     folder = tmp_path_factory.mktemp("runs") / "run"
     run = {"seed": 3, "configuration": {"batch_size": 8, "vectors": None, "inner": {"decay": 0.5}}}
     return request.param, results.load(results.save(RESULTS[request.param](), folder, run=run))

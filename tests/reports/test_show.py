@@ -51,7 +51,7 @@ def test_tables_are_cut_folded_ones_left_out_and_prose_not_printed(capsys):
     assert report.evidence == ("It is so.",)
     assert str(MOST - 1) in printed.out
     assert str(MOST) not in printed.out
-    assert "3 more rows are in the run directory." in printed.err
+    assert "3 more rows are in the run folder." in printed.err
     assert "Folded" not in printed.out
     assert "Words." not in printed.out
 

@@ -52,7 +52,7 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
     "compare": ("alive", "different", "independent", "powerful"),
     "callback": ("alive", "different", "powerful"),
     "report": ("one model",),
-    # Of older versions, whose run directories hold claims under these names:
+    # Of older versions, whose run folders hold claims under these names:
     "rank": (*_SECRETS, "different"),
     "exposure --secrets": _SECRETS,
     "complete": _CANARIES,

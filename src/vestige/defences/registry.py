@@ -100,7 +100,7 @@ def defences() -> dict[str, type[Defence]]:
 
 
 def settings_of(defence: Defence) -> dict[str, Any]:
-    """A defence as a run directory records it: its name and its parameters."""
+    """A defence as a run folder records it: its name and its parameters."""
     return {"name": defence.name, **asdict(defence)}  # type: ignore[call-overload]
 
 

@@ -1,4 +1,4 @@
-"""From the tables of a paper to run directories: make the trials, fill the tables, save."""
+"""From the tables of a paper to run folders: make the trials, fill the tables, save."""
 
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -100,10 +100,10 @@ def run_paper(
     Args:
         parts_of: the paper's tables at a scale, by name.
         scale: the paper's SMOKE, SMALL or FULL.
-        directory: where trials, run directories and `tables.md` are kept.
+        directory: where trials, run folders and `tables.md` are kept.
         data: the folder of corpora; SMOKE needs none.
         tables: names of `parts_of`; none: all.
-        record: what the run directories say besides the configuration, such as the command.
+        record: what the run folders say besides the configuration, such as the command.
         map_fn: `map`, or one over processes, for trials that do not wait for one another.
         monitor: told what is being done.
 

@@ -19,7 +19,7 @@ class Table(Measurement):
         name: such as "table1".
         title: what it shows.
         note: how it was made and how it differs from the paper's.
-        columns: those that are printed; the run directory holds all.
+        columns: those that are printed; the run folder holds all.
         entries: the rows.
     """
 
@@ -47,7 +47,7 @@ class Table(Measurement):
 
 
 def load_table(directory: Path, *, configuration: Mapping[str, object]) -> Table | None:
-    """The table that a run directory holds, or None where there is none yet.
+    """The table that a run folder holds, or None where there is none yet.
 
     Raises:
         RunError: it was made with another configuration, or is damaged.

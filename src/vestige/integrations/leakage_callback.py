@@ -69,7 +69,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         references: phrases that each canary is compared with, at least 100; more show more, and
             take longer. None: 256, or as many as it takes to be above a limit of exposure.
         seed: of the references, and of the sample of texts.
-        out: a directory to make at the end, with a run directory for each kind of measurement and a
+        out: a directory to make at the end, with a run folder for each kind of measurement and a
             page.
 
     Attributes:

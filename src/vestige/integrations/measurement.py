@@ -2,7 +2,7 @@
 
 Canaries, references and texts are read once for a training. Between its end and its beginning the
 verbs' own attacks are asked without other orders of the canaries' words, which no tracker is told
-and which take as long as all else; at the end the verbs themselves are, for a run directory.
+and which take as long as all else; at the end the verbs themselves are, for a run folder.
 """
 
 import math

@@ -93,7 +93,7 @@ class Moment:
             )
 
     def save(self, out: Path) -> None:
-        """Write run directories, `exposure` and `completion`, for a report and a gate."""
+        """Write run folders, `exposure` and `completion`, for a report and a gate."""
         self.found.save(out / "exposure")
         self.completion.save(out / "completion")
 

@@ -1,4 +1,4 @@
-"""What a run directory says about the models and corpora behind its numbers."""
+"""What a run folder says about the models and corpora behind its numbers."""
 
 import hashlib
 from os import PathLike, fspath

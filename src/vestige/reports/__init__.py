@@ -1,1 +1,1 @@
-"""Run directories in, one self-contained page out; never sees a model."""
+"""Run folders in, one self-contained page out; never sees a model."""

@@ -70,10 +70,10 @@ def write_page(
     first: Sequence[Block] = (),
     above: Report | None = None,
 ) -> Path:
-    """Write the page of run directories or read runs. One with secrets is private to its owner.
+    """Write the page of run folders or read runs. One with secrets is private to its owner.
 
     Args:
-        runs: run directories, or runs that were read.
+        runs: run folders, or runs that were read.
         path: of the page, which must not exist.
         show_secrets: see `render`, as of `first` and `above`.
 
@@ -114,7 +114,7 @@ def card(runs: Sequence[Run], *, first: Sequence[Block] = ()) -> str:
 def write_card(
     runs: Sequence[str | Path | Run], path: str | Path, *, first: Sequence[Block] = ()
 ) -> Path:
-    """Write the card of run directories or read runs. Everyone may read it.
+    """Write the card of run folders or read runs. Everyone may read it.
 
     Raises:
         RunError: a directory is not a run, or the file exists or cannot be written.
@@ -124,7 +124,7 @@ def write_card(
 
 def _some(runs: Sequence[Run]) -> Sequence[Run]:
     if not runs:
-        raise ValueError("runs must hold at least one run directory, got none")
+        raise ValueError("runs must hold at least one run folder, got none")
     return runs
 
 

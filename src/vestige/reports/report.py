@@ -53,7 +53,7 @@ KINDS: dict[str, str] = {
 OTHER = "vestige.reports.report:plain_report"
 """For any other kind: its rows as a table."""
 
-REDACTION = "Run directories contain the texts unredacted; redaction concerns this report only."
+REDACTION = "Run folders contain the texts unredacted; redaction concerns this report only."
 """A limit of every result."""
 
 MOST_EVIDENCE = 3
@@ -118,7 +118,7 @@ def report_of(run: Run, *, show_secrets: bool) -> Report:
     """The report of a run.
 
     Args:
-        run: a run directory, or a result in memory.
+        run: a run folder, or a result in memory.
         show_secrets: texts and names unredacted.
 
     Raises:

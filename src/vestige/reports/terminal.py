@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # --help draws no charts
     from vestige.reports.report import Report
 
 MOST = 20
-"""Rows of a table on a terminal; run directories have all."""
+"""Rows of a table on a terminal; run folders have all."""
 
 UNBOUNDED = 10_000
 """Columns of a table that is written to a pipe."""
@@ -66,7 +66,7 @@ def show_table(table: Table) -> None:
         console.print(Text(printable(table.title), "bold"))  # in the grid it would be as narrow
     console.print(grid)
     if len(table.rows) > MOST:
-        say(f"{len(table.rows) - MOST:,} more rows are in the run directory.")
+        say(f"{len(table.rows) - MOST:,} more rows are in the run folder.")
 
 
 def _phrases(findings: Findings) -> Table:

@@ -1,4 +1,4 @@
-"""A release passes, fails or is undecided: from run directories, by exit code and by file."""
+"""A release passes, fails or is undecided: from run folders, by exit code and by file."""
 
 import json
 import os
@@ -30,7 +30,7 @@ VERBS_OF |= {"UserAudit": "membership"}
 
 
 def made(out: Path, kind: str, verdict=None, phrases=(), *, run=None, claim=None, **summary):
-    """A run directory of a kind of result; without a verdict it has no claim."""
+    """A run folder of a kind of result; without a verdict it has no claim."""
     rows = [{"kind": "phrase", "found": True, "phrase": one} for one in phrases] or [{"kind": "-"}]
     if verdict is not None:
         summary |= (claim or made_claim(VERBS_OF[kind], verdict)).summary()
@@ -283,7 +283,7 @@ def test_an_output_in_a_run_directory_is_refused_and_changes_nothing(tmp_path, o
     before = {file: file.read_bytes() for file in folder.iterdir()}
     (tmp_path / "link").symlink_to(folder / "summary.json")
     for path in (folder / "summary.json", folder / "deep" / "new.xml", tmp_path / "link"):
-        with pytest.raises(RunError, match="lies in the run directory"):
+        with pytest.raises(RunError, match="lies in the run folder"):
             report(folder, **{option: path})
     assert {file: file.read_bytes() for file in folder.iterdir()} == before
 

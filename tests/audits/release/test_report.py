@@ -45,7 +45,7 @@ def test_one_run_or_several_become_a_page(run, tmp_path):
 def test_no_run_is_no_page(tmp_path):
     with pytest.raises(ValueError, match="at least one run"):
         report([], out=tmp_path / "page.html")
-    with pytest.raises(RunError, match="not a run directory"):
+    with pytest.raises(RunError, match="not a run folder"):
         report(tmp_path, out=tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()
 
@@ -54,7 +54,7 @@ def test_no_run_is_no_page(tmp_path):
 def test_a_page_in_a_run_directory_is_refused(tmp_path, diff, name):
     folder = results.save(diff([["a"]]), tmp_path / "run", run={})
     before = sorted(folder.iterdir())
-    with pytest.raises(RunError, match="lies in the run directory"):
+    with pytest.raises(RunError, match="lies in the run folder"):
         report(folder, out=folder / name)
     assert sorted(folder.iterdir()) == before
 

@@ -243,7 +243,7 @@ def test_a_folder_of_several_runs_is_refused_and_they_are_named(folders):
     ):
         done = invoke(words)
         assert done.exit_code == 2
-        assert "is not a run directory and holds 2: " in done.stderr
+        assert "is not a run folder and holds 2: " in done.stderr
         assert "TextAudit" in done.stderr
     (folders / "deep").mkdir()
     results.save(RESULTS["TextAudit"](), folders / "deep" / "seed-0" / "run", run={})

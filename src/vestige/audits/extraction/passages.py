@@ -8,7 +8,6 @@ text is unknown; it counts as not generated.
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from vestige.results import Result
@@ -77,10 +76,8 @@ def extract_passages(run: Session, model: Any, texts: Any) -> Result:
         top_k=given["top_k"],
         temperature=given["temperature"],
     )
-    folder = given["statistics"]
-    if folder is None and run.out is not None:
-        folder = run.out.with_name(f"{run.out.name}.statistics")
-    with cached_outputs(None if folder is None else Path(folder), run.monitor) as outputs:
+    folder = run.beside_out("statistics", given["statistics"])
+    with cached_outputs(folder, run.monitor) as outputs:
         source = (_Server if is_endpoint(model) else _Files)(run, model, lists, how, outputs)
         how = replace(how, top_k=source.top_k)
         found = {

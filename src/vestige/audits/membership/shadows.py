@@ -46,7 +46,6 @@ from vestige.training.shadows import Shadow, keep_shadow, train_shadow_away, tra
 from vestige.training.snapshot import snapshot
 
 if TYPE_CHECKING:
-    from vestige.arguments import PathTo
     from vestige.session import Session
 
 SHADOWS_OF_TEXTS = 4
@@ -60,17 +59,10 @@ PLAIN_BATCHES = ("stream", "documents", "users")
 TRAINED = "shadow models trained"
 
 
-def beside(run: "Session", name: str, given: "PathTo | None") -> Path | None:
-    """The given folder, or the one beside `out` that is named after it; None without both."""
-    if given is not None:
-        return Path(given)
-    return None if run.out is None else run.out.with_name(f"{run.out.name}.{name}")
-
-
 @contextmanager
 def shadow_folder(run: "Session", options: ShadowOptions) -> Iterator[Path]:
     """The folder of shadow models, a temporary one if there is no other."""
-    if folder := beside(run, "shadows", options.shadow_dir):
+    if folder := run.beside_out("shadows", options.shadow_dir):
         yield folder
     else:
         with TemporaryDirectory() as temporary:

@@ -21,7 +21,7 @@ from vestige.attacks.texts.statistics_cache import Nodes
 from vestige.attacks.texts.text_audit import audit_scores, ranked
 from vestige.attacks.texts.text_models import TextModels
 from vestige.audits.membership.options import ShadowOptions
-from vestige.audits.membership.shadows import beside, shadow_folder, shadow_models
+from vestige.audits.membership.shadows import shadow_folder, shadow_models
 from vestige.audits.membership.text_scores import (
     AuditedTexts,
     hold_out,
@@ -74,7 +74,7 @@ def texts_membership(
     name = run.chosen(score=score_name(score, models, shadows=shadow_texts is not None))
     texts["reference"], held_out = hold_out(name, texts["reference"], seed=run.seed)
     with ExitStack() as stack:
-        folder = beside(run, "statistics", statistics)
+        folder = run.beside_out("statistics", statistics)
         outputs = stack.enter_context(cached_outputs(folder, run.monitor, nodes))
         audited = _audited(models, texts, outputs)
         of_models = audited.readings.by_model().items()

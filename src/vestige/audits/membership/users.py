@@ -15,7 +15,6 @@ from vestige.attacks.texts.text_models import TextModels, base_of_adapter
 from vestige.audits.membership.options import OF_SERVICE, QueryOptions, ShadowOptions
 from vestige.audits.membership.service import Service
 from vestige.audits.membership.shadows import (
-    beside,
     described,
     plan_shadows,
     shadow_folder,
@@ -96,7 +95,7 @@ def users_membership(
     inputs = UserInputs.of(target, read, policy, has_base=models is not None)
     inputs.check(alpha)
     cached = models is not None or isinstance(service, EndpointAddress)
-    folder = beside(run, "statistics", statistics) if cached else None
+    folder = run.beside_out("statistics", statistics) if cached else None
     with cached_outputs(folder, run.monitor) as outputs:
         if models is not None:
             _identify(run, inputs, alpha, None)

@@ -4,7 +4,7 @@
 
 Secrets, phrases and users are stored as salted scrypt hashes with counts (30 ms per guess). Long
 ones cannot be recovered. Anyone who has the file can recover short ones, such as a PIN, within an
-hour. The file is private to its owner, as a run directory is.
+hour. The file is private to its owner, as a run folder is.
 """
 
 from collections import Counter

@@ -73,7 +73,7 @@ def earlier_runs(paths: Sequence[str | Path], now: Sequence[Run] = ()) -> list[R
     """The runs of an earlier release.
 
     Args:
-        paths: run directories, or folders that contain them.
+        paths: run folders, or folders that contain them.
         now: runs of this release. A folder with the name of one of them is taken as that run's
             folder, not as a folder of several.
 
@@ -89,8 +89,8 @@ def earlier_runs(paths: Sequence[str | Path], now: Sequence[Run] = ()) -> list[R
         files = [file for depth in ("*", "*/*") for file in path.glob(f"{depth}/run.json")]
         if not files:
             raise RunError(
-                f"{path} is not a run directory and holds none",
-                remedy="Give --since run directories, or a folder that contains them.",
+                f"{path} is not a run folder and holds none",
+                remedy="Give --since run folders, or a folder that contains them.",
             )
         inside = sorted({file.relative_to(path).parts[0] for file in files})
         found += [results.find(path / name) for name in inside]

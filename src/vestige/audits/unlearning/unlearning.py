@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from cyclopts import Parameter
@@ -105,9 +104,8 @@ def unlearning(
     models = {"before": before, "after": after}
     if retrained is not None:
         models["retrained"] = retrained
-    if statistics is None and run.out is not None:
-        statistics = run.out.with_name(f"{run.out.name}.statistics")
-    with cached_outputs(None if statistics is None else Path(statistics), run.monitor) as outputs:
+    folder = run.beside_out("statistics", statistics)
+    with cached_outputs(folder, run.monitor) as outputs:
         if any(map(is_endpoint, models.values())):
             read = _read_served(run, models, lists.compared, remote, outputs)
         else:

@@ -175,10 +175,10 @@ def run(
 
     Args:
         config: SMOKE, SMALL or FULL.
-        directory: where models, ranks, run directories and `tables.md` are kept.
+        directory: where models, ranks, run folders and `tables.md` are kept.
         data: the folder of corpora; SMOKE needs none.
         tables: some of the names of `parts_of`; none: all.
-        record: what the run directories say besides the configuration, such as the command.
+        record: what the run folders say besides the configuration, such as the command.
         map_fn: `map`, or one over processes.
         monitor: told what is being done.
     """
