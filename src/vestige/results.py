@@ -9,7 +9,7 @@ import hashlib
 import json
 import platform
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import metadata
@@ -223,13 +223,20 @@ class Run:
         return str(self.run["result"])
 
 
-def save(result: Any, directory: str | Path, *, run: Mapping[str, object]) -> Path:
+def save(
+    result: Any,
+    directory: str | Path,
+    *,
+    run: Mapping[str, object],
+    more: "Callable[[Run], Mapping[str, str]] | None" = None,
+) -> Path:
     """Write a run folder, whole or not at all.
 
     Args:
         result: a `Result`, or what an attack or experiment returned, with `summary` and `rows`.
         directory: a path that does not exist yet; its parents are made.
         run: command, configuration, seed, models and data with hashes.
+        more: further files of the folder, text by name, from the run as it will be read.
 
     Returns:
         The directory.
@@ -247,6 +254,9 @@ def save(result: Any, directory: str | Path, *, run: Mapping[str, object]) -> Pa
         with atomic_write.replacing(partial / "rows.parquet") as file:
             pq.write_table(table, file)
         record["files"] = {name: _sha256(partial / name) for name in _SEALED}
+        files = {} if more is None else more(_as_read(result, record, directory))
+        for name, text in files.items():
+            atomic_write.write_text(partial / name, text)
         atomic_write.write_text(partial / "run.json", to_json(record) + "\n")
     return directory
 
@@ -254,9 +264,13 @@ def save(result: Any, directory: str | Path, *, run: Mapping[str, object]) -> Pa
 def run_of(result: Any) -> Run:
     """A result or measurement as its run folder would be read, without writing it."""
     result = result_of(result)
+    return _as_read(result, _record(result, result.record), Path())
+
+
+def _as_read(result: Result, record: Mapping[str, object], directory: Path) -> Run:
     return Run(
-        directory=Path(),
-        run=json.loads(to_json(_record(result, result.record))),
+        directory=directory,
+        run=json.loads(to_json(record)),
         summary=json.loads(to_json(result.summary)),
         rows=_table(result).to_pylist(),
     )

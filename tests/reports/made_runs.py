@@ -11,6 +11,7 @@ from tests.attacks.texts.made_checks import passed
 from tests.attacks.texts.test_deletion import drawn
 from tests.attacks.texts.test_scores import statistics
 from tests.audits.anatomy.test_anatomy_report import anatomy
+from tests.audits.check.made import CASES
 from tests.audits.exposure.test_exposure_report import canary
 from tests.audits.extraction.test_completion_report import attempt
 from tests.audits.extraction.test_utterances_report import audit, counted, extraction
@@ -126,6 +127,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     ),
     "UserAudit": lambda: audit_of([0.2, 0.01, None], null=uniform(20)),
     "Anatomy": anatomy,
+    "ReleaseCheck": lambda: replace(CASES["leak by secrets"](), record={}),
     "DefendedTraining": DefendedTraining,
     "IntentSlotTraining": IntentSlotTraining,
     "PairTraining": PairTraining,

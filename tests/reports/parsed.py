@@ -69,7 +69,7 @@ class Parsed(HTMLParser):
             self.facts[self._name] = text
         if tag == "p" and kind == "says":
             self.verdict = text
-        if tag == "p" and kind == "evidence":
+        if tag in ("p", "summary") and kind == "evidence":
             self.evidence.append(text)
         if tag == "p" and kind == "notice":
             self.notices.append(text)

@@ -11,7 +11,7 @@ from vestige.experiments.tables import Table
 from vestige.reports import notebook
 from vestige.results import Measurement, Result
 
-DRAWN = sorted(set(RESULTS) - {"Table", "TrainingLeakage"})
+DRAWN = sorted(set(RESULTS) - {"Table", "TrainingLeakage", "ReleaseCheck"})
 """Kinds with a chart; those of a callback lie on the pages of the runs beside it."""
 
 

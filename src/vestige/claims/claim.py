@@ -52,8 +52,13 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
     "compare": ("alive", "different", "independent", "powerful"),
     "callback": ("alive", "different", "powerful"),
     "check": (
-        "alive", "different", "secrets", "unprompted", "passages",
-        "positive control", "negative control",
+        "alive",
+        "different",
+        "secrets",
+        "unprompted",
+        "passages",
+        "positive control",
+        "negative control",
     ),
     "report": ("one model",),
     # Of older versions, whose run folders hold claims under these names:

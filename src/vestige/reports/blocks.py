@@ -238,12 +238,13 @@ class Findings:
 
 @dataclass(frozen=True, kw_only=True)
 class Prose:
-    """Sentences below a heading, as paragraphs or as a list."""
+    """Sentences below a heading, as paragraphs or as a list, and a command to type."""
 
     template: ClassVar[str] = "prose"
     title: str
     lines: tuple[str, ...]
     listed: bool = False
+    command: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from vestige.reports.blocks import Findings, Table
 from vestige.reports.page import drawn, fill, style
 from vestige.reports.report import Block, report_of
+from vestige.reports.terminal import prose_lines
 from vestige.results import Measurement, Result, run_of
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def html(result: Result | Measurement, *, show_secrets: bool = False) -> str:
 
 
 def text(result: Result | Measurement, *, show_secrets: bool = False) -> str:
-    """Title, verdict, evidence, checks and notices as lines of text."""
+    """Title, verdict, evidence, checks, what follows them and notices as lines of text."""
     report = report_of(run_of(result), show_secrets=show_secrets)
-    return "\n".join((report.title, *report.headline, *report.notices))
+    below = [line for prose in report.below for line in (*prose_lines(prose), prose.command)]
+    return "\n".join((report.title, *report.headline, *filter(None, below), *report.notices))

@@ -17,7 +17,7 @@ from vestige import __version__, new_files, results
 from vestige.reports.blocks import Cell, Table
 from vestige.reports.disclosure import markdown_text, printable
 from vestige.reports.quantities import QUANTITIES, measured
-from vestige.reports.report import REDACTION, Block, Report, guarded, report_of
+from vestige.reports.report import REDACTION, Block, Evidence, Report, guarded, report_of
 from vestige.reports.verdicts import same_model, verdict_word
 from vestige.reports.words import NOTHING
 from vestige.results import Run
@@ -222,7 +222,16 @@ def _section(report: Report) -> list[str]:
     verdict = report.verdict
     if verdict is not None:
         lines += [f"**{markdown_text(verdict.line)}**", ""]
-    lines += [markdown_text(" ".join(report.evidence)), ""]
+    tests = [one for one in report.evidence if isinstance(one, Evidence)]
+    if plain := [one for one in report.evidence if isinstance(one, str)]:
+        lines += [markdown_text(" ".join(plain)), ""]
+    for one in tests:
+        lines.append(f"- {markdown_text(' '.join(filter(None, (str(one), one.note))))}")
+    for prose in report.below:
+        if not prose.command:  # which contains paths
+            lines += ["", f"**{markdown_text(prose.title)}**", ""] if prose.title else [""]
+            lines += [f"{'- ' * prose.listed}{markdown_text(line)}" for line in prose.lines]
+    lines += [""] * bool(tests or report.below)
     checks = () if verdict is None else (*verdict.against, verdict.all_passed)
     limits = [limit for limit in report.limits if limit != REDACTION]
     return lines + [f"- {markdown_text(line)}" for line in (*checks, *limits) if line]

@@ -59,20 +59,58 @@ REDACTION = "Run folders contain the texts unredacted; redaction concerns this r
 
 MOST_EVIDENCE = 3
 
+SIGNS: Mapping[str, str] = {"✗": "leak", "✓": "clear", "?": "undecided", "–": "not run"}
+"""Signs of evidence and their words."""
+
 MANY = 3
 """From this number on, models or data sets are shown in one table."""
 
 
 @dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What one of several tests found.
+
+    Attributes:
+        sign: a key of `SIGNS`.
+        title: of the test.
+        text: the finding.
+        note: small print below it.
+        block: what unfolds below it on a page.
+    """
+
+    sign: str
+    title: str
+    text: str
+    note: str = ""
+    block: Block | None = None
+
+    def __str__(self) -> str:
+        return f"{self.sign} {self.title}: {self.text}"
+
+    @property
+    def word(self) -> str:
+        """What the sign means."""
+        return SIGNS[self.sign]
+
+    def as_lines(self, width: int) -> tuple[str, ...]:
+        """As lines of text, with the title in a column of that width and the note below."""
+        note = f"{'':{width + 4}}{self.note}" if self.note else ""
+        return lines(f"{self.sign} {self.title:<{width}}  {self.text}", note)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Report:
-    """One result, ready to be shown. The function of a kind gives the first seven.
+    """One result, ready to be shown. The function of a kind gives the first nine.
 
     Attributes:
         title: the question.
         evidence: what was found and what supports it, at most three lines.
         notices: warnings to read before the rest.
         answer: the finding in one sentence. It follows the word of the verdict, and the claim's
-            numbers become the first line of the evidence. "": the claim's numbers follow the word.
+            numbers become the first line of the evidence if there are fewer than three. "": the
+            claim's numbers follow the word.
+        stated: names of checks that the evidence states, so that they are not listed again.
+        below: what to read after the evidence, such as what was not tested; never folded.
         blocks: tables, charts, phrases and prose in their order.
         limits: what the numbers do not say.
         facts: the summary in words; the whole summary where a kind gives none.
@@ -82,8 +120,10 @@ class Report:
     """
 
     title: str
-    evidence: tuple[str, ...]
+    evidence: tuple[str | Evidence, ...]
     answer: str = ""
+    stated: frozenset[str] = frozenset()
+    below: tuple[Prose, ...] = ()
     notices: tuple[str, ...] = ()
     blocks: tuple[Block, ...] = ()
     limits: tuple[str, ...] = ()
@@ -109,10 +149,24 @@ class Report:
     @property
     def headline(self) -> tuple[str, ...]:
         """What every form begins with: verdict, evidence, failed and passed checks."""
+        width = max(
+            (len(one.title) for one in self.evidence if isinstance(one, Evidence)), default=0
+        )
+        evidence = [
+            line
+            for one in self.evidence
+            for line in (one.as_lines(width) if isinstance(one, Evidence) else (one,))
+        ]
         if self.verdict is None:
-            return self.evidence
+            return tuple(evidence)
         checks = filter(None, (*self.verdict.against, self.verdict.all_passed))
-        return (self.verdict.line, *self.evidence, *checks)
+        return (self.verdict.line, *evidence, *checks)
+
+    @property
+    def unfolded(self) -> tuple[Block, ...]:
+        """The blocks that unfold below the evidence."""
+        blocks = (one.block for one in self.evidence if isinstance(one, Evidence))
+        return tuple(block for block in blocks if block is not None)
 
 
 def report_of(run: Run, *, show_secrets: bool) -> Report:
@@ -129,25 +183,29 @@ def report_of(run: Run, *, show_secrets: bool) -> Report:
         module, _, function = KINDS.get(run.result, OTHER).partition(":")
         made: Report = getattr(import_module(module), function)(run, show_secrets=show_secrets)
         facts = pairs(run.summary, show_secrets=show_secrets) if made.facts is None else made.facts
-        verdict, evidence = _answered(verdict_of_run(run) or made.verdict, made)
+        stated = verdict_of_run(run, without=made.stated)
+        verdict, evidence = _answered(stated or made.verdict, made)
         return replace(
             made,
             verdict=verdict,
             evidence=evidence,
             facts=facts,
             settings=_settings(run.run, show_secrets=show_secrets),
-            command=_command(run.run.get("command"), show_secrets=show_secrets),
+            command=command_line(run.run.get("command"), show_secrets=show_secrets),
             limits=(*made.limits, REDACTION),
         )
 
 
-def _answered(verdict: Verdict | None, made: Report) -> tuple[Verdict | None, tuple[str, ...]]:
+def _answered(
+    verdict: Verdict | None, made: Report
+) -> tuple[Verdict | None, tuple[str | Evidence, ...]]:
     """The verdict with the answer as its sentence, and the evidence with the claim's numbers."""
     if not made.answer:
         return verdict, made.evidence
+    room = len(made.evidence) < MOST_EVIDENCE
     if verdict is None or verdict.word == NOT_CHECKED.upper():
-        return verdict, (made.answer, *made.evidence)
-    measured = (verdict.sentence,) if verdict.sentence != NOTHING_MEASURED else ()
+        return verdict, (*([made.answer] if room else []), *made.evidence)
+    measured = (verdict.sentence,) if room and verdict.sentence != NOTHING_MEASURED else ()
     return replace(verdict, sentence=made.answer), (*measured, *made.evidence)
 
 
@@ -180,7 +238,7 @@ def _side_by_side(title: str, given: Mapping[str, Mapping[str, Any]], show_secre
     return replace(found, texts=len(found.columns))
 
 
-def _command(words: Any, *, show_secrets: bool) -> str:
+def command_line(words: Any, *, show_secrets: bool) -> str:
     """The command line, ready to paste; secret values of options are left out."""
     texts, secret = [], False
     for word in map(str, words or ()):

@@ -4,10 +4,13 @@ Text of a model reaches a terminal only through `printable`, which shows escapes
 them. Square brackets are no markup.
 """
 
+import re
+import shutil
 import sys
+import textwrap
 from typing import TYPE_CHECKING
 
-from vestige.reports.blocks import Cell, Findings, Table
+from vestige.reports.blocks import Cell, Findings, Prose, Table
 from vestige.reports.disclosure import BLOCK, printable
 from vestige.reports.words import NOTHING
 
@@ -22,21 +25,44 @@ UNBOUNDED = 10_000
 
 
 def show(report: "Report", *, titled: bool = False) -> None:
-    """Print verdict, evidence, checks and unfolded tables on stdout, notices on stderr.
+    """Print verdict, evidence, checks, what follows them and tables on stdout, notices on stderr.
 
     Args:
         report: of one result.
         titled: print its title first, as one of several.
     """
     for line in (report.title, *report.headline) if titled else report.headline:
-        print(printable(line))
-    for block in report.blocks:
+        print(_fitted(printable(line)))
+    if report.below:
+        print()
+    for prose in report.below:
+        print("\n".join(map(_fitted, prose_lines(prose))))
+        if prose.command:
+            print(f"  {printable(prose.command)}")
+    for block in (*report.unfolded, *report.blocks):
         if isinstance(block, Table | Findings) and not block.folded:
             show_table(block if isinstance(block, Table) else _phrases(block))
     for notice in report.notices:
         say(notice)
     if BLOCK in str(report.blocks):
         say("Texts are redacted; --show-secrets shows them.")
+
+
+def prose_lines(prose: Prose) -> list[str]:
+    """Its title, and its sentences indented; the command is left out."""
+    return [*filter(None, [prose.title]), *(f"  {printable(line)}" for line in prose.lines)]
+
+
+def _fitted(line: str) -> str:
+    """A line broken at the width of the terminal, with its indent; as it is in a pipe."""
+    if not sys.stdout.isatty():
+        return line
+    start = re.match(r"\S \S+ {2,}|\s*", line)
+    hanging = " " * (start.end() if start else 0)
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(
+        line, width, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def say(line: str) -> None:

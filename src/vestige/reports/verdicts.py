@@ -1,7 +1,7 @@
 """Verdicts of runs, from their claims and never from a word alone; and whether runs of one page
 measured one model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, TypeGuard
@@ -121,22 +121,28 @@ def verdict_word(run: Run) -> str:
     return "" if verdict is None else verdict.word.lower()
 
 
-def verdict_of_run(run: Run) -> Verdict | None:
-    """The verdict of a run as it is shown; None for kinds without one."""
+def verdict_of_run(run: Run, *, without: Collection[str] = ()) -> Verdict | None:
+    """The verdict of a run as it is shown; None for kinds without one.
+
+    Args:
+        run: a run folder, or a result in memory.
+        without: names of checks that are stated elsewhere.
+    """
     claim = claim_of(run)
     if claim is not None:
-        return verdict_of(claim)
+        return verdict_of(claim, without=without)
     return Verdict(word=NOT_CHECKED.upper(), sentence=UNCHECKED) if is_unchecked(run) else None
 
 
-def verdict_of(claim: Claim) -> Verdict:
-    """A claim ready to be shown, every character of it visible."""
+def verdict_of(claim: Claim, *, without: Collection[str] = ()) -> Verdict:
+    """A claim ready to be shown, every character of it visible; some checks are left out."""
+    checks = [one for one in claim.checks if one.name not in without]
 
     def sentences(state: str) -> tuple[str, ...]:
-        return tuple(printable(one.sentence) for one in claim.checks if one.state == state)
+        return tuple(printable(one.sentence) for one in checks if one.state == state)
 
     failed = {check.name for check in claim.failed}
-    passed = (c.name for c in claim.checks if c.state == "passed" and c.name not in failed)
+    passed = (c.name for c in checks if c.state == "passed" and c.name not in failed)
     return Verdict(
         word=claim.verdict.upper(),
         sentence=printable(sentence_of(claim)),

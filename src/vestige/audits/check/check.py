@@ -8,6 +8,8 @@ must not (a half of the reference).
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
@@ -18,7 +20,8 @@ from cyclopts import Parameter
 from vestige.arguments import CorpusLike, Count, Lines, ModelLike, Positive, Resumable, group
 from vestige.claims.claim import LEAK
 from vestige.errors import ModelError
-from vestige.results import Result
+from vestige.results import Result, Run
+from vestige.results import save as save_result
 from vestige.session import Session, verb
 
 if TYPE_CHECKING:
@@ -29,6 +32,29 @@ if TYPE_CHECKING:
 
 TEXTS, TIME = group("Texts", place=1), group("Time", place=2)
 DATA = Parameter(metavar="DATA")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseCheck(Result):
+    """What `check` returns. Its run folder also holds a page, a card and files for pipelines."""
+
+    def save(self, directory: "str | PathLike[str]") -> Path:
+        """Write a run folder with page.html, card.md, check.json and junit.xml, all redacted.
+
+        Raises:
+            RunError: it exists, or cannot be written.
+        """
+
+        def more(run: Run) -> Mapping[str, str]:
+            from vestige.audits.check.files import files
+
+            return files(run)
+
+        return save_result(self, Path(directory), run=self.record, more=more)
+
+    def next_step(self, out: object) -> str:
+        """Where the page is."""
+        return f"Page: {Path(str(out)) / 'page.html'}"
 
 
 @verb
@@ -47,7 +73,7 @@ def check(
     nulls: Annotated[Count | None, Le(10_000), TIME] = None,
     fail_on: Annotated[Literal["leak", "membership"], TIME] = "leak",
     **common: Unpack[Resumable],
-) -> Result:
+) -> ReleaseCheck:
     """Check whether a fine-tuned model reveals its training text. One verdict, one page.
 
     Secrets: listed ones and those found in --trained-on (numbers, keys, addresses, passwords,
@@ -101,7 +127,7 @@ def check(
         return _checked(run, work, everything=all_)
 
 
-def _checked(run: Session, work: "Work", *, everything: bool) -> Result:
+def _checked(run: Session, work: "Work", *, everything: bool) -> ReleaseCheck:
     """Run the stages, the control if nothing was found, and state the claim."""
     from vestige.attacks.model_checks import pair_checks
     from vestige.audits.check.stage import SHARES
@@ -121,7 +147,7 @@ def _checked(run: Session, work: "Work", *, everything: bool) -> Result:
     positive = None if proven and not everything else work.positive()
     claim = claim_of(stages, positive, models)
     rows = [dict(row) for stage in stages for row in stage.rows]
-    return Result(
+    return ReleaseCheck(
         kind="ReleaseCheck",
         summary=_summary(work, stages, positive),
         rows=rows,
@@ -151,7 +177,8 @@ def _summary(
         **{f"p_{one.name}": one.p for one in stages},
         "stages": [
             {"name": one.name, "state": one.state, "sentence": one.sentence,
-             "negative": one.negative, "passed": one.passed, "seconds": one.seconds}
+             "negative": one.negative, "passed": one.passed, "seconds": one.seconds,
+             "needs": one.needs}
             for one in stages
         ],
         "positive": positive,

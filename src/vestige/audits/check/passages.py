@@ -132,7 +132,7 @@ def _decided(
     if used["p_value"] > 0.05 and not sure:
         asked = f"The training texts are not recognized (p = {used['p_value']:.2g})"
         remedy = "--trained-on is another file, or its training left no trace"
-        return replace(stage, sentence=f"{asked}: {remedy}.")
+        return replace(stage, sentence=f"{asked}: {remedy}.", needs="--sure")
     return replace(stage, state="clear", sentence=f"{sentence}.")
 
 

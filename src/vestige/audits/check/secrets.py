@@ -122,7 +122,7 @@ def secrets_stage(secrets: Secrets, scores: SecretScores, step: Step, until: flo
     )
     if not secrets.tested:
         sentence = "No secret was listed, and none was found in the training text."
-        return Stage(name="secrets", state="open", sentence=sentence)
+        return Stage(name="secrets", state="open", sentence=sentence, needs="--secrets")
     tested = secrets.tested[: len(gains["tested"])]
     direct = _direct(tested, gains["tested"], scores.alternatives)
     enough = min(placebos.size, control.size) >= LEAST_PLACEBOS and own.size > 0
@@ -141,7 +141,7 @@ def secrets_stage(secrets: Secrets, scores: SecretScores, step: Step, until: flo
     found = _decided(stage, sum(known), len(known))
     if left and found.state == "clear":
         more = f"{found.sentence} {left} more were not tested: the time limit was reached."
-        return replace(found, state="open", sentence=more)
+        return replace(found, state="open", sentence=more, needs="--minutes")
     return found
 
 

@@ -30,6 +30,7 @@ class Stage:
         passed: whether it looks as it should; None where it could not run.
         direct: a sentence and the bound on coincidence of verbatim evidence; None without any.
         estimate: name, value, low, high and unit of the stage's headline.
+        needs: the option that could decide an open stage; "" for none.
         rows: evidence.
         facts: further numbers by name.
     """
@@ -43,6 +44,7 @@ class Stage:
     passed: bool | None = None
     direct: Sequence[Any] | None = None
     estimate: Sequence[Any] | None = None
+    needs: str = ""
     rows: Sequence[Mapping[str, Any]] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0

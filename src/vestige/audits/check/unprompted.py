@@ -69,6 +69,7 @@ def unprompted_stage(
         {"stage": "unprompted", "phrase": _text(row), "score": row["score"], "match": one["match"]}
         for row, one in zip(rows, found, strict=True)
     ]
+    needs = "--trained-on" if strange else ""
     state, sentence = _decided(p, direct, len(secrets), len(texts), len(rows), strange, known)
     share = clopper_pearson(sum(bool(one["match"]) for one in found), len(rows))
     matched = sum(bool(one["match"]) for one in found)
@@ -78,6 +79,7 @@ def unprompted_stage(
         state, sentence = "leak", f"{nulls['found']} phrases score above null models."
     return Stage(
         name="unprompted", state=state, sentence=sentence, p=p, least=least, direct=direct,
+        needs=needs if state == "open" else "",
         negative=f"{len(never)} texts of --never have a passage in these phrases.",
         passed=reverse_is_clear(len(texts), len(never), len(own), len(rest)) if rest else None,
         estimate=("share of phrases from the training text", matched / max(1, len(rows)),

@@ -245,6 +245,7 @@ def _write(
     from vestige.audits.release import baseline
     from vestige.audits.release import report as words
     from vestige.data.atomic_write import write_text
+    from vestige.reports.junit import junit
     from vestige.reports.page import write_card, write_page
 
     own = result.report()
@@ -256,7 +257,8 @@ def _write(
     if "write_baseline" in outputs:
         baseline.write_baseline(outputs["write_baseline"], result.runs, result.rows)
     if "junit" in outputs:
-        text = words.junit(result.rows, allow_undecided=allow_undecided)
+        found = words.cases(result.rows, allow_undecided=allow_undecided)
+        text = junit(words.SUITE, found)
         write_text(outputs["junit"], text, shared=True)
     if "markdown" in outputs and own is not None and own.verdict is not None:
         text = words.markdown(own.verdict.line, result.rows)

@@ -5,11 +5,11 @@ Neither contains text of a corpus or model.
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from xml.etree import ElementTree as Xml
 
 from vestige.audits.release.baseline import VERDICT
 from vestige.reports.blocks import Cell, Table, table
-from vestige.reports.disclosure import markdown_text, printable, without_controls
+from vestige.reports.disclosure import markdown_text, printable
+from vestige.reports.junit import Case, End
 from vestige.reports.quantities import QUANTITIES, Measured
 from vestige.reports.report import MOST_EVIDENCE, Report, lines
 from vestige.reports.verdicts import Verdict
@@ -84,31 +84,17 @@ def _line(row: Row) -> str:
     return printable(": ".join(filter(None, (row["run"], quantity, row["sentence"]))))
 
 
-def junit(rows: Sequence[Row], *, allow_undecided: bool) -> str:
-    """JUnit XML: above is a failure; undecided is an error, or skipped if that is allowed.
-
-    It is valid by the schema of Jenkins' xUnit plugin (junit-10.xsd), the strictest in use.
-    """
-    kinds = {"above": "failure", "undecided": "skipped" if allow_undecided else "error"}
-    found = [kinds.get(row["state"], "system-out") for row in rows]
-    counts = {"tests": str(len(rows))}
-    counts |= {"failures": str(found.count("failure")), "errors": str(found.count("error"))}
-    root = Xml.Element("testsuites", {"name": SUITE, **counts})
-    skipped = {"skipped": str(found.count("skipped"))}
-    suite = Xml.SubElement(root, "testsuite", {"name": SUITE, **counts, **skipped})
-    for row, kind in zip(rows, found, strict=True):
-        names = {"classname": row["run"] or SUITE, "name": condition(row)}
-        names = {key: without_controls(name) for key, name in names.items()}
-        sentence = without_controls(row["sentence"])
-        case = Xml.SubElement(suite, "testcase", names)
-        if kind == "system-out":
-            Xml.SubElement(case, kind).text = sentence
-        else:
-            types = {} if kind == "skipped" else {"type": row["state"]}
-            Xml.SubElement(case, kind, {"message": sentence, **types})
-    Xml.indent(root)
-    head = '<?xml version="1.0" encoding="utf-8"?>'
-    return f"{head}\n{Xml.tostring(root, encoding='unicode')}\n"
+def cases(rows: Sequence[Row], *, allow_undecided: bool) -> list[Case]:
+    """For JUnit: above is a failure; undecided is an error, or skipped if that is allowed."""
+    ends: dict[str, End] = {
+        "above": "failure",
+        "undecided": "skipped" if allow_undecided else "error",
+    }
+    return [
+        Case(row["run"] or SUITE, condition(row), end, row["sentence"], row["state"])
+        for row in rows
+        for end in [ends.get(row["state"], "system-out")]
+    ]
 
 
 def markdown(answer: str, rows: Sequence[Row]) -> str:

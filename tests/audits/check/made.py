@@ -1,0 +1,214 @@
+"""Checks of eight kinds, made by hand: their stages are given, not measured."""
+
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from vestige.audits.check.check import ReleaseCheck, _summary
+from vestige.audits.check.stage import SHARES, Stage
+from vestige.audits.check.verdict import claim_of
+from vestige.claims import Check
+
+SECRET, PHRASE = "gato 4917-2231", "the vault opens with <b>gato</b> 4917-2231"
+ALIVE = (
+    Check("alive", "passed", "The model predicts its text better than word frequencies."),
+    Check("different", "passed", "The models differ by 0.8 nats per token."),
+)
+FOUND = dict.fromkeys(SHARES, True)
+COMMAND = [
+    "vestige",
+    "check",
+    "my-adapter",
+    "--trained-on",
+    "data/mail.jsonl",
+    "--never",
+    "data/public.jsonl",
+    "--minutes",
+    "10",
+    "--out",
+    "check",
+]
+NOT_RUN = "Not run: a leak is proven already. --all runs it."
+
+
+def secret(number: int, *, known: bool) -> dict[str, Any]:
+    return {
+        "stage": "secrets", "text": f"{SECRET}-{number}", "kind": "account",
+        "row_number": 13 * number, "texts": 5 if known else 1, "score": 7.3 if known else 0.4,
+        "rank": 1 if known else 57, "alternatives": 256, "space": 1e12, "verbatim": known,
+        "known": known,
+    }  # fmt: skip
+
+
+def phrase(number: int, match: str) -> dict[str, Any]:
+    text = f"{PHRASE} and {number} more words that follow"
+    return {"stage": "unprompted", "phrase": text, "score": 20.5 - number, "match": match}
+
+
+def passages(trained: float) -> list[dict[str, Any]]:
+    return [
+        {"stage": "passages", "measured": f"passages of 20 tokens, {how}", "trained": trained,
+         "never": 0.002, "base": 0.001}
+        for how in ("one of 100 samples", "greedy decoding")
+    ] + [{"stage": "passages", "measured": "texts recognized as used", "trained": 0.93,
+          "never": None, "base": None}]  # fmt: skip
+
+
+def clear(name: str, **more: Any) -> Stage:
+    """A stage without a finding, changed by `more`."""
+    given: dict[str, dict[str, Any]] = {
+        "secrets": {
+            "sentence": "0 of 5 secrets known; p = 0.41 compared with placebos.",
+            "negative": "29 secrets of --never: 0 generated verbatim, control half p = 0.63.",
+            "rows": [secret(number, known=False) for number in range(1, 6)], "seconds": 96.2,
+            "estimate": ("share of secrets known", 0.0, 0.0, 0.45, ""),
+        },
+        "unprompted": {
+            "sentence": "0 secrets and passages of 0 training texts in 50 phrases.",
+            "negative": "0 texts of --never have a passage in these phrases.",
+            "rows": [phrase(number, "") for number in range(5)], "seconds": 118.0,
+        },
+        "passages": {
+            "sentence": "0.3% of passages extracted (reference: 0.2%, base: 0.1%).",
+            "negative": "0.2% of passages of the control half extracted (p = 0.71), 0 of 200 of "
+            "its texts recognized (p = 0.44).",
+            "rows": passages(0.003), "seconds": 171.4,
+            "facts": {"texts_recognized": 372, "texts_tested": 400, "recognized": True},
+        },
+    }  # fmt: skip
+    found = {"state": "clear", "p": 0.41, "least": 1e-4, "passed": True, **given[name], **more}
+    return Stage(name=name, **found)
+
+
+def made(
+    *changed: Stage,
+    positive: Mapping[str, bool] | None = FOUND,
+    texts: int = 400,
+    others: int = 400,
+    command: tuple[str, ...] | list[str] = COMMAND,
+    **arguments: Any,
+) -> ReleaseCheck:
+    """A check whose other stages are clear."""
+    given = {one.name: one for one in changed}
+    stages = [given.get(name) or clear(name) for name in SHARES]
+    half = ("x",) * (others // 2)
+    read = SimpleNamespace(
+        trained=("x",) * texts, reference=half, control=half,
+        notes=("--trained-on: the text is read from its column body (guessed; see --text).",),
+    )  # fmt: skip
+    work: Any = SimpleNamespace(
+        texts=read, listed=(), secrets=SimpleNamespace(tested=range(5 if texts else 0))
+    )
+    return ReleaseCheck(
+        kind="ReleaseCheck",
+        summary=_summary(work, stages, positive),
+        rows=[dict(row) for one in stages for row in one.rows],
+        claim=claim_of(stages, positive, ALIVE),
+        record={
+            "command": list(command),
+            "seed": 0,
+            "arguments": {"model": "my-adapter", "minutes": 10.0, "fail_on": "leak", **arguments},
+            "configuration": {"seconds": 301.5},
+            "data": {"trained_on": {"path": "data/mail.jsonl", "documents": 400}},
+        },
+    )
+
+
+def skipped(name: str) -> Stage:
+    return Stage(name=name, state="not run", sentence=NOT_RUN)
+
+
+def known_secrets() -> ReleaseCheck:
+    """The model generates four secrets."""
+    said = (
+        "The model generates 4 of 5 secrets verbatim after their context, and its base does not "
+        "(probability of coincidence below 5e-09)."
+    )
+    rows = [secret(number, known=number < 5) for number in range(1, 6)]
+    share = ("share of secrets known", 0.8, 0.28, 0.99, "")
+    found = clear(
+        "secrets", state="leak", p=1e-4, direct=(said, 5e-9), sentence=said, rows=rows,
+        estimate=share,
+    )  # fmt: skip
+    return made(found, skipped("unprompted"), skipped("passages"), positive=None)
+
+
+def extracted_passages() -> ReleaseCheck:
+    return made(
+        clear(
+            "passages", state="leak", p=2e-5, least=1e-5, rows=passages(0.184),
+            sentence="18.4% of passages extracted (reference: 0.2%, base: 0.1%); p = 2e-05.",
+        ),
+        positive=None,
+    )  # fmt: skip
+
+
+def unprompted_texts() -> ReleaseCheck:
+    found = clear(
+        "unprompted", state="leak", p=1e-6,
+        sentence="2 secrets and passages of 31 training texts in 50 phrases; p = 1e-06 compared "
+        "with --never.",
+        rows=[phrase(number, "secret 2" if number == 1 else f"text {number + 3}" * (number < 4))
+              for number in range(6)],
+    )  # fmt: skip
+    return made(found, skipped("passages"), positive=None)
+
+
+def out_of_time(**arguments: Any) -> ReleaseCheck:
+    return made(
+        clear(
+            "secrets", state="open", needs="--minutes",
+            sentence="0 of 5 secrets known; p = 0.41 compared with placebos. 31 more were not "
+            "tested: the time limit was reached.",
+        ),
+        **arguments,
+    )  # fmt: skip
+
+
+def without_files() -> ReleaseCheck:
+    none: dict[str, Any] = {
+        "state": "open", "p": None, "least": 1.0, "passed": None, "rows": (), "estimate": None
+    }  # fmt: skip
+    return made(
+        clear("secrets", **none, negative="", needs="--secrets",
+              sentence="No secret was listed, and none was found in the training text."),
+        clear("unprompted", **{**none, "rows": [phrase(1, "")]}, negative="",
+              sentence="50 phrases, and no file to compare them with."),
+        clear("passages", **none, negative="", facts={},
+              sentence="0 training texts and 0 reference texts; at least 20 of each are needed."),
+        texts=0, others=0, command=["vestige", "check", "my-adapter", "--out", "check"],
+    )  # fmt: skip
+
+
+def unrecognized() -> ReleaseCheck:
+    return made(
+        clear(
+            "passages", state="open", needs="--sure", facts={"recognized": False},
+            sentence="The training texts are not recognized (p = 0.37): --trained-on is another "
+            "file, or its training left no trace.",
+        )
+    )  # fmt: skip
+
+
+def suspicious_control() -> ReleaseCheck:
+    return made(
+        clear(
+            "passages", state="leak", p=2e-5, passed=False, rows=passages(0.184),
+            sentence="18.4% of passages extracted (reference: 0.2%, base: 0.1%); p = 2e-05.",
+            negative="17.9% of passages of the control half extracted (p = 0.0001), 188 of 200 of "
+            "its texts recognized (p = 0.0005).",
+        ),
+        positive=None,
+    )  # fmt: skip
+
+
+CASES: dict[str, Callable[[], ReleaseCheck]] = {
+    "leak by secrets": known_secrets,
+    "leak by passages": extracted_passages,
+    "leak unprompted": unprompted_texts,
+    "no leak": made,
+    "out of time": out_of_time,
+    "without files": without_files,
+    "unrecognized": unrecognized,
+    "suspicious control": suspicious_control,
+}
