@@ -54,7 +54,7 @@ class Alternatives:
         >>> secret = FoundSecret("4111 1111 1111 1111", "card", ((0, "My card is "),))
         >>> alternatives = Alternatives(["Nothing is in this text."])
         >>> alternatives.space(secret), alternatives.draw(secret, 2, seed=0)
-        (1000000000.0, ['4111 1186 5230 0100', '4111 1167 9558 6791'])
+        (1000000000.0, ['4111 1186 5230 0011', '4111 1186 9569 7654'])
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
