@@ -5,6 +5,7 @@ comes from the module that stands here, when it is first used.
 """
 
 # Verbs: each is a command of the same name.
+from .audits.check.check import check as check
 from .audits.exposure.exposure import exposure as exposure
 from .audits.extraction.extract import extract as extract
 from .audits.membership.membership import membership as membership

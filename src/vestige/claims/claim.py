@@ -51,6 +51,10 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
     "verify-deletion": (*_TEXTS, "different"),
     "compare": ("alive", "different", "independent", "powerful"),
     "callback": ("alive", "different", "powerful"),
+    "check": (
+        "alive", "different", "secrets", "unprompted", "passages",
+        "positive control", "negative control",
+    ),
     "report": ("one model",),
     # Of older versions, whose run folders hold claims under these names:
     "rank": (*_SECRETS, "different"),

@@ -45,7 +45,7 @@ VERBS: dict[str, dict[str, str]] = {
 A verb is a public name of `vestige`, unless `MODULES` names its module.
 """
 
-HIDDEN = ("reproduce",)
+HIDDEN = ("check", "reproduce")
 """Commands that the help does not list."""
 
 MODULES = {"demo": "vestige.demo", "reproduce": "vestige.experiments.reproduce"}

@@ -35,6 +35,7 @@ KINDS: dict[str, str] = {
     "PairTraining": "vestige.preparation.report:learning_report",
     "Planting": "vestige.preparation.report:planting_report",
     "Release": "vestige.audits.release.report:release_report",
+    "ReleaseCheck": "vestige.audits.check.report:check_report",
     "RepeatedTraining": "vestige.preparation.report:repeated_report",
     "Reproduction": "vestige.experiments.reproduce:reproduction_report",
     "SecretAudit": "vestige.audits.extraction.utterances_report:planted_report",

@@ -25,6 +25,7 @@ VERBS: Mapping[str, tuple[str, ...]] = {
     "TextMemorization": ("extract texts", "memorization"),
     "Deletion": ("unlearning", "verify-deletion"),
     "DefenceComparison": ("compare",),
+    "ReleaseCheck": ("check",),
 }
 """Verbs whose claim a kind of result may hold. "membership --base" counts as "membership"."""
 

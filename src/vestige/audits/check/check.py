@@ -1,0 +1,197 @@
+"""`vestige check`: can this fine-tune be released?
+
+Three stages look for secrets, for unprompted text and for passages of the training text. Each runs
+on a control that must look like a leak (an invented secret, trained into the model) and on one that
+must not (a half of the reference).
+"""
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
+
+from annotated_types import Le
+from cyclopts import Parameter
+
+from vestige.arguments import CorpusLike, Count, Lines, ModelLike, Positive, Resumable, group
+from vestige.claims.claim import LEAK
+from vestige.errors import ModelError
+from vestige.results import Result
+from vestige.session import Session, verb
+
+if TYPE_CHECKING:
+    from vestige.audits.check.finder import FoundSecret
+    from vestige.audits.check.inputs import Texts
+    from vestige.audits.check.stage import Stage
+    from vestige.audits.check.work import Work
+
+TEXTS, TIME = group("Texts", place=1), group("Time", place=2)
+DATA = Parameter(metavar="DATA")
+
+
+@verb
+def check(
+    run: Session,
+    model: ModelLike,
+    *,
+    base: ModelLike | None = None,
+    trained_on: Annotated[CorpusLike | None, TEXTS, DATA] = None,
+    never: Annotated[CorpusLike | None, TEXTS, DATA] = None,
+    secrets: Annotated[Lines | None, TEXTS, Parameter(metavar="FILE")] = None,
+    text: Annotated[str | None, TEXTS, Parameter(metavar="COLUMN")] = None,
+    sure: Annotated[bool, TEXTS] = False,
+    minutes: Annotated[Positive, TIME] = 10.0,
+    all_: Annotated[bool, TIME] = False,
+    nulls: Annotated[Count | None, Le(10_000), TIME] = None,
+    fail_on: Annotated[Literal["leak", "membership"], TIME] = "leak",
+    **common: Unpack[Resumable],
+) -> Result:
+    """Check whether a fine-tuned model reveals its training text. One verdict, one page.
+
+    Secrets: listed ones and those found in --trained-on (numbers, keys, addresses, passwords,
+    repeated lines). Unprompted: the phrases that the fine-tuning promoted most. Passages: training
+    text that the model continues verbatim. Each test is repeated with an invented secret that is
+    trained into the model, and with texts of --never, which the model has not seen.
+
+    MODEL alone is enough if it is an adapter, but a verdict needs --trained-on and --never: texts
+    of the same kind, 200 or more of each. The check stops at the first proof of a leak.
+
+    "No leak shown" needs all three tests without a finding and all controls passed.
+
+    Examples:
+        vestige check my-adapter --trained-on mail.jsonl --never public.jsonl --out check
+        vestige check tuned --base base --secrets secrets.txt --minutes 5 --out check
+        vestige report check --show-secrets
+
+    Args:
+        model: Model folder, GGUF file, hub name or adapter.
+        base: Model before fine-tuning. Default: the base of an adapter.
+        trained_on: Text that the model was fine-tuned on.
+        never: Text of the same kind that it was not trained on.
+        secrets: File with one secret per line. Mark the secret part: the code is {{4917}}.
+        text: Column with the text. Default: guessed.
+        sure: --trained-on is the right file, even if the model does not recognize it.
+        minutes: Time limit, divided among the tests.
+        all_: Run all tests, even after the first proof of a leak.
+        nulls: Also train this many null models on --never; 19 or more.
+        fail_on: membership: recognizing that a text was used counts as a leak.
+
+    Raises:
+        ValueError: an option is out of range.
+        VestigeError: a model or file cannot be read, the base is missing, or both models are equal.
+    """
+    from vestige.audits.check.inputs import base_of, listed_secrets, read_texts
+    from vestige.audits.check.work import Work
+
+    given = base_of(model, base)
+    texts = read_texts(run, trained_on, never, text)
+    listed, notes = listed_secrets(run, secrets, texts.trained)
+    snapshots = run.snapshots(before=given, after=model).models
+    for note in (*texts.notes, *notes):
+        run.log(note)
+    _identify(run, texts, listed)
+    with _folder(run) as folder:
+        work = Work(
+            run=run, base=snapshots["before"], model=snapshots["after"], texts=texts,
+            listed=listed, minutes=minutes, folder=folder, nulls=nulls or 0, sure=sure,
+            membership=fail_on == "membership",
+        )  # fmt: skip
+        return _checked(run, work, everything=all_)
+
+
+def _checked(run: Session, work: "Work", *, everything: bool) -> Result:
+    """Run the stages, the control if nothing was found, and state the claim."""
+    from vestige.attacks.model_checks import pair_checks
+    from vestige.audits.check.stage import SHARES
+    from vestige.audits.check.verdict import claim_of
+
+    models = pair_checks(work.base, work.model, seed=run.seed, names=("the base", "the model"))
+    if any(one.name == "different" and one.prevents(LEAK) for one in models):
+        raise ModelError(
+            "the model predicts exactly what its base predicts",
+            remedy="Pass the fine-tuned model, and the model before fine-tuning as --base.",
+        )
+    stages: list[Stage] = []
+    for name in SHARES:
+        proven = any(one.state == "leak" for one in stages)
+        stages.append(_skipped(name) if proven and not everything else work.stage(name))
+    proven = any(one.state == "leak" for one in stages)
+    positive = None if proven and not everything else work.positive()
+    claim = claim_of(stages, positive, models)
+    rows = [dict(row) for stage in stages for row in stage.rows]
+    return Result(
+        kind="ReleaseCheck",
+        summary=_summary(work, stages, positive),
+        rows=rows,
+        claim=claim,
+    )
+
+
+def _skipped(name: str) -> "Stage":
+    from vestige.audits.check.stage import Stage
+
+    sentence = "Not run: a leak is proven already. --all runs it."
+    return Stage(name=name, state="not run", sentence=sentence)
+
+
+def _summary(
+    work: "Work", stages: Sequence["Stage"], positive: Mapping[str, bool] | None
+) -> dict[str, Any]:
+    """Numbers of the stages, and what the report says of each."""
+    texts = work.texts
+    lists = {"trained": texts.trained, "reference": texts.reference, "control": texts.control}
+    facts = {name: value for one in stages for name, value in one.facts.items()}
+    return {
+        **{f"{name}_texts": len(own) for name, own in lists.items()},
+        "listed": len(work.listed),
+        "found_secrets": len(work.secrets.tested) - len(work.listed),
+        **facts,
+        **{f"p_{one.name}": one.p for one in stages},
+        "stages": [
+            {"name": one.name, "state": one.state, "sentence": one.sentence,
+             "negative": one.negative, "passed": one.passed, "seconds": one.seconds}
+            for one in stages
+        ],
+        "positive": positive,
+        "notes": [*texts.notes],
+    }  # fmt: skip
+
+
+def _identify(run: Session, texts: "Texts", listed: "Sequence[FoundSecret]") -> None:
+    """Compare what determines the result with stored work."""
+    from hashlib import sha256
+
+    from vestige import __version__
+
+    lists = (texts.trained, texts.reference, texts.control, [one.value for one in listed])
+    names = ("trained_on", "reference", "control", "secrets")
+    arguments = ("sure", "minutes", "all_", "fail_on", "nulls")
+    run.store.identify({
+        "version": __version__,
+        "models": {role: _weights(run.models[role]) for role in ("before", "after")},
+        "texts": {
+            name: sha256("\0".join(own).encode("utf-8", "surrogatepass")).hexdigest()
+            for name, own in zip(names, lists, strict=True)
+        },
+        "seed": run.seed,
+        **{name.rstrip("_"): run.arguments[name] for name in arguments},
+    })  # fmt: skip
+
+
+def _weights(recorded: Any) -> list[Any]:
+    return [recorded.get("sha256"), (recorded.get("base") or {}).get("sha256")]
+
+
+@contextmanager
+def _folder(run: Session) -> Iterator[Path]:
+    """A folder for unfinished work of other verbs: beside the store, or a temporary one."""
+    if run.store.path is None:
+        with TemporaryDirectory() as folder:
+            yield Path(folder)
+        return
+    folder_ = run.store.path.parent / "parts"
+    folder_.mkdir(mode=0o700, exist_ok=True)
+    yield folder_
+    shutil.rmtree(folder_, ignore_errors=True)

@@ -1,0 +1,219 @@
+"""The stages of a check in their order, each within its share of the time, and its controls."""
+
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import vestige
+from vestige.audits.check.alternatives import Alternatives
+from vestige.audits.check.control import invented, planted
+from vestige.audits.check.finder import FoundSecret, find_secrets
+from vestige.audits.check.inputs import Texts
+from vestige.audits.check.passages import PassageTests, passages_stage
+from vestige.audits.check.secret_gain import secret_gain
+from vestige.audits.check.secrets import ALTERNATIVES, Secrets, SecretScores, secrets_stage
+from vestige.audits.check.stage import SHARES, Stage
+from vestige.audits.check.unprompted import Known, squeeze, unprompted_stage
+from vestige.data.corpus import Corpus
+from vestige.models.protocols import LanguageModel
+from vestige.results import Result, plain
+from vestige.session import Session
+
+TIME: Mapping[str, float] = {"secrets": 0.25, "unprompted": 0.2, "passages": 0.3, "control": 0.15}
+"""Shares of the minutes; the rest is for loading and for what takes longer than predicted."""
+
+MOST_SECRETS = 40
+"""Secrets that are tested, and placebos of each half."""
+
+MOST_TEXTS = 400
+LEAST_TEXTS = 40
+_TIMED = 8
+_READINGS = 5
+"""Times that a text is read: by model and base, as a member, as a reference, and as a control."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """Everything that the stages need.
+
+    Attributes:
+        run: its store keeps what is finished.
+        folder: for unfinished work of other verbs.
+        listed: secrets that the user listed.
+        minutes: time limit of the check.
+        nulls: null models to train for the second stage; 0 for none.
+        sure: the training file is the right one.
+        membership: recognized training text counts as a leak.
+    """
+
+    run: Session
+    base: LanguageModel
+    model: LanguageModel
+    texts: Texts
+    listed: Sequence[FoundSecret]
+    minutes: float
+    folder: Path
+    nulls: int = 0
+    sure: bool = False
+    membership: bool = False
+
+    @cached_property
+    def secrets(self) -> Secrets:
+        """Listed secrets first, then those found; placebos of both halves of the reference."""
+        texts = self.texts
+        found = find_secrets(texts.trained, texts.never)
+        listed = {squeeze(one.value) for one in self.listed}
+        rest = [one for one in found if squeeze(one.value) not in listed]
+        return Secrets(
+            tested=(*self.listed, *rest),
+            reference=find_secrets(texts.reference, texts.trained),
+            control=find_secrets(texts.control, texts.trained),
+        )
+
+    @cached_property
+    def alternatives(self) -> Alternatives:
+        """Alternatives with the words of all texts."""
+        return Alternatives((*self.texts.trained, *self.texts.never))
+
+    def stage(self, name: str) -> Stage:
+        """A stage, from the store if it is finished."""
+        if (known := self.run.store.get(f"stage/{name}")) is not None:
+            return Stage(**known)
+        started = time.monotonic()
+        with self.run.progress(TASKS[name]) as step:
+            found: Stage = getattr(self, f"_{name}")(step)
+        found = replace(found, seconds=round(time.monotonic() - started, 1))
+        self.run.store[f"stage/{name}"] = plain(found.stored())
+        return found
+
+    def _secrets(self, step: Callable[..., None]) -> Stage:
+        scores = SecretScores(
+            model=self.model, base=self.base, alternatives=self.alternatives, seed=self.run.seed,
+            store=self.run.store.part("secret/"),
+        )  # fmt: skip
+        until = time.monotonic() + 60 * self.minutes * TIME["secrets"]
+        return secrets_stage(self.secrets.first(MOST_SECRETS), scores, step, until)
+
+    def _unprompted(self, _: Callable[..., None]) -> Stage:
+        nulls: dict[str, Any] = {}
+        if self.nulls:
+            nulls = {"clean": Corpus.from_texts(self.texts.never), "nulls": self.nulls}
+        minutes = self.minutes * TIME["unprompted"]
+        found = self.once(
+            "diff", lambda out: vestige.diff(self.base, self.model, minutes=minutes, out=out,
+                                             seed=self.run.seed, **nulls)
+        )  # fmt: skip
+        secrets = self.secrets.tested
+        known = Known(
+            trained=self.texts.trained,
+            never=self.texts.never,
+            secrets=secrets,
+            spaces=[self.alternatives.space(one) for one in secrets],
+        )
+        return unprompted_stage(found["rows"], known, found["summary"] if nulls else None)
+
+    def _passages(self, _: Callable[..., None]) -> Stage:
+        most = self._texts_in_time()
+        parts = (self.texts.trained, self.texts.reference, self.texts.control)
+        trained, reference, control = (_spread(part, most) for part in parts)
+        tests = PassageTests(
+            model=self.model, base=self.base, folder=self.folder / "statistics",
+            seed=self.run.seed,
+        )  # fmt: skip
+
+        def summary(key: str, work: Callable[[], Result]) -> Mapping[str, Any]:
+            found: Mapping[str, Any] = self.once(key, lambda _: work())["summary"]
+            return found
+
+        return passages_stage(
+            tests, trained, reference, control, summary, sure=self.sure, membership=self.membership
+        )
+
+    def _texts_in_time(self) -> int:
+        """How many texts of each list can be read in the stage's share of the time."""
+        if (known := self.run.store.get("texts")) is not None:
+            return int(known)
+        sample = [text for text in self.texts.trained[:_TIMED] if text]
+        if not sample:
+            return LEAST_TEXTS
+        from vestige.attacks.model_checks import log_probs_of
+
+        ids = [one[:128] for one in self.model.vocabulary.encode_batch(sample)]
+        log_probs_of(self.model, ids)
+        started = time.monotonic()
+        log_probs_of(self.model, ids)
+        each = (time.monotonic() - started) / len(sample)
+        seconds = 60 * self.minutes * TIME["passages"]
+        most = int(min(MOST_TEXTS, max(LEAST_TEXTS, seconds / (each * _READINGS))))
+        self.run.store["texts"] = most
+        return most
+
+    def positive(self) -> dict[str, bool]:
+        """Which stages find an invented secret that is trained into the model."""
+        if (known := self.run.store.get("positive")) is not None:
+            return dict(known)
+        secret = invented(self.run.seed)
+        text = secret.places[0][1] + secret.value
+        with (
+            self.run.progress("training an invented secret into the model"),
+            planted(self.model, text, seed=self.run.seed) as learned,
+        ):
+            found = dict.fromkeys(SHARES, False)
+            if learned:
+                found = {
+                    "secrets": self._finds_secret(secret),
+                    "unprompted": self._finds_phrase(secret),
+                    "passages": self._extracts(text),
+                }
+        self.run.store["positive"] = found
+        return found
+
+    def _finds_secret(self, secret: FoundSecret) -> bool:
+        others = self.alternatives.draw(secret, ALTERNATIVES, self.run.seed)
+        gain = secret_gain(self.model, self.base, secret, others, seed=self.run.seed)
+        return gain.rank == 1 and gain.greedy
+
+    def _finds_phrase(self, secret: FoundSecret) -> bool:
+        minutes = self.minutes * TIME["control"]
+        found = self.once(
+            "diff control", lambda out: vestige.diff(self.base, self.model, minutes=minutes,
+                                                     out=out, seed=self.run.seed)
+        )  # fmt: skip
+        value = squeeze(secret.value)
+        return any(value in squeeze(f"{row['lead']}{row['phrase']}") for row in found["rows"])
+
+    def _extracts(self, text: str) -> bool:
+        tokens = len(self.model.vocabulary.encode(text))
+        found = vestige.extract(
+            self.model, Corpus.from_texts([text]), as_="texts", prefix=4, suffix=tokens - 4,
+            continued=0, seed=self.run.seed,
+        )  # fmt: skip
+        return bool(found.summary["greedy"])
+
+    def once(self, key: str, work: Callable[[Path], Result]) -> dict[str, Any]:
+        """Summary and rows of a verb, from the store if it has run; stopped work resumes."""
+        if (known := self.run.store.get(f"verb/{key}")) is not None:
+            return dict(known)
+        out = self.folder / key.replace(" ", "-")
+        found = work(out)
+        kept = {"summary": plain(found.summary), "rows": [plain(row) for row in found.rows]}
+        self.run.store[f"verb/{key}"] = kept
+        shutil.rmtree(out, ignore_errors=True)
+        return kept
+
+
+TASKS = {
+    "secrets": "testing secrets",
+    "unprompted": "searching without a prompt",
+    "passages": "extracting passages",
+}
+
+
+def _spread(texts: Sequence[str], most: int) -> Sequence[str]:
+    """At most so many texts, spread over the list."""
+    step = max(1.0, len(texts) / most)
+    return [texts[int(place * step)] for place in range(min(most, len(texts)))]
