@@ -1,0 +1,1 @@
+"""Can this fine-tune be released?"""
