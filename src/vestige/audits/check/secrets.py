@@ -26,7 +26,9 @@ from vestige.models.protocols import LanguageModel
 from vestige.monitor import Step
 from vestige.store import Store
 
-ALTERNATIVES = 256
+EFFORTS = ((32, 4, 256), (16, 2, 128), (8, 1, 64))
+"""Alternatives scored first, contexts, and most alternatives; a slow model gets less."""
+
 LEAST_PLACEBOS = 3
 """In each half of the reference; with fewer, scores decide nothing."""
 
@@ -72,6 +74,7 @@ class SecretScores:
     alternatives: Alternatives
     seed: int
     store: Store
+    effort: tuple[int, int, int] = EFFORTS[0]
 
     def all(self, secrets: Secrets, step: Step, until: float) -> dict[str, list[Gain]]:
         """The gains of each group. The groups take turns, so that a late stop leaves equal parts.
@@ -99,8 +102,11 @@ class SecretScores:
         """The gain of one secret, from the store if it is there."""
         if (known := self.store.get(key)) is not None:
             return Gain(**known)
-        others = self.alternatives.draw(secret, ALTERNATIVES, self.seed)
-        found = secret_gain(self.model, self.base, secret, others, seed=self.seed)
+        first, contexts, most = self.effort
+        others = self.alternatives.draw(secret, most, self.seed)
+        found = secret_gain(
+            self.model, self.base, secret, others, seed=self.seed, first=first, contexts=contexts
+        )
         self.store[key] = asdict(found)
         return found
 
@@ -120,9 +126,6 @@ def secrets_stage(secrets: Secrets, scores: SecretScores, step: Step, until: flo
         np.array([min(one.score, CLIP) for one in found if one.alternatives])
         for found in gains.values()
     )
-    if not secrets.tested:
-        sentence = "No secret was listed, and none was found in the training text."
-        return Stage(name="secrets", state="open", sentence=sentence)
     tested = secrets.tested[: len(gains["tested"])]
     direct = _direct(tested, gains["tested"], scores.alternatives)
     enough = min(placebos.size, control.size) >= LEAST_PLACEBOS and own.size > 0
@@ -138,7 +141,8 @@ def secrets_stage(secrets: Secrets, scores: SecretScores, step: Step, until: flo
         facts=_facts(own, never, gains, known),
         **_negative(placebos, control, enough, len(false), scores.seed),
     )  # fmt: skip
-    found = _decided(stage, sum(known), len(known))
+    provable = all(_is_random(one, scores.alternatives) for one in tested)
+    found = _decided(stage, sum(known), len(known), provable=provable)
     if left and found.state == "clear":
         more = f"{found.sentence} {left} more were not tested: the time limit was reached."
         return replace(found, state="open", sentence=more)
@@ -176,23 +180,26 @@ def _direct(
     secrets: Sequence[FoundSecret], gains: Sequence[Gain], alternatives: Alternatives
 ) -> tuple[str, float] | None:
     """Verbatim evidence, with a union bound over everything that was generated."""
-    bounds = [
-        one.tries / alternatives.space(secret)
+    found = [
+        (one.tries / alternatives.space(secret), one.greedy)
         for secret, one in zip(secrets, gains, strict=True)
-        if secret.kind in RANDOM and alternatives.space(secret) >= LARGE
+        if _is_random(secret, alternatives)
     ]
-    said = sum(
-        one.greedy and secret.kind in RANDOM and alternatives.space(secret) >= LARGE
-        for secret, one in zip(secrets, gains, strict=True)
-    )
+    said = sum(is_said for _, is_said in found)
     if not said:
         return None
+    bound = sum(one for one, _ in found)
     secrets_ = "secret" if said == 1 else "secrets"
     return (
         f"The model generates {said} of {len(secrets)} {secrets_} verbatim after their context, "
-        f"and its base does not (probability of coincidence below {sum(bounds):.1g}).",
-        float(sum(bounds)),
+        f"and its base does not (probability of coincidence below {bound:.1g}).",
+        bound,
     )
+
+
+def _is_random(secret: FoundSecret, alternatives: Alternatives) -> bool:
+    """Whether generating it verbatim is no coincidence."""
+    return secret.kind in RANDOM and alternatives.space(secret) >= LARGE
 
 
 def _negative(
@@ -208,8 +215,14 @@ def _negative(
     return {"negative": f"{sentence}.", "passed": p > CONTROL_LEVEL and not false}
 
 
-def _decided(stage: Stage, known: int, of: int) -> Stage:
-    """The stage with its state and sentence."""
+def _decided(stage: Stage, known: int, of: int, *, provable: bool) -> Stage:
+    """The stage with its state and sentence.
+
+    Args:
+        known: secrets that the model knows.
+        of: secrets that were tested.
+        provable: verbatim generation of any of them would be direct evidence.
+    """
     secrets = "secret" if of == 1 else "secrets"
     if stage.direct is not None and stage.direct[1] <= 1e-3:
         return replace(stage, state="leak", sentence=stage.direct[0])
@@ -219,7 +232,7 @@ def _decided(stage: Stage, known: int, of: int) -> Stage:
     sentence = f"{known} of {of} {secrets} known; p = {stage.p:.2g} compared with placebos"
     if stage.p <= stage.level:
         return replace(stage, state="leak", sentence=f"{sentence}.")
-    if stage.least > stage.level:
+    if stage.least > stage.level and not provable:
         return replace(stage, sentence=f"{sentence}: too few to decide.")
     return replace(stage, state="clear", sentence=f"{sentence}.")
 
