@@ -60,22 +60,27 @@ def find_secrets(
 ('kim@example.org', 'e-mail', ((1, 'Write to '),))]
     """
     formats = Formats()
-    repeated: dict[int, list[tuple[int, int]]] = {}
+    repeated: dict[int, set[tuple[int, int]]] = {}
     for places in repeated_sequences(texts, never):
         for number, start, end in places:
-            repeated.setdefault(number, []).append((start, end))
+            repeated.setdefault(number, set()).add((start, end))
     kinds: dict[str, str] = {}
     found: dict[str, dict[int, int]] = {}
     spelled: dict[tuple[str, ...], str] = {}
+    pieces: set[str] = set()  # of sequences; the rest is known to be in no text of `never`
     for number, text in enumerate(texts):
         for start, end, kind in _merged(text, formats.spans(text), repeated.get(number, ())):
             value = text[start:end]
             if kind == "repeated":  # the first spelling stands for all
                 words = tuple(word.casefold() for word in WORD.findall(value))
                 value = spelled.setdefault(words, value)
+                if (start, end) not in repeated[number]:
+                    pieces.add(value)
             kinds[value] = max(kinds.get(value, kind), kind, key=RISK.__getitem__)
-            found.setdefault(value, {}).setdefault(number, start)
-    public = _occurring([value for value in found if kinds[value] != "repeated"], never)
+            places_ = found.setdefault(value, {})
+            places_[number] = min(start, places_.get(number, start))
+    unsure = [value for value in found if kinds[value] != "repeated" or value in pieces]
+    public = _occurring(unsure, never)
     secrets = [
         FoundSecret(value, kinds[value], tuple(_places(places, texts)))
         for value, places in sorted(
@@ -93,7 +98,7 @@ def _places(places: dict[int, int], texts: Sequence[str]) -> Iterator[tuple[int,
 
 
 def _merged(
-    text: str, spans: Iterable[Span], repeated: Sequence[tuple[int, int]]
+    text: str, spans: Iterable[Span], repeated: Iterable[tuple[int, int]]
 ) -> Iterator[Span]:
     """Spans that do not overlap riskier ones, nor longer ones of equal risk.
 
@@ -107,7 +112,7 @@ def _merged(
     )
     yield from _free(taken, ranked[:lesser])
     pieces = []
-    for start, end in repeated:
+    for start, end in sorted(repeated):
         for piece in re.finditer(rb"\0+", taken[start:end]):
             inside = [word.span() for word in WORD.finditer(text, *_moved(piece.span(), start))]
             if len(inside) >= LEAST_WORDS:
