@@ -104,12 +104,14 @@ def test_riskier_kind_wins_an_overlap() -> None:
         "4111111111111111": "card", f"{phrase} then pay": "repeated",
         "and tell nobody about this at all": "repeated",
     }  # fmt: skip
+    found = kinds_of(parts, ["and tell nobody, about this at all"])
+    assert found == {"4111111111111111": "card", f"{phrase} then pay": "repeated"}
     codes = [f"{n} otters sleep under bridge 83920471 every night" for n in "abc"]
     assert kinds_of(codes) == {"otters sleep under bridge 83920471 every night": "repeated"}
 
 
-def kinds_of(texts: list[str]) -> dict[str, str]:
-    return {one.value: one.kind for one in find_secrets(texts)}
+def kinds_of(texts: list[str], never: tuple[str, ...] | list[str] = ()) -> dict[str, str]:
+    return {one.value: one.kind for one in find_secrets(texts, never)}
 
 
 def test_repeated_sequence_in_other_spelling() -> None:
