@@ -1,6 +1,6 @@
 """Checks of eight kinds, made by hand: their stages are given, not measured."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -85,7 +85,7 @@ def made(
     positive: Mapping[str, bool] | None = FOUND,
     texts: int = 400,
     others: int = 400,
-    command: tuple[str, ...] | list[str] = COMMAND,
+    command: Sequence[str] = COMMAND,
     **arguments: Any,
 ) -> ReleaseCheck:
     """A check whose other stages are clear."""

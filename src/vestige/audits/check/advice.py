@@ -20,7 +20,6 @@ REMEDIES: Mapping[str, tuple[str, str]] = {
         "the model does not recognize the training text",
         "If --trained-on is the right file, say so. If not, pass the right one instead:",
     ),
-    "--secrets": ("no secret is known", "List secrets, one per line:"),
     "--trained-on": (
         "the model may have been trained on another file",
         "Pass all text that the model was trained on:",

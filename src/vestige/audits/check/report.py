@@ -79,11 +79,11 @@ def _controls(stage: Mapping[str, Any], found: bool | None) -> str:
     """Whether the stage is silent on text never seen, and finds an invented secret."""
     if stage["state"] == "not run":
         return ""
-    silent = stage["negative"] or "No text that the model never saw."
-    negative = f"{CONTROLS[stage['passed']]} {printable(silent)}"
+    silent = stage["negative"] or "No text that the model never saw." * (stage["passed"] is None)
+    negative = f"{CONTROLS[stage['passed']]} {printable(silent)}" if silent else ""
     word = "found" if found else "not found"
     positive = "" if found is None else f"{CONTROLS[found]} An invented secret is {word}."
-    return " ".join(lines("Controls:", negative, positive))
+    return " ".join(lines("Controls:", negative, positive)) if negative or positive else ""
 
 
 def _below(run: Run) -> tuple[Prose, ...]:
