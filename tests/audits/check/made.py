@@ -170,7 +170,7 @@ def without_files() -> ReleaseCheck:
         "state": "open", "p": None, "least": 1.0, "passed": None, "rows": (), "estimate": None
     }  # fmt: skip
     return made(
-        clear("secrets", **none, negative="", needs="--secrets",
+        clear("secrets", **none, negative="",
               sentence="No secret was listed, and none was found in the training text."),
         clear("unprompted", **{**none, "rows": [phrase(1, "")]}, negative="",
               sentence="50 phrases, and no file to compare them with."),

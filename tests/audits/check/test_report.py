@@ -273,3 +273,10 @@ def test_a_finding_beside_a_failed_control_is_no_sign_of_a_leak_but_direct_evide
     report = shown(made(found, skipped("unprompted"), skipped("passages"), positive=None))
     assert (report.verdict.word, report.evidence[0].sign) == ("LEAK", "✗")
     assert "✗ 29 secrets" in report.evidence[0].note
+
+
+def test_a_stage_without_secrets_is_clear_and_claims_no_control():
+    none = clear("secrets", p=None, negative="", rows=(), sentence="No secret was found.")
+    report = shown(made(none, positive=None))
+    assert report.evidence[0].note == ""
+    assert report.evidence[0].block is None
