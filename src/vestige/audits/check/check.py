@@ -8,6 +8,7 @@ must not (a half of the reference).
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
@@ -82,14 +83,17 @@ def check(
         ValueError: an option is out of range.
         VestigeError: a model or file cannot be read, the base is missing, or both models are equal.
     """
-    from vestige.audits.check.inputs import base_of, listed_secrets, read_texts
+    from vestige.audits.check.inputs import base_of, read_texts, reject_equal
+    from vestige.audits.check.listed import listed_secrets
     from vestige.audits.check.work import Work
 
     given = base_of(model, base)
-    texts = read_texts(run, trained_on, never, text)
-    listed, notes = listed_secrets(run, secrets, texts.trained)
     snapshots = run.snapshots(before=given, after=model).models
-    for note in (*texts.notes, *notes):
+    reject_equal(run.models, snapshots)
+    texts = read_texts(run, trained_on, never, text, snapshots["after"])
+    listed, notes = listed_secrets(run, secrets, texts.documents)
+    texts = replace(texts, notes=(*texts.notes, *notes))
+    for note in texts.notes:
         run.log(note)
     _identify(run, texts, listed)
     with _folder(run) as folder:
@@ -165,7 +169,7 @@ def _identify(run: Session, texts: "Texts", listed: "Sequence[FoundSecret]") -> 
 
     from vestige import __version__
 
-    lists = (texts.trained, texts.reference, texts.control, [one.value for one in listed])
+    lists = (texts.documents, texts.reference, texts.control, [one.value for one in listed])
     names = ("trained_on", "reference", "control", "secrets")
     arguments = ("sure", "minutes", "all_", "fail_on", "nulls")
     run.store.identify({

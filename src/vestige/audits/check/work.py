@@ -65,7 +65,7 @@ class Work:
     def secrets(self) -> Secrets:
         """Listed secrets first, then those found; placebos of both halves of the reference."""
         texts = self.texts
-        found = find_secrets(texts.trained, texts.never)
+        found = find_secrets(texts.documents, texts.never)
         listed = {squeeze(one.value) for one in self.listed}
         rest = [one for one in found if squeeze(one.value) not in listed]
         return Secrets(
