@@ -221,9 +221,9 @@ def test_a_pair_with_a_number_in_a_later_row_is_named(run, words, tmp_path):
 
 
 def test_missing_files_and_columns_are_named(run, words, tmp_path):
-    with pytest.raises(DataError, match="nowhere.jsonl does not exist"):
+    with pytest.raises(DataError, match=r"nowhere\.jsonl does not exist"):
         read_texts(run, tmp_path / "nowhere.jsonl", None, None, words)
-    with pytest.raises(DataError, match='no column "page". Pass one of its columns: body'):
+    with pytest.raises(DataError, match=r'no column "page"\. Pass one of its columns: body'):
         read_texts(run, lines(tmp_path / "a.jsonl", [{"body": "a"}]), None, "page", words)
 
 
@@ -276,7 +276,7 @@ def test_without_files_there_are_no_texts(run, words):
 
 def test_a_model_without_a_base_names_the_option(tmp_path, words):
     save_model(words, tmp_path / "model")
-    with pytest.raises(ModelError, match="model is no adapter and names no base.*with --base"):
+    with pytest.raises(ModelError, match=r"model is no adapter and names no base.*with --base"):
         base_of(tmp_path / "model", None)
     with pytest.raises(ModelError, match="The model is no adapter"):
         base_of(words, None)
@@ -302,7 +302,7 @@ def test_an_adapter_names_its_base_or_the_option(chatty, tmp_path):
 def test_a_server_says_what_is_possible_instead():
     address = "openai:http://localhost:1/v1#smol"
     for model, base in [(address, None), ("model", address)]:
-        with pytest.raises(AccessDenied, match="is a server.*need weights.*vestige extract"):
+        with pytest.raises(AccessDenied, match=r"is a server.*need weights.*vestige extract"):
             base_of(model, base)
 
 
