@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from copy import deepcopy
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -159,11 +160,12 @@ def test_a_chat_that_the_template_refuses_is_joined(chatty):
     assert sentence.endswith("It refuses 1 of 2, whose turns are joined.")
 
 
-def test_the_token_that_begins_every_text_is_not_rendered_twice(chatty, monkeypatch):
-    tokenizer = chatty.vocabulary.tokenizer
-    monkeypatch.setattr(tokenizer, "bos_token", tokenizer.eos_token)
-    monkeypatch.setattr(tokenizer, "chat_template", "{{ bos_token }}" + TEMPLATE)
-    assert rendered([CHAT], chatty)[0] == ["<user> Where?\n<assistant> At home.\n"]
+def test_the_token_that_begins_every_text_is_not_rendered_twice(chatty):
+    model = deepcopy(chatty)
+    tokenizer = model.vocabulary.tokenizer
+    tokenizer.bos_token = tokenizer.eos_token
+    tokenizer.chat_template = "{{ bos_token }}" + TEMPLATE
+    assert rendered([CHAT], model)[0] == ["<user> Where?\n<assistant> At home.\n"]
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.parquet"])
@@ -329,3 +331,28 @@ def test_an_adapter_of_zeros_is_refused_and_another_is_not(run, chatty, tmp_path
 def test_a_model_that_differs_is_not_refused(run, words):
     pair = run.snapshots(before=words, after=table_model(["the", "gate"], 1)).models
     reject_equal(run.models, pair)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["model"], "model is no adapter and names no base. Pass the model that"),
+        (["model", "--base", "same"], "MODEL and its base have the same weights. Pass the fine-"),
+        (["nowhere", "--base", "same"], "nowhere"),
+        (["openai:http://localhost:1/v1#smol"], "is a server"),
+        (["model", "--base", "other", "--trained-on", "no.jsonl"], "no.jsonl does not exist"),
+        (["model", "--base", "other", "--secrets", "blank.txt"], "blank.txt has no secret"),
+        (["model", "--base", "other", "--trained-on", "bad.jsonl"], "bad.jsonl, line 1: invalid"),
+    ],
+)
+def test_the_command_refuses_with_exit_code_2(shell, words, tmp_path, monkeypatch, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    other = table_model(["the", "gate"], 1)
+    for name, model in [("model", words), ("same", words), ("other", other)]:
+        save_model(model, tmp_path / name)
+    (tmp_path / "blank.txt").write_text("\n")
+    (tmp_path / "bad.jsonl").write_text("{")
+    done = shell("check", *arguments)
+    assert done.exit_code == 2, done.stderr
+    assert said in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "check").exists()

@@ -3,12 +3,14 @@
 import re
 
 import pytest
+from vestige.audits.check.finder import FoundSecret
 
 import vestige
+from tests.audits.told import sentences
 from vestige.audits.check import listed
-from vestige.audits.check.finder import FoundSecret
 from vestige.audits.check.listed import listed_secrets
 from vestige.data.corpus import Corpus
+from vestige.data.sources import read_source
 from vestige.errors import DataError, ManifestError
 from vestige.session import Session
 
@@ -111,9 +113,9 @@ def test_secrets_given_as_texts_are_not_recorded():
 
 
 def test_planted_canaries_are_secrets_with_their_contexts(tmp_path):
-    corpus = Corpus.from_texts(["the gate of the old mill opens at nine today"] * 30)
+    corpus = Corpus.from_texts(sentences(60, seed=1))
     vestige.plant(corpus, out=tmp_path / "planted", coin_flip=6, copies=2, length=4, seed=1)
-    texts = [*vestige.read_corpus(tmp_path / "planted" / "corpus.jsonl")]
+    texts = list(read_source(str(tmp_path / "planted")))
     by_folder, _ = read(tmp_path / "planted", texts)
     by_file, _ = read(tmp_path / "planted" / "manifest.json", texts)
     assert by_folder == by_file
