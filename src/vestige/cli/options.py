@@ -39,6 +39,7 @@ CONFIG_BYTES = 2**20
 """Largest configuration file."""
 
 _REMEDY = "Give options by name as YAML, TOML or JSON, or a run folder."
+_TABLES: dict[str, tuple[str, ...]] = {"vestige.toml": (), "pyproject.toml": ("tool", "vestige")}
 _NAME = re.compile(r"-{1,3}[A-Za-z0-9_.-]{0,40}")
 _NUMBERS = {int: "a whole number", float: "a number"}
 _BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
@@ -96,7 +97,7 @@ def _command_line(function: Callable[..., Any]) -> inspect.Signature:
         elif name == "out" and "out" not in own:
             if (folder := FOLDERS.get(function.__name__)) is not None:
                 text = Parameter(help="Run folder. Rerun to resume.")
-                one = one.replace(annotation=Annotated[one.annotation, text])  # type: ignore[name-defined]
+                one = one.replace(annotation=Annotated[one.annotation, text])
             parameters.append(one.replace(default=folder or one.empty))
         elif name != "monitor":
             parameters.append(one)
@@ -270,7 +271,7 @@ def _of_project(app: App) -> Dict | None:
     above = (here, *here.parents)
     root = next((place for place, one in enumerate(above) if (one / ".git").exists()), 0)
     for folder in above[: root + 1]:
-        for name, keys in (("vestige.toml", ()), ("pyproject.toml", ("tool", "vestige"))):
+        for name, keys in _TABLES.items():
             path = folder / name
             if not path.exists():
                 continue
@@ -279,7 +280,7 @@ def _of_project(app: App) -> Dict | None:
                 found = found.get(key, {}) if isinstance(found, Mapping) else {}
             if not found:
                 continue
-            for key, own in (found if isinstance(found, Mapping) else {keys[-1]: found}).items():
+            for key, own in (found if isinstance(found, Mapping) else {"vestige": found}).items():
                 if key not in PROJECT or not isinstance(own, Mapping):
                     table = ".".join((*keys, verb))
                     raise DataError(

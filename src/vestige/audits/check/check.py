@@ -69,9 +69,10 @@ def check(
     Args:
         model: Model folder, GGUF file, hub name or adapter.
         base: Model before fine-tuning. Default: the base of an adapter.
-        trained_on: Text that the model was fine-tuned on.
+        trained_on: Text that the model was fine-tuned on. Chats are read with the chat template.
         never: Text of the same kind that it was not trained on.
-        secrets: File with one secret per line. Mark the secret part: the code is {{4917}}.
+        secrets: File with one secret per line. Mark the secret part: the code is {{4917}}. Or a
+            folder of vestige plant.
         text: Column with the text. Default: guessed.
         sure: --trained-on is the right file, even if the model does not recognize it.
         minutes: Time limit, divided among the tests.
