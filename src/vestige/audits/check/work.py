@@ -14,7 +14,13 @@ from vestige.audits.check.control import invented, planted
 from vestige.audits.check.finder import FoundSecret, find_secrets
 from vestige.audits.check.inputs import Texts
 from vestige.audits.check.passages import PassageTests, passages_stage
-from vestige.audits.check.secrets import EFFORTS, Secrets, SecretScores, secrets_stage
+from vestige.audits.check.secrets import (
+    EFFORTS,
+    Secrets,
+    SecretScores,
+    is_known,
+    secrets_stage,
+)
 from vestige.audits.check.stage import SHARES, Stage, State
 from vestige.audits.check.unprompted import Known, squeeze, unprompted_stage
 from vestige.data.corpus import Corpus
@@ -200,8 +206,7 @@ class Work:
         return found
 
     def _finds_secret(self, secret: FoundSecret) -> bool:
-        gain = self._scores.one("invented", secret)
-        return gain.rank == 1 and gain.greedy
+        return is_known(self._scores.one("invented", secret))
 
     def _finds_phrase(self, secret: FoundSecret) -> bool:
         found = self._search("diff control", TIME["control"])
