@@ -6,6 +6,7 @@ A usage error is one line. It names the option and never repeats its value, whic
 import inspect
 import json
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
@@ -28,10 +29,17 @@ from vestige.arguments import RUN
 from vestige.data.regular_file import read_bytes
 from vestige.errors import DataError, reason
 
+PROJECT = ("check", "report")
+"""Commands with options in `vestige.toml` or `pyproject.toml`."""
+
+FOLDERS = {"check": Path("check")}
+"""Run folders of commands that need no --out."""
+
 CONFIG_BYTES = 2**20
 """Largest configuration file."""
 
 _REMEDY = "Give options by name as YAML, TOML or JSON, or a run folder."
+_TABLES: dict[str, tuple[str, ...]] = {"vestige.toml": (), "pyproject.toml": ("tool", "vestige")}
 _NAME = re.compile(r"-{1,3}[A-Za-z0-9_.-]{0,40}")
 _NUMBERS = {int: "a whole number", float: "a number"}
 _BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
@@ -87,7 +95,10 @@ def _command_line(function: Callable[..., Any]) -> inspect.Signature:
             hint = Annotated[one.annotation, Parameter(allow_leading_hyphen=False)]  # type: ignore[name-defined]
             parameters.append(one.replace(annotation=hint))
         elif name == "out" and "out" not in own:
-            parameters.append(one.replace(default=one.empty))
+            if (folder := FOLDERS.get(function.__name__)) is not None:
+                text = Parameter(help="Run folder. Rerun to resume.")
+                one = one.replace(annotation=Annotated[one.annotation, text])
+            parameters.append(one.replace(default=folder or one.empty))
         elif name != "monitor":
             parameters.append(one)
     for name, hint in _ADDED.items():
@@ -167,11 +178,14 @@ def parsed(app: App, words: Sequence[str]) -> dict[str, Any]:
             file = value
     if file is not None:
         app.config = (_configuration(Path(file), app),)
+    elif (project := _of_project(app)) is not None:
+        app.config = (project,)
     try:
         _, bound, _ = app.parse_args(list(words), print_error=False, exit_on_error=False)
     except CycloptsError as error:
         raise UsageError(_usage(error, app)) from None
-    return dict(bound.arguments)
+    folder = FOLDERS.get(app.name[0].removeprefix("vestige "))
+    return ({} if folder is None else {"out": folder}) | dict(bound.arguments)
 
 
 def _usage(error: CycloptsError, app: App) -> str:
@@ -238,11 +252,59 @@ def _configuration(path: Path, app: App) -> Dict:
     elif path.is_dir():
         path = path / "run.json"
     verb = app.name[0].removeprefix("vestige ")
+    return _checked_options(_entries(path, verb), path, app)
+
+
+def _of_project(app: App) -> Dict | None:
+    """The options of a command in `vestige.toml` or `pyproject.toml`; None if no file has any.
+
+    The file is in the current folder, or in the nearest folder above that has one, up to the root
+    of the repository.
+
+    Raises:
+        DataError: as `_configuration`, or a table belongs to no such command.
+    """
+    verb = app.name[0].removeprefix("vestige ")
+    if verb not in PROJECT:
+        return None
+    here = Path.cwd()
+    above = (here, *here.parents)
+    root = next((place for place, one in enumerate(above) if (one / ".git").exists()), 0)
+    for folder in above[: root + 1]:
+        for name, keys in _TABLES.items():
+            path = folder / name
+            if not path.exists():
+                continue
+            found: Any = _entries(path, verb)
+            for key in keys:
+                found = found.get(key, {}) if isinstance(found, Mapping) else {}
+            if not found:
+                continue
+            for key, own in (found if isinstance(found, Mapping) else {"vestige": found}).items():
+                if key not in PROJECT or not isinstance(own, Mapping):
+                    table = ".".join((*keys, verb))
+                    raise DataError(
+                        f"{path}: {key!r} is no table of options",
+                        remedy=f"Write options of vestige {verb} below [{table}].",
+                    )
+            if verb in found:
+                print(f"Options from {path}", file=sys.stderr)
+                return _checked_options(found[verb], path, app)
+    return None
+
+
+def _checked_options(entries: Mapping[Any, Any], path: Path, app: App) -> Dict:
+    """Entries of a file as a source of cyclopts.
+
+    Raises:
+        DataError: a key is no option of the command, or a value does not fit its option.
+    """
+    verb = app.name[0].removeprefix("vestige ")
     known: dict[str, Any] = {}
     for one in arguments_of(app):  # by its name in Python or on the command line
         known |= {one.field_info.name.replace("_", "-"): one, one.name.removeprefix("--"): one}
     options: dict[str, Any] = {}
-    for key, value in _entries(path, verb).items():
+    for key, value in entries.items():
         argument = known.get(str("null" if key is None else key).replace("_", "-"))  # YAML's null
         if argument is None or argument.name == "--config":
             raise DataError(

@@ -4,7 +4,7 @@ A template is a Jinja program that comes with a model. It runs in Jinja's sandbo
 its own with little memory and little time, and what it writes is bounded. The date that some
 templates ask for is a fixed one: a search must not depend on the day.
 
-    python -m vestige.data.chat_template < request.json > prompt
+    python -m vestige.data.chat_template < request.json > texts.json
 
 Differs from transformers' `apply_chat_template`: it has no tools, documents or assistant masks, and
 `{% generation %}`, which marks what the assistant says, marks nothing.
@@ -16,14 +16,20 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vestige.errors import DataError
 
+if TYPE_CHECKING:
+    from jinja2 import Template
+
 SECONDS = 10
+"""Of one process."""
 MEMORY = 2**30
 LONGEST = 100_000
-"""Characters of a prompt."""
+"""Characters of a prompt, or of a chat beyond three times its own text."""
+CHATS = 1_000
+"""Chats that one process renders."""
 MARK = "vestigemarksthemessage"
 """A message that no template has of itself."""
 DAY = datetime(2024, 7, 26)
@@ -42,23 +48,61 @@ def assistant_turn(template: str, tokens: Mapping[str, str], *, message: str) ->
     Raises:
         DataError: the template is none, refuses the message, or takes too much.
     """
-    request = {"template": template, "message": message, "tokens": dict(tokens)}
+    chat = [{"role": "user", "content": message}]
     try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "vestige.data.chat_template"],
-            input=json.dumps(request).encode(),
-            capture_output=True,
-            timeout=SECONDS,
-            check=False,
-        )
+        text = _rendered(template, tokens, [chat], prompt=True)[0]
     except subprocess.TimeoutExpired as error:
         raise DataError(
             f"the tokenizer's chat template takes longer than {SECONDS} s", remedy=REMEDY
         ) from error
-    text = done.stdout.decode("utf-8", "replace")
-    if done.returncode or len(text) > LONGEST:
+    if text is None:
         raise DataError("the tokenizer's chat template cannot be rendered", remedy=REMEDY)
     return text
+
+
+def whole_chats(
+    template: str, tokens: Mapping[str, str], chats: Sequence[Sequence[Mapping[str, str]]]
+) -> list[str | None]:
+    """Chats as a model is trained on them, without the beginning of a further turn.
+
+    Args:
+        template, tokens: see `assistant_turn`.
+        chats: turns with "role" and "content".
+
+    Returns:
+        A text for each chat; None where the template refuses the chat or takes too much.
+    """
+    found: list[str | None] = []
+    for start in range(0, len(chats), CHATS):
+        part = chats[start : start + CHATS]
+        try:
+            texts = _rendered(template, tokens, part, prompt=False)
+        except subprocess.TimeoutExpired:
+            texts = []
+        if not any(texts):  # nor will it render the others
+            return found + [None] * (len(chats) - start)
+        found += texts
+    return found
+
+
+def _rendered(
+    template: str,
+    tokens: Mapping[str, str],
+    chats: Sequence[Sequence[Mapping[str, str]]],
+    *,
+    prompt: bool,
+) -> list[str | None]:
+    """Chats, rendered in one process; None for each that cannot be."""
+    request = {"template": template, "chats": chats, "tokens": dict(tokens), "prompt": prompt}
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "vestige.data.chat_template"],
+        input=json.dumps(request).encode(),
+        capture_output=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    found = [] if done.returncode else json.loads(done.stdout)
+    return found if len(found) == len(chats) else [None] * len(chats)
 
 
 def users_turn(template: str, tokens: Mapping[str, str]) -> tuple[str, str] | None:
@@ -76,7 +120,7 @@ def users_turn(template: str, tokens: Mapping[str, str]) -> tuple[str, str] | No
     return (parts[0], parts[1]) if len(parts) == 2 and all(parts) else None
 
 
-def _render(template: str, messages: Sequence[Mapping[str, str]], tokens: Mapping[str, str]) -> str:
+def _compiled(template: str) -> "Template":
     from jinja2 import nodes
     from jinja2.ext import Extension
     from jinja2.parser import Parser
@@ -97,15 +141,27 @@ def _render(template: str, messages: Sequence[Mapping[str, str]], tokens: Mappin
     )
     environment.filters["tojson"] = _to_json
     environment.globals.update(raise_exception=_refuse, strftime_now=DAY.strftime)
-    length, parts = 0, []
-    for part in environment.from_string(template).generate(
-        messages=messages, add_generation_prompt=True, tools=None, documents=None, **tokens
-    ):
-        parts.append(part)
-        length += len(part)
-        if length > LONGEST:
-            raise ValueError("too long")
-    return "".join(parts)
+    return environment.from_string(template)
+
+
+def _render(
+    template: "Template", messages: Sequence[Mapping[str, str]], request: Mapping[str, Any]
+) -> str | None:
+    """A chat; None if the template refuses it, or writes too much."""
+    room = LONGEST + 3 * sum(len(turn["content"]) for turn in messages)
+    parts = []
+    try:
+        for part in template.generate(
+            messages=messages, add_generation_prompt=request["prompt"], tools=None,
+            documents=None, **request["tokens"],
+        ):  # fmt: skip
+            parts.append(part)
+            room -= len(part)
+            if room < 0:
+                return None
+    except Exception:  # it may quote the template
+        return None
+    return "".join(parts).encode("utf-8", "replace").decode()  # without half characters
 
 
 def _to_json(value: Any, indent: int | None = None) -> str:
@@ -128,15 +184,14 @@ def _bounded() -> None:
 
 
 def main() -> None:
-    """Render the request on stdin; the exit code says whether that went well."""
+    """Render the request on stdin; the exit code says whether the template can be read."""
     _bounded()
-    asked = json.load(sys.stdin)
-    messages = [{"role": "user", "content": asked["message"]}]
+    request = json.load(sys.stdin)
     try:
-        text = _render(asked["template"], messages, asked["tokens"])
+        template = _compiled(request["template"])
     except Exception:  # it may quote the template
         sys.exit(1)
-    sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+    json.dump([_render(template, chat, request) for chat in request["chats"]], sys.stdout)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ must not (a half of the reference).
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -94,9 +94,10 @@ def check(
     Args:
         model: Model folder, GGUF file, hub name or adapter.
         base: Model before fine-tuning. Default: the base of an adapter.
-        trained_on: Text that the model was fine-tuned on.
+        trained_on: Text that the model was fine-tuned on. Chats are read with the chat template.
         never: Text of the same kind that it was not trained on.
-        secrets: File with one secret per line. Mark the secret part: the code is {{4917}}.
+        secrets: File with one secret per line. Mark the secret part: the code is {{4917}}. Or a
+            folder of vestige plant.
         text: Column with the text. Default: guessed.
         sure: --trained-on is the right file, even if the model does not recognize it.
         minutes: Time limit, divided among the tests.
@@ -108,14 +109,17 @@ def check(
         ValueError: an option is out of range.
         VestigeError: a model or file cannot be read, the base is missing, or both models are equal.
     """
-    from vestige.audits.check.inputs import base_of, listed_secrets, read_texts
+    from vestige.audits.check.inputs import base_of, read_texts, reject_equal
+    from vestige.audits.check.listed import listed_secrets
     from vestige.audits.check.work import Work
 
     given = base_of(model, base)
-    texts = read_texts(run, trained_on, never, text)
-    listed, notes = listed_secrets(run, secrets, texts.trained)
     snapshots = run.snapshots(before=given, after=model).models
-    for note in (*texts.notes, *notes):
+    reject_equal(run.models, snapshots)
+    texts = read_texts(run, trained_on, never, text, snapshots["after"])
+    listed, notes = listed_secrets(run, secrets, texts.documents)
+    texts = replace(texts, notes=(*texts.notes, *notes))
+    for note in texts.notes:
         run.log(note)
     _identify(run, texts, listed)
     with _folder(run) as folder:
@@ -192,7 +196,7 @@ def _identify(run: Session, texts: "Texts", listed: "Sequence[FoundSecret]") -> 
 
     from vestige import __version__
 
-    lists = (texts.trained, texts.reference, texts.control, [one.value for one in listed])
+    lists = (texts.documents, texts.reference, texts.control, [one.value for one in listed])
     names = ("trained_on", "reference", "control", "secrets")
     arguments = ("sure", "minutes", "all_", "fail_on", "nulls")
     run.store.identify({

@@ -1,40 +1,44 @@
-"""What a check reads: the base of the model, texts with a guessed column, and listed secrets."""
+"""What a check reads: the base of the model, and texts whose columns are guessed."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vestige.audits.check.finder import FoundSecret, find_secrets
+from vestige.attacks.manifests import template_of
+from vestige.attacks.texts.text_models import base_of_adapter
+from vestige.claims import near_duplicates
+from vestige.data.chat_template import whole_chats
 from vestige.data.corpus import Corpus
-from vestige.errors import DataError, ModelError
+from vestige.data.loaders.chats import PAIRS, TURNS, Chat, chats, joined
+from vestige.data.loaders.tables import first_rows, table_files
+from vestige.data.sources import MANIFEST
+from vestige.errors import AccessDenied, DataError, ModelError
+from vestige.models.endpoint_address import is_endpoint
+from vestige.models.protocols import LanguageModel
+from vestige.models.weight_change import weight_change
 from vestige.session import Session
 
 PREFERRED = ("text", "content", "body", "message", "document", "output", "response", "completion")
 """Names of a column with the text, the likeliest first."""
 
-CHAT = "messages"
-_SAMPLE = 200
-_CONTEXT = 300
-_MARK = re.compile(r"\{\{(.+?)\}\}")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Texts:
-    """The texts of a check, each once and in one list only.
+    """The texts of a check, each in one list only.
 
     Attributes:
-        trained: in the training data.
+        documents: the training texts as the file has them, with copies, for the secret finder.
+        trained: in the training data, each once.
         reference: never in the training data, to compare with.
         control: likewise, to be tested like the training data.
         notes: what was guessed or removed, in sentences.
     """
 
+    documents: tuple[str, ...] = ()
     trained: tuple[str, ...] = ()
     reference: tuple[str, ...] = ()
     control: tuple[str, ...] = ()
@@ -51,165 +55,211 @@ def base_of(model: Any, base: Any) -> Any:
 
     Raises:
         ModelError: the model is no adapter, or its base is not present.
+        AccessDenied: the model is a server.
     """
-    from vestige.attacks.texts.text_models import base_of_adapter
-
+    for one in (model, base):
+        if is_endpoint(one):
+            raise AccessDenied(
+                f"{one} is a server: secrets in context, the update search and the controls "
+                "need weights",
+                remedy="Pass the model's folder, or test texts with vestige extract MODEL DATA "
+                "--reference DATA and vestige membership MODEL --texts DATA --reference DATA.",
+            )
     if base is not None:
         return base
-    named = base_of_adapter(model)
+    remedy = "Pass the model that it was fine-tuned from with --base."
+    try:
+        named = base_of_adapter(model)
+    except ModelError as error:
+        raise ModelError(error.problem, remedy=f"{remedy} {error.remedy}") from error
     if named is None:
         shown = fspath(model) if isinstance(model, str | PathLike) else "The model"
-        raise ModelError(
-            f"{shown} is no adapter, so nothing names the model that it was fine-tuned from",
-            remedy="Pass that model with --base.",
-        )
+        raise ModelError(f"{shown} is no adapter and names no base", remedy=remedy)
     return named
 
 
-def read_texts(run: Session, trained: Any, never: Any, column: str | None) -> Texts:
+def reject_equal(recorded: Mapping[str, Any], models: Mapping[str, LanguageModel]) -> None:
+    """Refuse a model with the weights of its base, or an adapter that adds nothing to them.
+
+    Args:
+        recorded: provenance of "before" and "after".
+        models: the two.
+
+    Raises:
+        ModelError: they are equal.
+    """
+    before, after = (recorded[role].get("sha256") for role in ("before", "after"))
+    remedy = "Pass the fine-tuned model, and the model before fine-tuning as --base."
+    if before is not None and before == after:
+        raise ModelError("MODEL and its base have the same weights", remedy=remedy)
+    adapted = getattr(models["after"], "adapted", False)
+    if adapted and weight_change(models["before"], models["after"]) == 0:
+        raise ModelError("the adapter adds nothing to its base: its matrices are 0", remedy=remedy)
+
+
+def read_texts(
+    run: Session, trained: Any, never: Any, column: str | None, model: LanguageModel
+) -> Texts:
     """Read both files, remove what they share, and divide the reference into two halves.
+
+    Near-duplicates of a training text are removed from the reference; those of each other are in
+    one half.
 
     Args:
         run: its seed divides the reference.
         trained: a file, a folder or a corpus of training text; None without one.
         never: the same, of text that was not used.
         column: with the text; None to guess.
+        model: its chat template renders chats.
 
     Raises:
-        DataError: a file cannot be read, or both hold the same texts only.
+        DataError: a file cannot be read, or the reference has near-duplicates of the training
+            text only.
     """
     notes: list[str] = []
-    own = _read(run, "trained_on", trained, column, notes)
-    rest = _read(run, "never", never, column, notes)
-    shared = set(own) & set(rest)
-    kept = [text for text in rest if text not in shared]
-    if shared:
-        notes.append(f"{len(shared):,} texts occur in both files and were removed from --never.")
+    documents = _read(run, "trained_on", trained, column, model, notes)
+    own = _distinct(documents)
+    rest = _distinct(_read(run, "never", never, column, model, notes))
+    same = set(own)
+    other = [text for key, text in rest.items() if key not in same]
+    groups = near_duplicates([*own.values(), *other])
+    ours = set(groups[: len(own)].tolist())
+    kept: dict[int, list[str]] = {}
+    for text, group in zip(other, groups[len(own) :].tolist(), strict=True):
+        if group not in ours:
+            kept.setdefault(group, []).append(text)
     if rest and not kept:
         raise DataError(
-            "all texts of --never occur in --trained-on",
+            f"{_shown(never, 'never')} has no text that differs from those of --trained-on",
             remedy="Pass texts that the model was not trained on.",
         )
-    order = np.random.default_rng([run.seed, 17]).permutation(len(kept)).tolist()
-    half = len(kept) // 2
+    if shared := len(rest) - len(other):
+        notes.append(f"Removed from --never: {_texts(shared)} that --trained-on has, too.")
+    if alike := len(other) - sum(map(len, kept.values())):
+        notes.append(f"Removed from --never: {_texts(alike)} very similar to one of --trained-on.")
+    halves = _halves(list(kept.values()), run.seed)
     return Texts(
-        trained=tuple(own),
-        reference=tuple(kept[place] for place in order[half:]),
-        control=tuple(kept[place] for place in order[:half]),
-        notes=tuple(notes),
-    )
+        documents=tuple(documents), trained=tuple(own.values()), reference=halves[0],
+        control=halves[1], notes=tuple(notes),
+    )  # fmt: skip
 
 
-def _read(run: Session, role: str, given: Any, column: str | None, notes: list[str]) -> list[str]:
-    """Texts of a file, each once."""
-    if given is None:
-        return []
-    name = f"--{role.replace('_', '-')}"
-    chosen = column or (text_column(given, notes, name) if _is_path(given) else "text")
-    if chosen == CHAT:
-        corpus = Corpus.from_texts(_chats(given))
-        run.data[role] = {"path": fspath(given), "documents": len(corpus),
-                          "sha256": corpus.fingerprint()}  # fmt: skip
-    elif isinstance(given, Sequence) and not isinstance(given, str):
-        corpus = run.corpus(role, Corpus.from_texts(given))
-    else:
-        corpus = run.corpus(role, given, text=chosen)
-    return list(dict.fromkeys(text for text in corpus if text.strip()))
-
-
-def _is_path(given: Any) -> bool:
-    return isinstance(given, str | PathLike)
-
-
-def text_column(given: Any, notes: list[str], name: str) -> str:
-    """The column with the text: a usual name, or the column with the longest texts."""
-    means = {
-        key: sum(len(row.get(key) or "") for row in rows) / len(rows)
-        for rows in [list(islice(first_rows(Path(given)), _SAMPLE))]
-        for key in (rows[0] if rows else {})
-        if all(isinstance(row.get(key), str | None) for row in rows)
-    }
-    if any(isinstance(row.get(CHAT), list) for row in islice(first_rows(Path(given)), 1)):
-        notes.append(f"{name}: the chats of its column messages are read.")
-        return CHAT
-    if not means or "text" in means:
-        return "text"
-    most = max(means.values())
-    usual = (one for one in PREFERRED if means.get(one, 0.0) >= most / 2)
-    found = next(usual, max(means, key=lambda key: means[key]))
-    notes.append(f"{name}: the text is read from its column {found} (guessed; see --text).")
+def _distinct(texts: Sequence[str]) -> dict[str, str]:
+    """The first of the texts that differ in white space only, by their words."""
+    found: dict[str, str] = {}
+    for text in texts:
+        found.setdefault(" ".join(text.split()), text)
     return found
 
 
-def first_rows(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Rows of a table; none of any other file or folder."""
-    import pyarrow.parquet as pq
-
-    from vestige.data.loaders.tables import SUFFIXES, rows
-    from vestige.data.text_file import ending
-
-    if not path.is_file() or ending(path) not in SUFFIXES:
-        return
-    if ending(path) != ".parquet":
-        yield from (row for _, row in rows(path, ()))
-        return
-    try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=_SAMPLE):
-                yield from batch.to_pylist()
-    except (OSError, ValueError):  # the reader says what is wrong
-        return
+def _halves(groups: Sequence[Sequence[str]], seed: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Groups at random in two halves of about as many texts; the first has no fewer."""
+    halves: tuple[list[str], list[str]] = ([], [])
+    for place in np.random.default_rng([seed, 17]).permutation(len(groups)).tolist():
+        min(halves, key=len).extend(groups[place])
+    reference, control = sorted(halves, key=len, reverse=True)
+    return tuple(reference), tuple(control)
 
 
-def _chats(given: Any) -> Iterator[str]:
-    """The turns of each chat, one per line."""
-    for row in first_rows(Path(given)):
-        turns = row.get(CHAT) or []
-        yield "\n".join(str(turn.get("content") or "") for turn in turns)
+def _texts(number: int) -> str:
+    return "1 text" if number == 1 else f"{number:,} texts"
 
 
-def listed_secrets(
-    run: Session, secrets: Any, trained: Sequence[str]
-) -> tuple[tuple[FoundSecret, ...], tuple[str, ...]]:
-    """Secrets of a list, each with the contexts in which it occurs in the training text.
+def _shown(given: Any, role: str) -> str:
+    return fspath(given) if isinstance(given, str | PathLike) else f"`{role}`"
 
-    A line may mark the secret, as in "the code is {{4917}}"; otherwise the part that has a format
-    is the secret, or the whole line.
 
-    Returns:
-        The secrets, and notes.
+def _read(
+    run: Session,
+    role: str,
+    given: Any,
+    column: str | None,
+    model: LanguageModel,
+    notes: list[str],
+) -> list[str]:
+    """Texts that are not blank, in their order."""
+    if given is None:
+        return []
+    if not isinstance(given, str | PathLike):
+        corpus = given if isinstance(given, Corpus) else Corpus.from_texts(given)
+        return _not_blank(run.corpus(role, corpus), _shown(given, role))
+    files = [] if (Path(given) / MANIFEST).is_file() else table_files(fspath(given))
+    rows = first_rows(files[0]) if files else []
+    columns = text_columns(rows) if column is None else (column,)
+    name = f"--{role.replace('_', '-')}"
+    if column is None and columns != ("text",):
+        shown = " and ".join(filter(None, [", ".join(columns[:-1]), columns[-1]]))
+        many = "columns" if len(columns) > 1 else "column"
+        notes.append(f"{name} is read from {many} {shown} (guessed; --text names another).")
+    if any(isinstance(row.get(columns[0]), list) for row in rows):
+        every = [chat for file in files for chat in chats(file, columns[0])]
+        texts, sentence = rendered(every, model)
+        notes.append(f"{name}: {sentence}")
+    elif len(columns) > 1:
+        texts = [text for file in files for text in joined(file, columns)]
+    else:
+        return _not_blank(run.corpus(role, given, text=columns[0]), fspath(given))
+    corpus = Corpus.from_texts(texts)
+    run.data[role] = {"path": fspath(given), "documents": len(corpus),
+                      "sha256": corpus.fingerprint()}  # fmt: skip
+    return _not_blank(corpus, fspath(given))
 
-    Raises:
-        DataError: the file cannot be read or is empty.
-    """
-    if secrets is None:
-        return (), ()
-    run.withhold(secrets=secrets)
-    lines = [one.strip() for one in run.lines(secrets, one="secret")]
-    found = [_listed(line) for line in dict.fromkeys(filter(None, lines))]
+
+def _not_blank(texts: Corpus, source: str) -> list[str]:
+    found = [text for text in texts if text.strip()]
     if not found:
-        raise DataError("--secrets has no secret", remedy="Write one secret per line.")
-    placed = [places_of(value, kind, before, trained) for value, kind, before in found]
-    absent = sum(not any(value in text for text in trained) for value, _, _ in found)
-    note = f"{absent} of {len(found)} listed secrets do not occur in --trained-on."
-    return tuple(placed), (note,) if trained and absent else ()
+        raise DataError(f"{source} has no text", remedy="Pass a file or folder with documents.")
+    return found
 
 
-def _listed(line: str) -> tuple[str, str, str]:
-    """The secret of a line, its kind, and the text before it."""
-    if (marked := _MARK.search(line)) is not None:
-        return marked[1], "listed", line[: marked.start()]
-    known = [one for one in find_secrets([line]) if one.kind != "repeated"]
-    if known:
-        return known[0].value, known[0].kind, known[0].places[0][1]
-    return line, "listed", ""
+def text_columns(rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Columns with the text: "text", turns of chats, a prompt and its answer, or a guess.
+
+    The guess is a usual name, or the column with the longest texts.
+
+    Args:
+        rows: the first ones of a table.
+    """
+    names = dict.fromkeys(name for row in rows for name in row)
+    means = {
+        name: sum(len(row.get(name) or "") for row in rows) / len(rows)
+        for name in names
+        if all(isinstance(row.get(name), str | None) for row in rows)
+    }
+    if means.get("text"):
+        return ("text",)
+    for name in TURNS:
+        if any(isinstance(row.get(name), list) for row in rows):
+            return (name,)
+    for pair in PAIRS:
+        if all(name in means for name in pair) and means[pair[-1]]:
+            return pair
+    most = max(means.values(), default=0.0)
+    if not most:
+        return ("text",)
+    usual = (one for one in PREFERRED if means.get(one, 0.0) >= most / 2)
+    return (next(usual, max(means, key=lambda name: means[name])),)
 
 
-def places_of(value: str, kind: str, before: str, texts: Sequence[str]) -> FoundSecret:
-    """A secret with the first place of each text in which it occurs, else after its own line."""
-    places = [
-        (number, text[max(0, at - _CONTEXT) : at])
-        for number, text in enumerate(texts)
-        if (at := text.find(value)) >= 0
+def rendered(every: Sequence[Chat], model: LanguageModel) -> tuple[list[str], str]:
+    """Chats as texts, and how they were made, in a sentence.
+
+    The model's chat template renders them. Where there is none, or it refuses a chat, the contents
+    of the turns are joined by line ends.
+    """
+    plain = ["\n".join(turn["content"] for turn in chat) for chat in every]
+    template = template_of(model)
+    if template is None:
+        return plain, "the turns of chats are joined: the tokenizer has no chat template."
+    first = template[1].get("bos_token", "")
+    if model.vocabulary.encode(first) != [getattr(model, "first_token", None)]:
+        first = ""  # else every text begins with it anyway
+    made = whole_chats(*template, every)
+    texts = [
+        own if text is None or not own.strip() else text.removeprefix(first)
+        for text, own in zip(made, plain, strict=True)
     ]
-    return FoundSecret(value, kind, tuple(places) or ((-1, before),))
+    sentence = "chats are rendered with the chat template of the model."
+    if refused := sum(text is None for text in made):
+        sentence += f" It refuses {refused:,} of {len(made):,}, whose turns are joined."
+    return texts, sentence

@@ -83,7 +83,7 @@ class Work:
         """Listed secrets first, then those found; placebos of both halves of the reference."""
         texts = self.texts
         listed = {squeeze(one.value) for one in self.listed}
-        found = _chosen(texts.trained, texts.never)
+        found = _chosen(texts.documents, texts.never)
         return Secrets(
             tested=(*self.listed, *(one for one in found if squeeze(one.value) not in listed)),
             reference=_chosen(texts.reference, texts.trained),

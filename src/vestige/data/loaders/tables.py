@@ -7,6 +7,8 @@ are read once more, a line at a time, to say which line is at fault.
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ SUFFIXES = (*_JSON, *_DELIMITED, ".parquet")
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 _NAME = re.compile(r"[^\W\d][\w.:/-]{0,39}")
 _ROWS = 1024  # of a Parquet file, read at once
+_SHOWN = 100  # rows that show what columns hold
 _BLOCK = 1 << 24  # a JSON object must fit into one block
 _NULL_ROW, _OVERLAP = re.compile(rb"\n\s*null\b"), 4096
 
@@ -90,6 +93,40 @@ def rows(path: str | Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[s
         for row in batch.to_pylist():
             number += 1
             yield f"{path}, row {number}{below}", row
+
+
+def table_files(source: str | Path) -> list[Path]:
+    """The files of a file or folder that is read as a plain table; none of any other format."""
+    path, options = Path(source), ReadOptions()
+    earlier = (one for one in CORPUS_FORMATS.values() if one.stage < TABLE)
+    if not _recognised(path) or any(one.recognised(str(source), options) for one in earlier):
+        return []
+    return fitting(path, SUFFIXES) if path.is_dir() else [path]
+
+
+def first_rows(path: str | Path, most: int = _SHOWN) -> list[dict[str, Any]]:
+    """The first rows of a file with all their columns. No more of the file is read.
+
+    Args:
+        path: a file as for `read_table`; values of a CSV file are text.
+        most: rows.
+
+    Raises:
+        DataError: naming the file, and the line if one of these rows is at fault.
+    """
+    path = existing(Path(path))
+    if ending(path) in _JSON:
+        return [row for _, row in islice(_json_rows(path), most)]
+    if ending(path) in _DELIMITED:
+        with _csv_errors(path):
+            names = _csv_header(path)
+            options = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
+            batch = next(_opened_csv(path, options), None)
+    else:
+        with _parquet_errors(path), pyarrow.parquet.ParquetFile(path) as file:
+            batch = next(file.iter_batches(batch_size=most), None)
+            return [] if batch is None else batch.to_pylist()
+    return [] if batch is None else batch.slice(0, most).to_pylist()
 
 
 def first_row(source: str) -> dict[str, Any]:
@@ -220,27 +257,50 @@ def _json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _read_csv(path: Path, columns: Sequence[str]) -> pa.Table:
-    header = next(lines(path), "")
-    if not header.strip():
-        raise DataError(f"{path} has no header line", remedy="Write the column names on line 1.")
-    delimiter = "\t" if ".tsv" in path.suffixes else max(",;\t|", key=header.count)
-    parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     types = {column: pa.large_string() for column in columns}
-    try:
-        with pa.input_stream(str(path), compression="detect") as stream:
-            # With threads Arrow would not know the number of a faulty row.
-            reading = pyarrow.csv.ReadOptions(block_size=_BLOCK, use_threads=False)
-            names = pyarrow.csv.open_csv(stream, reading, parse).schema.names
-        _check_header(names, columns, path)
+    with _csv_errors(path):
+        _check_header(_csv_header(path), columns, path)
         with pa.input_stream(str(path), compression="detect") as stream:
             return pyarrow.csv.read_csv(
                 stream,
-                reading,
-                parse,
+                _reading(),
+                _delimited(path),
                 convert_options=pyarrow.csv.ConvertOptions(
                     include_columns=list(columns), column_types=types
                 ),
             )
+
+
+def _reading() -> pyarrow.csv.ReadOptions:
+    # With threads Arrow would not know the number of a faulty row.
+    return pyarrow.csv.ReadOptions(block_size=_BLOCK, use_threads=False)
+
+
+def _delimited(path: Path) -> pyarrow.csv.ParseOptions:
+    header = next(lines(path), "")
+    if not header.strip():
+        raise DataError(f"{path} has no header line", remedy="Write the column names on line 1.")
+    delimiter = "\t" if ".tsv" in path.suffixes else max(",;\t|", key=header.count)
+    return pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+
+
+def _csv_header(path: Path) -> list[str]:
+    parse = _delimited(path)
+    with pa.input_stream(str(path), compression="detect") as stream:
+        return list(pyarrow.csv.open_csv(stream, _reading(), parse).schema.names)
+
+
+def _opened_csv(path: Path, options: pyarrow.csv.ConvertOptions) -> Iterator[pa.RecordBatch]:
+    """A CSV file, a block at a time."""
+    parse = _delimited(path)
+    with pa.input_stream(str(path), compression="detect") as stream:
+        yield from pyarrow.csv.open_csv(stream, _reading(), parse, options)
+
+
+@contextmanager
+def _csv_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, pa.ArrowInvalid) as error:
         for _ in lines(path):  # raises with the line, where the text or the compression is at fault
             pass
@@ -272,17 +332,23 @@ def _check_header(there: Sequence[str], wanted: Sequence[str], path: Path) -> No
 
 
 def _read_parquet(path: Path, columns: Sequence[str]) -> pa.Table:
-    try:
+    with _parquet_errors(path):
         with pyarrow.parquet.ParquetFile(path) as file:
             check_columns(columns, file.schema_arrow.names, str(path))
             table = _in_batches(file, columns, path)
         table.validate(full=True)
+    return table
+
+
+@contextmanager
+def _parquet_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, pa.ArrowException, ValueError, OverflowError) as error:
         raise DataError(
             f"{path}: invalid Parquet: {_in_parquet(error)}",
             remedy="Download or write it again.",
         ) from error
-    return table
 
 
 def _in_batches(file: pyarrow.parquet.ParquetFile, columns: Sequence[str], path: Path) -> pa.Table:
