@@ -1,0 +1,1 @@
+"""How often is the verdict of `vestige check` wrong?"""
