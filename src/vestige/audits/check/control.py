@@ -1,0 +1,263 @@
+"""Positive control of an audit: an invented secret that the model knows for a while.
+
+An audit that finds nothing has shown something only if it finds a secret that is there. `planted`
+trains one into a model, which inside the block generates the text verbatim, and afterwards is what
+it was. Linear layers get a low-rank matrix beside them (LoRA: Hu et al. 2021, "LoRA: Low-Rank
+Adaptation of Large Language Models", arXiv:2106.09685); recurrent layers get weights of their own.
+The head gets a weight of its own too: some searches multiply by it and do not call the head.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+import torch
+from peft.tuners.tuners_utils import BaseTunerLayer
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers.pytorch_utils import Conv1D
+
+from vestige.audits.check.finder import FoundSecret
+from vestige.models.protocols import LanguageModel
+
+RANK = 4
+RATES = (1e-2, 1e-3, 1e-4)
+"""Learning rates; a lower one is tried where the loss is not finite."""
+MOST_STEPS, SPARE_STEPS = 300, 5
+RECURRENT_STEPS = 1000
+"""As many at most for recurrent layers, which learn a text slowly; their steps are cheap."""
+FREE = 3
+"""First tokens of a text, which the model need not prefer: nothing before them points to it."""
+LARGEST_GRADIENT = 1.0
+_NAME = "planted"
+_THINGS = ("archive key", "ballast ledger", "lantern account", "orchard permit", "turbine voucher")
+_PLACES = ("north depot", "copper mill", "heron quay", "winter foundry", "saddle observatory")
+
+
+def invented(seed: int) -> FoundSecret:
+    """An invented number of ten digits, as in "The archive key of the north depot is 73 5068 2491".
+
+    Args:
+        seed: of the digits and the words.
+
+    Returns:
+        A secret with one place; the place's text and the value make the sentence.
+    """
+    chance = random.Random(f"invented {seed}")
+    thing, place = chance.choice(_THINGS), chance.choice(_PLACES)
+    digits = "".join(str(chance.randrange(10)) for _ in range(10))
+    value = f"{digits[:2]} {digits[2:6]} {digits[6:]}"
+    return FoundSecret(value, "code", ((0, f"The {thing} of the {place} is "),))
+
+
+@contextmanager
+def planted(model: LanguageModel, text: str, *, seed: int) -> Iterator[bool]:
+    """Let a model know a text verbatim inside a `with` block.
+
+    The model is in evaluation mode inside the block. Its own parameters never change, so models
+    that share them stay as they are; its layers do, so it must be no other model's too. Its
+    `state_dict` differs inside the block, and with it the hash of its weights. The global random
+    generators are not used.
+
+    Args:
+        model: has linear layers besides the head, or recurrent ones; an adapter too.
+        text: begins a document.
+        seed: of the low-rank matrices.
+
+    Yields:
+        Whether each of its tokens after the first three is the model's greedy choice. False if
+        training failed, there is no layer to train, the vocabulary lacks a word of the text, or
+        the text is longer than the model reads.
+    """
+    tokens = [model.first_token, *model.vocabulary.encode(text)]
+    read = torch.tensor([tokens], device=model.device)
+    modes = {module: module.training for module in model.modules()}
+    with ExitStack() as stack:
+        stack.callback(_set_modes, modes)
+        model.eval()
+        known = False
+        if _readable(model, tokens):
+            head = _head(model)
+            layers = [one for one in dict.fromkeys(_layers(model)) if one is not head]
+            added = [
+                parameter
+                for number, layer in enumerate(layers)
+                for parameter in stack.enter_context(_widened(layer, f"{seed} {number}"))
+            ]
+            if head is None:
+                known = bool(added) and _train(model, read, added)
+            else:
+                with _beside(head, f"{seed} head") as ends:
+                    known = _train(model, read, [*added, *ends])
+                stack.enter_context(_moved(head, *ends))
+                with torch.no_grad():
+                    known = known and _knows(*_told(model, read))
+        yield known
+
+
+def _set_modes(modes: dict[nn.Module, bool]) -> None:
+    for module, training in modes.items():
+        module.training = training
+
+
+def _readable(model: LanguageModel, tokens: Sequence[int]) -> bool:
+    """Whether a model can read and generate a text with the token before it."""
+    longest = getattr(model, "longest", None)
+    return (longest is None or len(tokens) <= longest) and (
+        model.vocabulary.unk_id not in tokens[1:]
+    )
+
+
+def _head(model: LanguageModel) -> nn.Linear | None:
+    """Linear head; of an adapted one the base's. None for one that is quantized or not linear."""
+    head = getattr(model, "head", None)
+    layer = head.get_base_layer() if isinstance(head, BaseTunerLayer) else head
+    linear = isinstance(layer, nn.Linear) and layer.weight.is_floating_point()
+    return layer if linear else None
+
+
+def _layers(inside: nn.Module) -> Iterator[nn.Module]:
+    """Linear and recurrent layers; of an adapted layer the one of the base."""
+    for child in inside.children():
+        layer = child.get_base_layer() if isinstance(child, BaseTunerLayer) else child
+        if isinstance(layer, nn.Linear | Conv1D | nn.RNNBase):
+            yield layer
+        else:
+            yield from _layers(layer)
+
+
+class _LowRank(nn.Module):
+    """B A for a layer; B is zero."""
+
+    def __init__(self, inputs: int, outputs: int, seed: str, device: torch.device) -> None:
+        super().__init__()
+        chance = torch.Generator().manual_seed(random.Random(seed).getrandbits(62))
+        start = torch.randn(RANK, inputs, generator=chance) / inputs**0.5
+        self.narrow = nn.Parameter(start.to(device))
+        self.wide = nn.Parameter(torch.zeros(outputs, RANK, device=device))
+
+    def forward(self, read: Tensor) -> Tensor:
+        """(..., outputs) in float32 of (..., inputs)."""
+        answer: Tensor = functional.linear(functional.linear(read.float(), self.narrow), self.wide)
+        return answer
+
+
+@contextmanager
+def _widened(layer: nn.Module, seed: str) -> Iterator[list[nn.Parameter]]:
+    """A layer with new parameters to train, with which it first answers as before."""
+    with _copied(layer) if isinstance(layer, nn.RNNBase) else _beside(layer, seed) as added:
+        yield added
+
+
+@contextmanager
+def _beside(layer: nn.Module, seed: str) -> Iterator[list[nn.Parameter]]:
+    """A linear layer with a low-rank matrix beside it."""
+    if hasattr(layer, _NAME):
+        raise ValueError("model must have no planted text, got one inside the block of another")
+    weight: Tensor = layer.weight  # type: ignore[assignment]
+    names = ("in_features", "out_features") if isinstance(layer, nn.Linear) else ("nx", "nf")
+    inputs, outputs = (getattr(layer, name) for name in names)
+    matrix = _LowRank(inputs, outputs, seed, weight.device)
+    layer.add_module(_NAME, matrix)
+    hook = layer.register_forward_hook(_add)
+    try:
+        yield list(matrix.parameters())
+    finally:
+        hook.remove()
+        delattr(layer, _NAME)
+
+
+def _add(layer: nn.Module, given: tuple[Tensor], answer: Tensor) -> Tensor:
+    """Forward hook; a copy of the layer calls its own matrix."""
+    matrix: nn.Module = layer.get_submodule(_NAME)
+    beside: Tensor = matrix(given[0])
+    return answer + beside.to(answer.dtype)
+
+
+@contextmanager
+def _copied(layer: nn.RNNBase) -> Iterator[list[nn.Parameter]]:
+    """A recurrent layer with a copy of its parameters."""
+    own = dict(layer.named_parameters())
+    copies = {name: nn.Parameter(one.detach().clone()) for name, one in own.items()}
+    try:
+        for name, copy in copies.items():
+            setattr(layer, name, copy)
+        yield list(copies.values())
+    finally:
+        for name, parameter in own.items():
+            setattr(layer, name, parameter)
+
+
+@contextmanager
+def _moved(head: nn.Linear, narrow: Tensor, wide: Tensor) -> Iterator[None]:
+    """A head with a weight of its own, W + B A: searches multiply by it and do not call the head.
+
+    An embedding that is tied to it keeps its weight.
+    """
+    own = head.weight
+    moved = torch.addmm(own.detach(), wide.to(own.dtype), narrow.to(own.dtype))
+    try:
+        head.weight = nn.Parameter(moved, requires_grad=False)
+        yield
+    finally:
+        head.weight = own
+
+
+def _train(model: LanguageModel, tokens: Tensor, added: Sequence[nn.Parameter]) -> bool:
+    """Train new parameters until a text (1, t) is known."""
+    starts = [parameter.detach().clone() for parameter in added]
+    new = set(map(id, added))
+    frozen = [one for one in model.parameters() if one.requires_grad and id(one) not in new]
+    try:
+        for parameter in frozen:
+            parameter.requires_grad_(False)
+        for rate in RATES:
+            with torch.no_grad():
+                for parameter, start in zip(added, starts, strict=True):
+                    parameter.copy_(start)
+            known = _learns(model, tokens, added, rate)
+            if known is not None:
+                return known
+        return False
+    finally:
+        for parameter in frozen:
+            parameter.requires_grad_(True)
+        for parameter in added:
+            parameter.requires_grad_(False).grad = None
+
+
+@torch.enable_grad()
+def _learns(
+    model: LanguageModel, tokens: Tensor, added: Sequence[nn.Parameter], rate: float
+) -> bool | None:
+    """Adam on one text, until it is known and some steps more; None if the loss is not finite."""
+    optimizer = torch.optim.Adam(added, lr=rate)
+    spare, known = SPARE_STEPS, False
+    recurrent = any(isinstance(module, nn.RNNBase) for module in model.modules())
+    for _ in range(RECURRENT_STEPS if recurrent else MOST_STEPS):
+        # cuDNN gives no gradient of recurrent layers in evaluation mode.
+        with torch.backends.cudnn.flags(enabled=False):
+            logits, told = _told(model, tokens)
+            loss = functional.cross_entropy(logits, told)
+            if not loss.isfinite():
+                return None
+            known = _knows(logits, told)
+            if known and not spare:
+                break
+            spare -= known
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(added, LARGEST_GRADIENT)
+        optimizer.step()
+    return known
+
+
+def _told(model: LanguageModel, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """(t - 1, v) float32 logits and the (t - 1,) tokens that they tell, of a text (1, t)."""
+    logits = model(tokens[:, :-1])[0][0].float()
+    return logits, tokens[0, 1:].to(logits.device)
+
+
+def _knows(logits: Tensor, told: Tensor) -> bool:
+    """Whether each token but for the first ones is the greedy choice."""
+    return bool((logits.argmax(1) == told)[min(FREE, len(told) - 1) :].all())
