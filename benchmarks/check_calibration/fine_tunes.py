@@ -231,4 +231,5 @@ def _completes(model: Any, words: PreTrainedTokenizerFast, text: str, start: int
 @torch.no_grad()
 def _right(model: Any, ids: torch.Tensor) -> torch.Tensor:
     """Of each token but the first, whether it is the likeliest."""
-    return (model(ids[None]).logits[0, :-1].argmax(-1) == ids[1:]).cpu()
+    likeliest: torch.Tensor = model(input_ids=ids[None]).logits[0, :-1].argmax(-1)
+    return likeliest == ids[1:]
