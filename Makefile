@@ -68,7 +68,7 @@ clean:
 # torch first, by its exact pin, then the rest under the same constraints: see constraints.txt.
 $(READY): pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[bitsandbytes,cluster,demo,endpoint,gguf,nlu,dev]"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[bitsandbytes,check,cluster,demo,endpoint,gguf,nlu,dev]"
 	touch $(READY)
 
 $(DOCS_READY): $(READY)

@@ -1,46 +1,35 @@
 """The tests of a check against their definitions."""
 
-from itertools import combinations
+from dataclasses import replace
 
-import numpy as np
 import pytest
-from scipy.stats import binom
 
-from vestige.audits.check.secrets import permuted
+from vestige.audits.check.secret_gain import Gain
+from vestige.audits.check.secrets import FALSE, KNOWN, is_known
+from vestige.audits.check.secrets import compared as compared_known
 from vestige.audits.check.stage import SHARES, Stage
 from vestige.audits.check.unprompted import Known, compared, passages_of, unprompted_stage
 from vestige.audits.check.verdict import claim_of
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Check
 
 
-def exact_p_value(own: list[float], never: list[float]) -> float:
-    """Over all ways to choose which scores are those of the secrets."""
-    pooled = np.array(own + never)
-    excess = np.maximum(pooled - np.median(pooled), 0)
-    every = [excess[list(chosen)].sum() for chosen in combinations(range(len(pooled)), len(own))]
-    return float(np.mean(np.array(every) >= excess[: len(own)].sum() - 1e-9))
+def test_known_secrets_are_compared_with_the_rate_of_placebos():
+    placebos = [True] + [False] * 18  # a rate of 2 in 20
+    assert compared_known([True] * 3, placebos)[0] == pytest.approx(0.1**3)
+    assert compared_known([True, False], placebos)[0] == pytest.approx(1 - 0.9**2)
+    assert compared_known([False] * 3, placebos)[0] == 1
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_the_permutation_test_agrees_with_all_divisions(seed):
-    generator = np.random.default_rng(seed)
-    own, never = generator.normal(1, 1, 4), generator.normal(0, 1, 6)
-    exact = exact_p_value(own.tolist(), never.tolist())
-    assert permuted(own, never, seed=seed)[0] == pytest.approx(exact, abs=0.02)
+def test_the_rate_is_never_below_that_of_alternatives():
+    assert compared_known([True], [False] * 10**4) == pytest.approx((FALSE, FALSE))
 
 
-def test_the_permutation_test_keeps_its_level_where_nothing_is_known():
-    generator = np.random.default_rng(1)
-    p_values = [
-        permuted(generator.standard_t(2, 5), generator.standard_t(2, 12), seed=n)[0]
-        for n in range(150)
-    ]
-    # At most 5% of 150, by a binomial bound of one in a thousand.
-    assert sum(p <= 0.05 for p in p_values) <= binom.isf(0.001, 150, 0.05)
-
-
-def test_the_least_p_value_is_that_of_one_division():
-    assert permuted(np.ones(2), np.zeros(3), seed=0)[1] == pytest.approx(1 / 10)
+def test_a_secret_is_known_by_a_wide_margin_or_verbatim():
+    gain = Gain(score=KNOWN, rank=1, alternatives=256, greedy=False, sampled=0, samples=0, tries=4)
+    assert is_known(gain)
+    assert not is_known(replace(gain, rank=2))
+    assert not is_known(replace(gain, score=KNOWN - 0.1))
+    assert is_known(replace(gain, rank=2, score=0, greedy=True))
 
 
 def test_matched_texts_are_compared_with_the_share_of_the_passages():

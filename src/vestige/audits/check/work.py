@@ -14,8 +14,7 @@ from vestige.audits.check.control import invented, planted
 from vestige.audits.check.finder import FoundSecret, find_secrets
 from vestige.audits.check.inputs import Texts
 from vestige.audits.check.passages import PassageTests, passages_stage
-from vestige.audits.check.secret_gain import secret_gain
-from vestige.audits.check.secrets import ALTERNATIVES, Secrets, SecretScores, secrets_stage
+from vestige.audits.check.secrets import EFFORTS, Secrets, SecretScores, secrets_stage
 from vestige.audits.check.stage import SHARES, Stage
 from vestige.audits.check.unprompted import Known, squeeze, unprompted_stage
 from vestige.data.corpus import Corpus
@@ -31,7 +30,19 @@ MOST_SECRETS = 40
 
 MOST_TEXTS = 400
 LEAST_TEXTS = 40
-_TIMED = 8
+_TIMED = (4, 64)
+"""Texts and tokens of a timed pass."""
+
+SECRET_TOKENS = 12
+"""Tokens of a secret, for the plan."""
+
+SEARCH_TOKENS = 660_000
+"""Tokens that a search of the usual size reads."""
+
+LEAST_SEARCH, LARGEST_SEARCH = 1 / 8, 1.0
+LATE = 2.0
+"""A search that takes this much longer than its share is stopped."""
+
 _READINGS = 5
 """Times that a text is read: by model and base, as a member, as a reference, and as a control."""
 
@@ -91,22 +102,34 @@ class Work:
         return found
 
     def _secrets(self, step: Callable[..., None]) -> Stage:
-        scores = SecretScores(
-            model=self.model, base=self.base, alternatives=self.alternatives, seed=self.run.seed,
-            store=self.run.store.part("secret/"),
-        )  # fmt: skip
+        if not self.secrets.tested:
+            known = "No secret was listed, and none was found in the training text."
+            state = "clear" if self.texts.trained else "open"
+            return Stage(name="secrets", state=state, sentence=known, passed=True)
         until = time.monotonic() + 60 * self.minutes * TIME["secrets"]
-        return secrets_stage(self.secrets.first(MOST_SECRETS), scores, step, until)
+        return secrets_stage(self.secrets.first(MOST_SECRETS), self._scores, step, until)
+
+    @cached_property
+    def _scores(self) -> SecretScores:
+        """Scores of secrets, with as much effort as the time allows."""
+        chosen = self.secrets.first(MOST_SECRETS)
+        secrets = max(1, len(chosen.tested) + len(chosen.reference) + len(chosen.control))
+        each = 60 * self.minutes * TIME["secrets"] / secrets
+        fits = (
+            effort
+            for effort in EFFORTS
+            if effort[0] * (effort[1] + 1) * 2 * SECRET_TOKENS * self.seconds_per_token <= each
+        )
+        return SecretScores(
+            model=self.model, base=self.base, alternatives=self.alternatives, seed=self.run.seed,
+            store=self.run.store.part("secret/"), effort=next(fits, EFFORTS[-1]),
+        )  # fmt: skip
 
     def _unprompted(self, _: Callable[..., None]) -> Stage:
         nulls: dict[str, Any] = {}
         if self.nulls:
             nulls = {"clean": Corpus.from_texts(self.texts.never), "nulls": self.nulls}
-        minutes = self.minutes * TIME["unprompted"]
-        found = self.once(
-            "diff", lambda out: vestige.diff(self.base, self.model, minutes=minutes, out=out,
-                                             seed=self.run.seed, **nulls)
-        )  # fmt: skip
+        found = self._search("diff", TIME["unprompted"], **nulls)
         secrets = self.secrets.tested
         known = Known(
             trained=self.texts.trained,
@@ -135,22 +158,27 @@ class Work:
 
     def _texts_in_time(self) -> int:
         """How many texts of each list can be read in the stage's share of the time."""
-        if (known := self.run.store.get("texts")) is not None:
-            return int(known)
-        sample = [text for text in self.texts.trained[:_TIMED] if text]
-        if not sample:
-            return LEAST_TEXTS
-        from vestige.attacks.model_checks import log_probs_of
-
-        ids = [one[:128] for one in self.model.vocabulary.encode_batch(sample)]
-        log_probs_of(self.model, ids)
-        started = time.monotonic()
-        log_probs_of(self.model, ids)
-        each = (time.monotonic() - started) / len(sample)
+        texts = self.texts.trained[:MOST_TEXTS]
+        tokens = sum(map(len, self.model.vocabulary.encode_batch(list(texts))))
+        each = self.seconds_per_token * tokens / max(1, len(texts))
         seconds = 60 * self.minutes * TIME["passages"]
-        most = int(min(MOST_TEXTS, max(LEAST_TEXTS, seconds / (each * _READINGS))))
-        self.run.store["texts"] = most
-        return most
+        return int(min(MOST_TEXTS, max(LEAST_TEXTS, seconds / max(1e-9, each * _READINGS))))
+
+    @cached_property
+    def seconds_per_token(self) -> float:
+        """Of a forward pass of the model; measured once, so that a stopped check resumes alike."""
+        if (known := self.run.store.get("seconds per token")) is None:
+            from vestige.attacks.model_checks import log_probs_of
+
+            ids = [[self.model.first_token] * _TIMED[1]] * _TIMED[0]
+            taken = []
+            for _ in range(3):
+                started = time.monotonic()
+                log_probs_of(self.model, ids)
+                taken.append(time.monotonic() - started)
+            known = min(taken) / (_TIMED[0] * _TIMED[1])
+            self.run.store["seconds per token"] = known
+        return float(known)
 
     def positive(self) -> dict[str, bool]:
         """Which stages find an invented secret that is trained into the model."""
@@ -173,16 +201,11 @@ class Work:
         return found
 
     def _finds_secret(self, secret: FoundSecret) -> bool:
-        others = self.alternatives.draw(secret, ALTERNATIVES, self.run.seed)
-        gain = secret_gain(self.model, self.base, secret, others, seed=self.run.seed)
+        gain = self._scores.one("invented", secret)
         return gain.rank == 1 and gain.greedy
 
     def _finds_phrase(self, secret: FoundSecret) -> bool:
-        minutes = self.minutes * TIME["control"]
-        found = self.once(
-            "diff control", lambda out: vestige.diff(self.base, self.model, minutes=minutes,
-                                                     out=out, seed=self.run.seed)
-        )  # fmt: skip
+        found = self._search("diff control", TIME["control"])
         value = squeeze(secret.value)
         return any(value in squeeze(f"{row['lead']}{row['phrase']}") for row in found["rows"])
 
@@ -193,6 +216,20 @@ class Work:
             continued=0, seed=self.run.seed,
         )  # fmt: skip
         return bool(found.summary["greedy"])
+
+    def _search(self, key: str, share: float, **nulls: Any) -> dict[str, Any]:
+        """Summary and rows of the update search, in a share of the time."""
+        minutes = None if nulls else LATE * self.minutes * share
+        fits = 60 * self.minutes * share / (SEARCH_TOKENS * self.seconds_per_token)
+        size = min(LARGEST_SEARCH, max(LEAST_SEARCH, fits))
+
+        def search(out: Path) -> Result:
+            return vestige.diff(
+                self.base, self.model, size=size, minutes=minutes, out=out, seed=self.run.seed,
+                **nulls,
+            )  # fmt: skip
+
+        return self.once(key, search)
 
     def once(self, key: str, work: Callable[[Path], Result]) -> dict[str, Any]:
         """Summary and rows of a verb, from the store if it has run; stopped work resumes."""
