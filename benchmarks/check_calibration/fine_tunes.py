@@ -33,7 +33,8 @@ TEXTS, NEVER = (200, 400), 400
 PLANTED, PLACEBOS = 4, 12
 LONGEST = 64
 """Words of a text of a fine-tune, before a sentence is inserted."""
-RATES = {"full": (3e-4, 1e-3), "lora": (1e-3, 3e-3)}
+RATES = {"full": (1e-3, 4e-3), "lora": (5e-3, 2e-2)}
+"""High, as models of one or two million parameters need them: 20 copies are to be learnt."""
 BATCH, RANK = 8, 16
 CLIP, NOISE = 1.0, 1.0
 """Of `dp`: the norm of an example's gradient, and the noise's deviation over it."""
