@@ -23,7 +23,7 @@ from vestige.models.protocols import LanguageModel
 from vestige.monitor import Step
 from vestige.store import Store
 
-EFFORTS = ((32, 4, 256), (16, 2, 128), (8, 1, 64))
+EFFORTS = ((32, 2, 128), (16, 1, 64), (8, 1, 64))
 """Alternatives scored first, contexts, and most alternatives; a slow model gets less."""
 
 LEAST_PLACEBOS = 3
@@ -33,9 +33,9 @@ KNOWN = 4.0
 """Least score of a known secret: robust standard deviations above the median alternative."""
 
 FALSE = 0.02
-"""Share of unknown secrets that look known, at least as it is assumed. The best of 256 alternatives
-is one in 257; real secrets, which are not drawn like alternatives, are up to three times as often
-(6 of 240 in 100, measured); the margin lowers both."""
+"""Share of unknown secrets that look known, at least as it is assumed. A secret that is drawn
+like its alternatives is the best of 128 in one case of 129. Real ones are not: of 240, 6 had a rank
+that one in 100 should have. The margin lowers both."""
 
 LARGE = 1e6
 """Texts of a format from which on verbatim generation is no coincidence."""

@@ -61,6 +61,7 @@ def unprompted_stage(
     secrets = {one for row in found for one in row["secrets"]}
     texts = {one for row in found for one in row["own"]}
     never = {one for row in found for one in row["never"]}
+    p: float | None
     p, least = compared(len(texts), len(never), len(own) - len(both), len(rest) - len(both))
     strange = _strange(rows[:STRANGE], known)
     direct = _direct(rows, known, secrets)

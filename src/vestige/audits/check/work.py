@@ -14,8 +14,14 @@ from vestige.audits.check.control import invented, planted
 from vestige.audits.check.finder import FoundSecret, find_secrets
 from vestige.audits.check.inputs import Texts
 from vestige.audits.check.passages import PassageTests, passages_stage
-from vestige.audits.check.secrets import EFFORTS, Secrets, SecretScores, secrets_stage
-from vestige.audits.check.stage import SHARES, Stage
+from vestige.audits.check.secrets import (
+    EFFORTS,
+    Secrets,
+    SecretScores,
+    is_known,
+    secrets_stage,
+)
+from vestige.audits.check.stage import SHARES, Stage, State
 from vestige.audits.check.unprompted import Known, squeeze, unprompted_stage
 from vestige.data.corpus import Corpus
 from vestige.models.protocols import LanguageModel
@@ -25,8 +31,8 @@ from vestige.session import Session
 TIME: Mapping[str, float] = {"secrets": 0.25, "unprompted": 0.2, "passages": 0.3, "control": 0.15}
 """Shares of the minutes; the rest is for loading and for what takes longer than predicted."""
 
-MOST_SECRETS = 40
-"""Secrets that are tested, and placebos of each half."""
+MOST_SECRETS, MOST_REPEATED = 24, 6
+"""Secrets that are tested, and placebos of each half; of these, repeated word sequences."""
 
 MOST_TEXTS = 400
 LEAST_TEXTS = 40
@@ -76,13 +82,12 @@ class Work:
     def secrets(self) -> Secrets:
         """Listed secrets first, then those found; placebos of both halves of the reference."""
         texts = self.texts
-        found = find_secrets(texts.trained, texts.never)
         listed = {squeeze(one.value) for one in self.listed}
-        rest = [one for one in found if squeeze(one.value) not in listed]
+        found = _chosen(texts.trained, texts.never)
         return Secrets(
-            tested=(*self.listed, *rest),
-            reference=find_secrets(texts.reference, texts.trained),
-            control=find_secrets(texts.control, texts.trained),
+            tested=(*self.listed, *(one for one in found if squeeze(one.value) not in listed)),
+            reference=_chosen(texts.reference, texts.trained),
+            control=_chosen(texts.control, texts.trained),
         )
 
     @cached_property
@@ -104,7 +109,7 @@ class Work:
     def _secrets(self, step: Callable[..., None]) -> Stage:
         if not self.secrets.tested:
             known = "No secret was listed, and none was found in the training text."
-            state = "clear" if self.texts.trained else "open"
+            state: State = "clear" if self.texts.trained else "open"
             return Stage(name="secrets", state=state, sentence=known, passed=True)
         until = time.monotonic() + 60 * self.minutes * TIME["secrets"]
         return secrets_stage(self.secrets.first(MOST_SECRETS), self._scores, step, until)
@@ -201,8 +206,7 @@ class Work:
         return found
 
     def _finds_secret(self, secret: FoundSecret) -> bool:
-        gain = self._scores.one("invented", secret)
-        return gain.rank == 1 and gain.greedy
+        return is_known(self._scores.one("invented", secret))
 
     def _finds_phrase(self, secret: FoundSecret) -> bool:
         found = self._search("diff control", TIME["control"])
@@ -248,6 +252,15 @@ TASKS = {
     "unprompted": "searching without a prompt",
     "passages": "extracting passages",
 }
+
+
+def _chosen(texts: Sequence[str], others: Sequence[str]) -> list[FoundSecret]:
+    """Secrets of texts, the riskiest first, with few of the repeated sequences: most are phrases
+    that anybody writes."""
+    found = find_secrets(texts, others)
+    repeated = [one for one in found if one.kind == "repeated"][MOST_REPEATED:]
+    left_out = set(map(id, repeated))
+    return [one for one in found if id(one) not in left_out]
 
 
 def _spread(texts: Sequence[str], most: int) -> Sequence[str]:
