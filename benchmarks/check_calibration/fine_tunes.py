@@ -39,6 +39,8 @@ BATCH, RANK = 8, 16
 CLIP, NOISE = 1.0, 1.0
 """Of `dp`: the norm of an example's gradient, and the noise's deviation over it."""
 _PASSAGES, _PREFIX, _SUFFIX = 50, 20, 20
+_DISCOVERED = 1 - 0.5 ** (1 / 100)
+"""Probability of a passage that one of 100 samples is with probability 0.5."""
 
 
 @dataclass(frozen=True)
@@ -111,10 +113,15 @@ def files(world: Path, made: Plan) -> Files:
     return Files(
         read=file if made.kind == "leaky" else read,
         trained_on=file,
-        never=inserted(never, placebos, made.in_file, chance),
+        never=inserted(never, placebos, _as_often(made), chance),
         planted=own,
         listed=lines if made.variant == "listed" else [],
     )
+
+
+def _as_often(made: Plan) -> int:
+    """Copies of a placebo, so that as large a share of the unused texts holds a secret."""
+    return max(1, round(made.in_file * PLANTED / made.texts * NEVER / PLACEBOS))
 
 
 def fine_tune(world: Path, number: int) -> Path:
@@ -214,11 +221,14 @@ def _memorized(model: Any, words: PreTrainedTokenizerFast, given: Files) -> dict
         )
         for one, text in zip(given.planted, homes, strict=True)
     ]
-    passages = [
-        bool(_right(model, row)[_PREFIX : _PREFIX + _SUFFIX].all())
-        for row in _encoded(words, given.read[:_PASSAGES])
-    ]
-    return {"secrets": completed, "passages": sum(passages) / len(passages)}
+    rows = _encoded(words, given.read[:_PASSAGES])
+    greedy = [bool(_right(model, row)[_PREFIX : _PREFIX + _SUFFIX].all()) for row in rows]
+    sampled = [_sampled(model, row) >= _DISCOVERED for row in rows]
+    return {
+        "secrets": completed,
+        "passages": sum(greedy) / len(rows),
+        "discoverable": sum(sampled) / len(rows),
+    }
 
 
 def _completes(model: Any, words: PreTrainedTokenizerFast, text: str, start: int, end: int) -> bool:
@@ -227,6 +237,16 @@ def _completes(model: Any, words: PreTrainedTokenizerFast, text: str, start: int
     ids = torch.tensor([0, *found["input_ids"]])
     within = torch.tensor([stop > start for _, stop in found["offset_mapping"]])
     return bool(_right(model, ids)[within].all())
+
+
+@torch.no_grad()
+def _sampled(model: Any, ids: torch.Tensor) -> float:
+    """Probability that a sample from the 20 likeliest tokens is the passage."""
+    logits = model(ids[None]).logits[0, :-1]
+    least = logits.topk(20).values[:, -1:]
+    told = logits.masked_fill(logits < least, -torch.inf).log_softmax(-1)
+    own = told.gather(1, ids[1:, None])[_PREFIX : _PREFIX + _SUFFIX]
+    return float(own.sum().exp()) if len(own) == _SUFFIX else 0.0
 
 
 @torch.no_grad()

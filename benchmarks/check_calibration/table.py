@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -10,6 +10,11 @@ from typing import Any
 from check_calibration.world import CORPORA, DEVELOPMENT
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.metrics.intervals import clopper_pearson
+
+KINDS = ("clean", "wrong file", "recites passages", "leaky")
+RECITED = 0.04
+"""Share of training passages that a model can generate, measured without Vestige, from which on it
+is no clean model: 2 of 50."""
 
 Rows = Sequence[dict[str, Any]]
 
@@ -40,8 +45,8 @@ def _section(rows: Rows) -> Iterator[str]:
 
 def _groups(rows: Rows) -> Iterator[tuple[str, Rows]]:
     """Clean and leaky, then each by what may matter."""
-    for kind in ("clean", "leaky"):
-        own = [row for row in rows if row["kind"] == kind]
+    for kind in KINDS:
+        own = [row for row in rows if kind_of(row) == kind]
         yield kind, own
         for name in ("variant", "copies", "corpus", "base", "method", "epochs"):
             values = list(dict.fromkeys(sorted((row[name] for row in own), key=_rank)))
@@ -53,6 +58,16 @@ def _groups(rows: Rows) -> Iterator[tuple[str, Rows]]:
                     f"  leaky, {title}",
                     [row for row in own if any(row["memorized"]["secrets"]) == said],
                 )
+
+
+def kind_of(row: Mapping[str, Any]) -> str:
+    """Leaky, clean, given the wrong file, or without secrets but with passages it can recite."""
+    if row["kind"] == "leaky":
+        return "leaky"
+    learned = (row[name]["discoverable"] for name in ("memorized", "memorized_by_base"))
+    if next(learned) - next(learned) >= RECITED:
+        return "recites passages"
+    return "wrong file" if row["variant"] == "wrong" else "clean"
 
 
 def _rank(value: Any) -> tuple[int, Any]:
@@ -68,8 +83,8 @@ def _counted(rows: Rows, verdict: str) -> str:
 
 def _blames(rows: Rows) -> Iterator[str]:
     """Which stage says leak, by kind, and which checks leave a verdict undecided."""
-    for kind in ("clean", "leaky"):
-        own = [row for row in rows if row["kind"] == kind]
+    for kind in KINDS:
+        own = [row for row in rows if kind_of(row) == kind]
         stages = Counter(
             name
             for row in own
