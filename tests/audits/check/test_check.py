@@ -6,6 +6,7 @@ import pytest
 
 import vestige
 from tests.audits.check.conftest import SECRET
+from vestige.audits.check import work
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.errors import DataError, ModelError
 
@@ -45,6 +46,23 @@ def test_without_files_nothing_is_decided(world, clean):
 def test_a_listed_secret_is_tested_first(world, leaky):
     result = checked(world, leaky, secrets=[f"the account number is {{{{{SECRET}}}}}"])
     assert (result.rows[0]["text"], result.rows[0]["known"]) == (SECRET, True)
+
+
+def test_without_time_every_test_stops_and_says_so(world, clean):
+    result = checked(world, clean, minutes=1e-6)
+    stages = {one["name"]: one for one in result.summary["stages"]}
+    assert result.verdict == UNDECIDED
+    for name in ("unprompted", "passages"):
+        assert (stages[name]["state"], stages[name]["needs"]) == ("open", "--minutes")
+        assert "time limit" in stages[name]["sentence"]
+    assert result.summary["positive"] is None
+
+
+def test_time_that_a_part_leaves_is_added_to_the_next(monkeypatch):
+    monkeypatch.setattr(work, "TIME", {"secrets": 0.25, "unprompted": 0.5, "control": 0.125})
+    of = work.Work.__new__(work.Work)
+    of.__dict__.update(began=100.0, minutes=2.0)
+    assert [of.end(name) for name in work.TIME] == [130.0, 190.0, 205.0]
 
 
 def test_a_model_that_is_its_base_is_refused(world, clean):

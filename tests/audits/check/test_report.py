@@ -114,6 +114,10 @@ def test_controls_are_found_or_not_by_stage():
     assert "--minutes 20" in next_of(missed).command
 
 
+def test_a_control_that_took_too_long_needs_more_time():
+    assert "--minutes 20" in next_of(made(positive=None)).command
+
+
 def test_checks_that_the_evidence_states_are_not_listed_again(case):
     report = shown(case[1])
     assert report.verdict.against == ()

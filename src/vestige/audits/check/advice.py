@@ -77,9 +77,12 @@ def untested(run: Run) -> list[str]:
     """What the check left out, a sentence each."""
     summary, given = run.summary, run.run.get("arguments") or {}
     skipped = [TITLES[one["name"]] for one in summary["stages"] if one["state"] == "not run"]
-    if summary["positive"] is None:
+    late = any(one["needs"] == "--minutes" for one in summary["stages"])
+    if summary["positive"] is None and not late:
         skipped.append("control with an invented secret")
     found = []
+    if late:
+        found.append("What the time limit left out, and the controls of it (see --minutes).")
     if skipped:
         names = ", ".join(skipped).lower()
         found.append(f"After the first finding: {names} (see --all).")
@@ -101,10 +104,17 @@ def _undecided(summary: Mapping[str, Any]) -> tuple[str, str, Sequence[str]]:
     if any(one["passed"] is False for one in summary["stages"]):
         return (*BOTH_WAYS, ["--never"])
     needs = next((one["needs"] for one in summary["stages"] if one["needs"]), "")
+    if not needs and summary["positive"] is None and _all_clear(summary):
+        needs = "--minutes"
     if not needs and not all((summary["positive"] or {"": True}).values()):
         return (*MISSED, ["--minutes"])
     needs = needs or "--never"
     return (*REMEDIES[needs], [needs])
+
+
+def _all_clear(summary: Mapping[str, Any]) -> bool:
+    """Whether only the control is missing: its training takes long."""
+    return all(one["state"] == "clear" for one in summary["stages"])
 
 
 def _folder(run: Run) -> str:

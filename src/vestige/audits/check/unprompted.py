@@ -45,7 +45,11 @@ class Known:
 
 
 def unprompted_stage(
-    phrases: Sequence[Mapping[str, Any]], known: Known, nulls: Mapping[str, Any] | None = None
+    phrases: Sequence[Mapping[str, Any]],
+    known: Known,
+    nulls: Mapping[str, Any] | None = None,
+    *,
+    complete: bool = True,
 ) -> Stage:
     """Compare the rows of `vestige.diff` with texts and secrets.
 
@@ -53,6 +57,7 @@ def unprompted_stage(
         phrases: the rows.
         known: texts and secrets.
         nulls: the summary of a search with null models.
+        complete: the search was not stopped by its time limit.
     """
     rows = [row for row in phrases if row["kind"] in ("phrase", "run", "fragment")][:TOP]
     own, rest = passages_of(known.trained), passages_of(known.never)
@@ -72,6 +77,9 @@ def unprompted_stage(
     ]
     needs = "--trained-on" if strange else ""
     state, sentence = _decided(p, direct, len(secrets), len(texts), len(rows), strange, known)
+    if state == "clear" and not complete:
+        state, needs = "open", "--minutes"
+        sentence = f"{sentence} The time limit was reached before the search was complete."
     share = clopper_pearson(sum(bool(one["match"]) for one in found), len(rows))
     matched = sum(bool(one["match"]) for one in found)
     if nulls is not None and nulls["verdict"] == LEAK:
