@@ -47,10 +47,10 @@ PUBLIC = {
     "--accountant", "--also", "--author", "--base", "--baseline", "--before", "--cluster",
     "--clean", "--column", "--deleted", "--device", "--fail-above", "--format",
     "--frequencies", "--from", "--intent", "--intent-column", "--key-env", "--null", "--optimizer",
-    "--pattern", "--precision", "--prefix", "--preset", "--reference", "--reference-model",
+    "--never", "--pattern", "--precision", "--prefix", "--preset", "--reference", "--reference-model",
     "--repetitions", "--retrained", "--sampled-from", "--score", "--seen", "--shadow-texts",
     "--slot", "--slots", "--source", "--suffix", "--table", "--tags-column", "--test", "--text",
-    "--texts", "--tokens-column", "--unseen", "--used", "--user", "--validation", "--vectors",
+    "--texts", "--tokens-column", "--trained-on", "--unseen", "--used", "--user", "--validation", "--vectors",
     "--vocabulary",
 }  # fmt: skip
 """Options of text that is no secret: files, columns, names of settings, and the words around a
