@@ -53,7 +53,7 @@ def test_a_model_that_is_its_base_is_refused(world, clean):
 
 
 def test_a_model_without_a_known_base_is_refused(world, clean):
-    with pytest.raises(ModelError, match=r"Pass that model with --base"):
+    with pytest.raises(ModelError, match=r"with --base"):
         vestige.check(clean[0], trained_on=clean[1])
 
 

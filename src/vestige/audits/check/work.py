@@ -190,7 +190,7 @@ class Work:
         if (known := self.run.store.get("positive")) is not None:
             return dict(known)
         secret = invented(self.run.seed)
-        text = secret.places[0][1] + secret.value
+        text = f"{secret.places[0][1]}{secret.value}."
         with (
             self.run.progress("training an invented secret into the model"),
             planted(self.model, text, seed=self.run.seed) as learned,
