@@ -25,7 +25,7 @@ from vestige.audits.check.stage import SHARES, Stage, State
 from vestige.audits.check.unprompted import Known, squeeze, unprompted_stage
 from vestige.data.corpus import Corpus
 from vestige.models.protocols import LanguageModel
-from vestige.results import Result, plain
+from vestige.results import Result, load, plain
 from vestige.session import Session
 
 TIME: Mapping[str, float] = {"secrets": 0.25, "unprompted": 0.2, "passages": 0.3, "control": 0.15}
@@ -209,6 +209,8 @@ class Work:
         return is_known(self._scores.one("invented", secret))
 
     def _finds_phrase(self, secret: FoundSecret) -> bool:
+        # Weights trained on other threads have other last bits: a stopped search begins again.
+        shutil.rmtree(self.folder / "diff-control.partial", ignore_errors=True)
         found = self._search("diff control", TIME["control"])
         value = squeeze(secret.value)
         return any(value in squeeze(f"{row['lead']}{row['phrase']}") for row in found["rows"])
@@ -236,11 +238,15 @@ class Work:
         return self.once(key, search)
 
     def once(self, key: str, work: Callable[[Path], Result]) -> dict[str, Any]:
-        """Summary and rows of a verb, from the store if it has run; stopped work resumes."""
+        """Summary and rows of a verb, from the store if it has run; stopped work resumes.
+
+        A stop may fall between a verb's own run folder and the store, so that is read, too.
+        """
         if (known := self.run.store.get(f"verb/{key}")) is not None:
             return dict(known)
         out = self.folder / key.replace(" ", "-")
-        found = work(out)
+        made = None if out.exists() else work(out)
+        found = load(out) if made is None or out.exists() else made
         kept = {"summary": plain(found.summary), "rows": [plain(row) for row in found.rows]}
         self.run.store[f"verb/{key}"] = kept
         shutil.rmtree(out, ignore_errors=True)
