@@ -112,12 +112,13 @@ class Work:
             state: State = "clear" if self.texts.trained else "open"
             return Stage(name="secrets", state=state, sentence=known, passed=True)
         until = time.monotonic() + 60 * self.minutes * TIME["secrets"]
-        return secrets_stage(self.secrets.first(MOST_SECRETS), self._scores, step, until)
+        chosen = self.secrets.first(MOST_SECRETS, listed=len(self.listed))
+        return secrets_stage(chosen, self._scores, step, until, total=len(self.secrets.tested))
 
     @cached_property
     def _scores(self) -> SecretScores:
         """Scores of secrets, with as much effort as the time allows."""
-        chosen = self.secrets.first(MOST_SECRETS)
+        chosen = self.secrets.first(MOST_SECRETS, listed=len(self.listed))
         secrets = max(1, len(chosen.tested) + len(chosen.reference) + len(chosen.control))
         each = 60 * self.minutes * TIME["secrets"] / secrets
         fits = (
@@ -146,8 +147,15 @@ class Work:
 
     def _passages(self, _: Callable[..., None]) -> Stage:
         most = self._texts_in_time()
-        parts = (self.texts.trained, self.texts.reference, self.texts.control)
-        trained, reference, control = (_spread(part, most) for part in parts)
+        secrets = self.secrets.first(MOST_SECRETS)
+        trained, reference, control = (
+            _spread(_without(texts, own), most)
+            for texts, own in (
+                (self.texts.trained, secrets.tested),
+                (self.texts.reference, secrets.reference),
+                (self.texts.control, secrets.control),
+            )
+        )
         tests = PassageTests(
             model=self.model, base=self.base, folder=self.folder / "statistics",
             seed=self.run.seed,
@@ -267,6 +275,14 @@ def _chosen(texts: Sequence[str], others: Sequence[str]) -> list[FoundSecret]:
     repeated = [one for one in found if one.kind == "repeated"][MOST_REPEATED:]
     left_out = set(map(id, repeated))
     return [one for one in found if id(one) not in left_out]
+
+
+def _without(texts: Sequence[str], secrets: Sequence[FoundSecret]) -> Sequence[str]:
+    """Texts without secrets, which have a stage of their own: a secret that many texts repeat
+    makes them differ from the reference. All texts, if that leaves too few."""
+    values = [squeeze(one.value) for one in secrets]
+    rest = [text for text in texts if not any(value in squeeze(text) for value in values)]
+    return rest if len(rest) >= LEAST_TEXTS else texts
 
 
 def _spread(texts: Sequence[str], most: int) -> Sequence[str]:
