@@ -167,7 +167,7 @@ def test_what_did_not_run_is_not_tested():
 
 def test_the_calibration_is_stated_if_it_was_measured(monkeypatch, tmp_path):
     counts = {
-        "clean": {"n": 120, "leak": 1, "undecided": 9},
+        "clean": {"n": 120, "leak": 1, "open": 9},
         "leaky": {"1": {"n": 58, "leak": 20}, "20": {"n": 58, "leak": 56}},
     }
     monkeypatch.setattr(words.resources, "files", lambda _: tmp_path)

@@ -196,14 +196,14 @@ def _identify(run: Session, texts: "Texts", listed: "Sequence[FoundSecret]") -> 
 
     from vestige import __version__
 
-    lists = (texts.documents, texts.reference, texts.control, [one.value for one in listed])
+    lists = (texts.documents, texts.reference, texts.control, [repr(one) for one in listed])
     names = ("trained_on", "reference", "control", "secrets")
     arguments = ("sure", "minutes", "all_", "fail_on", "nulls")
     run.store.identify({
         "version": __version__,
         "models": {role: _weights(run.models[role]) for role in ("before", "after")},
         "texts": {
-            name: sha256("\0".join(own).encode("utf-8", "surrogatepass")).hexdigest()
+            name: sha256(repr(own).encode()).hexdigest()
             for name, own in zip(names, lists, strict=True)
         },
         "seed": run.seed,

@@ -25,7 +25,7 @@ from vestige.audits.check.stage import SHARES, Stage, State
 from vestige.audits.check.unprompted import Known, squeeze, unprompted_stage
 from vestige.data.corpus import Corpus
 from vestige.models.protocols import LanguageModel
-from vestige.results import Result, plain
+from vestige.results import Result, load, plain
 from vestige.session import Session
 
 TIME: Mapping[str, float] = {"secrets": 0.25, "unprompted": 0.2, "passages": 0.3, "control": 0.15}
@@ -112,12 +112,13 @@ class Work:
             state: State = "clear" if self.texts.trained else "open"
             return Stage(name="secrets", state=state, sentence=known, passed=True)
         until = time.monotonic() + 60 * self.minutes * TIME["secrets"]
-        return secrets_stage(self.secrets.first(MOST_SECRETS), self._scores, step, until)
+        chosen = self.secrets.first(MOST_SECRETS, listed=len(self.listed))
+        return secrets_stage(chosen, self._scores, step, until, total=len(self.secrets.tested))
 
     @cached_property
     def _scores(self) -> SecretScores:
         """Scores of secrets, with as much effort as the time allows."""
-        chosen = self.secrets.first(MOST_SECRETS)
+        chosen = self.secrets.first(MOST_SECRETS, listed=len(self.listed))
         secrets = max(1, len(chosen.tested) + len(chosen.reference) + len(chosen.control))
         each = 60 * self.minutes * TIME["secrets"] / secrets
         fits = (
@@ -146,8 +147,15 @@ class Work:
 
     def _passages(self, _: Callable[..., None]) -> Stage:
         most = self._texts_in_time()
-        parts = (self.texts.trained, self.texts.reference, self.texts.control)
-        trained, reference, control = (_spread(part, most) for part in parts)
+        secrets = self.secrets.first(MOST_SECRETS)
+        trained, reference, control = (
+            _spread(_without(texts, own), most)
+            for texts, own in (
+                (self.texts.trained, secrets.tested),
+                (self.texts.reference, secrets.reference),
+                (self.texts.control, secrets.control),
+            )
+        )
         tests = PassageTests(
             model=self.model, base=self.base, folder=self.folder / "statistics",
             seed=self.run.seed,
@@ -209,6 +217,8 @@ class Work:
         return is_known(self._scores.one("invented", secret))
 
     def _finds_phrase(self, secret: FoundSecret) -> bool:
+        # Weights trained on other threads have other last bits: a stopped search begins again.
+        shutil.rmtree(self.folder / "diff-control.partial", ignore_errors=True)
         found = self._search("diff control", TIME["control"])
         value = squeeze(secret.value)
         return any(value in squeeze(f"{row['lead']}{row['phrase']}") for row in found["rows"])
@@ -236,11 +246,15 @@ class Work:
         return self.once(key, search)
 
     def once(self, key: str, work: Callable[[Path], Result]) -> dict[str, Any]:
-        """Summary and rows of a verb, from the store if it has run; stopped work resumes."""
+        """Summary and rows of a verb, from the store if it has run; stopped work resumes.
+
+        A stop may fall between a verb's own run folder and the store, so that is read, too.
+        """
         if (known := self.run.store.get(f"verb/{key}")) is not None:
             return dict(known)
         out = self.folder / key.replace(" ", "-")
-        found = work(out)
+        made = None if out.exists() else work(out)
+        found = load(out) if made is None or out.exists() else made
         kept = {"summary": plain(found.summary), "rows": [plain(row) for row in found.rows]}
         self.run.store[f"verb/{key}"] = kept
         shutil.rmtree(out, ignore_errors=True)
@@ -261,6 +275,14 @@ def _chosen(texts: Sequence[str], others: Sequence[str]) -> list[FoundSecret]:
     repeated = [one for one in found if one.kind == "repeated"][MOST_REPEATED:]
     left_out = set(map(id, repeated))
     return [one for one in found if id(one) not in left_out]
+
+
+def _without(texts: Sequence[str], secrets: Sequence[FoundSecret]) -> Sequence[str]:
+    """Texts without secrets, which have a stage of their own: a secret that many texts repeat
+    makes them differ from the reference. All texts, if that leaves too few."""
+    values = [squeeze(one.value) for one in secrets]
+    rest = [text for text in texts if not any(value in squeeze(text) for value in values)]
+    return rest if len(rest) >= LEAST_TEXTS else texts
 
 
 def _spread(texts: Sequence[str], most: int) -> Sequence[str]:
