@@ -58,6 +58,7 @@ MINUTES = {
     "docs/audit-before-release.md",
     "docs/before-you-publish.md",
     "docs/train-with-privacy.md",
+    "docs/verbs/check.md",
     "docs/verbs/compare.md",
     "docs/verbs/diff.md",
     "docs/verbs/train.md",

@@ -125,7 +125,7 @@ def check(
         work = Work(
             run=run, base=snapshots["before"], model=snapshots["after"], texts=texts,
             listed=listed, minutes=minutes, folder=folder, nulls=nulls or 0, sure=sure,
-            membership=fail_on == "membership",
+            given=(given, model), membership=fail_on == "membership",
         )  # fmt: skip
         return _checked(run, work, everything=all_)
 
