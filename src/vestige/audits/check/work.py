@@ -62,6 +62,7 @@ class Work:
         folder: for unfinished work of other verbs.
         listed: secrets that the user listed.
         minutes: time limit of the check.
+        given: base and model as the user passed them, for null models.
         nulls: null models to train for the second stage; 0 for none.
         sure: the training file is the right one.
         membership: recognized training text counts as a leak.
@@ -74,6 +75,7 @@ class Work:
     listed: Sequence[FoundSecret]
     minutes: float
     folder: Path
+    given: tuple[Any, Any] = ("", "")
     nulls: int = 0
     sure: bool = False
     membership: bool = False
@@ -238,8 +240,10 @@ class Work:
         size = min(LARGEST_SEARCH, max(LEAST_SEARCH, fits))
 
         def search(out: Path) -> Result:
+            # null models are trained like the update, which its folder records
+            models = self.given if nulls else (self.base, self.model)
             return vestige.diff(
-                self.base, self.model, size=size, minutes=minutes, out=out, seed=self.run.seed,
+                *models, size=size, minutes=minutes, out=out, seed=self.run.seed,
                 **nulls,
             )  # fmt: skip
 
