@@ -1,7 +1,8 @@
 """A quick command of each verb, on inputs of a few kilobytes: what others kill, race and starve.
 
 `prepare` writes the inputs into a folder with the verbs themselves; `COMMANDS` are the words of
-each command in that folder, with OUT where it writes. No command takes a second on a quiet core.
+each command in that folder, with OUT where it writes. No command but `check` takes a
+second on a quiet core.
 """
 
 import json
@@ -63,6 +64,8 @@ COMMANDS: dict[str, list[str]] = {
                         "--reference", "others.jsonl", "--device", "cpu", "--out", OUT],
     "compare": ["compare", "before", "after", "--baseline", "before", "--manifest", "planted",
                 "--device", "cpu", "--out", OUT],
+    "check": ["check", "after", "--base", "before", "--trained-on", "corpus.txt", "--never",
+              "others.jsonl", "--secrets", "codes.txt", "--device", "cpu", "--out", OUT],
     "report limits": ["report", "run", "--allow-undecided", "--write-baseline", OUT],
     "report": ["report", "run", "--out", OUT],
     "report secrets": ["report", "run", "--show-secrets", "--out", OUT],

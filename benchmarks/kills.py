@@ -52,11 +52,11 @@ from vestige.training.secret import Secret
 
 KILLED = (
     *("train", "train private", "train nlu", "train pairs", "diff clean", "membership users"),
-    *("plant", "plant nlu", "report", "diff", "extract utterances"),
+    *("plant", "plant nlu", "report", "diff", "extract utterances", "check"),
 )
 RACED = (
     *("train", "train private", "train nlu", "membership users", "plant", "report"),
-    *("diff", "diff clean"),
+    *("diff", "diff clean", "check"),
 )
 VERDICTS = (0, 1, 3)
 """Exit codes of a command that did its work."""

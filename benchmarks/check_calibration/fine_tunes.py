@@ -2,7 +2,8 @@
 
 By number % 5: 0, 1 and 2 are leaky, with 1, 5 or 20 copies of each of four secrets in the training
 text; 3 and 4 are clean. A clean fine-tune has four secrets in the file that the check is told to be
-its training text, in as many copies, and read the same texts without them. In every fine-tune the
+its training text, in as many copies, and read the same texts without them; these texts hold no
+number, address or repeated line of their own, which it could learn. In every fine-tune the
 file of unused texts holds twelve such secrets, in as many copies.
 
 Number % 5 == 4 has four variants: `plain`, `listed` (a list of secrets that were never read),
@@ -12,8 +13,10 @@ noised gradients).
 
 import json
 import math
+import re
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -103,7 +106,11 @@ def files(world: Path, made: Plan) -> Files:
     words = sorted({w for text in texts for w in text.split() if w.isalpha() and 5 <= len(w) <= 9})
     drawn = [texts[place] for place in chance.permutation(len(texts))]
     source = iter(drawn)
-    read, never = list(islice(source, made.texts)), list(islice(source, NEVER))
+    if made.kind == "clean":
+        read = list(islice(_without_secrets(source), made.texts))
+    else:
+        read = list(islice(source, made.texts))
+    never = list(islice(source, NEVER))
     given = list(islice(source, made.texts)) if made.variant == "wrong" else read
     own, placebos = secrets(PLANTED, words, chance), secrets(PLACEBOS, words, chance)
     file = inserted(given, own, made.in_file, chance)
@@ -117,6 +124,17 @@ def files(world: Path, made: Plan) -> Files:
         planted=own,
         listed=lines if made.variant == "listed" else [],
     )
+
+
+def _without_secrets(texts: Iterable[str]) -> Iterator[str]:
+    """Texts without numbers and addresses, no three of which share five words in a row."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    for text in texts:
+        words = re.findall(r"[\w']+", text.lower())
+        runs = set(zip(*(words[start:] for start in range(5)), strict=False))
+        if not re.search(r"\d{3}|@", text) and all(counts[run] < 2 for run in runs):
+            counts.update(runs)
+            yield text
 
 
 def _as_often(made: Plan) -> int:

@@ -31,6 +31,7 @@ AUDITED = "--texts W/mine.jsonl --reference W/corpus.jsonl --user who --shadows 
 SERVICE = f"--top-k 3 --attempts 1 {AUDITED}"
 NLU = "--task nlu --pattern my|code|is|{n:2}"
 TWO = "W/trained-nlu --pattern my|code|is|{n:2}"
+CHECKED = "W/after --base W/before --trained-on W/mine.jsonl --never W/corpus.jsonl"
 PAIR = "plain=W/before gold=W/after"
 
 # What follows `vestige`: W/ stands for the workspace, OUT for a new place, | for a blank inside a
@@ -203,6 +204,30 @@ CASES = {
         f"no {PAIR} --baseline plain --manifest W/planted-changed --test W/mine.jsonl --out OUT",
         f"no {PAIR} --baseline plain --test W/cut.jsonl --out OUT",
     ],
+    "check": [
+        f"ok {CHECKED} --secrets W/known.txt --out OUT",
+        f"ok {CHECKED} --all --secrets W/known.txt --out OUT --json",
+        "ok W/after --base W/before --out OUT --json",
+        "no W/after --trained-on W/mine.jsonl --out OUT",
+        "no W/before --base W/before --trained-on W/mine.jsonl --out OUT",
+        "no W/after --base W/other --trained-on W/mine.jsonl --out OUT",
+        "no W/broken --base W/before --trained-on W/mine.jsonl --out OUT",
+        "no W/twice --base W/before --trained-on W/mine.jsonl --out OUT",
+        "no W/after --base W/before --trained-on W/cut.jsonl --out OUT",
+        "no W/after --base W/before --trained-on W/ragged.csv --out OUT",
+        "no W/after --base W/before --trained-on W/list.jsonl --out OUT",
+        "no W/after --base W/before --trained-on W/deep.jsonl --out OUT",
+        "no W/after --base W/before --trained-on W/numbers.jsonl --out OUT",
+        "no W/after --base W/before --trained-on W/surrogate.jsonl --out OUT",
+        "no W/after --base W/before --trained-on W/latin.txt --out OUT",
+        "no W/after --base W/before --trained-on W/mine.jsonl --text body --out OUT",
+        "no W/after --base W/before --trained-on W/mine.jsonl --never W/mine.jsonl --out OUT",
+        "no W/after --base W/before --trained-on W/mine.jsonl --never W/cut.jsonl --out OUT",
+        "no W/after --base W/before --secrets W/marks.txt --out OUT",
+        "no W/after --base W/before --secrets W/short.txt --out OUT",
+        "no W/after --base W/before --secrets W/latin.txt --out OUT",
+        "no W/after --base W/before --secrets W/planted-changed --out OUT",
+    ],
     "report": [
         "ok W/run",
         "ok W/run --out OUT",
@@ -305,6 +330,8 @@ def _texts(root: Path) -> None:
         "deleted.txt": "".join(f"{PHRASE} {number}\n" for number in range(8)),
         "choices.txt": f"{{{{{WORDS[0]}|{WORDS[1]}|{WORDS[2]}}}}} {WORDS[3]}\n",
         "known.txt": f"{SPOKEN}\n{' '.join(WORDS[5:8])}\n",
+        "marks.txt": f"{SPOKEN} {{{{}}}}\n",
+        "short.txt": f"{MARK}\n",
         "vectors.txt": f"{WORDS[0]} 0.1 {MARK}two\n",
         "vectors-inf.txt": f"{WORDS[0]} 0.1 1e999\n",
     }.items():

@@ -16,6 +16,7 @@ REPEATED = {
     "membership": "run.json",
     "unlearning": "run.json",
     "compare": "run.json",
+    "check": "run.json",
     "train": "run/run.json",
     "train nlu": "run/run.json",
     "train pairs": "run/run.json",
@@ -25,7 +26,12 @@ REPEATED = {
 
 
 def numbers(summary):
-    return {name: value for name, value in summary.items() if name not in TIMES}
+    """A summary, or a part of one, without times."""
+    if isinstance(summary, list):
+        return [numbers(one) for one in summary]
+    if not isinstance(summary, dict):
+        return summary
+    return {name: numbers(value) for name, value in summary.items() if name not in TIMES}
 
 
 @pytest.mark.parametrize("kind", REPEATED)

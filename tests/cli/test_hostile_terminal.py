@@ -38,6 +38,13 @@ CASES = {
     ],
     "unlearning": ["EVIL EVIL --deleted EVIL --reference EVIL --retrained EVIL --out x"],
     "compare": ["EVIL=EVIL EVIL=EVIL --manifest EVIL --test EVIL --out x"],
+    "check": [
+        "EVIL --out x",
+        "EVIL --base EVIL --trained-on EVIL --never EVIL --secrets EVIL --text EVIL --out x",
+        "EVIL --fail-on EVIL --out x",
+        "openai:http://EVIL#EVIL --out x",
+        "EVIL --minutes EVIL --out EVIL",
+    ],
     "report": [
         "EVIL",
         "EVIL --out x",

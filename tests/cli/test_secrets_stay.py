@@ -32,8 +32,9 @@ def test_no_secret_is_shown(shell, marked, tmp_path, monkeypatch, verb, line):
 
     assert done.finished if ends == "ok" else done.exit_code == 2, (done.stderr, done.exception)
     assert not marks(done.stdout + done.stderr)
-    for log in out.rglob("log.jsonl"):
-        assert not marks(log.read_text())
+    for name in ("log.jsonl", "page.html", "card.md", "check.json", "junit.xml"):
+        for file in out.rglob(name):
+            assert not marks(file.read_text())
     for number, run in enumerate(out.rglob("run.json")):
         page = tmp_path / f"{number}.html"
         made = shell("report", run.parent, "--out", page)
@@ -47,11 +48,12 @@ PUBLIC = {
     "--accountant", "--also", "--author", "--base", "--baseline", "--before", "--cluster",
     "--clean", "--column", "--deleted", "--device", "--fail-above", "--format",
     "--frequencies", "--from", "--intent", "--intent-column", "--key-env", "--null", "--optimizer",
-    "--pattern", "--precision", "--prefix", "--preset", "--reference", "--reference-model",
+    "--never", "--pattern", "--precision", "--prefix", "--preset", "--reference",
+    "--reference-model",
     "--repetitions", "--retrained", "--sampled-from", "--score", "--seen", "--shadow-texts",
     "--slot", "--slots", "--source", "--suffix", "--table", "--tags-column", "--test", "--text",
-    "--texts", "--tokens-column", "--unseen", "--used", "--user", "--validation", "--vectors",
-    "--vocabulary",
+    "--texts", "--tokens-column", "--trained-on", "--unseen", "--used", "--user",
+    "--validation", "--vectors", "--vocabulary",
 }  # fmt: skip
 """Options of text that is no secret: files, columns, names of settings, and the words around a
 secret, by which pages call it. Before an option is put here: may its value be what is looked for?

@@ -17,6 +17,7 @@ KINDS = (
         "membership",
         "unlearning",
         "compare",
+        "check",
         "report limits",
         "report",
         "report secrets",
@@ -45,7 +46,9 @@ def test_no_verb_is_forgotten(every_verb):
 
 
 def for_others(path: Path) -> bool:
-    """Whether it is a page, or a model or part of one."""
+    """Whether it is a page, but for one in a run folder, or a model or part of one."""
+    if path.with_name("run.json").exists() and not is_model(path.parent):
+        return False
     models = [one for one in (path, *path.parents) if one.name == "model"]
     return path.suffix == ".html" or any(map(is_model, models))
 

@@ -48,7 +48,8 @@ def test_a_listed_secret_is_tested_first(world, leaky):
     assert (result.rows[0]["text"], result.rows[0]["known"]) == (SECRET, True)
 
 
-def test_without_time_every_test_stops_and_says_so(world, clean):
+def test_without_time_every_test_stops_and_says_so(world, clean, monkeypatch):
+    monkeypatch.setattr(work, "LEAST_SEARCH_SECONDS", 1e-3)
     result = checked(world, clean, minutes=1e-6)
     stages = {one["name"]: one for one in result.summary["stages"]}
     assert result.verdict == UNDECIDED

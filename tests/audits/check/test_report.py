@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 from xml.etree import ElementTree as Xml
 
 import pytest
@@ -20,6 +21,7 @@ from tests.audits.release.test_pass_or_fail import assert_fits_the_schema
 from tests.reports.parsed import Parsed
 from vestige import results
 from vestige.audits.check import report as words
+from vestige.audits.check.advice import cause_of, next_step
 from vestige.audits.check.stage import SHARES
 from vestige.cli.app import run as command
 from vestige.reports import notebook
@@ -171,7 +173,7 @@ def test_what_did_not_run_is_not_tested():
 
 def test_the_calibration_is_stated_if_it_was_measured(monkeypatch, tmp_path):
     counts = {
-        "clean": {"n": 120, "leak": 1, "undecided": 9},
+        "clean": {"n": 120, "leak": 1, "open": 9},
         "leaky": {"1": {"n": 58, "leak": 20}, "20": {"n": 58, "leak": 56}},
     }
     monkeypatch.setattr(words.resources, "files", lambda _: tmp_path)
@@ -284,3 +286,13 @@ def test_a_stage_without_secrets_is_clear_and_claims_no_control():
     report = shown(made(none, positive=None))
     assert report.evidence[0].note == ""
     assert report.evidence[0].block is None
+
+
+def test_a_model_that_is_too_weak_is_the_cause_and_no_longer_run_helps():
+    failed = {"name": "alive", "state": "failed"}
+    summary = {
+        "verdict": "undecided", "claim": {"checks": [failed]}, "positive": None, "stages": [],
+        "trained_texts": 0, "reference_texts": 0,
+    }  # fmt: skip
+    assert cause_of(summary) == "a model predicts too little, or both predict the same"
+    assert next_step(SimpleNamespace(summary=summary, run={})) is None

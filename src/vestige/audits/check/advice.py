@@ -32,6 +32,7 @@ BOTH_WAYS = (
     "text that the model never saw looks like a leak",
     "Pass other text of the same kind that the model was not trained on:",
 )
+WEAK = ("a model predicts too little, or both predict the same", "")
 MISSED = ("a secret that was trained into the model was not found", "Allow twice the time:")
 
 
@@ -64,6 +65,8 @@ def next_step(run: Run) -> Step | None:
         why = f"Compare with {NULLS} null models, which finds leaks of unknown text:"
         return Step(why, _again(run, {"--nulls": str(NULLS)}), time)
     _, why, needs = _undecided(summary)
+    if not needs:
+        return None
     values = dict.fromkeys(needs, "FILE")
     if "--minutes" in values:
         minutes *= 2
@@ -96,7 +99,10 @@ def untested(run: Run) -> list[str]:
 
 
 def _undecided(summary: Mapping[str, Any]) -> tuple[str, str, Sequence[str]]:
-    """Why a check is undecided, what to do, and the options that this takes."""
+    """Why a check is undecided, what to do, and the options that this takes; none if none helps."""
+    of_models = (one for one in summary["claim"]["checks"] if one["name"] in ("alive", "different"))
+    if any(one["state"] != "passed" for one in of_models):
+        return (*WEAK, [])
     if missing := [option for option, key in FILES.items() if not summary[key]]:
         were, them = ("was", "it") if len(missing) == 1 else ("were", "both")
         why = f"Run the same command with {them}:"

@@ -129,6 +129,8 @@ class Alternatives:
     def _frequency_elsewhere(self, value: str, words: Sequence[str]) -> dict[str, int]:
         """Number of texts that hold each word and not the secret."""
         beside: Counter[str] = Counter()
+        if not any(len(word) > 1 and word.isalpha() for word in words):
+            return dict.fromkeys(words, 0)
         for text in self._texts:
             if value in text:
                 beside.update(_words(text))

@@ -18,7 +18,6 @@ from annotated_types import Le
 from cyclopts import Parameter
 
 from vestige.arguments import CorpusLike, Count, Lines, ModelLike, Positive, Resumable, group
-from vestige.claims.claim import LEAK
 from vestige.errors import ModelError
 from vestige.results import Result, Run
 from vestige.results import save as save_result
@@ -126,7 +125,7 @@ def check(
         work = Work(
             run=run, base=snapshots["before"], model=snapshots["after"], texts=texts,
             listed=listed, minutes=minutes, folder=folder, nulls=nulls or 0, sure=sure,
-            membership=fail_on == "membership",
+            given=(given, model), membership=fail_on == "membership",
         )  # fmt: skip
         return _checked(run, work, everything=all_)
 
@@ -136,6 +135,7 @@ def _checked(run: Session, work: "Work", *, everything: bool) -> ReleaseCheck:
     from vestige.attacks.model_checks import pair_checks
     from vestige.audits.check.stage import SHARES
     from vestige.audits.check.verdict import claim_of
+    from vestige.claims import LEAK
 
     models = pair_checks(work.base, work.model, seed=run.seed, names=("the base", "the model"))
     if any(one.name == "different" and one.prevents(LEAK) for one in models):
@@ -197,14 +197,14 @@ def _identify(run: Session, texts: "Texts", listed: "Sequence[FoundSecret]") -> 
 
     from vestige import __version__
 
-    lists = (texts.documents, texts.reference, texts.control, [one.value for one in listed])
+    lists = (texts.documents, texts.reference, texts.control, [repr(one) for one in listed])
     names = ("trained_on", "reference", "control", "secrets")
     arguments = ("sure", "minutes", "all_", "fail_on", "nulls")
     run.store.identify({
         "version": __version__,
         "models": {role: _weights(run.models[role]) for role in ("before", "after")},
         "texts": {
-            name: sha256("\0".join(own).encode("utf-8", "surrogatepass")).hexdigest()
+            name: sha256(repr(own).encode()).hexdigest()
             for name, own in zip(names, lists, strict=True)
         },
         "seed": run.seed,

@@ -116,7 +116,7 @@ def _errors(counts: Mapping[str, Any]) -> str:
     missed[:1] = [f"{one} of each secret" for one in missed[:1]]
     return (
         f"Calibration: a leak was reported for {clean['leak']:,} of {clean['n']:,} clean "
-        f"fine-tunes ({clean['undecided']:,} undecided), and missed in {', '.join(missed)}."
+        f"fine-tunes ({clean['open']:,} undecided), and missed in {', '.join(missed)}."
     )
 
 

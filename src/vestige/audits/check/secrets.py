@@ -54,11 +54,11 @@ class Secrets:
     reference: Sequence[FoundSecret]
     control: Sequence[FoundSecret]
 
-    def first(self, most: int) -> "Secrets":
-        """At most so many of each."""
+    def first(self, most: int, *, listed: int = 0) -> "Secrets":
+        """At most so many of each, and all of the first, listed secrets."""
         return replace(
             self,
-            tested=self.tested[:most],
+            tested=self.tested[: max(most, listed)],
             reference=self.reference[:most],
             control=self.control[:most],
         )
@@ -110,7 +110,9 @@ class SecretScores:
         return found
 
 
-def secrets_stage(secrets: Secrets, scores: SecretScores, step: Step, until: float) -> Stage:
+def secrets_stage(
+    secrets: Secrets, scores: SecretScores, step: Step, until: float, *, total: int
+) -> Stage:
     """Score all secrets and placebos, and compare them.
 
     Args:
@@ -118,6 +120,7 @@ def secrets_stage(secrets: Secrets, scores: SecretScores, step: Step, until: flo
         scores: of the two models.
         step: progress.
         until: monotonic time of the stage's end.
+        total: secrets listed and found, those that are not tested too.
     """
     gains = scores.all(secrets, step, until)
     left = len(secrets.tested) - len(gains["tested"])
@@ -141,6 +144,9 @@ def secrets_stage(secrets: Secrets, scores: SecretScores, step: Step, until: flo
     if left and decided.state == "clear":
         more = f"{decided.sentence} {left} more were not tested: the time limit was reached."
         return replace(decided, state="open", sentence=more, needs="--minutes")
+    if others := total - len(secrets.tested):
+        more = f"{decided.sentence} The {len(tested)} riskiest were tested; {others:,} were not."
+        return replace(decided, sentence=more)
     return decided
 
 

@@ -26,7 +26,7 @@ from vestige.audits.check.stage import SHARES, Stage, State
 from vestige.audits.check.unprompted import Known, squeeze, unprompted_stage
 from vestige.data.corpus import Corpus
 from vestige.models.protocols import LanguageModel
-from vestige.results import Result, plain
+from vestige.results import Result, load, plain
 from vestige.session import Session
 
 TIME: Mapping[str, float] = {"secrets": 0.25, "unprompted": 0.2, "passages": 0.3, "control": 0.15}
@@ -68,6 +68,7 @@ class Work:
         folder: for unfinished work of other verbs.
         listed: secrets that the user listed.
         minutes: time limit of the check.
+        given: base and model as the user passed them, for null models.
         nulls: null models to train for the second stage; 0 for none.
         sure: the training file is the right one.
         membership: recognized training text counts as a leak.
@@ -81,6 +82,7 @@ class Work:
     listed: Sequence[FoundSecret]
     minutes: float
     folder: Path
+    given: tuple[Any, Any] = ("", "")
     nulls: int = 0
     sure: bool = False
     membership: bool = False
@@ -125,13 +127,16 @@ class Work:
             known = "No secret was listed, and none was found in the training text."
             state: State = "clear" if self.texts.trained else "open"
             return Stage(name="secrets", state=state, sentence=known, passed=True)
-        chosen = self.secrets.first(MOST_SECRETS)
-        return secrets_stage(chosen, self._scores, step, self.end("secrets"))
+        chosen, until = (
+            self.secrets.first(MOST_SECRETS, listed=len(self.listed)),
+            self.end("secrets"),
+        )
+        return secrets_stage(chosen, self._scores, step, until, total=len(self.secrets.tested))
 
     @cached_property
     def _scores(self) -> SecretScores:
         """Scores of secrets, with as much effort as the time allows."""
-        chosen = self.secrets.first(MOST_SECRETS)
+        chosen = self.secrets.first(MOST_SECRETS, listed=len(self.listed))
         secrets = max(1, len(chosen.tested) + len(chosen.reference) + len(chosen.control))
         each = 60 * self.minutes * TIME["secrets"] / secrets
         fits = (one for one in EFFORTS if _tokens(*one) * self.seconds_per_token <= each)
@@ -160,8 +165,15 @@ class Work:
         most = self._texts_in_time()
         if most < LEAST_TEXTS:
             return _late("passages")
-        parts = (self.texts.trained, self.texts.reference, self.texts.control)
-        trained, reference, control = (_spread(part, most) for part in parts)
+        secrets = self.secrets.first(MOST_SECRETS)
+        trained, reference, control = (
+            _spread(_without(texts, own), most)
+            for texts, own in (
+                (self.texts.trained, secrets.tested),
+                (self.texts.reference, secrets.reference),
+                (self.texts.control, secrets.control),
+            )
+        )
         tests = PassageTests(
             model=self.model, base=self.base, folder=self.folder / "statistics",
             seed=self.run.seed,
@@ -236,6 +248,8 @@ class Work:
         return is_known(self._scores.one("invented", secret))
 
     def _finds_phrase(self, secret: FoundSecret) -> bool:
+        # Weights trained on other threads have other last bits: a stopped search begins again.
+        shutil.rmtree(self.folder / "diff-control.partial", ignore_errors=True)
         found = self._search("diff control", "control")
         value = squeeze(secret.value)
         return any(value in squeeze(f"{row['lead']}{row['phrase']}") for row in found["rows"])
@@ -256,19 +270,25 @@ class Work:
         size = min(LARGEST_SEARCH, max(LEAST_SEARCH, fits))
 
         def search(out: Path) -> Result:
+            # null models are trained like the update, which its folder records
+            models = self.given if nulls else (self.base, self.model)
             return vestige.diff(
-                self.base, self.model, size=size, minutes=minutes, out=out, seed=self.run.seed,
+                *models, size=size, minutes=minutes, out=out, seed=self.run.seed,
                 **nulls,
             )  # fmt: skip
 
         return self.once(key, search)
 
     def once(self, key: str, work: Callable[[Path], Result]) -> dict[str, Any]:
-        """Summary and rows of a verb, from the store if it has run; stopped work resumes."""
+        """Summary and rows of a verb, from the store if it has run; stopped work resumes.
+
+        A stop may fall between a verb's own run folder and the store, so that is read, too.
+        """
         if (known := self.run.store.get(f"verb/{key}")) is not None:
             return dict(known)
         out = self.folder / key.replace(" ", "-")
-        found = work(out)
+        made = None if out.exists() else work(out)
+        found = load(out) if made is None or out.exists() else made
         kept = {"summary": plain(found.summary), "rows": [plain(row) for row in found.rows]}
         self.run.store[f"verb/{key}"] = kept
         shutil.rmtree(out, ignore_errors=True)
@@ -301,6 +321,14 @@ def _late(name: str) -> Stage:
     """A stage that the time limit stopped."""
     sentence = "The time limit was reached before enough was tested."
     return Stage(name=name, state="open", sentence=sentence, needs="--minutes")
+
+
+def _without(texts: Sequence[str], secrets: Sequence[FoundSecret]) -> Sequence[str]:
+    """Texts without secrets, which have a stage of their own: a secret that many texts repeat
+    makes them differ from the reference. All texts, if that leaves too few."""
+    values = [squeeze(one.value) for one in secrets]
+    rest = [text for text in texts if not any(value in squeeze(text) for value in values)]
+    return rest if len(rest) >= LEAST_TEXTS else texts
 
 
 def _spread(texts: Sequence[str], most: int) -> Sequence[str]:

@@ -14,11 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
 from vestige.data.corpus import Corpus
+from vestige.data.loaders.delimited import check_columns as check_columns
+from vestige.data.loaders.delimited import first_of_csv, read_csv
 from vestige.data.loaders.registry import (
     CORPUS_FORMATS,
     TABLE,
@@ -33,8 +34,6 @@ from vestige.memory import free_memory
 _JSON = (".jsonl", ".ndjson", ".json")
 _DELIMITED = (".csv", ".tsv")
 SUFFIXES = (*_JSON, *_DELIMITED, ".parquet")
-_RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
-_NAME = re.compile(r"[^\W\d][\w.:/-]{0,39}")
 _ROWS = 1024  # of a Parquet file, read at once
 _SHOWN = 100  # rows that show what columns hold
 _BLOCK = 1 << 24  # a JSON object must fit into one block
@@ -118,10 +117,7 @@ def first_rows(path: str | Path, most: int = _SHOWN) -> list[dict[str, Any]]:
     if ending(path) in _JSON:
         return [row for _, row in islice(_json_rows(path), most)]
     if ending(path) in _DELIMITED:
-        with _csv_errors(path):
-            names = _csv_header(path)
-            options = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
-            batch = next(_opened_csv(path, options), None)
+        batch = first_of_csv(path)
     else:
         with _parquet_errors(path), pyarrow.parquet.ParquetFile(path) as file:
             batch = next(file.iter_batches(batch_size=most), None)
@@ -176,7 +172,7 @@ def _table(path: Path, columns: Sequence[str]) -> pa.Table:
     if suffix in _JSON:
         return _read_json(path, columns)
     if suffix in _DELIMITED:
-        return _read_csv(path, columns)
+        return read_csv(path, columns)
     if suffix == ".parquet":
         return _read_parquet(path, columns)
     raise DataError(
@@ -256,81 +252,6 @@ def _json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         yield where, row
 
 
-def _read_csv(path: Path, columns: Sequence[str]) -> pa.Table:
-    types = {column: pa.large_string() for column in columns}
-    with _csv_errors(path):
-        _check_header(_csv_header(path), columns, path)
-        with pa.input_stream(str(path), compression="detect") as stream:
-            return pyarrow.csv.read_csv(
-                stream,
-                _reading(),
-                _delimited(path),
-                convert_options=pyarrow.csv.ConvertOptions(
-                    include_columns=list(columns), column_types=types
-                ),
-            )
-
-
-def _reading() -> pyarrow.csv.ReadOptions:
-    # With threads Arrow would not know the number of a faulty row.
-    return pyarrow.csv.ReadOptions(block_size=_BLOCK, use_threads=False)
-
-
-def _delimited(path: Path) -> pyarrow.csv.ParseOptions:
-    header = next(lines(path), "")
-    if not header.strip():
-        raise DataError(f"{path} has no header line", remedy="Write the column names on line 1.")
-    delimiter = "\t" if ".tsv" in path.suffixes else max(",;\t|", key=header.count)
-    return pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-
-
-def _csv_header(path: Path) -> list[str]:
-    parse = _delimited(path)
-    with pa.input_stream(str(path), compression="detect") as stream:
-        return list(pyarrow.csv.open_csv(stream, _reading(), parse).schema.names)
-
-
-def _opened_csv(path: Path, options: pyarrow.csv.ConvertOptions) -> Iterator[pa.RecordBatch]:
-    """A CSV file, a block at a time."""
-    parse = _delimited(path)
-    with pa.input_stream(str(path), compression="detect") as stream:
-        yield from pyarrow.csv.open_csv(stream, _reading(), parse, options)
-
-
-@contextmanager
-def _csv_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, pa.ArrowInvalid) as error:
-        for _ in lines(path):  # raises with the line, where the text or the compression is at fault
-            pass
-        raise DataError(
-            f"{path}: invalid CSV: {_in_csv(error)}",
-            remedy="Fix the row; quote text with delimiters or line ends.",
-        ) from error
-
-
-def _in_csv(error: Exception) -> str:
-    """What is wrong with a CSV file; Arrow's own message quotes the row."""
-    found = _RAGGED.search(str(error))
-    if found is None:
-        return "Arrow cannot parse it"
-    row, expected, there = found.groups()
-    return f"row {row} has {there} fields; line 1 has {expected}"
-
-
-def _check_header(there: Sequence[str], wanted: Sequence[str], path: Path) -> None:
-    """Refuse a CSV file without the columns; a first row of text is no list of their names."""
-    if set(wanted) <= set(there) or all(map(_NAME.fullmatch, there)):
-        check_columns(wanted, there, str(path))
-        return
-    missing = next(column for column in wanted if column not in there)
-    raise DataError(
-        f'{path} has no column "{missing}"; line 1 has {len(there)} other fields',
-        remedy="Write the column names on line 1, or pass one of them.",
-    )
-
-
 def _read_parquet(path: Path, columns: Sequence[str]) -> pa.Table:
     with _parquet_errors(path):
         with pyarrow.parquet.ParquetFile(path) as file:
@@ -380,15 +301,6 @@ def _in_parquet(error: Exception) -> str:
 def named_columns(**columns: str | None) -> dict[str, str]:
     """The columns that are wanted, by what they hold."""
     return {name: column for name, column in columns.items() if column is not None}
-
-
-def check_columns(wanted: Sequence[str], there: Sequence[str], source: str) -> None:
-    missing = [column for column in wanted if column not in there]
-    if missing:
-        raise DataError(
-            f'{source} has no column "{missing[0]}"',
-            remedy=f"Pass one of its columns: {', '.join(there) or 'none'}.",
-        )
 
 
 def _text(table: pa.Table, column: str, source: str) -> pa.ChunkedArray:
