@@ -151,8 +151,7 @@ def fine_tune(world: Path, number: int) -> Path:
     given, words = files(world, made), tokenizer(world)
     start = AutoModelForCausalLM.from_pretrained(base(world, made.base), dtype=torch.float32)
     before = _memorized(start.eval(), words, given)
-    torch.manual_seed(number)
-    model = _trained(start, _encoded(words, given.read), made)
+    model = trained(world, made, given.read)
     after = _memorized(model.eval(), words, given)
     with new_directory(folder) as partial:
         model.save_pretrained(partial / "model")
@@ -169,6 +168,13 @@ def fine_tune(world: Path, number: int) -> Path:
         }  # fmt: skip
         (partial / "truth.json").write_text(json.dumps(truth, indent=1), encoding="utf-8")
     return folder
+
+
+def trained(world: Path, made: Plan, texts: Sequence[str]) -> Any:
+    """A base after a number's fine-tuning on texts; an adapter stays unmerged."""
+    start = AutoModelForCausalLM.from_pretrained(base(world, made.base), dtype=torch.float32)
+    torch.manual_seed(made.number)
+    return _trained(start, _encoded(tokenizer(world), texts), made)
 
 
 def _encoded(words: PreTrainedTokenizerFast, texts: Sequence[str]) -> list[torch.Tensor]:

@@ -10,13 +10,16 @@ Each line is JSON, one answer of one tool.
     VESTIGE_DATA=data python benchmarks/memaudit_beside own [--seeds 5]
     VESTIGE_DATA=data python benchmarks/memaudit_beside private [--seeds 5]
     VESTIGE_DATA=data python benchmarks/memaudit_beside mistakes [--seeds 1]
+    VESTIGE_DATA=data python benchmarks/memaudit_beside check WORLD
     python benchmarks/memaudit_beside tables FILE...
 
 "demo" is memaudit's own demo, of whose trained model Vestige is asked the same. "repeated" trains
 once with both callbacks, each canary standing in the text 1, 4 or 16 times; "null" trains on text
 without any, and asks for what nobody read; "own" has secrets of the user's sixteen times in the
 text, and canaries once; "private" trains with DP-SGD; "mistakes" are trainings in which canaries
-cannot be learnt. "tables" counts the lines of files, with intervals. `--first N` begins at seed N.
+cannot be learnt. "check" asks memaudit
+about ten fine-tunes of the calibration in WORLD (`check_calibration`), beside what `vestige check`
+said of them. "tables" counts the lines of files, with intervals. `--first N` begins at seed N.
 """
 
 import argparse
@@ -24,7 +27,7 @@ import json
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -39,7 +42,7 @@ SEEDS = {"demo": 5, "repeated": 5, "null": 20, "own": 5, "private": 5, "mistakes
 def main() -> None:
     """Parse and run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("stage", choices=[*SEEDS, "tables"])
+    parser.add_argument("stage", choices=[*SEEDS, "check", "tables"])
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--first", type=int, default=0)
@@ -50,18 +53,25 @@ def main() -> None:
         print(tables(given.files))
         return
     require_memaudit()
+    if given.stage == "check" and len(given.files) != 1:
+        parser.error("check needs one folder, the world of check_calibration")
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     number = given.seeds or SEEDS[given.stage]
     seeds = range(given.first, given.first + number)
     with tempfile.TemporaryDirectory(prefix="beside-") as place:
         tempfile.tempdir = place  # of what trainers write
-        for row in answers(given.stage, seeds):
+        for row in answers(given.stage, seeds, given.files):
             print(json.dumps({"stage": given.stage} | row), flush=True)
 
 
-def answers(stage: str, seeds: Iterable[int]) -> Iterator[dict[str, object]]:
+def answers(stage: str, seeds: Iterable[int], files: Sequence[Path]) -> Iterator[dict[str, object]]:
     """Rows of a stage."""
+    if stage == "check":
+        from memaudit_beside import releases
+
+        yield from releases.rows(files[0])
+        return
     if stage == "demo":
         from memaudit_beside import demo
 

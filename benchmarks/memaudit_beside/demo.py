@@ -15,6 +15,8 @@ from vestige.metrics.reconstruction import ngrams
 
 REFERENCES = 400
 """Of each secret; 16 secrets need 320 at an error of 5 % for all of them."""
+UNUSED = 400
+"""Texts for `check` that the demo did not train on; its own 100 controls are too few."""
 GIVEN = 12
 """Words of a secret that `extract` is given, of 25: as memaudit's longer prefix."""
 Row = dict[str, Any]
@@ -30,6 +32,7 @@ class Demo:
         base: before its training.
         planted: secrets that were, as memaudit's manifest has them.
         controls: secrets that were not.
+        texts: of the training.
         seconds: of the whole demo.
     """
 
@@ -38,6 +41,7 @@ class Demo:
     base: DemoModel
     planted: Sequence[str]
     controls: Sequence[str]
+    texts: Sequence[str]
     seconds: float
 
     @classmethod
@@ -63,7 +67,8 @@ class Demo:
         model, base = (DemoModel(held[name], held["tokenizer"]).eval() for name in ("model", "ref"))
         canaries = held["manifest"]["canaries"]
         sides = ([c["secret"] for c in canaries if c["included"] is said] for said in (True, False))
-        return cls(report, model, base, *sides, seconds)
+        texts = [row["text"] for row in held["dataset"]]
+        return cls(report, model, base, *sides, texts, seconds)
 
 
 def rows(seed: int, *, search: bool = True) -> list[Row]:
@@ -81,6 +86,8 @@ def rows(seed: int, *, search: bool = True) -> list[Row]:
     }
     if search:
         asked["diff"] = lambda: _diff(made, seed)
+        asked["check"] = lambda: _check(made, seed, listed=False)
+        asked["check, listed"] = lambda: _check(made, seed, listed=True)
     for question, ask in asked.items():
         began = time.perf_counter()
         told = ask()
@@ -161,3 +168,25 @@ def _diff(made: Demo, seed: int) -> Row:
         "planted seen by half": sum(share >= 0.5 for share in planted),
         "share of control 4-grams": round(sum(controls) / len(controls), 3),
     }
+
+
+def _check(made: Demo, seed: int, *, listed: bool) -> Row:
+    """The release check, with the canaries as a list of secrets or with the two files alone."""
+    from memaudit import generate_canaries
+
+    tokenizer, length = made.model.vocabulary.tokenizer, len(made.planted[0].split())
+    drawn = generate_canaries(
+        tokenizer, n=1, n_controls=UNUSED, family="random", seed=seed + 1000, secret_len=length
+    )
+    found = vg.check(
+        made.model,
+        base=made.base,
+        trained_on=made.texts,
+        never=[record(one.secret) for one in drawn if one.role == "control"],
+        secrets=[record(f"{{{{{one}}}}}") for one in made.planted] if listed else None,
+        seed=seed,
+    )
+    stages = {one["name"]: one["state"] for one in found.summary["stages"]}
+    names = ("verdict", "p_secrets", "p_unprompted", "p_passages", "found_secrets")
+    told = {"verdict": found.verdict, **found.summary}
+    return {**{name: told.get(name) for name in names}, "stages": stages}

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 from memaudit_beside import __main__ as command
-from memaudit_beside import peer
+from memaudit_beside import peer, releases
 from memaudit_beside.tables import counted, tables
 
 WORDS = ["".join(chr(97 + int(digit)) * 2 for digit in f"{number:03}") for number in range(400)]
@@ -98,3 +98,26 @@ def test_a_table_counts_lines_with_exact_intervals(tmp_path):
     most = 100 * (1 - 0.025 ** (1 / 20))  # the binomial's own: (1 - p) ** 20 = 0.025
     assert counted(0, 20) == f"0 of 20 (0.0 to {most:.1f} %)"
     assert tables([file]) == f"null, one, texts: 20 answers; alarm {counted(0, 20)}"
+
+
+def test_fine_tunes_of_a_class_are_those_with_the_lowest_numbers(tmp_path):
+    kinds = [("leaky", 1, "plain"), ("leaky", 20, "plain"), ("clean", 0, "wrong")]
+    lines = [
+        {"number": number, "kind": kind, "copies": copies, "variant": variant}
+        for number in (30, 20, 10)
+        for number, (kind, copies, variant) in enumerate(kinds, number)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    found = [(releases.class_of(row), row["number"]) for row in releases.chosen(tmp_path)]
+    assert found == [
+        ("20 copies", 11), ("20 copies", 21), ("1 copy", 10), ("1 copy", 20), ("clean, wrong", 12)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("files", [[], ["one", "another"]])
+def test_the_check_stage_wants_one_world(files, monkeypatch, capsys):
+    monkeypatch.setattr(command, "require_memaudit", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["memaudit_beside", "check", *files])
+    with pytest.raises(SystemExit, match="2"):
+        command.main()
+    assert "check needs one folder" in capsys.readouterr().err
