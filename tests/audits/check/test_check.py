@@ -81,5 +81,5 @@ def test_texts_in_both_files_are_removed_from_the_reference(world, clean):
     texts = [json.loads(line)["text"] for line in both]
     result = checked(world, clean, never=texts, all_=True)
     assert result.summary["reference_texts"] + result.summary["control_texts"] == 100
-    with pytest.raises(DataError, match="--never"):
+    with pytest.raises(DataError, match="differs from those of --trained-on"):
         checked(world, clean, never=clean[1])
