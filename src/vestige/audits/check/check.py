@@ -154,7 +154,7 @@ def _checked(run: Session, work: "Work", *, everything: bool) -> ReleaseCheck:
     rows = [dict(row) for stage in stages for row in stage.rows]
     return ReleaseCheck(
         kind="ReleaseCheck",
-        summary=_summary(work, stages, positive),
+        summary={**claim.summary(), **_summary(work, stages, positive)},
         rows=rows,
         claim=claim,
     )

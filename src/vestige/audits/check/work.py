@@ -212,13 +212,16 @@ class Work:
         if (known := self.run.store.get("seconds per token")) is None:
             from vestige.attacks.model_checks import log_probs_of
 
-            ids = [[self.model.first_token] * _TIMED[1]] * _TIMED[0]
+            rows, tokens = _TIMED
+            if (longest := getattr(self.model, "longest", None)) is not None:
+                tokens = min(tokens, longest - 1)
+            ids = [[self.model.first_token] * tokens] * rows
             taken: list[float] = []
             while len(taken) < 3 and sum(taken) < _ENOUGH:
                 started = time.monotonic()
                 log_probs_of(self.model, ids)
                 taken.append(time.monotonic() - started)
-            known = min(taken) / (_TIMED[0] * _TIMED[1])
+            known = min(taken) / (rows * tokens)
             self.run.store["seconds per token"] = known
         return float(known)
 
