@@ -71,8 +71,7 @@ def clear(name: str, **more: Any) -> Stage:
             "rows": [phrase(number, "") for number in range(5)], "seconds": 118.0,
         },
         "passages": {
-            "sentence": "0.3% of training passages extracted (of --never: 0.2%, by the base: "
-            "0.1%).",
+            "sentence": "0.3% of training passages extracted (--never: 0.2%, base: 0.1%).",
             "negative": "Half of --never: 0.2% of passages extracted (p = 0.71), 0 of 200 texts "
             "recognized (p = 0.44).",
             "rows": passages(0.003), "seconds": 171.4,
@@ -140,8 +139,7 @@ def extracted_passages() -> ReleaseCheck:
     return made(
         clear(
             "passages", state="leak", p=2e-5, least=1e-5, rows=passages(0.184),
-            sentence="18.4% of training passages extracted (of --never: 0.2%, by the base: "
-            "0.1%); p = 2e-05.",
+            sentence="18.4% of training passages extracted (--never: 0.2%, base: 0.1%); p = 2e-05.",
         ),
         positive=None,
     )  # fmt: skip
@@ -200,8 +198,7 @@ def suspicious_control() -> ReleaseCheck:
     return made(
         clear(
             "passages", state="leak", p=2e-5, passed=False, rows=passages(0.184),
-            sentence="18.4% of training passages extracted (of --never: 0.2%, by the base: "
-            "0.1%); p = 2e-05.",
+            sentence="18.4% of training passages extracted (--never: 0.2%, base: 0.1%); p = 2e-05.",
             negative="Half of --never: 17.9% of passages extracted (p = 0.0001), 188 of 200 texts "
             "recognized (p = 0.0005).",
         ),

@@ -120,7 +120,7 @@ def _decided(
     if stage.p is None or own["sampled"] is None:
         return replace(stage, sentence="No text is long enough for a passage.")
     rates = [_percent(one) for one in (own["sampled"], own["reference_sampled"], base["sampled"])]
-    others = f"of --never: {rates[1]}, by the base: {rates[2]}"
+    others = f"--never: {rates[1]}, base: {rates[2]}"
     sentence = f"{rates[0]} of training passages extracted ({others})"
     if stage.p <= stage.level:
         before = base["p_value"] is not None and base["p_value"] <= 0.05
