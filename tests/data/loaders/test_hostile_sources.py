@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from vestige.data import text_file
-from vestige.data.loaders import read_corpus, tables
+from vestige.data.loaders import delimited, read_corpus, tables
 from vestige.errors import DataError
 
 ENDINGS = (".txt", ".jsonl", ".csv", ".parquet")
@@ -35,6 +35,7 @@ def test_a_line_without_an_end_is_named(
 ) -> None:
     monkeypatch.setattr(text_file, "LONGEST_LINE", 1000)
     monkeypatch.setattr(tables, "_BLOCK", 500)
+    monkeypatch.setattr(delimited, "BLOCK", 500)
     first = {".jso": b'{"text": "a"}\n', ".csv": b"text\n"}.get(ending[:4], b"a\n")
     start = b'{"text": "' if ".json" in ending else b'"' if ".csv" in ending else b""
     path = tmp_path / f"corpus{ending}"
