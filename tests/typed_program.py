@@ -34,6 +34,8 @@ def models(path: str) -> None:
 
 def verbs(monitor: vg.Monitor) -> None:
     assert_type(vg.diff("before", "after", phrase="the gate", monitor=monitor), vg.Result)
+    checked: vg.Result = vg.check("adapter", trained_on="mail.jsonl", never="public.jsonl")
+    assert checked.record
 
 
 def training(corpus: vg.Corpus) -> None:

@@ -9,10 +9,12 @@ import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import vestige
 from tests.contract import grammar
 from tests.contract.world import NEVER_READ, SECRET, World
+from vestige.audits.check.work import LEAST_SEARCH
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.models.remote_options import RemoteOptions
 
@@ -47,6 +49,7 @@ def verbs(world: World) -> dict[str, Cases]:
         "membership": _texts(asked, asked.texts),
         "unlearning": _deletion(asked, None),
         "unlearning --retrained": _deletion(asked, "other"),
+        "check": _check(asked),
         "compare": _defences(asked),
         "callback": _callback(asked),
         "PrivateTrainer": _private(asked),
@@ -177,6 +180,17 @@ class Asked:
         )  # fmt: skip
         return self.keep(f"extract texts {model} {texts}", found)
 
+    def check(self, model: str, texts: str, never: str | None, base: str, secrets: str) -> str:
+        small = {"LARGEST_SEARCH": LEAST_SEARCH, "MOST_TEXTS": 60}
+        with mock.patch.multiple("vestige.audits.check.work", **small):
+            found = vestige.check(
+                self.path(model), base=self.path(base), trained_on=self.file(texts),
+                never=never and self.file(never),
+                secrets=self.secrets(secrets) if secrets else None,
+                minutes=60,
+            )  # fmt: skip
+        return self.keep(f"check {model} {texts}", found)
+
     def users(self, model: str, texts: str, never: str, *, base: str = "base") -> str:
         found = vestige.membership(
             self.path(model), texts=self.file(texts, each=5), reference=self.file(never, each=5),
@@ -273,6 +287,34 @@ def _secrets(asked: Asked, verb: Callable[[str, str, Path], str], *, pair: bool 
     if pair:
         cases["same model"] = (ask("tuned", before="tuned"), OPEN)
     return cases
+
+
+def _check(asked: Asked) -> Cases:
+    def ask(
+        model: str,
+        texts: str = "members",
+        never: str | None = "never",
+        *,
+        base: str = "base",
+        secrets: str = "",
+    ) -> Answer:
+        return lambda: asked.check(model, texts, never, base, secrets)
+
+    return {
+        "texts that it learned": (ask("tuned"), NOT_CLEARED),
+        "adapter": (ask("adapter"), NOT_CLEARED),
+        "listed secret": (ask("tuned", "absent", secrets="said"), NOT_CLEARED),
+        "secret never read": (ask("tuned", "absent", secrets="never read"), NOT_ACCUSED),
+        "wrong file": (ask("tuned", "absent"), OPEN),
+        "same model": (ask("base"), OPEN),
+        "unchanged": (ask("unchanged"), OPEN),
+        **{name: (ask(name), OPEN) for name in DEAD},
+        "no reference": (ask("tuned", "absent", None), OPEN),
+        "reference in upper case": (ask("tuned", "absent", "upper case"), OPEN),
+        "reference in German": (ask("tuned", "absent", "german"), OPEN),
+        "texts in the reference": (ask("tuned", "members", "members in it"), NOT_CLEARED),
+        "too few texts": (ask("tuned", "one", "six"), NOT_CLEARED),
+    }
 
 
 def _canaries(asked: Asked, verb: Callable[..., str]) -> Cases:

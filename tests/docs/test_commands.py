@@ -58,6 +58,7 @@ MINUTES = {
     "docs/audit-before-release.md",
     "docs/before-you-publish.md",
     "docs/train-with-privacy.md",
+    "docs/verbs/check.md",
     "docs/verbs/compare.md",
     "docs/verbs/diff.md",
     "docs/verbs/train.md",
@@ -75,7 +76,8 @@ TAKEN = {
         "assistant-2": "assistant",
     },
     "docs/train-with-privacy.md": {"my-model": "gpt", "public-model": "model"},
-    "docs/before-you-publish.md": {"base-model": "chat", "my-lora-adapter": "foreign adapter"},
+    "docs/before-you-publish.md": {"base-model": "chat", "my-adapter": "foreign adapter"},
+    "docs/verbs/check.md": {"my-adapter": "foreign adapter", "base": "gpt", "tuned": "adapter"},
     "docs/configuration.md": {"before": "model", "after": "update"},
     "docs/verbs/membership.md": {
         "base": "gpt",

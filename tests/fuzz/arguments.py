@@ -45,6 +45,8 @@ LINES = (
     f"train W/corpus.jsonl {TINY} --seeds 2",
     "train W/planted-nlu --task nlu --epochs 1 --hidden-size 4 --embedding-size 4 --dropout "
     "--early-stopping --char-embeddings --device cpu --json",
+    "check W/adapter --trained-on W/corpus.jsonl --never W/clean.jsonl --minutes 0.01 "
+    "--device cpu --json",
     "diff W/hf W/adapter --size 0.1 --length 4 --device cpu --json",
     "diff W/before W/after --size 0.1 --length 4 --clean W/clean.jsonl --nulls 2 --device cpu",
     "diff W/hf W/hf-shards --phrase gate --budget 20 --device cpu",

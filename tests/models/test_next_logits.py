@@ -51,6 +51,15 @@ def told(model: NextToken, cells: int = 2**20) -> Tensor:
     return found.view(tokens.shape)
 
 
+def test_the_beginning_of_a_text_is_read_once(
+    model: HuggingFaceLanguageModel, monkeypatch: pytest.MonkeyPatch
+):
+    read, start = list[int](), model.start
+    monkeypatch.setattr(model, "start", lambda n: read.append(n) or start(n))
+    told(model)
+    assert read == [1]
+
+
 @torch.no_grad()
 def naive(model: HuggingFaceLanguageModel, before: list[int]) -> Tensor:
     """Each text in a forward pass of its own, behind all that stands before it."""

@@ -28,6 +28,7 @@ VERBS: dict[str, dict[str, str]] = {
         "train": "Train a model on DATA, or continue one with --from.",
     },
     "Audit": {
+        "check": "Check whether a fine-tuned model reveals its training text.",
         "diff": "List the phrases that an update made more probable.",
         "exposure": "Measure how well a model knows canaries or your secrets, in bits.",
         "extract": "Measure which canaries, secrets or passages a model generates verbatim.",
@@ -45,7 +46,7 @@ VERBS: dict[str, dict[str, str]] = {
 A verb is a public name of `vestige`, unless `MODULES` names its module.
 """
 
-HIDDEN = ("check", "reproduce")
+HIDDEN = ("reproduce",)
 """Commands that the help does not list."""
 
 MODULES = {"demo": "vestige.demo", "reproduce": "vestige.experiments.reproduce"}

@@ -38,7 +38,8 @@ def next_logits(
     begins = torch.arange(len(tokens), device=tokens.device) * width
     yield begins, torch.zeros_like(begins), model.logits(first)
     whole = getattr(model, "reads_whole", False)
-    for state, places in (_whole if whole else _stepwise)(model, tokens, lengths):
+    states = _whole(model, first, tokens, lengths) if whole else _stepwise(model, tokens, lengths)
+    for state, places in states:
         step = max(1, cells // model.vocab_size)
         for begin in range(0, len(places), step):
             asked = places[begin : begin + step]
@@ -46,16 +47,22 @@ def next_logits(
             yield asked, rows, model.logits(state[begin : begin + step])
 
 
-def _whole(model: NextToken, tokens: Tensor, lengths: Tensor) -> Iterator[tuple[State, Tensor]]:
-    """States of whole texts at once, and the place of the token that each tells."""
+def _whole(
+    model: NextToken, first: State, tokens: Tensor, lengths: Tensor
+) -> Iterator[tuple[State, Tensor]]:
+    """States of whole texts at once, and the place of the token that each tells.
+
+    The state of a text's beginning is one forward pass, whose weights a slow model reads once.
+    """
     every: list[int] = lengths.tolist()
-    before = int(getattr(model.start(1), "length", 0))
+    before = int(getattr(first, "length", 0))
     begin = 0
     while begin < len(every) and every[begin] > 1:
         read = every[begin] - 1  # nothing is asked behind the last token
         rows = slice(begin, begin + max(1, POSITIONS // (before + read)))
         state = model.after_each(  # type: ignore[attr-defined]
-            model.start(len(every[rows])), tokens[rows, :read]
+            first[torch.zeros(len(every[rows]), dtype=torch.int64, device=tokens.device)],
+            tokens[rows, :read],
         )
         column = torch.arange(1, read + 1, device=tokens.device)
         asked = column < lengths[rows, None]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
+from vestige.claims import UNDECIDED
 from vestige.errors import RunError
 from vestige.reports.blocks import Findings, Listing, Prose, Table
 from vestige.reports.charts import Figure
@@ -59,7 +60,7 @@ REDACTION = "Run folders contain the texts unredacted; redaction concerns this r
 
 MOST_EVIDENCE = 3
 
-SIGNS: Mapping[str, str] = {"✗": "leak", "✓": "clear", "?": "undecided", "–": "not run"}
+SIGNS: Mapping[str, str] = {"✗": "leak", "✓": "clear", "?": UNDECIDED, "–": "not run"}
 """Signs of evidence and their words."""
 
 MANY = 3

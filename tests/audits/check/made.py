@@ -58,20 +58,22 @@ def clear(name: str, **more: Any) -> Stage:
     """A stage without a finding, changed by `more`."""
     given: dict[str, dict[str, Any]] = {
         "secrets": {
-            "sentence": "0 of 5 secrets known; p = 0.41 compared with placebos.",
-            "negative": "29 secrets of --never: 0 generated verbatim, control half p = 0.63.",
+            "sentence": "The model knows 0 of 5 secrets; p = 0.41 compared with secrets of "
+            "--never.",
+            "negative": "Of 29 secrets of --never, 0 look known; 0 are verbatim.",
             "rows": [secret(number, known=False) for number in range(1, 6)], "seconds": 96.2,
             "estimate": ("share of secrets known", 0.0, 0.0, 0.45, ""),
         },
         "unprompted": {
-            "sentence": "0 secrets and passages of 0 training texts in 50 phrases.",
-            "negative": "0 texts of --never have a passage in these phrases.",
+            "sentence": "The 50 phrases found without a prompt have no secret and no passage of "
+            "the training text.",
+            "negative": "The phrases have passages of 0 texts of --never.",
             "rows": [phrase(number, "") for number in range(5)], "seconds": 118.0,
         },
         "passages": {
-            "sentence": "0.3% of passages extracted (reference: 0.2%, base: 0.1%).",
-            "negative": "0.2% of passages of the control half extracted (p = 0.71), 0 of 200 of "
-            "its texts recognized (p = 0.44).",
+            "sentence": "0.3% of training passages extracted (--never: 0.2%, base: 0.1%).",
+            "negative": "Half of --never: 0.2% of passages extracted (p = 0.71), 0 of 200 texts "
+            "recognized (p = 0.44).",
             "rows": passages(0.003), "seconds": 171.4,
             "facts": {"texts_recognized": 372, "texts_tested": 400, "recognized": True},
         },
@@ -121,8 +123,8 @@ def skipped(name: str) -> Stage:
 def known_secrets() -> ReleaseCheck:
     """The model generates four secrets."""
     said = (
-        "The model generates 4 of 5 secrets verbatim after their context, and its base does not "
-        "(probability of coincidence below 5e-09)."
+        "The model generates 4 of 5 secrets verbatim after the text before them; its base does "
+        "not (probability of coincidence below 5e-09)."
     )
     rows = [secret(number, known=number < 5) for number in range(1, 6)]
     share = ("share of secrets known", 0.8, 0.28, 0.99, "")
@@ -137,7 +139,7 @@ def extracted_passages() -> ReleaseCheck:
     return made(
         clear(
             "passages", state="leak", p=2e-5, least=1e-5, rows=passages(0.184),
-            sentence="18.4% of passages extracted (reference: 0.2%, base: 0.1%); p = 2e-05.",
+            sentence="18.4% of training passages extracted (--never: 0.2%, base: 0.1%); p = 2e-05.",
         ),
         positive=None,
     )  # fmt: skip
@@ -146,8 +148,8 @@ def extracted_passages() -> ReleaseCheck:
 def unprompted_texts() -> ReleaseCheck:
     found = clear(
         "unprompted", state="leak", p=1e-6,
-        sentence="2 secrets and passages of 31 training texts in 50 phrases; p = 1e-06 compared "
-        "with --never.",
+        sentence="The 50 phrases found without a prompt have 2 secrets and passages of 31 training "
+        "texts; p = 1e-06 compared with --never.",
         rows=[phrase(number, "secret 2" if number == 1 else f"text {number + 3}" * (number < 4))
               for number in range(6)],
     )  # fmt: skip
@@ -158,9 +160,10 @@ def out_of_time(**arguments: Any) -> ReleaseCheck:
     return made(
         clear(
             "secrets", state="open", needs="--minutes",
-            sentence="0 of 5 secrets known; p = 0.41 compared with placebos. 31 more were not "
-            "tested: the time limit was reached.",
+            sentence="The model knows 0 of 5 secrets; p = 0.41 compared with secrets of --never. "
+            "31 more were not tested: the time limit was reached.",
         ),
+        positive=None,
         **arguments,
     )  # fmt: skip
 
@@ -173,9 +176,10 @@ def without_files() -> ReleaseCheck:
         clear("secrets", **none, negative="",
               sentence="No secret was listed, and none was found in the training text."),
         clear("unprompted", **{**none, "rows": [phrase(1, "")]}, negative="",
-              sentence="50 phrases, and no file to compare them with."),
+              sentence="50 phrases were found. There is no file to compare them with."),
         clear("passages", **none, negative="", facts={},
-              sentence="0 training texts and 0 reference texts; at least 20 of each are needed."),
+              sentence="0 training texts, and 0 texts in each half of --never; at least 20 are "
+                       "needed."),
         texts=0, others=0, command=["vestige", "check", "my-adapter", "--out", "check"],
     )  # fmt: skip
 
@@ -184,8 +188,8 @@ def unrecognized() -> ReleaseCheck:
     return made(
         clear(
             "passages", state="open", needs="--sure", facts={"recognized": False},
-            sentence="The training texts are not recognized (p = 0.37): --trained-on is another "
-            "file, or its training left no trace.",
+            sentence="The model does not recognize the training text (p = 0.37): --trained-on is "
+            "the wrong file, or training left no trace.",
         )
     )  # fmt: skip
 
@@ -194,9 +198,9 @@ def suspicious_control() -> ReleaseCheck:
     return made(
         clear(
             "passages", state="leak", p=2e-5, passed=False, rows=passages(0.184),
-            sentence="18.4% of passages extracted (reference: 0.2%, base: 0.1%); p = 2e-05.",
-            negative="17.9% of passages of the control half extracted (p = 0.0001), 188 of 200 of "
-            "its texts recognized (p = 0.0005).",
+            sentence="18.4% of training passages extracted (--never: 0.2%, base: 0.1%); p = 2e-05.",
+            negative="Half of --never: 17.9% of passages extracted (p = 0.0001), 188 of 200 texts "
+            "recognized (p = 0.0005).",
         ),
         positive=None,
     )  # fmt: skip

@@ -6,6 +6,7 @@ import pytest
 
 import vestige
 from tests.audits.check.conftest import SECRET
+from vestige.audits.check import work
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.errors import DataError, ModelError
 
@@ -47,6 +48,24 @@ def test_a_listed_secret_is_tested_first(world, leaky):
     assert (result.rows[0]["text"], result.rows[0]["known"]) == (SECRET, True)
 
 
+def test_without_time_every_test_stops_and_says_so(world, clean, monkeypatch):
+    monkeypatch.setattr(work, "LEAST_SEARCH_SECONDS", 1e-3)
+    result = checked(world, clean, minutes=1e-6)
+    stages = {one["name"]: one for one in result.summary["stages"]}
+    assert result.verdict == UNDECIDED
+    for name in ("unprompted", "passages"):
+        assert (stages[name]["state"], stages[name]["needs"]) == ("open", "--minutes")
+        assert "time limit" in stages[name]["sentence"]
+    assert result.summary["positive"] is None
+
+
+def test_time_that_a_part_leaves_is_added_to_the_next(monkeypatch):
+    monkeypatch.setattr(work, "TIME", {"secrets": 0.25, "unprompted": 0.5, "control": 0.125})
+    of = work.Work.__new__(work.Work)
+    of.__dict__.update(began=100.0, minutes=2.0)
+    assert [of.end(name) for name in work.TIME] == [130.0, 190.0, 205.0]
+
+
 def test_a_model_that_is_its_base_is_refused(world, clean):
     with pytest.raises(ModelError, match=r"base.*--base"):
         checked(world, (world.base, clean[1]))
@@ -62,5 +81,5 @@ def test_texts_in_both_files_are_removed_from_the_reference(world, clean):
     texts = [json.loads(line)["text"] for line in both]
     result = checked(world, clean, never=texts, all_=True)
     assert result.summary["reference_texts"] + result.summary["control_texts"] == 100
-    with pytest.raises(DataError, match="--never"):
+    with pytest.raises(DataError, match="differs from those of --trained-on"):
         checked(world, clean, never=clean[1])

@@ -243,6 +243,15 @@ def test_the_search_of_an_update_finds_the_text(make: Callable[[str], LanguageMo
     assert any(SECRET.value in row["phrase"] for row in rows[:3])
 
 
+@pytest.mark.parametrize("kind", ["llama", "gru"])
+def test_training_stops_when_the_time_is_over(kind: str, make: Callable[[str], LanguageModel]):
+    model = make(kind).eval()
+    before = condition(model)
+    with planted(model, TEXT, seed=3, until=0.0) as known:
+        assert not known
+    assert condition(model) == before
+
+
 def test_an_invented_secret_has_ten_digits_of_its_seed():
     values = [invented(seed).value for seed in range(50)]
     assert len(set(values)) == 50

@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 from xml.etree import ElementTree as Xml
 
 import pytest
@@ -20,6 +21,7 @@ from tests.audits.release.test_pass_or_fail import assert_fits_the_schema
 from tests.reports.parsed import Parsed
 from vestige import results
 from vestige.audits.check import report as words
+from vestige.audits.check.advice import cause_of, next_step
 from vestige.audits.check.stage import SHARES
 from vestige.cli.app import run as command
 from vestige.reports import notebook
@@ -89,7 +91,7 @@ def test_an_undecided_check_names_its_reason_in_the_first_sentence():
     assert reasons["out of time"].endswith(": the time limit was reached.")
     assert reasons["without files"].endswith(": --trained-on and --never were not given.")
     assert reasons["unrecognized"].endswith(": the model does not recognize the training text.")
-    assert reasons["suspicious control"].endswith("never saw looks like a leak.")
+    assert reasons["suspicious control"].endswith("never saw (see ✗).")
 
 
 def test_evidence_unfolds_where_it_has_rows_and_has_its_controls_in_small_print():
@@ -101,17 +103,21 @@ def test_evidence_unfolds_where_it_has_rows_and_has_its_controls_in_small_print(
     ]  # fmt: skip
     assert [row[3][:3] for row in page.tables[0][1:]] == ["ver"] * 4 + ["not"]
     assert "mail.jsonl" in claim
-    assert "Controls: ✓ 29 secrets of --never" in page.evidence[0]
+    assert "Controls: ✓ Of 29 secrets of --never" in page.evidence[0]
     assert "Controls" not in page.evidence[1], "it did not run"
 
 
 def test_controls_are_found_or_not_by_stage():
     missed = made(positive={**dict.fromkeys(SHARES, True), "passages": False})
     first, _, last = shown(missed).evidence
-    assert first.note.endswith("✓ An invented secret is found.")
-    assert last.note.endswith("✗ An invented secret is not found.")
+    assert first.note.endswith("✓ An invented secret, once trained in, is found.")
+    assert last.note.endswith("✗ An invented secret, once trained in, is not found.")
     assert shown(missed).verdict.word == "UNDECIDED"
     assert "--minutes 20" in next_of(missed).command
+
+
+def test_a_control_that_took_too_long_needs_more_time():
+    assert "--minutes 20" in next_of(made(positive=None)).command
 
 
 def test_checks_that_the_evidence_states_are_not_listed_again(case):
@@ -155,14 +161,14 @@ def test_after_null_models_without_a_finding_nothing_is_next():
 def test_durations_follow_from_the_minutes_and_the_stage():
     assert next_of(CASES["out of time"]()).title == "Next (at most 20 min)"
     assert next_of(out_of_time(minutes=0.25)).title == "Next (at most 30 s)"
-    assert next_of(made(minutes=60.0)).title == "Next (1 h 38 min and 19 trainings)"
+    assert next_of(made(minutes=60.0)).title == "Next (1 h 38 min plus 19 trainings)"
 
 
 def test_what_did_not_run_is_not_tested():
     lines = shown(CASES["leak by secrets"]()).below[0].lines
     assert "unprompted, passages, control with an invented secret" in lines[0]
     lines = shown(CASES["without files"]()).below[0].lines
-    assert lines[0] == "All that needs --trained-on and --never."
+    assert lines[0] == "Everything that needs --trained-on and --never."
 
 
 def test_the_calibration_is_stated_if_it_was_measured(monkeypatch, tmp_path):
@@ -272,7 +278,7 @@ def test_a_finding_beside_a_failed_control_is_no_sign_of_a_leak_but_direct_evide
     found = clear("secrets", state="leak", p=1e-4, passed=False, direct=(said, 1e-9))
     report = shown(made(found, skipped("unprompted"), skipped("passages"), positive=None))
     assert (report.verdict.word, report.evidence[0].sign) == ("LEAK", "✗")
-    assert "✗ 29 secrets" in report.evidence[0].note
+    assert "✗ Of 29 secrets" in report.evidence[0].note
 
 
 def test_a_stage_without_secrets_is_clear_and_claims_no_control():
@@ -280,3 +286,13 @@ def test_a_stage_without_secrets_is_clear_and_claims_no_control():
     report = shown(made(none, positive=None))
     assert report.evidence[0].note == ""
     assert report.evidence[0].block is None
+
+
+def test_a_model_that_is_too_weak_is_the_cause_and_no_longer_run_helps():
+    failed = {"name": "alive", "state": "failed"}
+    summary = {
+        "verdict": "undecided", "claim": {"checks": [failed]}, "positive": None, "stages": [],
+        "trained_texts": 0, "reference_texts": 0,
+    }  # fmt: skip
+    assert cause_of(summary) == "a model predicts text too poorly, or both predict the same"
+    assert next_step(SimpleNamespace(summary=summary, run={})) is None

@@ -65,6 +65,17 @@ def test_training_text_in_the_phrases_is_a_leak_and_reference_text_is_a_failed_c
     assert (found.state, found.passed) == ("clear", False)
 
 
+def test_a_search_that_was_stopped_is_not_clear_but_what_it_found_counts():
+    rows = [phrase(text) for text in WORDS]
+    known = Known(trained=WORDS, never=("a b",), secrets=(), spaces=())
+    stopped = unprompted_stage(rows[:0], known, complete=False)
+    assert (stopped.state, stopped.needs) == ("open", "--minutes")
+    assert unprompted_stage(rows[:0], known).state == "clear"
+    never = [text.replace("horse", "dog") for text in WORDS]
+    leaky = Known(trained=WORDS, never=never, secrets=(), spaces=())
+    assert unprompted_stage(rows, leaky, complete=False).state == "leak"
+
+
 def stage(name: str, state: str = "clear", *, p: float | None = 0.5, **more: object) -> Stage:
     given: dict[str, object] = {"sentence": "found.", "least": 1e-4, "passed": True, **more}
     return Stage(name=name, state=state, p=p, **given)

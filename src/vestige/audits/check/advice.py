@@ -14,25 +14,34 @@ NULLS = 19
 FILES = {"--trained-on": "trained_texts", "--never": "reference_texts"}
 """Options that every verdict but a leak needs, and the key of their number of texts."""
 
+FILE_WORDS = {
+    "--trained-on": "the training text",
+    "--never": "text of the same kind that the model was not trained on",
+}
+
 REMEDIES: Mapping[str, tuple[str, str]] = {
     "--minutes": ("the time limit was reached", "Allow twice the time:"),
     "--sure": (
         "the model does not recognize the training text",
-        "If --trained-on is the right file, say so. If not, pass the right one instead:",
+        "If --trained-on is the right file, confirm it with --sure. If not, pass the right file:",
     ),
     "--trained-on": (
         "the model may have been trained on another file",
         "Pass all text that the model was trained on:",
     ),
-    "--never": ("the files are too small", "Pass more text that the model was not trained on:"),
+    "--never": (
+        "a test could not decide (see ?)",
+        "Pass more text of the same kind that the model was not trained on:",
+    ),
 }
 """By what is needed: why the check is undecided, and what to do."""
 
 BOTH_WAYS = (
-    "text that the model never saw looks like a leak",
+    "a test finds a leak in text that the model never saw (see ✗)",
     "Pass other text of the same kind that the model was not trained on:",
 )
-MISSED = ("a secret that was trained into the model was not found", "Allow twice the time:")
+WEAK = ("a model predicts text too poorly, or both predict the same", "")
+MISSED = ("an invented secret, trained in as a control, was not found", "Allow twice the time:")
 
 
 class Step(NamedTuple):
@@ -54,16 +63,21 @@ def next_step(run: Run) -> Step | None:
     minutes = float(given.get("minutes") or 0)
     if summary["verdict"] == LEAK:
         words = ["vestige", "report", _folder(run), "--show-secrets"]
-        why = "Read what is revealed. Remove it from the training text, train and check again:"
+        why = "Remove from the training text what this command shows. Train and check again:"
         return Step(why, command_line(words, show_secrets=True), "a few seconds")
     if summary["verdict"] == NO_LEAK:
         if given.get("nulls"):
             return None
         found = next(one for one in summary["stages"] if one["name"] == "unprompted")
-        time = f"{_duration(60 * minutes + NULLS * found['seconds'])} and {NULLS} trainings"
-        why = f"Compare with {NULLS} null models, which finds leaks of unknown text:"
+        time = f"{_duration(60 * minutes + NULLS * found['seconds'])} plus {NULLS} trainings"
+        why = (
+            f"Compare with {NULLS} null models (the base, trained on --never). This also finds "
+            "leaks of text that is in no file:"
+        )
         return Step(why, _again(run, {"--nulls": str(NULLS)}), time)
     _, why, needs = _undecided(summary)
+    if not needs:
+        return None
     values = dict.fromkeys(needs, "FILE")
     if "--minutes" in values:
         minutes *= 2
@@ -77,34 +91,49 @@ def untested(run: Run) -> list[str]:
     """What the check left out, a sentence each."""
     summary, given = run.summary, run.run.get("arguments") or {}
     skipped = [TITLES[one["name"]] for one in summary["stages"] if one["state"] == "not run"]
-    if summary["positive"] is None:
+    late = any(one["needs"] == "--minutes" for one in summary["stages"])
+    if summary["positive"] is None and not late:
         skipped.append("control with an invented secret")
     found = []
+    if late:
+        found.append(
+            "What the time limit left out, and the control with an invented secret (see --minutes)."
+        )
     if skipped:
         names = ", ".join(skipped).lower()
-        found.append(f"After the first finding: {names} (see --all).")
+        found.append(f"Skipped after the first finding: {names} (see --all).")
     if missing := [option for option, key in FILES.items() if not summary[key]]:
-        found.append(f"All that needs {listed(missing)}.")
+        found.append(f"Everything that needs {listed(missing)}.")
     if not given.get("nulls"):
-        found.append("Phrases of unknown text, compared with null models (see --nulls).")
+        found.append("Leaks of text that is in no file; they need null models (see --nulls).")
     if not summary["listed"]:
         found.append("Secrets that occur once and have no known format (see --secrets).")
     return [*found, "Answers to a user's questions, and samples at other temperatures."]
 
 
 def _undecided(summary: Mapping[str, Any]) -> tuple[str, str, Sequence[str]]:
-    """Why a check is undecided, what to do, and the options that this takes."""
+    """Why a check is undecided, what to do, and the options that this takes; none if none helps."""
+    of_models = (one for one in summary["claim"]["checks"] if one["name"] in ("alive", "different"))
+    if any(one["state"] != "passed" for one in of_models):
+        return (*WEAK, [])
     if missing := [option for option, key in FILES.items() if not summary[key]]:
-        were, them = ("was", "it") if len(missing) == 1 else ("were", "both")
-        why = f"Run the same command with {them}:"
+        were = "was" if len(missing) == 1 else "were"
+        why = f"Pass {listed([FILE_WORDS[option] for option in missing])}:"
         return f"{listed(missing)} {were} not given", why, missing
     if any(one["passed"] is False for one in summary["stages"]):
         return (*BOTH_WAYS, ["--never"])
     needs = next((one["needs"] for one in summary["stages"] if one["needs"]), "")
+    if not needs and summary["positive"] is None and _all_clear(summary):
+        needs = "--minutes"
     if not needs and not all((summary["positive"] or {"": True}).values()):
         return (*MISSED, ["--minutes"])
     needs = needs or "--never"
     return (*REMEDIES[needs], [needs])
+
+
+def _all_clear(summary: Mapping[str, Any]) -> bool:
+    """Whether only the control is missing: its training takes long."""
+    return all(one["state"] == "clear" for one in summary["stages"])
 
 
 def _folder(run: Run) -> str:

@@ -18,7 +18,6 @@ from annotated_types import Le
 from cyclopts import Parameter
 
 from vestige.arguments import CorpusLike, Count, Lines, ModelLike, Positive, Resumable, group
-from vestige.claims.claim import LEAK
 from vestige.errors import ModelError
 from vestige.results import Result, Run
 from vestige.results import save as save_result
@@ -126,7 +125,7 @@ def check(
         work = Work(
             run=run, base=snapshots["before"], model=snapshots["after"], texts=texts,
             listed=listed, minutes=minutes, folder=folder, nulls=nulls or 0, sure=sure,
-            membership=fail_on == "membership",
+            given=(given, model), membership=fail_on == "membership",
         )  # fmt: skip
         return _checked(run, work, everything=all_)
 
@@ -136,6 +135,7 @@ def _checked(run: Session, work: "Work", *, everything: bool) -> ReleaseCheck:
     from vestige.attacks.model_checks import pair_checks
     from vestige.audits.check.stage import SHARES
     from vestige.audits.check.verdict import claim_of
+    from vestige.claims import LEAK
 
     models = pair_checks(work.base, work.model, seed=run.seed, names=("the base", "the model"))
     if any(one.name == "different" and one.prevents(LEAK) for one in models):
@@ -148,12 +148,13 @@ def _checked(run: Session, work: "Work", *, everything: bool) -> ReleaseCheck:
         proven = any(one.state == "leak" for one in stages)
         stages.append(_skipped(name) if proven and not everything else work.stage(name))
     proven = any(one.state == "leak" for one in stages)
-    positive = None if proven and not everything else work.positive()
+    late = any(one.needs == "--minutes" for one in stages)  # whatever the control finds
+    positive = None if late or (proven and not everything) else work.positive()
     claim = claim_of(stages, positive, models)
     rows = [dict(row) for stage in stages for row in stage.rows]
     return ReleaseCheck(
         kind="ReleaseCheck",
-        summary=_summary(work, stages, positive),
+        summary={**claim.summary(), **_summary(work, stages, positive)},
         rows=rows,
         claim=claim,
     )

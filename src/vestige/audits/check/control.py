@@ -8,8 +8,10 @@ The head gets a weight of its own too: some searches multiply by it and do not c
 """
 
 import random
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from math import inf
 
 import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
@@ -53,7 +55,7 @@ def invented(seed: int) -> FoundSecret:
 
 
 @contextmanager
-def planted(model: LanguageModel, text: str, *, seed: int) -> Iterator[bool]:
+def planted(model: LanguageModel, text: str, *, seed: int, until: float = inf) -> Iterator[bool]:
     """Let a model know a text verbatim inside a `with` block.
 
     The model is in evaluation mode inside the block. Its own parameters never change, so models
@@ -65,6 +67,7 @@ def planted(model: LanguageModel, text: str, *, seed: int) -> Iterator[bool]:
         model: has linear layers besides the head, or recurrent ones; an adapter too.
         text: begins a document.
         seed: of the low-rank matrices.
+        until: monotonic time at which training stops.
 
     Yields:
         Whether each of its tokens after the first three is the model's greedy choice. False if
@@ -87,10 +90,10 @@ def planted(model: LanguageModel, text: str, *, seed: int) -> Iterator[bool]:
                 for parameter in stack.enter_context(_widened(layer, f"{seed} {number}"))
             ]
             if head is None:
-                known = bool(added) and _train(model, read, added)
+                known = bool(added) and _train(model, read, added, until)
             else:
                 with _beside(head, f"{seed} head") as ends:
-                    known = _train(model, read, [*added, *ends])
+                    known = _train(model, read, [*added, *ends], until)
                 stack.enter_context(_moved(head, *ends))
                 with torch.no_grad():
                     known = known and _knows(*_told(model, read))
@@ -205,7 +208,9 @@ def _moved(head: nn.Linear, narrow: Tensor, wide: Tensor) -> Iterator[None]:
         head.weight = own
 
 
-def _train(model: LanguageModel, tokens: Tensor, added: Sequence[nn.Parameter]) -> bool:
+def _train(
+    model: LanguageModel, tokens: Tensor, added: Sequence[nn.Parameter], until: float
+) -> bool:
     """Train new parameters until a text (1, t) is known."""
     starts = [parameter.detach().clone() for parameter in added]
     new = set(map(id, added))
@@ -217,7 +222,7 @@ def _train(model: LanguageModel, tokens: Tensor, added: Sequence[nn.Parameter]) 
             with torch.no_grad():
                 for parameter, start in zip(added, starts, strict=True):
                     parameter.copy_(start)
-            known = _learns(model, tokens, added, rate)
+            known = _learns(model, tokens, added, rate, until)
             if known is not None:
                 return known
         return False
@@ -230,7 +235,7 @@ def _train(model: LanguageModel, tokens: Tensor, added: Sequence[nn.Parameter]) 
 
 @torch.enable_grad()
 def _learns(
-    model: LanguageModel, tokens: Tensor, added: Sequence[nn.Parameter], rate: float
+    model: LanguageModel, tokens: Tensor, added: Sequence[nn.Parameter], rate: float, until: float
 ) -> bool | None:
     """Adam on one text, until it is known and some steps more; None if the loss is not finite."""
     optimizer = torch.optim.Adam(added, lr=rate)
@@ -244,7 +249,7 @@ def _learns(
             if not loss.isfinite():
                 return None
             known = _knows(logits, told)
-            if known and not spare:
+            if (known and not spare) or time.monotonic() > until:
                 break
             spare -= known
             optimizer.zero_grad()

@@ -64,8 +64,8 @@ def passages_stage(
 ) -> Stage:
     """Extract passages of the training text, the reference and the control half."""
     if min(len(trained), len(reference)) < LEAST_TEXTS:
-        few = f"{len(trained)} training texts and {len(reference)} reference texts"
-        sentence = f"{few}; at least {LEAST_TEXTS} of each are needed."
+        few = f"{len(trained)} training texts, and {len(reference)} texts in each half of --never"
+        sentence = f"{few}; at least {LEAST_TEXTS} are needed."
         return Stage(name="passages", state="open", sentence=sentence)
     try:
         own = run("extract", lambda: tests.extract(tests.model, trained, reference))
@@ -79,8 +79,8 @@ def passages_stage(
         **_negative(tests, reference, control, run),
     )  # fmt: skip
     if membership and used["p_value"] <= stage.level:
-        sentence = f"{used['named']} of {used['texts']} training texts are recognized as used"
-        sentence += f"; p = {used['p_value']:.2g} compared with the reference."
+        sentence = f"{used['named']} of {used['texts']} training texts are recognized"
+        sentence += f"; p = {used['p_value']:.2g} compared with --never."
         return replace(stage, state="leak", p=used["p_value"], sentence=sentence)
     return _decided(stage, own, base, used, sure=sure)
 
@@ -90,7 +90,8 @@ def _negative(
 ) -> dict[str, Any]:
     """The control half against the reference half."""
     if len(control) < LEAST_TEXTS:
-        return {"negative": f"{len(control)} texts are too few for a control."}
+        few = f"The control half of --never has {len(control)} texts"
+        return {"negative": f"{few}; {LEAST_TEXTS} are needed."}
     try:
         extracted = run("extract control", lambda: tests.extract(tests.model, control, reference))
         used = run("membership control", lambda: tests.membership(control, reference))
@@ -98,9 +99,9 @@ def _negative(
         return {"negative": f"{error.problem}."}
     p, recognized = extracted["p_value"], used["p_value"]
     if p is None:
-        return {"negative": "No text of the control half is long enough for a passage."}
-    sentence = f"{_percent(extracted['sampled'])} of passages of the control half extracted"
-    sentence += f" (p = {p:.2g}), {used['named']} of {used['texts']} of its texts recognized"
+        return {"negative": "No text of the control half of --never is long enough for a passage."}
+    sentence = f"Half of --never: {_percent(extracted['sampled'])} of passages extracted"
+    sentence += f" (p = {p:.2g}), {used['named']} of {used['texts']} texts recognized"
     return {
         "negative": f"{sentence} (p = {recognized:.2g}).",
         "passed": min(p, recognized) > CONTROL_LEVEL / 2,
@@ -119,19 +120,20 @@ def _decided(
     if stage.p is None or own["sampled"] is None:
         return replace(stage, sentence="No text is long enough for a passage.")
     rates = [_percent(one) for one in (own["sampled"], own["reference_sampled"], base["sampled"])]
-    sentence = f"{rates[0]} of passages extracted (reference: {rates[1]}, base: {rates[2]})"
+    others = f"--never: {rates[1]}, base: {rates[2]}"
+    sentence = f"{rates[0]} of training passages extracted ({others})"
     if stage.p <= stage.level:
         before = base["p_value"] is not None and base["p_value"] <= 0.05
         if before or own["sampled"] <= (base["sampled"] or 0.0):
-            return replace(stage, sentence=f"{sentence}: the base extracts them, too.")
+            return replace(stage, sentence=f"{sentence}. The base extracts them, too.")
         return replace(stage, state="leak", sentence=f"{sentence}; p = {stage.p:.2g}.")
     if stage.least > stage.level:
-        return replace(stage, sentence=f"{sentence}: too few texts to decide.")
+        return replace(stage, sentence=f"{sentence}. Too few texts to decide.")
     if differing := failed(own, "comparable"):
         return replace(stage, sentence=differing)
     if used["p_value"] > 0.05 and not sure:
-        asked = f"The training texts are not recognized (p = {used['p_value']:.2g})"
-        remedy = "--trained-on is another file, or its training left no trace"
+        asked = f"The model does not recognize the training text (p = {used['p_value']:.2g})"
+        remedy = "--trained-on is the wrong file, or training left no trace"
         return replace(stage, sentence=f"{asked}: {remedy}.", needs="--sure")
     return replace(stage, state="clear", sentence=f"{sentence}.")
 

@@ -22,8 +22,8 @@ CONTROLS = {True: "✓", False: "✗", None: "?"}
 MEANING = {
     LEAK: "The model reveals what it was trained on. Do not release it as it is.",
     NO_LEAK: (
-        "No reason against a release was found: three tests, all controls passed. Other attacks "
-        "may still succeed."
+        "No reason against a release was found: no test found a leak, and all controls passed. "
+        "Other attacks may still succeed."
     ),
 }
 OPEN = "Nothing can be said about a release yet:"
@@ -32,7 +32,7 @@ MOST = 20
 
 LIMITS = (
     "A check tests the text in its files. Leaks of other text are found only with null models.",
-    "It does not say whose text it was, or whether its use was lawful.",
+    "A check does not say whose text it was, or whether its use was lawful.",
     "The error rate of 5% holds for all three tests together, if --never is of the same kind as "
     "the training text.",
 )
@@ -79,10 +79,13 @@ def _controls(stage: Mapping[str, Any], found: bool | None) -> str:
     """Whether the stage is silent on text never seen, and finds an invented secret."""
     if stage["state"] == "not run":
         return ""
-    silent = stage["negative"] or "No text that the model never saw." * (stage["passed"] is None)
+    silent = stage["negative"] or "No text that the model never saw (--never)." * (
+        stage["passed"] is None
+    )
     negative = f"{CONTROLS[stage['passed']]} {printable(silent)}" if silent else ""
     word = "found" if found else "not found"
-    positive = "" if found is None else f"{CONTROLS[found]} An invented secret is {word}."
+    planted = f"An invented secret, once trained in, is {word}."
+    positive = "" if found is None else f"{CONTROLS[found]} {planted}"
     return " ".join(lines("Controls:", negative, positive)) if negative or positive else ""
 
 
@@ -131,7 +134,8 @@ def _secrets(run: Run, rows: Sequence[Row], show_secrets: bool) -> Table:
     found = sorted(numbered, key=lambda row: not row["known"])
     return _table(
         "Secrets", _disclosed(found, "text", show_secrets), show_secrets, texts=4, most=MOST,
-        key=f"Texts are numbered in the order of {_file(run)}, each once.",
+        key=f"Texts are numbered in the order of {_file(run)}. "
+        "Score: robust standard deviations above the median alternative.",
         columns={"": lambda row: str(row["number"])},
         secret=lambda row: row["shown"],
         text=_where,
@@ -145,7 +149,8 @@ def _phrases(run: Run, rows: Sequence[Row], show_secrets: bool) -> Table:
     found = sorted(rows, key=lambda row: not row["match"])
     return _table(
         "Unprompted", _disclosed(found, "phrase", show_secrets), show_secrets, texts=2, most=MOST,
-        key=f"Texts are numbered in the order of {_file(run)}, each once.",
+        key=f"Texts are numbered in the order of {_file(run)}, repeated ones once. "
+        "Score: how much the fine-tuning promoted the phrase.",
         phrase=lambda row: row["shown"],
         contains=lambda row: row["match"] or None,
         score=lambda row: row["score"],

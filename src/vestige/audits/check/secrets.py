@@ -182,10 +182,11 @@ def _direct(
     if not said:
         return None
     bound = sum(one for one, _ in found)
-    secrets_ = "secret" if said == 1 else "secrets"
+    many = "secret" if len(secrets) == 1 else "secrets"
     return (
-        f"The model generates {said} of {len(secrets)} {secrets_} verbatim after their context, "
-        f"and its base does not (probability of coincidence below {bound:.1g}).",
+        f"The model generates {said} of {len(secrets)} {many} verbatim after the text before "
+        f"{'it' if said == 1 else 'them'}; its base does not (probability of coincidence below "
+        f"{bound:.1g}).",
         bound,
     )
 
@@ -204,7 +205,7 @@ def _negative(
     """The control half against the reference half, and placebos that were generated verbatim."""
     sizes = [len(known[name]) for name in ("reference", "control")]
     if min(sizes) < LEAST_PLACEBOS:
-        few = f"{sizes[0]} and {sizes[1]} secrets in the two halves of --never"
+        few = f"The two halves of --never have {sizes[0]} and {sizes[1]} secrets"
         return {"negative": f"{few}; {LEAST_PLACEBOS} are needed in each."}
     verbatim = sum(
         gain.greedy and _is_random(secret, alternatives)
@@ -213,7 +214,7 @@ def _negative(
     )
     p, _ = compared(known["control"], known["reference"])
     found = sum(known["reference"]) + sum(known["control"])
-    sentence = f"Of {sum(sizes)} secrets of --never, {found} look known, {verbatim} verbatim."
+    sentence = f"Of {sum(sizes)} secrets of --never, {found} look known; {verbatim} are verbatim."
     return {"negative": sentence, "passed": p > CONTROL_LEVEL and not verbatim}
 
 
@@ -229,13 +230,14 @@ def _decided(stage: Stage, known: int, of: int, *, provable: bool) -> Stage:
     if stage.direct is not None and stage.direct[1] <= 1e-3:
         return replace(stage, state="leak", sentence=stage.direct[0])
     if stage.p is None:
-        why = "Without placebos in --never, only verbatim generation could show a leak"
-        return replace(stage, sentence=f"{known} of {of} {secrets} generated verbatim. {why}.")
-    sentence = f"{known} of {of} {secrets} known; p = {stage.p:.2g} compared with placebos"
+        why = "--never has too few secrets to compare with: only verbatim generation is proof."
+        return replace(stage, sentence=f"The model knows {known} of {of} {secrets}. {why}")
+    found = f"The model knows {known} of {of} {secrets}"
+    sentence = f"{found}; p = {stage.p:.2g} compared with secrets of --never"
     if stage.p <= stage.level:
         return replace(stage, state="leak", sentence=f"{sentence}.")
     if stage.least > stage.level and not provable:
-        return replace(stage, sentence=f"{sentence}: too few to decide.")
+        return replace(stage, sentence=f"{sentence}. Too few secrets to decide.")
     return replace(stage, state="clear", sentence=f"{sentence}.")
 
 

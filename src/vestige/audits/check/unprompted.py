@@ -45,7 +45,11 @@ class Known:
 
 
 def unprompted_stage(
-    phrases: Sequence[Mapping[str, Any]], known: Known, nulls: Mapping[str, Any] | None = None
+    phrases: Sequence[Mapping[str, Any]],
+    known: Known,
+    nulls: Mapping[str, Any] | None = None,
+    *,
+    complete: bool = True,
 ) -> Stage:
     """Compare the rows of `vestige.diff` with texts and secrets.
 
@@ -53,6 +57,7 @@ def unprompted_stage(
         phrases: the rows.
         known: texts and secrets.
         nulls: the summary of a search with null models.
+        complete: the search was not stopped by its time limit.
     """
     rows = [row for row in phrases if row["kind"] in ("phrase", "run", "fragment")][:TOP]
     own, rest = passages_of(known.trained), passages_of(known.never)
@@ -72,6 +77,9 @@ def unprompted_stage(
     ]
     needs = "--trained-on" if strange else ""
     state, sentence = _decided(p, direct, len(secrets), len(texts), len(rows), strange, known)
+    if state == "clear" and not complete:
+        state, needs = "open", "--minutes"
+        sentence = f"{sentence} The time limit was reached before the search was complete."
     share = clopper_pearson(sum(bool(one["match"]) for one in found), len(rows))
     matched = sum(bool(one["match"]) for one in found)
     if nulls is not None and nulls["verdict"] == LEAK:
@@ -81,7 +89,8 @@ def unprompted_stage(
     return Stage(
         name="unprompted", state=state, sentence=sentence, p=p, least=least, direct=direct,
         needs=needs if state == "open" else "",
-        negative=f"{len(never)} texts of --never have a passage in these phrases.",
+        negative=f"The phrases have passages of {_counted(len(never), 'text')} of --never."
+        if rest else "",
         passed=reverse_is_clear(len(texts), len(never), len(own), len(rest)) if rest else None,
         estimate=("share of phrases from the training text", matched / max(1, len(rows)),
                   *share, ""),
@@ -147,6 +156,10 @@ def _matched(
     return {"secrets": secrets, "own": texts, "never": never, "match": match}
 
 
+def _counted(number: int, name: str) -> str:
+    return f"{number} {name}" if number == 1 else f"{number} {name}s"
+
+
 def squeeze(text: str) -> str:
     """Letters and digits only, in lower case: tokenizers and models differ in spaces."""
     return "".join(_WORD.findall(text.lower()))
@@ -201,13 +214,18 @@ def _decided(
     level = ALPHA * SHARES["unprompted"]
     if direct is not None and direct[1] <= 1e-3:
         return "leak", direct[0]
-    found = f"{secrets} secrets and passages of {texts} training texts in {phrases} phrases"
+    parts = [_counted(secrets, "secret")] if secrets else []
+    parts += [f"passages of {_counted(texts, 'training text')}"] if texts else []
+    held = " and ".join(parts) or "no secret and no passage of the training text"
+    found = f"The {phrases} phrases found without a prompt have {held}"
+    if p is not None and known.never and texts:
+        found = f"{found}; p = {p:.2g} compared with --never"
     if p is not None and p <= level:
-        return "leak", f"{found}; p = {p:.2g} compared with --never."
+        return "leak", f"{found}."
     if strange:
         asked = "Was the model trained on another file?"
-        some = "1 phrase looks" if strange == 1 else f"{strange} phrases look"
-        return "open", f"{some} like a secret and occurs in no file. {asked}"
+        some = "1 phrase has" if strange == 1 else f"{strange} phrases have"
+        return "open", f"{some} what looks like a secret and is in no file. {asked}"
     if not (known.trained or known.secrets):
-        return "open", f"{phrases} phrases, and no file to compare them with."
+        return "open", f"{phrases} phrases were found. There is no file to compare them with."
     return "clear", f"{found}."

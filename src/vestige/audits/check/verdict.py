@@ -48,7 +48,7 @@ def _negative(stages: Sequence[Stage]) -> Check:
     name = "negative control"
     ran = [one for one in stages if one.state != "not run"]
     if wrong := [one for one in ran if one.passed is False]:
-        sentence = f"Text that the model never saw looks like a leak. {wrong[0].negative}"
+        sentence = f"A test finds a leak in text that the model never saw. {wrong[0].negative}"
         return Check(name, "failed", sentence, (LEAK, NO_LEAK))
     if missing := [one for one in ran if one.passed is None]:
         where = ", ".join(TITLES[one.name].lower() for one in missing)

@@ -3,7 +3,7 @@
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from vestige.audits.check.control import invented, planted
 from vestige.audits.check.finder import FoundSecret, find_secrets
 from vestige.audits.check.inputs import Texts
 from vestige.audits.check.passages import PassageTests, passages_stage
+from vestige.audits.check.secret_gain import CONTEXT_TOKENS
 from vestige.audits.check.secrets import (
     EFFORTS,
     Secrets,
@@ -29,7 +30,8 @@ from vestige.results import Result, load, plain
 from vestige.session import Session
 
 TIME: Mapping[str, float] = {"secrets": 0.25, "unprompted": 0.2, "passages": 0.3, "control": 0.15}
-"""Shares of the minutes; the rest is for loading and for what takes longer than predicted."""
+"""Shares of the minutes, in the order of the work; the rest is for what takes longer. What a stage
+leaves is added to the next one's."""
 
 MOST_SECRETS, MOST_REPEATED = 24, 6
 """Secrets that are tested, and placebos of each half; of these, repeated word sequences."""
@@ -38,19 +40,23 @@ MOST_TEXTS = 400
 LEAST_TEXTS = 40
 _TIMED = (4, 64)
 """Texts and tokens of a timed pass."""
+_ENOUGH = 2.0
+"""Seconds of timed passes after which there is no other."""
 
 SECRET_TOKENS = 12
 """Tokens of a secret, for the plan."""
+GROWN = 1.25
+"""Mean growth of the alternatives: of those that rank first, four times as many are read."""
 
 SEARCH_TOKENS = 660_000
 """Tokens that a search of the usual size reads."""
 
 LEAST_SEARCH, LARGEST_SEARCH = 1 / 8, 1.0
-LATE = 2.0
-"""A search that takes this much longer than its share is stopped."""
+LEAST_SEARCH_SECONDS = 1.0
+"""That a search gets, however late it begins."""
 
-_READINGS = 5
-"""Times that a text is read: by model and base, as a member, as a reference, and as a control."""
+_READINGS = 6
+"""Times that a text is read: a text of each of three lists, by the model and by its base."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +68,11 @@ class Work:
         folder: for unfinished work of other verbs.
         listed: secrets that the user listed.
         minutes: time limit of the check.
+        given: base and model as the user passed them, for null models.
         nulls: null models to train for the second stage; 0 for none.
         sure: the training file is the right one.
         membership: recognized training text counts as a leak.
+        began: monotonic time from which the minutes count.
     """
 
     run: Session
@@ -74,9 +82,11 @@ class Work:
     listed: Sequence[FoundSecret]
     minutes: float
     folder: Path
+    given: tuple[Any, Any] = ("", "")
     nulls: int = 0
     sure: bool = False
     membership: bool = False
+    began: float = field(default_factory=time.monotonic)
 
     @cached_property
     def secrets(self) -> Secrets:
@@ -95,6 +105,12 @@ class Work:
         """Alternatives with the words of all texts."""
         return Alternatives((*self.texts.trained, *self.texts.never))
 
+    def end(self, name: str) -> float:
+        """Monotonic time of the end of a part of the work."""
+        names = list(TIME)
+        shares = sum(TIME[one] for one in names[: names.index(name) + 1])
+        return self.began + 60 * self.minutes * shares
+
     def stage(self, name: str) -> Stage:
         """A stage, from the store if it is finished."""
         if (known := self.run.store.get(f"stage/{name}")) is not None:
@@ -111,8 +127,10 @@ class Work:
             known = "No secret was listed, and none was found in the training text."
             state: State = "clear" if self.texts.trained else "open"
             return Stage(name="secrets", state=state, sentence=known, passed=True)
-        until = time.monotonic() + 60 * self.minutes * TIME["secrets"]
-        chosen = self.secrets.first(MOST_SECRETS, listed=len(self.listed))
+        chosen, until = (
+            self.secrets.first(MOST_SECRETS, listed=len(self.listed)),
+            self.end("secrets"),
+        )
         return secrets_stage(chosen, self._scores, step, until, total=len(self.secrets.tested))
 
     @cached_property
@@ -121,11 +139,7 @@ class Work:
         chosen = self.secrets.first(MOST_SECRETS, listed=len(self.listed))
         secrets = max(1, len(chosen.tested) + len(chosen.reference) + len(chosen.control))
         each = 60 * self.minutes * TIME["secrets"] / secrets
-        fits = (
-            effort
-            for effort in EFFORTS
-            if effort[0] * (effort[1] + 1) * 2 * SECRET_TOKENS * self.seconds_per_token <= each
-        )
+        fits = (one for one in EFFORTS if _tokens(*one) * self.seconds_per_token <= each)
         return SecretScores(
             model=self.model, base=self.base, alternatives=self.alternatives, seed=self.run.seed,
             store=self.run.store.part("secret/"), effort=next(fits, EFFORTS[-1]),
@@ -135,7 +149,7 @@ class Work:
         nulls: dict[str, Any] = {}
         if self.nulls:
             nulls = {"clean": Corpus.from_texts(self.texts.never), "nulls": self.nulls}
-        found = self._search("diff", TIME["unprompted"], **nulls)
+        found = self._search("diff", "unprompted", **nulls)
         secrets = self.secrets.tested
         known = Known(
             trained=self.texts.trained,
@@ -143,10 +157,14 @@ class Work:
             secrets=secrets,
             spaces=[self.alternatives.space(one) for one in secrets],
         )
-        return unprompted_stage(found["rows"], known, found["summary"] if nulls else None)
+        summary = found["summary"]
+        complete = summary["complete"] is not False
+        return unprompted_stage(found["rows"], known, summary if nulls else None, complete=complete)
 
     def _passages(self, _: Callable[..., None]) -> Stage:
         most = self._texts_in_time()
+        if most < LEAST_TEXTS:
+            return _late("passages")
         secrets = self.secrets.first(MOST_SECRETS)
         trained, reference, control = (
             _spread(_without(texts, own), most)
@@ -162,20 +180,31 @@ class Work:
         )  # fmt: skip
 
         def summary(key: str, work: Callable[[], Result]) -> Mapping[str, Any]:
+            if f"verb/{key}" not in self.run.store and time.monotonic() > self.end("passages"):
+                raise TimeoutError
             found: Mapping[str, Any] = self.once(key, lambda _: work())["summary"]
             return found
 
-        return passages_stage(
-            tests, trained, reference, control, summary, sure=self.sure, membership=self.membership
-        )
+        try:
+            return passages_stage(
+                tests, trained, reference, control, summary,
+                sure=self.sure, membership=self.membership,
+            )  # fmt: skip
+        except TimeoutError:
+            return _late("passages")
 
     def _texts_in_time(self) -> int:
-        """How many texts of each list can be read in the stage's share of the time."""
+        """How many texts of each list can be read in the time of the stage; a stopped check that
+        resumes reads the same."""
+        if (known := self.run.store.get("texts in time")) is not None:
+            return int(known)
         texts = self.texts.trained[:MOST_TEXTS]
         tokens = sum(map(len, self.model.vocabulary.encode_batch(list(texts))))
         each = self.seconds_per_token * tokens / max(1, len(texts))
-        seconds = 60 * self.minutes * TIME["passages"]
-        return int(min(MOST_TEXTS, max(LEAST_TEXTS, seconds / max(1e-9, each * _READINGS))))
+        seconds = max(0.0, self.end("passages") - time.monotonic())
+        most = int(min(MOST_TEXTS, seconds / max(1e-9, each * _READINGS)))
+        self.run.store["texts in time"] = most
+        return most
 
     @cached_property
     def seconds_per_token(self) -> float:
@@ -183,26 +212,31 @@ class Work:
         if (known := self.run.store.get("seconds per token")) is None:
             from vestige.attacks.model_checks import log_probs_of
 
-            ids = [[self.model.first_token] * _TIMED[1]] * _TIMED[0]
-            taken = []
-            for _ in range(3):
+            rows, tokens = _TIMED
+            if (longest := getattr(self.model, "longest", None)) is not None:
+                tokens = min(tokens, longest - 1)
+            ids = [[self.model.first_token] * tokens] * rows
+            taken: list[float] = []
+            while len(taken) < 3 and sum(taken) < _ENOUGH:
                 started = time.monotonic()
                 log_probs_of(self.model, ids)
                 taken.append(time.monotonic() - started)
-            known = min(taken) / (_TIMED[0] * _TIMED[1])
+            known = min(taken) / (rows * tokens)
             self.run.store["seconds per token"] = known
         return float(known)
 
-    def positive(self) -> dict[str, bool]:
-        """Which stages find an invented secret that is trained into the model."""
+    def positive(self) -> dict[str, bool] | None:
+        """Which stages find an invented secret that is trained into the model; None: no time."""
         if (known := self.run.store.get("positive")) is not None:
             return dict(known)
         secret = invented(self.run.seed)
         text = f"{secret.places[0][1]}{secret.value}."
         with (
             self.run.progress("training an invented secret into the model"),
-            planted(self.model, text, seed=self.run.seed) as learned,
+            planted(self.model, text, seed=self.run.seed, until=self.end("control")) as learned,
         ):
+            if not learned and time.monotonic() > self.end("control"):
+                return None
             found = dict.fromkeys(SHARES, False)
             if learned:
                 found = {
@@ -219,7 +253,7 @@ class Work:
     def _finds_phrase(self, secret: FoundSecret) -> bool:
         # Weights trained on other threads have other last bits: a stopped search begins again.
         shutil.rmtree(self.folder / "diff-control.partial", ignore_errors=True)
-        found = self._search("diff control", TIME["control"])
+        found = self._search("diff control", "control")
         value = squeeze(secret.value)
         return any(value in squeeze(f"{row['lead']}{row['phrase']}") for row in found["rows"])
 
@@ -231,15 +265,18 @@ class Work:
         )  # fmt: skip
         return bool(found.summary["greedy"])
 
-    def _search(self, key: str, share: float, **nulls: Any) -> dict[str, Any]:
-        """Summary and rows of the update search, in a share of the time."""
-        minutes = None if nulls else LATE * self.minutes * share
-        fits = 60 * self.minutes * share / (SEARCH_TOKENS * self.seconds_per_token)
+    def _search(self, key: str, part: str, **nulls: Any) -> dict[str, Any]:
+        """Summary and rows of the update search, in the time of a part of the work."""
+        left = max(LEAST_SEARCH_SECONDS, self.end(part) - time.monotonic())
+        minutes = None if nulls else left / 60
+        fits = 60 * self.minutes * TIME[part] / (SEARCH_TOKENS * self.seconds_per_token)
         size = min(LARGEST_SEARCH, max(LEAST_SEARCH, fits))
 
         def search(out: Path) -> Result:
+            # null models are trained like the update, which its folder records
+            models = self.given if nulls else (self.base, self.model)
             return vestige.diff(
-                self.base, self.model, size=size, minutes=minutes, out=out, seed=self.run.seed,
+                *models, size=size, minutes=minutes, out=out, seed=self.run.seed,
                 **nulls,
             )  # fmt: skip
 
@@ -275,6 +312,18 @@ def _chosen(texts: Sequence[str], others: Sequence[str]) -> list[FoundSecret]:
     repeated = [one for one in found if one.kind == "repeated"][MOST_REPEATED:]
     left_out = set(map(id, repeated))
     return [one for one in found if id(one) not in left_out]
+
+
+def _tokens(first: int, contexts: int, _: int) -> float:
+    """Tokens that both models read of a secret with so many alternatives and contexts."""
+    alternatives = (contexts + 1) * (first + 1) * SECRET_TOKENS
+    return 2 * (contexts * CONTEXT_TOKENS + GROWN * alternatives)
+
+
+def _late(name: str) -> Stage:
+    """A stage that the time limit stopped."""
+    sentence = "The time limit was reached before enough was tested."
+    return Stage(name=name, state="open", sentence=sentence, needs="--minutes")
 
 
 def _without(texts: Sequence[str], secrets: Sequence[FoundSecret]) -> Sequence[str]:
