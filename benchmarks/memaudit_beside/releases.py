@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from check_calibration.fine_tunes import files, plan, trained
 from check_calibration.planted import secrets
-from check_calibration.world import base, pool, tokenizer
+from check_calibration.world import DEVELOPMENT, base, pool, tokenizer
 
 from memaudit_beside.peer import quiet
 from memaudit_beside.records import claims
@@ -51,9 +51,10 @@ def rows(world: Path) -> Iterator[Row]:
 
 
 def chosen(world: Path) -> list[Row]:
-    """Lowest numbers of each class among the calibration's rows."""
+    """Lowest numbers of each class among the calibration's rows of held-out corpora."""
     lines = (world / "rows.jsonl").read_text(encoding="utf-8").splitlines()
-    found = sorted(map(json.loads, lines), key=lambda row: row["number"])
+    held_out = [row for row in map(json.loads, lines) if row["corpus"] not in DEVELOPMENT]
+    found = sorted(held_out, key=lambda row: row["number"])
     return [
         row
         for name, count in CLASSES.items()
