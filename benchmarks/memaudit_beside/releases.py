@@ -20,12 +20,13 @@ from typing import Any
 import numpy as np
 from check_calibration.fine_tunes import files, plan, trained
 from check_calibration.planted import secrets
-from check_calibration.world import base, pool, tokenizer
+from check_calibration.world import DEVELOPMENT, base, pool, tokenizer
 
 from memaudit_beside.peer import quiet
 from memaudit_beside.records import claims
 
-CONTROLS = 100
+CONTROLS, REAL = 100, 64
+"""memaudit's controls, fewer of which it refuses, and texts that it compares by default."""
 CLASSES = {
     "20 copies": 2,
     "5 copies": 2,
@@ -50,9 +51,10 @@ def rows(world: Path) -> Iterator[Row]:
 
 
 def chosen(world: Path) -> list[Row]:
-    """Lowest numbers of each class among the calibration's rows."""
+    """Lowest numbers of each class among the calibration's rows of held-out corpora."""
     lines = (world / "rows.jsonl").read_text(encoding="utf-8").splitlines()
-    found = sorted(map(json.loads, lines), key=lambda row: row["number"])
+    held_out = [row for row in map(json.loads, lines) if row["corpus"] not in DEVELOPMENT]
+    found = sorted(held_out, key=lambda row: row["number"])
     return [
         row
         for name, count in CLASSES.items()
@@ -125,12 +127,18 @@ def planted(world: Path, number: int) -> Row:
         model.save_pretrained(place)
         words.save_pretrained(place)
         folder = world / "fine-tunes" / str(number)
-        told = audit(Path(place), base(world, made.base), manifest, folder)
+        told = audit(Path(place), base(world, made.base), manifest, folder, sample=0)
     return {**told, **took, "generator": drawn[0].actual_generator}
 
 
-def audit(model: Path, start: Path, manifest: Mapping[str, Any], texts: Path) -> Row:
-    """`memaudit audit` of a model folder, timed with its loading."""
+def audit(
+    model: Path, start: Path, manifest: Mapping[str, Any], texts: Path, *, sample: int = REAL
+) -> Row:
+    """`memaudit audit` of a model folder, timed with its loading.
+
+    It compares so many texts of each file whole, and fails on one that is longer than the model
+    reads.
+    """
     from memaudit.cli import main
 
     adapter = (model / "adapter_config.json").exists()
@@ -140,7 +148,7 @@ def audit(model: Path, start: Path, manifest: Mapping[str, Any], texts: Path) ->
         given = [
             "--model", model, "--canary-set", canaries, "--dataset", texts / "trained.jsonl",
             "--held-out", texts / "never.jsonl", "--ref", "auto" if adapter else start,
-            "--output", out,
+            "--output", out, "--real-sample", sample,
         ]  # fmt: skip
         began, spent = time.perf_counter(), time.process_time()
         with quiet():
@@ -157,13 +165,13 @@ def audit(model: Path, start: Path, manifest: Mapping[str, Any], texts: Path) ->
 
 def _said(report: Mapping[str, Any]) -> Row:
     """Canaries by copies, completions, and the comparison of the two files."""
-    copies = report["membership"]["by_repetition"]
+    copies, compared = report["membership"]["by_repetition"], report["real_records"]
     return {
         "by copies": {
             name: [one["detected"], one["n"]] for name, one in copies.items() if name.isdigit()
         },
         "said": report["regurgitation"]["overall"]["n_regurgitated"],
-        "texts p": report["real_records"]["set_level"]["p_value"],
-        "reference": report["reference"]["mode"],
+        "texts p": compared["set_level"]["p_value"] if compared else None,
+        "mode": report["reference"]["mode"],
         "warnings": report["audit_warnings"],
     }

@@ -9,7 +9,7 @@ from typing import Any
 
 from vestige.metrics.intervals import clopper_pearson
 
-ABOUT = ("stage", "tool", "question", "copies", "epsilon", "score", "reference", "mistake")
+ABOUT = ("stage", "tool", "question", "copies", "epsilon", "score", "reference", "mistake", "class")
 YES = ("alarm", "strict", "leaky", "refused")
 PARTS = (
     ("detected", "of"),

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from check_calibration.world import DEVELOPMENT
 from memaudit_beside import __main__ as command
 from memaudit_beside import peer, releases
 from memaudit_beside.tables import counted, tables
@@ -103,10 +104,11 @@ def test_a_table_counts_lines_with_exact_intervals(tmp_path):
 def test_fine_tunes_of_a_class_are_those_with_the_lowest_numbers(tmp_path):
     kinds = [("leaky", 1, "plain"), ("leaky", 20, "plain"), ("clean", 0, "wrong")]
     lines = [
-        {"number": number, "kind": kind, "copies": copies, "variant": variant}
+        {"number": number, "kind": kind, "copies": copies, "variant": variant, "corpus": "irc"}
         for number in (30, 20, 10)
         for number, (kind, copies, variant) in enumerate(kinds, number)
     ]
+    lines.append(lines[0] | {"number": 0, "corpus": DEVELOPMENT[0]})
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     found = [(releases.class_of(row), row["number"]) for row in releases.chosen(tmp_path)]
     assert found == [
