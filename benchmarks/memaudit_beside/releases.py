@@ -51,7 +51,7 @@ def rows(world: Path) -> Iterator[Row]:
 
 
 def chosen(world: Path) -> list[Row]:
-    """Lowest numbers of each class among the calibration's rows of held-out corpora."""
+    """Lowest numbers of each class among the calibration's rows of irc and newsgroups corpora."""
     lines = (world / "rows.jsonl").read_text(encoding="utf-8").splitlines()
     held_out = [row for row in map(json.loads, lines) if row["corpus"] not in DEVELOPMENT]
     found = sorted(held_out, key=lambda row: row["number"])
