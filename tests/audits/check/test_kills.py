@@ -23,7 +23,8 @@ from vestige.data import atomic_write
 from vestige.store import Store
 
 work.LARGEST_SEARCH = work.LEAST_SEARCH = 1 / 64
-work.MOST_SECRETS, work.EFFORTS, work.MOST_TEXTS = 4, ((8, 1, 8),), 24
+work.MOST_SECRETS, work.EFFORTS = 4, ((8, 1, 8),)
+work.MOST_TEXTS = work.LEAST_TEXTS = 24
 words = json.loads(sys.argv[1])
 calls = {
     "control": (control, "_knows"),
