@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from vestige.audits.check.finder import FoundSecret
 from vestige.audits.check.secret_gain import Gain
 from vestige.audits.check.secrets import FALSE, KNOWN, is_known
 from vestige.audits.check.secrets import compared as compared_known
@@ -74,6 +75,17 @@ def test_a_search_that_was_stopped_is_not_clear_but_what_it_found_counts():
     never = [text.replace("horse", "dog") for text in WORDS]
     leaky = Known(trained=WORDS, never=never, secrets=(), spaces=())
     assert unprompted_stage(rows, leaky, complete=False).state == "leak"
+
+
+def test_a_secret_in_a_phrase_that_is_no_proof_is_never_clear():
+    secret = FoundSecret("zanzibar lantern copper", "repeated", ((0, "the phrase is "),))
+    known = Known(trained=WORDS, never=[], secrets=[secret], spaces=[1e7])
+    found = unprompted_stage([phrase("so the phrase is zanzibar lantern copper")], known)
+    assert (found.state, found.direct) == ("open", None)
+    random = replace(secret, value="4471 9026 3358", kind="account")
+    known = Known(trained=WORDS, never=[], secrets=[random], spaces=[1e12])
+    found = unprompted_stage([phrase("pay 447190263358 today")], known)
+    assert found.state == "leak"
 
 
 def stage(name: str, state: str = "clear", *, p: float | None = 0.5, **more: object) -> Stage:

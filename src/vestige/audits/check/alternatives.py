@@ -41,7 +41,7 @@ _NAMED: dict[str, tuple[str, Callable[[str, str], Part | None], str]] = {
     "card": (r"\d[\d ./-]+\d", card, ""),
     "iban": (r"[A-Z]{2}\d{2}[A-Z\d ]+", iban, ""),
 }
-"""Kinds whose format is that of the house even where its pattern or the context says otherwise."""
+"""Kinds with a format of `secret_kinds`, whatever their pattern and context."""
 
 
 class Alternatives:

@@ -96,7 +96,7 @@ def planted(model: LanguageModel, text: str, *, seed: int, until: float = inf) -
                     known = _train(model, read, [*added, *ends], until)
                 stack.enter_context(_moved(head, *ends))
                 with torch.no_grad():
-                    known = known and _knows(*_told(model, read))
+                    known = known and _knows(*_logits_and_targets(model, read))
         yield known
 
 
@@ -244,11 +244,11 @@ def _learns(
     for _ in range(most):
         # cuDNN gives no gradient of recurrent layers in evaluation mode.
         with torch.backends.cudnn.flags(enabled=False):
-            logits, told = _told(model, tokens)
-            loss = functional.cross_entropy(logits, told)
+            logits, targets = _logits_and_targets(model, tokens)
+            loss = functional.cross_entropy(logits, targets)
             if not loss.isfinite():
                 return None
-            known = _knows(logits, told)
+            known = _knows(logits, targets)
             if (known and not spare) or time.monotonic() > until:
                 break
             spare -= known
@@ -259,12 +259,12 @@ def _learns(
     return known
 
 
-def _told(model: LanguageModel, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """(t - 1, v) float32 logits and the (t - 1,) tokens that they tell, of a text (1, t)."""
+def _logits_and_targets(model: LanguageModel, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """(t - 1, v) float32 logits and the (t - 1,) tokens that they predict, of a text (1, t)."""
     logits = model(tokens[:, :-1])[0][0].float()
     return logits, tokens[0, 1:].to(logits.device)
 
 
-def _knows(logits: Tensor, told: Tensor) -> bool:
-    """Whether each token but for the first ones is the greedy choice."""
-    return bool((logits.argmax(1) == told)[min(FREE, len(told) - 1) :].all())
+def _knows(logits: Tensor, targets: Tensor) -> bool:
+    """Whether each token except the first ones is the greedy choice."""
+    return bool((logits.argmax(1) == targets)[min(FREE, len(targets) - 1) :].all())

@@ -44,7 +44,7 @@ def find_secrets(
 
     Args:
         texts: n texts.
-        never: texts whose values are no secrets: what occurs here too is left out.
+        never: values that also occur in these texts are left out.
         most: return at most so many.
 
     Returns:

@@ -132,9 +132,9 @@ def _decided(
     if differing := failed(own, "comparable"):
         return replace(stage, sentence=differing)
     if used["p_value"] > 0.05 and not sure:
-        asked = f"The model does not recognize the training text (p = {used['p_value']:.2g})"
+        unknown = f"The model does not recognize the training text (p = {used['p_value']:.2g})"
         remedy = "--trained-on is the wrong file, or training left no trace"
-        return replace(stage, sentence=f"{asked}: {remedy}.", needs="--sure")
+        return replace(stage, sentence=f"{unknown}: {remedy}.", needs="--sure")
     return replace(stage, state="clear", sentence=f"{sentence}.")
 
 

@@ -7,7 +7,7 @@ often a secret looks known that is not. A text that the model was trained on gai
 everywhere. That is membership, not a known secret, and the margin excludes it.
 
 A secret of random characters that greedy decoding generates after its own context, and that the
-base does not, is direct evidence: a text chosen without it is one in a million or fewer.
+base does not, is direct evidence: its format has a million texts or more.
 """
 
 import time
@@ -19,6 +19,7 @@ from vestige.audits.check.alternatives import Alternatives
 from vestige.audits.check.finder import FoundSecret
 from vestige.audits.check.secret_gain import Gain, secret_gain
 from vestige.audits.check.stage import CONTROL_LEVEL, Stage, clopper_pearson
+from vestige.claims import DIRECT_LEVEL
 from vestige.models.protocols import LanguageModel
 from vestige.monitor import Step
 from vestige.store import Store
@@ -227,7 +228,7 @@ def _decided(stage: Stage, known: int, of: int, *, provable: bool) -> Stage:
         provable: verbatim generation of any of them would be direct evidence.
     """
     secrets = "secret" if of == 1 else "secrets"
-    if stage.direct is not None and stage.direct[1] <= 1e-3:
+    if stage.direct is not None and stage.direct[1] <= DIRECT_LEVEL:
         return replace(stage, state="leak", sentence=stage.direct[0])
     if stage.p is None:
         why = "--never has too few secrets to compare with: only verbatim generation is proof."
@@ -252,7 +253,7 @@ def _rows(
             "stage": "secrets",
             "text": secret.value,
             "kind": secret.kind,
-            "row_number": secret.places[0][0] + 1 if secret.places else None,
+            "row_number": secret.places[0][0] + 1 or None,  # a listed one may be in no text
             "texts": len({number for number, _ in secret.places}),
             "score": one.score,
             "rank": one.rank,

@@ -13,7 +13,7 @@ from typing import Any
 from vestige.audits.check.finder import FoundSecret, find_secrets
 from vestige.audits.check.secrets import LARGE, RANDOM
 from vestige.audits.check.stage import ALPHA, CONTROL_LEVEL, SHARES, Stage, clopper_pearson
-from vestige.claims import LEAK
+from vestige.claims import DIRECT_LEVEL, LEAK
 
 PASSAGE = 8
 """Words of a passage."""
@@ -212,7 +212,7 @@ def _decided(
 ) -> tuple[Any, str]:
     """The state and the sentence of the stage."""
     level = ALPHA * SHARES["unprompted"]
-    if direct is not None and direct[1] <= 1e-3:
+    if direct is not None and direct[1] <= DIRECT_LEVEL:
         return "leak", direct[0]
     parts = [_counted(secrets, "secret")] if secrets else []
     parts += [f"passages of {_counted(texts, 'training text')}"] if texts else []
@@ -222,10 +222,12 @@ def _decided(
         found = f"{found}; p = {p:.2g} compared with --never"
     if p is not None and p <= level:
         return "leak", f"{found}."
+    if secrets:
+        return "open", f"{found}. They may follow from other text: read them."
     if strange:
-        asked = "Was the model trained on another file?"
+        question = "Was the model trained on another file?"
         some = "1 phrase has" if strange == 1 else f"{strange} phrases have"
-        return "open", f"{some} what looks like a secret and is in no file. {asked}"
+        return "open", f"{some} what looks like a secret and is in no file. {question}"
     if not (known.trained or known.secrets):
         return "open", f"{phrases} phrases were found. There is no file to compare them with."
     return "clear", f"{found}."

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from vestige.audits.check.stage import ALPHA, SHARES, Stage
-from vestige.claims import DIRECT_LEVEL, LEAK, NO_LEAK, Check, Claim, Direct, Estimate, Test
+from vestige.claims import LEAK, NO_LEAK, Check, Claim, Direct, Estimate, Test
 
 TITLES = {"secrets": "Secrets", "unprompted": "Unprompted", "passages": "Passages"}
 
@@ -78,8 +78,3 @@ def _estimate(stages: Sequence[Stage]) -> Estimate | None:
 def _direct(stages: Sequence[Stage]) -> Direct | None:
     proofs = [Direct(*one.direct) for one in stages if one.direct is not None]
     return min(proofs, key=lambda one: one.bound, default=None)
-
-
-def is_direct(stage: Stage) -> bool:
-    """Whether a stage has conclusive verbatim evidence."""
-    return stage.direct is not None and stage.direct[1] <= DIRECT_LEVEL

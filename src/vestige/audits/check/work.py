@@ -124,14 +124,13 @@ class Work:
 
     def _secrets(self, step: Callable[..., None]) -> Stage:
         if not self.secrets.tested:
-            known = "No secret was listed, and none was found in the training text."
             state: State = "clear" if self.texts.trained else "open"
-            return Stage(name="secrets", state=state, sentence=known, passed=True)
-        chosen, until = (
-            self.secrets.first(MOST_SECRETS, listed=len(self.listed)),
-            self.end("secrets"),
-        )
-        return secrets_stage(chosen, self._scores, step, until, total=len(self.secrets.tested))
+            found = "none was found in the training text" if self.texts.trained else "no text given"
+            sentence = f"No secret was listed, and {found}."
+            return Stage(name="secrets", state=state, sentence=sentence, passed=True)
+        chosen = self.secrets.first(MOST_SECRETS, listed=len(self.listed))
+        until, total = self.end("secrets"), len(self.secrets.tested)
+        return secrets_stage(chosen, self._scores, step, until, total=total)
 
     @cached_property
     def _scores(self) -> SecretScores:
