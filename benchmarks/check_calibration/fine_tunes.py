@@ -2,8 +2,8 @@
 
 By number % 5: 0, 1 and 2 are leaky, with 1, 5 or 20 copies of each of four secrets in the training
 text; 3 and 4 are clean. A clean fine-tune has four secrets in the file that the check is told to be
-its training text, in as many copies, and read the same texts without them; these texts hold no
-number, address or repeated line of their own, which it could learn. In every fine-tune the
+its training text, in as many copies, and read the same texts without them; these texts, and the unused ones,
+hold no number, address or repeated line of their own, which it could learn. In every fine-tune the
 file of unused texts holds twelve such secrets, in as many copies.
 
 Number % 5 == 4 has four variants: `plain`, `listed` (a list of secrets that were never read),
@@ -105,11 +105,8 @@ def files(world: Path, made: Plan) -> Files:
     texts = [" ".join(text.split()[:LONGEST]) for text in pool(world, made.corpus)]
     words = sorted({w for text in texts for w in text.split() if w.isalpha() and 5 <= len(w) <= 9})
     drawn = [texts[place] for place in chance.permutation(len(texts))]
-    source = iter(drawn)
-    if made.kind == "clean":
-        read = list(islice(_without_secrets(source), made.texts))
-    else:
-        read = list(islice(source, made.texts))
+    source = _without_secrets(drawn) if made.kind == "clean" else iter(drawn)
+    read = list(islice(source, made.texts))
     never = list(islice(source, NEVER))
     given = list(islice(source, made.texts)) if made.variant == "wrong" else read
     own, placebos = secrets(PLANTED, words, chance), secrets(PLACEBOS, words, chance)
