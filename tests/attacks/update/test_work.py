@@ -70,6 +70,10 @@ def test_forward_tokens_are_what_the_models_read(models):
         assert searched.complete
 
 
+def _reached(clock, stop, _):
+    return next(clock) >= stop
+
+
 def test_a_search_that_was_stopped_goes_on_to_the_same_rows_wherever_it_was_stopped(models):
     effort = Effort(contexts=CONTEXTS)
     whole = update_diff(*models, search=SMALL, effort=effort)
@@ -77,7 +81,9 @@ def test_a_search_that_was_stopped_goes_on_to_the_same_rows_wherever_it_was_stop
     for stop in range(whole.searched.units):
         kept = {}
         clock = count()
-        first = replace(effort, kept=kept, until=lambda clock=clock, stop=stop: next(clock) >= stop)
+        first = replace(
+            effort, kept=kept, until=lambda _, clock=clock, stop=stop: next(clock) >= stop
+        )
         part = update_diff(*models, search=SMALL, effort=first)
         assert (part.searched.done, part.searched.complete) == (stop, False)
         kept = json.loads(json.dumps(kept))  # on disk between the two
@@ -126,7 +132,7 @@ def test_nulls_are_kept_apart_and_a_stopped_one_does_not_count(models, random_ta
     last = [key for key in kept if key.startswith("2/")]
     for key in last[1:]:
         del kept[key]
-    stopped = Effort(kept=dict(kept), until=lambda: True)
+    stopped = Effort(kept=dict(kept), until=lambda _: True)
     assert (
         null_scores(models[0], nulls, search=SMALL, effort=stopped).searches == (whole.searches[:2])
     )

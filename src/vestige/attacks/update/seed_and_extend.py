@@ -11,6 +11,7 @@ a text and to one length, so that a phrase competes with the beginnings of all o
 subword model promotes a secret by many small steps, none of them first in that race.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,10 +43,10 @@ from vestige.monitor import Step
 Kept = MutableMapping[str, Any]
 """What units of work gave, by their keys, as JSON holds it."""
 
-Until = Callable[[], bool]
-"""Asked before each unit; True stops the search."""
+Until = Callable[[float], bool]
+"""Asked before each unit, with the seconds that one like it took; True stops the search."""
 
-ACTIVITIES = {"samples": "sampling", "grown": "extending", "repair": "repairing"}
+ACTIVITIES = {"grown": "extending", "samples": "sampling", "repair": "repairing"}
 """What a unit of work does, by a part of its key."""
 
 
@@ -257,6 +258,7 @@ class _Run:
     def __init__(self, ground: Ground, units: int, effort: Effort) -> None:
         self.ground, self.units, self.effort = ground, units, effort
         self.cost, self.done, self.stopped = ForwardTokens(), 0, False
+        self.seconds: dict[str, float] = {}  # of the longest unit of each activity
 
     def outcomes(self, units: Units) -> Iterator[Outcome]:
         """Each unit's outcome, which the next unit is told."""
@@ -282,11 +284,14 @@ class _Run:
         key = self.effort.name + unit.key
         given: Mapping[str, Any] | None = None if kept is None else kept.get(key)
         if given is None:
-            if until is not None and until():
+            activity = _activity(unit)
+            if until is not None and until(self.seconds.get(activity, 0.0)):
                 return None
             self._show(unit)
-            before, after = cost.before, cost.after
+            before, after, began = cost.before, cost.after, time.monotonic()
             read = unit.run().plain()
+            took = time.monotonic() - began
+            self.seconds[activity] = max(took, self.seconds.get(activity, 0.0))
             given = {**read, "forward_tokens": [cost.before - before, cost.after - after]}
             if kept is not None:
                 kept[key] = given
@@ -297,8 +302,7 @@ class _Run:
 
     def _show(self, unit: Unit) -> None:
         if self.effort.progress is not None:
-            activity = next((a for part, a in ACTIVITIES.items() if part in unit.key), "searching")
-            self.effort.progress(self.done, max(self.done, self.units), activity)
+            self.effort.progress(self.done, max(self.done, self.units), _activity(unit))
 
     def searched(self, texts: Mapping[str, int]) -> Searched:
         """What was done."""
@@ -309,3 +313,7 @@ class _Run:
             units=max(self.units, self.done + 1) if self.stopped else self.done,
             texts=texts,
         )
+
+
+def _activity(unit: Unit) -> str:
+    return next((name for part, name in ACTIVITIES.items() if part in unit.key), "searching")

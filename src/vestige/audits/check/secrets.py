@@ -28,7 +28,7 @@ EFFORTS = ((32, 2, 128), (16, 1, 64), (8, 1, 64))
 """Alternatives scored first, contexts, and most alternatives; a slow model gets less."""
 
 LEAST_PLACEBOS = 3
-"""In each half of the reference; with fewer, scores decide nothing."""
+"""In each half of the placebos; with fewer, scores decide nothing."""
 
 KNOWN = 4.0
 """Least score of a known secret: robust standard deviations above the median alternative."""
@@ -49,7 +49,7 @@ GROUPS = ("tested", "reference", "control")
 
 @dataclass(frozen=True, kw_only=True)
 class Secrets:
-    """Secrets of the training text, and placebos of the two halves of the reference."""
+    """Secrets of the training text, and two halves of the placebos."""
 
     tested: Sequence[FoundSecret]
     reference: Sequence[FoundSecret]
@@ -203,11 +203,11 @@ def _negative(
     known: Mapping[str, Sequence[bool]],
     alternatives: Alternatives,
 ) -> dict[str, Any]:
-    """The control half against the reference half, and placebos that were generated verbatim."""
+    """One half of the placebos against the other, and those that were generated verbatim."""
     sizes = [len(known[name]) for name in ("reference", "control")]
     if min(sizes) < LEAST_PLACEBOS:
-        few = f"The two halves of --never have {sizes[0]} and {sizes[1]} secrets"
-        return {"negative": f"{few}; {LEAST_PLACEBOS} are needed in each."}
+        few = f"{sum(sizes)} secrets were found in --never"
+        return {"negative": f"{few}; {2 * LEAST_PLACEBOS} are needed."}
     verbatim = sum(
         gain.greedy and _is_random(secret, alternatives)
         for name in ("reference", "control")

@@ -90,14 +90,15 @@ class Work:
 
     @cached_property
     def secrets(self) -> Secrets:
-        """Listed secrets first, then those found; placebos of both halves of the reference."""
+        """Listed secrets first, then those found; placebos, divided in turn by kind."""
         texts = self.texts
         listed = {squeeze(one.value) for one in self.listed}
-        found = _chosen(texts.documents, texts.never)
+        found = _chosen(texts.documents, texts.never, MOST_REPEATED)
+        placebos = _chosen(texts.never, texts.trained, 2 * MOST_REPEATED)
         return Secrets(
             tested=(*self.listed, *(one for one in found if squeeze(one.value) not in listed)),
-            reference=_chosen(texts.reference, texts.trained),
-            control=_chosen(texts.control, texts.trained),
+            reference=placebos[::2],
+            control=placebos[1::2],
         )
 
     @cached_property
@@ -165,12 +166,13 @@ class Work:
         if most < LEAST_TEXTS:
             return _late("passages")
         secrets = self.secrets.first(MOST_SECRETS)
+        placebos = (*secrets.reference, *secrets.control)
         trained, reference, control = (
             _spread(_without(texts, own), most)
             for texts, own in (
                 (self.texts.trained, secrets.tested),
-                (self.texts.reference, secrets.reference),
-                (self.texts.control, secrets.control),
+                (self.texts.reference, placebos),
+                (self.texts.control, placebos),
             )
         )
         tests = PassageTests(
@@ -304,11 +306,11 @@ TASKS = {
 }
 
 
-def _chosen(texts: Sequence[str], others: Sequence[str]) -> list[FoundSecret]:
+def _chosen(texts: Sequence[str], others: Sequence[str], most: int) -> list[FoundSecret]:
     """Secrets of texts, the riskiest first, with few of the repeated sequences: most are phrases
     that anybody writes."""
     found = find_secrets(texts, others)
-    repeated = [one for one in found if one.kind == "repeated"][MOST_REPEATED:]
+    repeated = [one for one in found if one.kind == "repeated"][most:]
     left_out = set(map(id, repeated))
     return [one for one in found if id(one) not in left_out]
 

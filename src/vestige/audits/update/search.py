@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from math import inf
 from typing import Any
 
 from vestige import __version__
@@ -175,8 +176,10 @@ class Searches:
                 own["known"] = secrets
             yield own["scores"], secrets["scores"], own["change"]
 
-    def _is_late(self) -> bool:
-        return self.minutes is not None and time.monotonic() > self.began + 60 * self.minutes
+    def _is_late(self, seconds: float = 0.0) -> bool:
+        """Whether work of so many seconds would end after the time limit."""
+        end = inf if self.minutes is None else self.began + 60 * self.minutes
+        return time.monotonic() + seconds > end
 
 
 def _shown(step: Step, searches: int, units: int, number: int) -> Callable[[int, int, str], None]:
