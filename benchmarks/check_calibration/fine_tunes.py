@@ -105,7 +105,10 @@ def files(world: Path, made: Plan) -> Files:
     texts = [" ".join(text.split()[:LONGEST]) for text in pool(world, made.corpus)]
     words = sorted({w for text in texts for w in text.split() if w.isalpha() and 5 <= len(w) <= 9})
     drawn = [texts[place] for place in chance.permutation(len(texts))]
-    source = _without_secrets(drawn) if made.kind == "clean" else iter(drawn)
+    if made.kind == "clean":
+        kept = list(_without_secrets(drawn))  # of two texts that share words the first: mixed again
+        drawn = [kept[place] for place in chance.permutation(len(kept))]
+    source = iter(drawn)
     read = list(islice(source, made.texts))
     never = list(islice(source, NEVER))
     given = list(islice(source, made.texts)) if made.variant == "wrong" else read

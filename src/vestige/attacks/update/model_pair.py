@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -16,10 +15,10 @@ CELLS_PER_SLICE = 1_280_000
 """Rows x vocabulary asked at once: two such slices of float32 stay near the cores' caches."""
 
 HELD_BYTES = 128 * 2**20
-"""Memory that the states of texts which are read side by side may take, both models together."""
+"""Memory of the keys and values of texts that are read side by side, in both models."""
 
 HELD_SHARE = 1 / 8
-"""The same over the memory of the later model's weights, where that is more."""
+"""The same as a share of the later model's weights, where that is more."""
 
 LEAST_HELD = 16
 """Texts read side by side at least."""
@@ -158,35 +157,18 @@ class ModelPair:
         return (slice(first, min(first + rows, n)) for first in range(0, n, rows))
 
     def held(self, most: int, tokens: int) -> int:
-        """How many texts of so many tokens are read side by side, so that their states fit.
+        """How many texts are read side by side, so that their keys and values fit.
 
         Args:
-            most: that are wanted.
+            most: texts that are wanted.
             tokens: of each, what stands before them included.
         """
-        if most <= LEAST_HELD:
+        each = sum(getattr(model, "token_bytes", 0) for model in (self.before, self.after))
+        if not each:
             return most
-        row, token = self._state_bytes
-        fit = self._held_bytes // max(1, _COPIES * (row + tokens * token))
-        return max(LEAST_HELD, min(most, fit))
-
-    @cached_property
-    def _held_bytes(self) -> int:
         weights = self.after.parameters() if isinstance(self.after, nn.Module) else ()
-        return max(HELD_BYTES, int(HELD_SHARE * sum(one.nbytes for one in weights)))
-
-    @cached_property
-    def _state_bytes(self) -> tuple[int, int]:
-        """Memory of a row's state in both models: of what is always there, and of each token."""
-        tokens = torch.zeros(1, 2, dtype=torch.int64, device=self.device)
-        one, two = (
-            sum(
-                model.read(model.start(1, anywhere=True), tokens[:, :length]).nbytes
-                for model in (self.before, self.after)
-            )
-            for length in (1, 2)
-        )
-        return 2 * one - two, two - one
+        held = max(HELD_BYTES, int(HELD_SHARE * sum(one.nbytes for one in weights)))
+        return max(1, min(most, max(LEAST_HELD, held // (_COPIES * tokens * each))))
 
     def token_gains(self, tokens: Tensor, *, anywhere: bool = False) -> Tensor:
         """(n, t) token ids -> (n, t) gains of each token after those before it.
