@@ -2,7 +2,7 @@
 
 By number % 5: 0, 1 and 2 are leaky, with 1, 5 or 20 copies of each of four secrets in the training
 text; 3 and 4 are clean. A clean fine-tune has four secrets in the file that the check is told to be
-its training text, in as many copies, and read the same texts without them; these texts, and the unused ones,
+its training text, in as many copies, and read the same texts without them. Its texts, used or not,
 hold no number, address or repeated line of their own, which it could learn. In every fine-tune the
 file of unused texts holds twelve such secrets, in as many copies.
 
