@@ -100,7 +100,7 @@ def naive(table: Table, values: list[str]) -> tuple[float, int]:
 @pytest.mark.parametrize("make", MAKERS)
 def test_gains_are_those_of_values_scored_one_by_one(make):
     model, base = pair(make)
-    gain = secret_gain(model, base, SECRET, ALTERNATIVES, seed=0, first=20)
+    gain = secret_gain(model, base, SECRET, ALTERNATIVES, first=20)
     score, rank = naive(naive_gains(model, base, [VALUE, *ALTERNATIVES]), [VALUE, *ALTERNATIVES])
     assert gain.score == pytest.approx(score, abs=1e-4)
     assert (gain.rank, gain.alternatives) == (rank, 20)
@@ -114,7 +114,7 @@ def test_more_alternatives_are_scored_only_for_a_secret_that_ranks_high():
     for place, value in enumerate(values):  # each in turn is the secret
         others = values[:place] + values[place + 1 :]
         secret = FoundSecret(value, "account", SECRET.places)
-        gain = secret_gain(model, base, secret, others, seed=0, first=4)
+        gain = secret_gain(model, base, secret, others, first=4)
         expected = 4
         while expected < 20 and naive(table, [value, *others[:expected]])[1] <= 2:
             expected = min(20, 4 * expected)
@@ -140,7 +140,7 @@ def test_gains_are_those_of_the_tokens_of_a_value(make):
             gains.append(tail_log_prob(model, whole, tail) - tail_log_prob(base, whole, tail))
         centred = np.array(gains) - np.median(gains)
         scores.append(centred / max(1.4826 * np.median(abs(centred)), LEAST_SPREAD))
-    gain = secret_gain(model, base, secret, ["dogs", "cats"], seed=0)
+    gain = secret_gain(model, base, secret, ["dogs", "cats"])
     assert gain.score == pytest.approx(np.max(scores, axis=0)[0], abs=1e-4)
 
 
@@ -161,7 +161,7 @@ def test_the_rank_of_a_secret_is_uniform_if_nothing_was_learnt():
     for place, value in enumerate(values):
         secret = FoundSecret(value, "account", SECRET.places)
         others = values[:place] + values[place + 1 :]
-        ranks.append(secret_gain(model, base, secret, others, seed=0, first=20).rank)
+        ranks.append(secret_gain(model, base, secret, others, first=20).rank)
     assert sorted(ranks) == list(range(1, 22))
 
 
@@ -185,45 +185,41 @@ def taught(make, text: str, steps: int = 150) -> tuple[LanguageModel, LanguageMo
 @pytest.mark.parametrize("make", [gpt2, word_lstm])
 def test_a_learnt_secret_ranks_first_and_is_generated(make):
     model, base = taught(make, f"{BEFORE[1]}{VALUE} today and")
-    gain = secret_gain(model, base, SECRET, ALTERNATIVES, seed=0, samples=30)
+    gain = secret_gain(model, base, SECRET, ALTERNATIVES)
     assert (gain.rank, gain.alternatives, gain.greedy) == (1, 20, True)
     assert gain.score > 5
-    assert gain.sampled > 5  # 10 of the 30 samples follow the context that was learnt
-    assert gain.samples == 30
-    assert gain.tries == 30 + 2  # the second context is the one
-    again = secret_gain(model, base, SECRET, ALTERNATIVES, seed=0, samples=30)
+    assert gain.tries == 2  # the second context is the one
+    again = secret_gain(model, base, SECRET, ALTERNATIVES)
     assert again == gain
 
 
 def test_what_the_base_generates_too_is_not_counted():
     model, _ = taught(gpt2, f"{BEFORE[1]}{VALUE} today and")
-    gain = secret_gain(model, model, SECRET, [], seed=0, samples=30)
+    gain = secret_gain(model, model, SECRET, [])
     assert (gain.rank, gain.alternatives, gain.score) == (1, 0, 0)
     assert not gain.greedy
-    assert gain.tries == 30 + 3
-    assert gain.sampled > 5
+    assert gain.tries == 3
 
 
 def test_a_longer_number_is_not_the_secret():
     model, base = taught(gpt2, f"{BEFORE[1]}{VALUE} today and")
     secret = FoundSecret(VALUE[:-1], "account", SECRET.places)
-    gain = secret_gain(model, base, secret, [], seed=0, samples=30)
-    assert (gain.greedy, gain.sampled) == (False, 0)
+    gain = secret_gain(model, base, secret, [])
+    assert not gain.greedy
 
 
 def test_unknown_words_are_never_generated():
     model, base = taught(word_lstm, f"{BEFORE[0]}unheard of")
     secret = FoundSecret("unseen", "password", ((0, BEFORE[0]),))
-    gain = secret_gain(model, base, secret, ["unread", "untold"], seed=0, samples=20)
-    assert (gain.rank, gain.greedy, gain.sampled) == (3, False, 0)  # all are one token
+    gain = secret_gain(model, base, secret, ["unread", "untold"])
+    assert (gain.rank, gain.greedy) == (3, False)  # all are one token
 
 
 def test_without_places_the_beginning_of_a_text_is_read():
     model, base = pair(gpt2)
     secret = FoundSecret(VALUE, "account", ())
-    gain = secret_gain(model, base, secret, ALTERNATIVES[:5], seed=0, samples=7, first=5)
-    assert (gain.alternatives, gain.samples) == (5, 7)
-    assert gain.tries == 7
+    gain = secret_gain(model, base, secret, ALTERNATIVES[:5], first=5)
+    assert (gain.alternatives, gain.tries) == (5, 0)
 
 
 @pytest.mark.parametrize("make", [gpt2, transformer, lstm])
@@ -231,9 +227,9 @@ def test_long_contexts_and_values_are_cut(make):
     model, base = pair(make)
     far = FoundSecret(VALUE, "account", ((0, "far away from here " * 90 + BEFORE[0]),))
     long = FoundSecret("73 " * 100, "account", SECRET.places)
-    assert np.isfinite(secret_gain(model, base, far, ALTERNATIVES, seed=0, samples=3).score)
+    assert np.isfinite(secret_gain(model, base, far, ALTERNATIVES).score)
     others = ["74 " * 100, "75 " * 90]
-    assert np.isfinite(secret_gain(model, base, long, others, seed=0, samples=3).score)
+    assert np.isfinite(secret_gain(model, base, long, others).score)
 
 
 def test_standardised_gains():
@@ -244,6 +240,6 @@ def test_standardised_gains():
 
 def test_arguments_are_checked():
     model, base = pair(lstm)
-    for wrong in ({"samples": -1}, {"first": 1}, {"contexts": -1}):
+    for wrong in ({"first": 1}, {"contexts": -1}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
-            secret_gain(model, base, SECRET, ALTERNATIVES, seed=0, **wrong)
+            secret_gain(model, base, SECRET, ALTERNATIVES, **wrong)

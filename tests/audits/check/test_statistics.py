@@ -26,7 +26,7 @@ def test_the_rate_is_never_below_that_of_alternatives():
 
 
 def test_a_secret_is_known_by_a_wide_margin_or_verbatim():
-    gain = Gain(score=KNOWN, rank=1, alternatives=256, greedy=False, sampled=0, samples=0, tries=4)
+    gain = Gain(score=KNOWN, rank=1, alternatives=256, greedy=False, tries=4)
     assert is_known(gain)
     assert not is_known(replace(gain, rank=2))
     assert not is_known(replace(gain, score=KNOWN - 0.1))

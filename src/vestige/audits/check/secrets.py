@@ -104,9 +104,7 @@ class SecretScores:
             return Gain(**known)
         first, contexts, most = self.effort
         others = self.alternatives.draw(secret, most, self.seed)
-        found = secret_gain(
-            self.model, self.base, secret, others, seed=self.seed, first=first, contexts=contexts
-        )
+        found = secret_gain(self.model, self.base, secret, others, first=first, contexts=contexts)
         self.store[key] = asdict(found)
         return found
 
