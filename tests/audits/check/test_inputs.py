@@ -79,6 +79,12 @@ def write(path, rows):
     return path
 
 
+def test_blank_rows_count_as_rows_and_not_as_texts(run, words):
+    texts = read_texts(run, ["", MAIL[0], " \n", MAIL[1], MAIL[0]], None, None, words)
+    assert texts.documents == ("", MAIL[0], " \n", MAIL[1], MAIL[0])
+    assert texts.trained == (MAIL[0], MAIL[1])
+
+
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv", "a.parquet"])
 def test_the_text_column_is_guessed_and_shown(run, words, tmp_path, name):
     rows = [{"id": f"mail-{n}", "body": text, "to": "Ann"} for n, text in enumerate(MAIL)]

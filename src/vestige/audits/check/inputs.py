@@ -31,7 +31,8 @@ class Texts:
     """The texts of a check, each in one list only.
 
     Attributes:
-        documents: the training texts as the file has them, with copies, for the secret finder.
+        documents: the training texts as the file has them, blank ones and copies too: their
+            places are rows of the file.
         trained: in the training data, each once.
         reference: never in the training data, to compare with.
         control: likewise, to be tested like the training data.
@@ -145,10 +146,11 @@ def read_texts(
 
 
 def _distinct(texts: Sequence[str]) -> dict[str, str]:
-    """The first of the texts that differ in white space only, by their words."""
+    """The first of the texts that differ in white space only, by their words; no blank ones."""
     found: dict[str, str] = {}
     for text in texts:
-        found.setdefault(" ".join(text.split()), text)
+        if words := " ".join(text.split()):
+            found.setdefault(words, text)
     return found
 
 
@@ -177,12 +179,12 @@ def _read(
     model: LanguageModel,
     notes: list[str],
 ) -> list[str]:
-    """Texts that are not blank, in their order."""
+    """All texts in their order, at least one of which is not blank."""
     if given is None:
         return []
     if not isinstance(given, str | PathLike):
         corpus = given if isinstance(given, Corpus) else Corpus.from_texts(given)
-        return _not_blank(run.corpus(role, corpus), _shown(given, role))
+        return _readable(run.corpus(role, corpus), _shown(given, role))
     files = [] if (Path(given) / MANIFEST).is_file() else table_files(fspath(given))
     rows = first_rows(files[0]) if files else []
     columns = text_columns(rows) if column is None else (column,)
@@ -198,16 +200,16 @@ def _read(
     elif len(columns) > 1:
         texts = [text for file in files for text in joined(file, columns)]
     else:
-        return _not_blank(run.corpus(role, given, text=columns[0]), fspath(given))
+        return _readable(run.corpus(role, given, text=columns[0]), fspath(given))
     corpus = Corpus.from_texts(texts)
     run.data[role] = {"path": fspath(given), "documents": len(corpus),
                       "sha256": corpus.fingerprint()}  # fmt: skip
-    return _not_blank(corpus, fspath(given))
+    return _readable(corpus, fspath(given))
 
 
-def _not_blank(texts: Corpus, source: str) -> list[str]:
-    found = [text for text in texts if text.strip()]
-    if not found:
+def _readable(texts: Corpus, source: str) -> list[str]:
+    found = list(texts)
+    if not any(map(str.strip, found)):
         raise DataError(f"{source} has no text", remedy="Pass a file or folder with documents.")
     return found
 

@@ -149,7 +149,7 @@ def _phrases(run: Run, rows: Sequence[Row], show_secrets: bool) -> Table:
     found = sorted(rows, key=lambda row: not row["match"])
     return _table(
         "Unprompted", _disclosed(found, "phrase", show_secrets), show_secrets, texts=2, most=MOST,
-        key=f"Texts are numbered in the order of {_file(run)}, repeated ones once. "
+        key=f"Texts are numbered in the order of {_file(run)}. "
         "Score: how much the fine-tuning promoted the phrase.",
         phrase=lambda row: row["shown"],
         contains=lambda row: row["match"] or None,

@@ -152,7 +152,7 @@ class Work:
         found = self._search("diff", "unprompted", **nulls)
         secrets = self.secrets.tested
         known = Known(
-            trained=self.texts.trained,
+            trained=self.texts.documents,
             never=self.texts.never,
             secrets=secrets,
             spaces=[self.alternatives.space(one) for one in secrets],
