@@ -156,7 +156,7 @@ def test_without_a_template_turns_are_joined(run, words, tmp_path):
     tool = {"role": "tool", "content": None}
     path = lines(tmp_path / "a.jsonl", [{"messages": [parts, CHAT[1], tool]}, {"messages": []}])
     found = read_texts(run, path, None, None, words)
-    assert found.documents == ("Where?\nAt home.\n",)
+    assert (found.documents, found.trained) == (("Where?\nAt home.\n", ""), ("Where?\nAt home.\n",))
     assert "no chat template" in found.notes[-1]
 
 
