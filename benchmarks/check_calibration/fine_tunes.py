@@ -42,6 +42,7 @@ BATCH, RANK = 8, 16
 CLIP, NOISE = 1.0, 1.0
 """Of `dp`: the norm of an example's gradient, and the noise's deviation over it."""
 _PASSAGES, _PREFIX, _SUFFIX = 50, 20, 20
+_OPENING, _SAMPLES = 12, 10_000
 _DISCOVERED = 1 - 0.5 ** (1 / 100)
 """Probability of a passage that one of 100 samples is with probability 0.5."""
 
@@ -236,7 +237,12 @@ def _private_step(
 
 
 def _memorized(model: Any, words: PreTrainedTokenizerFast, given: Files) -> dict[str, Any]:
-    """Which secrets, and what share of passages, greedy decoding completes after their context."""
+    """What a model knows by heart, measured without Vestige.
+
+    Secrets and the share of passages that greedy decoding completes after their context; the share
+    of passages that one of 100 samples completes; the expected number of texts that one of 10,000
+    samples begins with.
+    """
     homes = [next(text for text in given.trained_on if one.sentence in text)
              for one in given.planted]  # fmt: skip
     completed = [
@@ -252,7 +258,18 @@ def _memorized(model: Any, words: PreTrainedTokenizerFast, given: Files) -> dict
         "secrets": completed,
         "passages": sum(greedy) / len(rows),
         "discoverable": sum(sampled) / len(rows),
+        "openings": openings(model, words, given.read),
     }
+
+
+@torch.no_grad()
+def openings(model: Any, words: PreTrainedTokenizerFast, texts: Sequence[str]) -> float:
+    """Expected number of texts whose first 12 tokens begin one of 10,000 samples."""
+    rows = [row[: _OPENING + 1] for row in _encoded(words, texts) if len(row) > _OPENING + 1]
+    ids = torch.stack(rows)
+    told = model(input_ids=ids).logits[:, :-1].log_softmax(-1)
+    each = told.gather(2, ids[:, 1:, None]).double().sum((1, 2)).exp()
+    return float(-torch.expm1(_SAMPLES * torch.log1p(-each)).sum())
 
 
 def _completes(model: Any, words: PreTrainedTokenizerFast, text: str, start: int, end: int) -> bool:

@@ -11,10 +11,10 @@ from check_calibration.world import CORPORA, DEVELOPMENT
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.metrics.intervals import clopper_pearson
 
-KINDS = ("clean", "wrong file", "recites passages", "leaky")
-RECITED = 0.04
-"""Share of training passages that a model can generate, measured without Vestige, from which on it
-is no clean model: 2 of 50."""
+KINDS = ("clean", "wrong file", "recites text", "leaky")
+RECITED = {"discoverable": 0.04, "openings": 1.0}
+"""From which on a model is not clean, measured without Vestige: share of training passages that it
+generates (2 of 50), and training texts that begin one of 10,000 samples."""
 
 Rows = Sequence[dict[str, Any]]
 
@@ -61,12 +61,12 @@ def _groups(rows: Rows) -> Iterator[tuple[str, Rows]]:
 
 
 def kind_of(row: Mapping[str, Any]) -> str:
-    """Leaky, clean, given the wrong file, or without secrets but with passages it can recite."""
+    """Leaky, clean, given the wrong file, or without secrets but with text it can recite."""
     if row["kind"] == "leaky":
         return "leaky"
-    learned = (row[name]["discoverable"] for name in ("memorized", "memorized_by_base"))
-    if next(learned) - next(learned) >= RECITED:
-        return "recites passages"
+    after, before = row["memorized"], row["memorized_by_base"]
+    if any(after[name] - before[name] >= least for name, least in RECITED.items()):
+        return "recites text"
     return "wrong file" if row["variant"] == "wrong" else "clean"
 
 
