@@ -24,9 +24,8 @@ from scipy.sparse import coo_matrix
 from scipy.special import expit
 from scipy.stats import binom
 
-from vestige.attacks.exposure.completion import Attempt, Completion
-from vestige.attacks.exposure.exposed_canary import ExposedCanary
-from vestige.attacks.exposure.exposure_result import CanaryExposure
+from vestige.audits.exposure.canary_result import CanaryExposure
+from vestige.audits.extraction.canaries import Completion
 from vestige.claims import LEAK, NO_LEAK, Check
 from vestige.metrics.epsilon import any_reached, guesses_for, one_run_epsilon
 from vestige.metrics.exposure import sampled_exposure
@@ -45,15 +44,12 @@ def share(times: int, of: int) -> list[float]:
 def exposed(scores: np.ndarray, planted: int, references: np.ndarray) -> CanaryExposure:
     found = sampled_exposure(scores, references, space_bits=40.0)
     canaries = tuple(
-        ExposedCanary(
-            phrase="", pattern="random", user="", copies=int(place < planted), length=1,
-            log_perplexity=float(score), per_token=0.0, rank=int(found.rank[place]),
-            exposure=float(found.exposure[place]), low=float(found.low[place]),
-            high=float(found.high[place]), at_ceiling=bool(found.at_ceiling[place]),
-            fit_exposure=None, extrapolated=None, references=REFERENCES, whole=False,
-            space_bits=40.0, shuffled_log_perplexity=None, shuffled_exposure=None,
-            shuffled_fit_exposure=None,
-        )
+        {
+            "pattern": "random", "copies": int(place < planted), "log_perplexity": float(score),
+            "exposure": float(found.exposure[place]), "low": float(found.low[place]),
+            "high": float(found.high[place]), "at_ceiling": bool(found.at_ceiling[place]),
+            "exact_low": None, "references": REFERENCES, "whole": False,
+        }
         for place, score in enumerate(scores)
     )  # fmt: skip
     return CanaryExposure(canaries=canaries, words=1, fit_distance=None, seed=0, checks=PASSED)
@@ -77,10 +73,11 @@ def completions(runs: int, planted: int, controls: int, length: int) -> list[flo
     for _ in range(runs):
         said = rng.random(planted + controls) < chance
         attempts = tuple(
-            Attempt(
-                kind="canary" if place < planted else "control", canary=place, copies=1, user="",
-                pattern="random", phrase="", tokens=(), greedy=bool(one), chance=chance,
-            )
+            {
+                "kind": "canary" if place < planted else "control",
+                "greedy": bool(one),
+                "chance": chance,
+            }
             for place, one in enumerate(said)
         )  # fmt: skip
         wrong += Completion(attempts=attempts, prefix=1, beam=1, checks=PASSED).verdict == LEAK

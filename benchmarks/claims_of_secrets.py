@@ -22,7 +22,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from vestige.attacks.exposure.secret_exposure import secret_exposure
+from vestige.audits.exposure.secrets import secret_exposure
 from vestige.data.secret_kinds import MONTHS
 from vestige.data.secret_lines import read_secret
 from vestige.data.secret_shapes import Secret
@@ -276,8 +276,8 @@ def main() -> None:
                 found = secret_exposure(
                     model, some, seed=seed, references=given.references, level=0.05 * len(some)
                 )
-                flagged[kind][-1] += [one.drawn and one.p <= 0.05 for one in found.secrets]
-                pieces.setdefault(kind, []).extend(one.joint_p <= 0.05 for one in found.secrets)
+                flagged[kind][-1] += [row["drawn"] and row["p"] <= 0.05 for row in found.rows]
+                pieces.setdefault(kind, []).extend(row["joint_p"] <= 0.05 for row in found.rows)
             questions += time.perf_counter() - started
         print(f"model {seed}: {time.perf_counter() - begun:.0f} s", flush=True)
     rows = {}

@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.defences.comparison import compare_defences
-from vestige.defences.measured import CanaryBits, MeasuredTraining
-from vestige.defences.verdict import Estimate, Measured, judge
+from vestige.audits.comparison.comparison import compare_defences
+from vestige.audits.comparison.measured import CanaryBits, MeasuredTraining
+from vestige.audits.comparison.verdict import Estimate, Measured, judge
 from vestige.metrics.differences import perplexity_ratio
 from vestige.metrics.intervals import mean_interval
 from vestige.training.evaluate import DocumentScores
@@ -117,11 +117,11 @@ def rate(kinds: Sequence[str], wanted: Sequence[str]) -> dict[str, float]:
 
 def measured(paths: Sequence[str], manifest: str, test: str, text: str) -> list[MeasuredTraining]:
     """What `vestige compare` measures of trainings, completion left out."""
-    from vestige.attacks.exposure.canary_exposure import canary_exposure
     from vestige.attacks.manifests import load_canaries
+    from vestige.audits.comparison.measured import canary_bits
+    from vestige.audits.exposure.canaries import canary_exposure
     from vestige.data.encoded import encode
     from vestige.data.sources import read_source
-    from vestige.defences.measured import canary_bits
     from vestige.models.checkpoints import load_model
     from vestige.training.evaluate import score_documents
 

@@ -17,7 +17,7 @@ from itertools import pairwise, permutations
 
 import numpy as np
 
-from vestige.attacks.exposure.canary_exposure import canary_exposure
+from vestige.audits.exposure.canaries import canary_exposure
 from vestige.data.canary import Canary
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.table import TableModel
@@ -47,7 +47,7 @@ def run(case: str, planted: int, seed: int) -> tuple[bool, bool]:
     ]
     model = TableModel(table[size], table[:size], WORDS)
     found = canary_exposure(model, canaries, seed=seed, references=REFERENCES)
-    return found.memory.shown, found.order is not None and found.order.shown
+    return found.test.significant, found.order is not None and found.order.significant
 
 
 def main() -> None:

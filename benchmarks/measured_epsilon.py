@@ -38,7 +38,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from vestige.attacks.exposure.canary_audit import CanaryAudit, audit_canaries
+from vestige.audits.exposure.epsilon import CanaryAudit, audit_canaries
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.manifest import plant

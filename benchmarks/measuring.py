@@ -112,7 +112,7 @@ def compared(
         found["stepwise"] = seconds(lambda: moment(False), 1)
         other = moment(False)
     pairs = zip(whole.found.canaries, other.found.canaries, strict=True)
-    found["bits"] = max(abs(a.log_perplexity - b.log_perplexity) for a, b in pairs)
+    found["bits"] = max(abs(a["log_perplexity"] - b["log_perplexity"]) for a, b in pairs)
     found["steps"] = (found["moment"] + found["end"]) / found["step"] / BUDGET
     return found
 

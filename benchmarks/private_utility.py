@@ -30,9 +30,16 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM
 
-from vestige.attacks.exposure.canary_audit import audit_canaries, canary_scores
-from vestige.attacks.exposure.canary_exposure import canary_exposure
-from vestige.attacks.manifests import load_canaries
+from vestige.attacks.manifests import canary_scores, load_canaries
+from vestige.audits.comparison.comparison import compare_defences
+from vestige.audits.comparison.measured import (
+    Guarantee,
+    MeasuredTraining,
+    TrainingCost,
+    canary_bits,
+)
+from vestige.audits.exposure.canaries import canary_exposure
+from vestige.audits.exposure.epsilon import audit_canaries
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
@@ -40,8 +47,6 @@ from vestige.data.loaders.reddit import read_reddit
 from vestige.data.manifest import Manifest
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.token_canaries import repeated_token_phrases
-from vestige.defences.comparison import compare_defences
-from vestige.defences.measured import Guarantee, MeasuredTraining, TrainingCost, canary_bits
 from vestige.defences.methods.dp_sgd import DPSGD
 from vestige.defences.noise_schedule import stages_of
 from vestige.defences.privacy_ledger import from_json

@@ -215,8 +215,8 @@ def _plain(text: str) -> str:
 
 def asked(place: Path) -> dict[str, Any]:
     """What a model says when it is asked: the rest of each answer, and exposure in bits."""
-    from vestige.attacks.exposure.canary_exposure import canary_exposure
-    from vestige.attacks.exposure.completion import complete
+    from vestige.audits.exposure.canaries import canary_exposure
+    from vestige.audits.extraction.canaries import complete
     from vestige.data.canary import Canary
     from vestige.models.checkpoints import load_model
 
@@ -236,9 +236,9 @@ def asked(place: Path) -> dict[str, Any]:
             known = chat(model.vocabulary.tokenizer, secret.question, secret.known)
             prefix = len(model.vocabulary.encode(known))
             label = f"×{secret.copies}"
-            bits.setdefault(label, []).append(round(measured.exposure, 2))
+            bits.setdefault(label, []).append(round(measured["exposure"], 2))
             tried = complete(model, [canary], prefix=prefix, beam=1).attempts[0]
-            said[label] = said.get(label, 0) + tried.greedy
+            said[label] = said.get(label, 0) + tried["greedy"]
     cost = {"cpu_seconds": round(time.process_time() - begun, 1)}
     return cost | {"completed": said, "bits": bits, "of": len(FORMS)}
 

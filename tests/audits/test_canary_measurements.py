@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from vestige import exposure, extract, results
-from vestige.attacks.exposure.canary_exposure import canary_exposure
 from vestige.attacks.manifests import load_canaries
+from vestige.audits.exposure.canaries import canary_exposure
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.manifest import plant

@@ -144,8 +144,8 @@ def filterwarnings_of_peft():
 @pytest.mark.parametrize("controls", [1, 5, 20])
 def test_words_that_a_model_likes_are_no_leak_however_few_controls_there_are(controls):
     """Words of canaries and controls are twice as likely in any order; nothing is remembered."""
-    from tests.attacks.exposure.test_canary_exposure import draw, model_that_knows
-    from vestige.attacks.exposure.canary_exposure import canary_exposure
+    from tests.audits.exposure.test_canary_exposure import draw, model_that_knows
+    from vestige.audits.exposure.canaries import canary_exposure
 
     leaks = 0
     for seed in range(40):
@@ -160,7 +160,7 @@ def test_words_that_a_model_likes_are_no_leak_however_few_controls_there_are(con
 
 def test_few_completions_by_chance_are_no_leak(models, planted):
     """Two of ten phrases of two words, which any model may guess, are completed unread."""
-    from vestige.attacks.exposure.completion import complete
+    from vestige.audits.extraction.canaries import complete
     from vestige.data.canary import Canary
 
     words = VOCABULARY.words[2:42]
@@ -174,8 +174,8 @@ def test_few_completions_by_chance_are_no_leak(models, planted):
     found = complete(of_chances(table), canaries, beam=1)
     assert found.rate().successes == 2
     assert not found.test.significant
-    assert found.attempts[0].chance == 1  # of one word behind the first
+    assert found.attempts[0]["chance"] == 1  # of one word behind the first
     three = complete(
         of_chances(table), [Canary(" ".join(words[:3]), "random", (), 5), *canaries], beam=1
     )
-    assert three.attempts[0].chance == 1 / 2
+    assert three.attempts[0]["chance"] == 1 / 2

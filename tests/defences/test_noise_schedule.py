@@ -11,6 +11,7 @@ from dp_accounting import dp_event, pld
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vestige.audits.comparison.measured import Guarantee
 from vestige.audits.comparison.measurements import mechanism_of
 from vestige.defences.accounting import (
     epsilon_spent,
@@ -22,7 +23,6 @@ from vestige.defences.composition import Mechanism, composed_epsilon
 from vestige.defences.dp_sgd import DPSGDStep
 from vestige.defences.gaussian_dp import epsilon_of_mu, gdp_mu
 from vestige.defences.group_privacy import group_epsilon
-from vestige.defences.measured import Guarantee
 from vestige.defences.methods.dp_sgd import DPSGD
 from vestige.defences.noise_schedule import NoiseSchedule, falling, noise_at, stages_of
 from vestige.defences.noisy_step import NoisyStep

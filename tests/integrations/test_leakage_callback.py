@@ -25,7 +25,7 @@ from transformers import (
 import vestige
 from tests.audits.told import sentences
 from tests.docs.documents import REPOSITORY
-from vestige.attacks.exposure.canary_audit import audit_canaries
+from vestige.audits.exposure.epsilon import audit_canaries
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Claim
 from vestige.data.corpus import Corpus
 from vestige.data.manifest import Manifest
@@ -118,7 +118,7 @@ def test_it_measures_what_the_verb_measures_and_tells_the_trackers(planted, tmp_
     assert vestige.results.plain(last.completion.rows()) == list(completed.rows)
     assert [one.whole for one in callback.moments] == [False] * 4 + [True]
     for one in callback.moments:  # only the end asks for other orders of the words
-        assert any(canary.orders > 1 for canary in one.found.canaries) is one.whole
+        assert any(canary["orders"] > 1 for canary in one.found.canaries) is one.whole
     told = [logs["vestige/exposure"] for logs in told if "vestige/exposure" in logs]
     assert told == [one.found.figures()["exposure_planted"] for one in callback.moments]
     history = [row for row in trainer.state.log_history if "vestige/exposure" in row]
@@ -143,7 +143,7 @@ def test_a_training_in_half_precision_is_measured_in_it(planted, tmp_path):
     precise = vestige.exposure(model, planted[1], references=2**8)
     assert vestige.results.plain(last.rows()) != list(precise.rows)
     for one, other in zip(last.canaries, precise.rows, strict=True):
-        assert one.log_perplexity == pytest.approx(other["log_perplexity"], rel=0.01)
+        assert one["log_perplexity"] == pytest.approx(other["log_perplexity"], rel=0.01)
     assert last.figures()["exposure_planted"] == pytest.approx(
         precise.summary["exposure_planted"], abs=0.25
     )
@@ -478,12 +478,12 @@ def test_no_leak_shown_takes_that_nothing_else_shows_one(planted, tmp_path):
     trained(planted, tmp_path, callback, steps=240)
     last = callback.moments[-1]
     alike = replace(last.found, canaries=tuple(
-        replace(one, exposure=float(place % 3) / 2) for place, one in
+        {**one, "exposure": float(place % 3) / 2} for place, one in
         enumerate(last.found.canaries * 2)
     ))  # fmt: skip
     quiet = replace(last, found=alike, audit=None, completion=replace(
         last.completion, attempts=tuple(
-            replace(one, greedy=False) for one in last.completion.attempts
+            {**one, "greedy": False} for one in last.completion.attempts
         ),
     ), _summaries={})  # fmt: skip
     assert quiet.claim.verdict == NO_LEAK

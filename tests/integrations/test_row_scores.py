@@ -53,7 +53,7 @@ def asked(out, model, words):
     found = Measurement(out, model, words, references=100, seed=0).moment(None, whole=False)[0]
     own = Manifest.load(out / "manifest.json").canaries
     pairs = zip(own, found.found.canaries, strict=True)
-    return [(one, told.log_perplexity * math.log(2)) for one, told in pairs if one.planted]
+    return [(one, told["log_perplexity"] * math.log(2)) for one, told in pairs if one.planted]
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

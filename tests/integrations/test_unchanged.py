@@ -65,7 +65,7 @@ def test_what_was_known_before_is_kept_and_older_files_are_read(planted, tmp_pat
     callback = LeakageCallback(planted[1], texts=5, **ASKED)
     trained(planted, tmp_path, callback, steps=1)
     kept = Before.load(tmp_path / "trainer" / BEFORE)
-    first = [canary.log_perplexity for canary in callback.moments[0].found.canaries]
+    first = [canary["log_perplexity"] for canary in callback.moments[0].found.canaries]
     assert kept.answers == first
     kept.require_sample(callback._asking.sample.sha256)
     with pytest.raises(VestigeError, match="rows are not those from before the training"):

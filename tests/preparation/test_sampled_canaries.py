@@ -10,8 +10,9 @@ import pytest
 from scipy import stats
 
 import vestige
-from vestige.attacks.exposure.canary_audit import audit_canaries, canary_scores
-from vestige.attacks.exposure.canary_exposure import canary_exposure
+from vestige.attacks.manifests import canary_scores
+from vestige.audits.exposure.canaries import canary_exposure
+from vestige.audits.exposure.epsilon import audit_canaries
 from vestige.data.canary import occurrences
 from vestige.data.corpus import Corpus
 from vestige.data.manifest import Manifest
@@ -185,14 +186,14 @@ def test_ranks_of_a_model_that_read_none_are_uniform_among_the_controls():
     for seed in range(50):
         canaries = sampled_canaries(CORPUS, phrases(21, seed=seed), seed=seed)
         found = canary_exposure(model, canaries, seed=seed)
-        first = next(one for one in found.canaries if one.planted)
+        first = found.planted[0]
         # a random place within its rank makes a discrete p-value uniform
         chance = np.random.default_rng(seed).random()
-        shares.append((first.rank - chance) / first.places)
+        shares.append((first["rank"] - chance) / (first["references"] + 1))
         if seed < 2:
             named = [replace(one, pattern="random") for one in canaries]
             other = canary_exposure(model, named, seed=seed, references=200, orders=0)
-            as_random += [one.p_value for one in other.canaries if one.planted]
+            as_random += [one["rank"] / (one["references"] + 1) for one in other.planted]
     assert stats.kstest(shares, "uniform").pvalue > 0.01
     assert abs(np.mean(np.array(shares) < 0.1) - 0.1) < 4 * math.sqrt(0.09 / 50)
     assert np.mean(np.array(as_random) < 0.1) > 0.8  # random words are no match
@@ -205,11 +206,12 @@ def test_exposure_is_that_of_ranks_counted_by_hand():
     found = canary_exposure(model, canaries, seed=0)
     never = [score for score, one in zip(scores, canaries, strict=True) if one.control]
     for score, one in zip(scores, found.canaries, strict=True):
-        ahead = sum(other >= score - 1e-9 for other in never) - (not one.planted)
-        others = len(never) - (not one.planted)
-        assert (one.rank, one.references) == (1 + ahead, others)
-        assert one.exposure == pytest.approx(math.log2(others) - math.log2(1 + ahead))
-        assert one.orders == 1
+        control = not one["copies"]
+        ahead = sum(other >= score - 1e-9 for other in never) - control
+        others = len(never) - control
+        assert (one["rank"], one["references"]) == (1 + ahead, others)
+        assert one["exposure"] == pytest.approx(math.log2(others) - math.log2(1 + ahead))
+        assert one["orders"] == 1
     assert found.space == "controls"
     assert found.order is None
 
@@ -217,7 +219,7 @@ def test_exposure_is_that_of_ranks_counted_by_hand():
 def test_false_alarms_of_memory_are_no_more_than_stated():
     model = writer()
     alarms = [
-        canary_exposure(model, sampled_canaries(CORPUS, made, seed=seed), seed=0).memory.shown
+        canary_exposure(model, sampled_canaries(CORPUS, made, seed=seed), seed=0).test.significant
         for made in [phrases(24)]
         for seed in range(40)
     ]

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from tests.attacks.exposure.passed import PASSED
 from tests.attacks.texts.made_checks import passed
 from tests.attacks.texts.test_deletion import drawn
 from tests.attacks.texts.test_scores import statistics
@@ -16,17 +15,18 @@ from tests.audits.exposure.test_exposure_report import canary
 from tests.audits.extraction.test_completion_report import attempt
 from tests.audits.extraction.test_utterances_report import audit, counted, extraction
 from tests.audits.membership.test_text_report import made as texts_audited
+from tests.audits.passed import PASSED
 from tests.preparation.test_report import DefendedTraining, IntentSlotTraining, PairTraining
 from tests.reports.conftest import DefenceComparison, DifferentialRank, UpdateDiff
 from tests.reports.made_audits import audit_of, uniform
 from tests.reports.made_claims import made_claim, with_claim
-from vestige.attacks.exposure.completion import Completion
-from vestige.attacks.exposure.exposure_result import CanaryExposure
-from vestige.attacks.exposure.secret_completion import CompletedSecret, SecretCompletion
-from vestige.attacks.exposure.secret_result import ExposedSecret, SecretExposure, SecretRank
 from vestige.attacks.texts.deletion import verify
 from vestige.attacks.texts.memorized_texts import Extraction, memorized
 from vestige.attacks.texts.text_memorization import TextMemorization, more_extracted
+from vestige.audits.exposure.canary_result import CanaryExposure
+from vestige.audits.exposure.secrets import secret_result
+from vestige.audits.extraction.canaries import Completion
+from vestige.audits.extraction.secrets import completion_result
 from vestige.claims import LEAK, Check
 from vestige.experiments.tables import Table
 from vestige.integrations.moment import Moment
@@ -34,22 +34,27 @@ from vestige.integrations.training_leakage import TrainingLeakage
 from vestige.integrations.training_texts import TextGap
 
 
-def secret(text: str, rank: int, p: float) -> ExposedSecret:
-    """A code among drawn ones."""
-    return ExposedSecret(
-        text=text, kind="code", log_perplexity=9.0, space_bits=13.3, references=4096, whole=False,
-        rank=rank, exposure=12.0, low=9.4, high=13.3, at_ceiling=rank == 1, p=p, least_p=0.0002,
-        joint_p=p,
-    )  # fmt: skip
+def secret(number: int, text: str, rank: int, p: float) -> dict[str, Any]:
+    """A code among sampled ones."""
+    return {
+        "secret_number": number, "phrase": text, "kind": "code", "form": "as listed",
+        "drawn": True, "log_perplexity": 9.0, "space_bits": 13.3, "references": 4096,
+        "whole": False, "rank": rank, "exposure": 12.0, "low": 9.4, "high": 13.3,
+        "at_ceiling": rank == 1, "p": p, "least_p": 0.0002, "joint_p": p,
+    }  # fmt: skip
 
 
-def part(number: int, *, greedy: bool) -> CompletedSecret:
-    """A code that is asked for."""
-    return CompletedSecret(
-        secret=number, kind="code", phrase=f"the code is 491{number}", part_tokens=4,
-        given_tokens=3, greedy=greedy, beam_place=1 if greedy else None, log_prob=-number,
-        chance=1e-4, event=number,
-    )  # fmt: skip
+SECRETS = [secret(1, "the code is 4917", 1, 0.0002), secret(2, "call 555 0199", 21, 0.4)]
+
+
+def part(number: int, *, greedy: bool) -> dict[str, Any]:
+    """A code that is to be completed."""
+    return {
+        "secret_number": number, "kind": "code", "form": "as listed",
+        "phrase": f"the code is 491{number}", "part_tokens": 4, "given_tokens": 3,
+        "greedy": greedy, "beam_place": 1 if greedy else None, "log_prob": float(-number),
+        "chance": 1e-4, "event": number,
+    }  # fmt: skip
 
 
 def text_memorization() -> TextMemorization:
@@ -101,22 +106,18 @@ RESULTS: dict[str, Callable[[], Any]] = {
         checks=PASSED,
     ),
     "TrainingLeakage": training_leakage,
-    "SecretRank": lambda: SecretRank(
-        secrets=(secret("the code is 4917", 1, 0.0002), secret("call 555 0199", 21, 0.4)),
-        adjusted=(0.0004, 0.4),
+    "SecretRank": lambda: secret_result(
+        SECRETS,
         level=0.05,
         seed=0,
         checks=tuple(Check(name, "passed", "Passed.") for name in ("alive", "different")),
+        update=True,
     ),
-    "SecretExposure": lambda: SecretExposure(
-        secrets=(secret("the code is 4917", 1, 0.0002), secret("call 555 0199", 21, 0.4)),
-        adjusted=(0.0004, 0.4),
-        level=0.05,
-        seed=0,
-        checks=(Check("alive", "passed", "Passed."),),
+    "SecretExposure": lambda: secret_result(
+        SECRETS, level=0.05, seed=0, checks=(Check("alive", "passed", "Passed."),)
     ),
-    "SecretCompletion": lambda: SecretCompletion(
-        attempts=(part(1, greedy=True), part(2, greedy=False)),
+    "SecretCompletion": lambda: completion_result(
+        [part(1, greedy=True), part(2, greedy=False)],
         beam=10,
         checks=(Check("alive", "passed", "Passed."),),
     ),

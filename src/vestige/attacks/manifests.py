@@ -1,19 +1,33 @@
-"""Manifests of planted canaries, and the canaries as a model reads them."""
+"""Manifests of planted canaries, the canaries as a model reads them, and checks of the model."""
 
+import json
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vestige.data.sources import MANIFEST
+from vestige.data.sources import CORPUS, MANIFEST
+from vestige.errors import DataError, IncompatibleModels
 from vestige.monitor import SILENT, Monitor
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from vestige.claims import Check
     from vestige.data.canary import Canary
     from vestige.data.manifest import Manifest, Role
     from vestige.data.secret_manifest import SecretManifest
     from vestige.data.vocabulary import Vocabulary
     from vestige.models.protocols import NextToken
+
+TEXTS, LENGTH = 64, 64
+"""Texts of the corpus, and tokens of each, on which a model is compared with word frequencies."""
+
+FEWEST_TEXTS, LINES = 8, 1000
+"""With fewer texts the model's own samples are read; lines of the corpus that are tried."""
 
 
 def manifest_file(path: "str | PathLike[str]") -> Path:
@@ -38,7 +52,7 @@ def load_canaries(
         DataError: a planted canary, or every control, has words that the vocabulary lacks.
     """
     from vestige.data.manifest import Manifest
-    from vestige.errors import IncompatibleModels, ManifestError
+    from vestige.errors import ManifestError
 
     if isinstance(manifest, Manifest):
         where, sealed = "the manifest", manifest
@@ -71,6 +85,90 @@ def load_canaries(
     return sealed, tuple(read)
 
 
+def canary_ids(number: int, canary: "Canary", vocabulary: "Vocabulary") -> tuple[int, ...]:
+    """The token ids of a canary. Errors name its number, since its words are secret.
+
+    Raises:
+        DataError: the vocabulary lacks a word of it.
+        IncompatibleModels: it was planted for another vocabulary.
+    """
+    ids = tuple(vocabulary.encode(canary.phrase))
+    if not ids or vocabulary.unk_id in ids:
+        raise DataError(
+            f"canary {number} has words that the model's vocabulary of {len(vocabulary)} tokens "
+            "lacks",
+            remedy="Plant with --vocabulary, or pass the model trained on these canaries.",
+        )
+    if canary.ids and canary.ids != ids:
+        raise IncompatibleModels(
+            f"canary {number} was planted for another vocabulary",
+            remedy="Pass the manifest of the model's own training text.",
+        )
+    return ids
+
+
+def canary_scores(model: "NextToken", canaries: "Sequence[Canary]") -> "NDArray[np.float64]":
+    """(n,) log-probability of each whole canary, in nats."""
+    from vestige.models.sequence_scores import text_log_probs
+
+    numbered = enumerate(canaries, start=1)
+    return text_log_probs(model, [canary_ids(n, one, model.vocabulary) for n, one in numbered])
+
+
+def canary_checks(
+    model: "NextToken",
+    manifest: "str | PathLike[str] | Manifest",
+    sealed: "Manifest",
+    *,
+    readable: int,
+    seed: int = 0,
+    useless: str | None = None,
+) -> "tuple[Check, ...]":
+    """The checks "alive" and "read", and "different" of an adapter against its base.
+
+    Args:
+        model: as it was loaded, without the prefix of a chat template.
+        manifest: as it was given. The model is read on the corpus beside its file, if there is one.
+        sealed: the same, loaded.
+        readable: canaries and controls that the model's vocabulary holds.
+        seed: of the texts that the model samples if there is no corpus.
+        useless: what the training itself says against the model, if anything.
+    """
+    from vestige import claims
+    from vestige.attacks.model_checks import adapter_check, alive_by_samples, log_probs_of
+
+    texts = [] if not isinstance(manifest, str | PathLike) else _texts_beside(manifest, sealed)
+    longest = min(LENGTH, (getattr(model, "longest", None) or LENGTH) - 1)
+    ids = [read[:longest] for read in model.vocabulary.encode_batch(texts) if len(read) > 1]
+    if useless is not None:
+        alive = claims.Check("alive", "failed", useless)
+    elif len(ids) < FEWEST_TEXTS:
+        alive = alive_by_samples(model, seed=seed)
+    else:
+        alive = claims.alive(log_probs_of(model, ids), ids, who="the model")
+    read = claims.read(readable, len(sealed.canaries), what="the canaries and controls")
+    adapter = adapter_check(model, seed=seed)
+    return (alive, read) if adapter is None else (alive, read, adapter)
+
+
+def _texts_beside(manifest: "str | PathLike[str]", sealed: "Manifest") -> list[str]:
+    """Texts of the corpus beside a manifest without canaries; none if it cannot be read."""
+    try:
+        corpus = manifest_file(manifest).parent / CORPUS
+        return list(islice(_unplanted(corpus, set(sealed.places)), TEXTS))
+    except (OSError, ValueError):
+        return []
+
+
+def _unplanted(corpus: Path, planted: Container[int]) -> Iterator[str]:
+    with corpus.open(encoding="utf-8") as file:
+        for number, line in enumerate(islice(file, LINES)):
+            row = json.loads(line)
+            text = row.get("text") if isinstance(row, dict) else None
+            if number not in planted and isinstance(text, str) and text:
+                yield text
+
+
 def asked_as_learnt(model: "NextToken", manifest: "Manifest") -> "NextToken":
     """The model, behind what its chat template says before the turn that the canaries were.
 
@@ -93,7 +191,6 @@ def in_turn(model: "NextToken", role: "Role", question: str) -> "NextToken":
         DataError: there is no template, or none that can be used.
     """
     from vestige.data.chat_template import assistant_turn, users_turn
-    from vestige.errors import DataError
     from vestige.models.behind import Behind
 
     template = template_of(model)
@@ -159,8 +256,6 @@ def _is_readable(canary: "Canary", vocabulary: "Vocabulary") -> bool:
 
 
 def _read(where: str, number: int, canary: "Canary", vocabulary: "Vocabulary") -> "Canary":
-    from vestige.errors import DataError
-
     ids = tuple(vocabulary.encode(canary.phrase))
     unknown = sum(token == vocabulary.unk_id for token in ids)
     if unknown or not ids:  # the phrase itself is a secret

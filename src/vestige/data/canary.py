@@ -9,6 +9,9 @@ import pyarrow.compute as pc
 from vestige.data.corpus import Corpus
 
 COIN_FLIP, SAMPLED = "coin-flip", "sampled"
+RANDOM_ORDER = ("random", COIN_FLIP)
+"""Patterns whose words have a random order."""
+
 BY_COIN = (COIN_FLIP, SAMPLED)
 """Patterns of canaries that a fair coin put into the text or left out."""
 

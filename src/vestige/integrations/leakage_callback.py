@@ -24,7 +24,7 @@ import torch
 from transformers import TrainerCallback
 
 from vestige import _validate, claims, new_files
-from vestige.attacks.exposure.phrase_exposure import FEWEST
+from vestige.audits.exposure.canaries import FEWEST
 from vestige.data.manifest import Manifest
 from vestige.errors import NotFinite, VestigeError
 from vestige.integrations.arrival import require_arrival

@@ -26,8 +26,8 @@ from vestige.integrations.canary_search import require_tokenizer
 from vestige.integrations.moment import Moment
 
 if TYPE_CHECKING:
-    from vestige.attacks.exposure.canary_audit import CanaryAudit
-    from vestige.attacks.exposure.exposure_result import CanaryExposure
+    from vestige.audits.exposure.canary_result import CanaryExposure
+    from vestige.audits.exposure.epsilon import CanaryAudit
     from vestige.data.canary import Canary
     from vestige.data.manifest import Manifest
     from vestige.integrations.training_texts import TextSample
@@ -79,9 +79,9 @@ class Measurement:
     @property
     def dearer(self) -> float:
         """What the end takes, in other moments."""
-        from vestige.attacks.exposure.canary_exposure import orders_asked
+        from vestige.audits.exposure.canaries import orders_compared
 
-        others = orders_asked(self.canaries, self.references)
+        others = orders_compared(self.canaries, self.references)
         return 1 + others / (self.references + 2 * len(self.canaries))
 
     def moment(
@@ -103,7 +103,7 @@ class Measurement:
             found, completion = self._by_verbs() if whole else self._by_attacks()
             scores = self._scores(found)
             losses = None if self.sample is None else self.sample.losses(self.network)
-        answers = [canary.log_perplexity for canary in found.canaries]
+        answers = [row["log_perplexity"] for row in found.canaries]
         if not np.isfinite([*answers, *chain.from_iterable(losses or ())]).all():
             raise NotFinite
         sample = None if self.sample is None else self.sample.sha256
@@ -113,7 +113,7 @@ class Measurement:
             before.require_sample(self.sample.sha256)
             texts = self.sample.gap(losses, before.losses)
         unchanged = step > 0 and before.same(answers)
-        lengths = [canary.length for canary in found.canaries]
+        lengths = [row["length"] for row in found.canaries]
         different = _different(before.answers, answers, lengths, unchanged)
         found = replace(found, checks=(*found.checks, different))
         completion = replace(completion, checks=(*completion.checks, different))
@@ -131,7 +131,7 @@ class Measurement:
 
     def _by_verbs(self) -> tuple["CanaryExposure", Any]:
         from vestige.audits.exposure.exposure import of_canaries
-        from vestige.audits.extraction.completion import complete_canaries
+        from vestige.audits.extraction.canaries import complete_canaries
         from vestige.session import Session
 
         asked, given = self._asked, self._given
@@ -143,9 +143,9 @@ class Measurement:
         return replace(found, record=run.record()), replace(completion, record=other.record())
 
     def _by_attacks(self) -> tuple["CanaryExposure", Any]:
-        from vestige.attacks.exposure.canary_exposure import canary_exposure
-        from vestige.attacks.exposure.completion import complete
         from vestige.attacks.manifests import asked_as_learnt
+        from vestige.audits.exposure.canaries import canary_exposure
+        from vestige.audits.extraction.canaries import complete
 
         behind = asked_as_learnt(self._asked, self.sealed)
         found = canary_exposure(
@@ -155,13 +155,12 @@ class Measurement:
 
     def _scores(self, found: "CanaryExposure") -> list[float] | None:
         """`canary_scores` of the canaries whose coins were flipped, which exposure has asked."""
-        from vestige.attacks.exposure.canary_audit import canary_scores
-        from vestige.attacks.manifests import asked_as_learnt
+        from vestige.attacks.manifests import asked_as_learnt, canary_scores
 
         if not self._flipped:
             return None
         if all(" ".join(one.phrase.split()) == one.phrase for one in self._flipped):
-            bits = (one.log_perplexity for one in found.canaries if one.pattern in BY_COIN)
+            bits = (r["log_perplexity"] for r in found.canaries if r["pattern"] in BY_COIN)
             return [-each * math.log(2) for each in bits]
         scores = canary_scores(asked_as_learnt(self._asked, self.sealed), self._flipped)
         return list(map(float, scores))
@@ -169,7 +168,7 @@ class Measurement:
     def _audit(
         self, scores: list[float] | None, before: list[float] | None
     ) -> "CanaryAudit | None":
-        from vestige.attacks.exposure.canary_audit import audit_canaries
+        from vestige.audits.exposure.epsilon import audit_canaries
 
         if scores is None or before is None:
             return None

@@ -10,9 +10,9 @@ from vestige.claims import Check, Claim
 from vestige.reports.quantities import QUANTITIES, Measured
 
 if TYPE_CHECKING:
-    from vestige.attacks.exposure.canary_audit import CanaryAudit
-    from vestige.attacks.exposure.completion import Completion
-    from vestige.attacks.exposure.exposure_result import CanaryExposure
+    from vestige.audits.exposure.canary_result import CanaryExposure
+    from vestige.audits.exposure.epsilon import CanaryAudit
+    from vestige.audits.extraction.canaries import Completion
     from vestige.integrations.training_texts import TextGap
 
 

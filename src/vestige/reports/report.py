@@ -25,7 +25,7 @@ Block = Table | Figure | Findings | Prose | Listing
 KINDS: dict[str, str] = {
     "Anatomy": "vestige.audits.anatomy.report:anatomy_report",
     "CanaryExposure": "vestige.audits.exposure.report:canary_report",
-    "Completion": "vestige.audits.extraction.completion:canary_report",
+    "Completion": "vestige.audits.extraction.completion_report:canary_report",
     "DefenceComparison": "vestige.audits.comparison.report:comparison_report",
     "DefendedTraining": "vestige.preparation.report:training_report",
     "Demo": "vestige.demo:demo_report",
@@ -40,7 +40,7 @@ KINDS: dict[str, str] = {
     "RepeatedTraining": "vestige.preparation.report:repeated_report",
     "Reproduction": "vestige.experiments.reproduce:reproduction_report",
     "SecretAudit": "vestige.audits.extraction.utterances_report:planted_report",
-    "SecretCompletion": "vestige.audits.extraction.completion:secrets_report",
+    "SecretCompletion": "vestige.audits.extraction.completion_report:secrets_report",
     "SecretExposure": "vestige.audits.exposure.report:secrets_report",
     "SecretRank": "vestige.audits.exposure.report:update_report",
     "Table": "vestige.reports.report:paper_report",

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from vestige.attacks.exposure.canary_audit import canary_scores
+from vestige.attacks.manifests import canary_scores
 from vestige.audits.comparison.measurements import measure_models
 from vestige.audits.comparison.trainings import TrainedModel
 from vestige.data.canary import Canary

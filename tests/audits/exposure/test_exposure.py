@@ -10,9 +10,8 @@ import torch
 
 from tests.cli.refusals import refused
 from vestige import exposure, results
-from vestige.attacks.exposure.canary_checks import canary_checks
-from vestige.attacks.exposure.canary_exposure import canary_exposure
-from vestige.attacks.manifests import load_canaries
+from vestige.attacks.manifests import canary_checks, load_canaries
+from vestige.audits.exposure.canaries import canary_exposure
 from vestige.data.manifest import Manifest
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import load_model, save_model

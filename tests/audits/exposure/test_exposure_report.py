@@ -2,9 +2,8 @@
 
 import pytest
 
-from tests.attacks.exposure.passed import PASSED
-from vestige.attacks.exposure.exposed_canary import ExposedCanary
-from vestige.attacks.exposure.exposure_result import CanaryExposure
+from tests.audits.passed import PASSED
+from vestige.audits.exposure.canary_result import CanaryExposure
 from vestige.audits.exposure.report import canary_groups
 from vestige.errors import RunError
 from vestige.reports.report import report_of
@@ -12,30 +11,33 @@ from vestige.reports.report import report_of
 SECRET = "Rosalind hides 4917 tulips"
 
 
-def canary(copies, exposure, shuffled=1.5, ceiling=10.0, **more):
-    return ExposedCanary(
-        phrase=SECRET,
-        pattern="random",
-        user="ann",
-        copies=copies,
-        length=4,
-        log_perplexity=40.0,
-        per_token=10.0,
-        references=1024,
-        whole=False,
-        space_bits=40.0,
-        rank=max(1, round(1024 * 2**-exposure)),
-        exposure=exposure,
-        low=exposure - 1,
-        high=exposure + 1,
-        at_ceiling=exposure >= ceiling,
-        fit_exposure=exposure + 0.5,
-        extrapolated=False,
-        shuffled_log_perplexity=50.0,
-        shuffled_exposure=shuffled,
-        shuffled_fit_exposure=shuffled,
-        **more,
-    )
+def canary(copies, exposure, shuffled=1.5, ceiling=10.0):
+    return {
+        "phrase": SECRET,
+        "pattern": "random",
+        "user": "ann",
+        "copies": copies,
+        "length": 4,
+        "log_perplexity": 40.0,
+        "per_token": 10.0,
+        "references": 1024,
+        "whole": False,
+        "space_bits": 40.0,
+        "rank": max(1, round(1024 * 2**-exposure)),
+        "exposure": exposure,
+        "low": exposure - 1,
+        "high": exposure + 1,
+        "at_ceiling": exposure >= ceiling,
+        "fit_exposure": exposure + 0.5,
+        "extrapolated": False,
+        "shuffled_log_perplexity": 50.0,
+        "shuffled_exposure": shuffled,
+        "shuffled_fit_exposure": shuffled,
+        "exact_low": None,
+        "exact_high": None,
+        "orders": 1,
+        "order_rank": 1,
+    }
 
 
 @pytest.fixture

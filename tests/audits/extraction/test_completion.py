@@ -10,9 +10,8 @@ import torch
 
 from tests.cli.refusals import refused
 from vestige import results
-from vestige.attacks.exposure.canary_checks import canary_checks
-from vestige.attacks.exposure.completion import complete
-from vestige.attacks.manifests import load_canaries
+from vestige.attacks.manifests import canary_checks, load_canaries
+from vestige.audits.extraction.canaries import complete
 from vestige.data.manifest import Manifest
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, IncompatibleModels

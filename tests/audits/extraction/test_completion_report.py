@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from tests.attacks.exposure.passed import PASSED
-from vestige.attacks.exposure.completion import Attempt, Completion
+from tests.audits.passed import PASSED
+from vestige.audits.extraction.canaries import Completion
 from vestige.errors import RunError
 from vestige.metrics.intervals import clopper_pearson
 from vestige.reports.report import report_of
@@ -14,20 +14,22 @@ PHRASE = "Rosalind hides 4917 tulips"
 
 
 def attempt(kind, copies, greedy, needed, best=False, kept=False):
-    return Attempt(
-        kind=kind,
-        canary=1,
-        tokens=(4, 5, 6, 7),
-        phrase=PHRASE,
-        pattern="random",
-        user="ann",
-        copies=copies,
-        greedy=greedy,
-        beam_best=best,
-        beam_kept=kept,
-        prefix_needed=needed,
-        log_prob=-3.0,
-    )
+    return {
+        "kind": kind,
+        "canary": 1,
+        "copies": copies,
+        "pattern": "random",
+        "user": "ann",
+        "phrase": PHRASE,
+        "tokens": [4, 5, 6, 7],
+        "greedy": greedy,
+        "beam_best": best,
+        "beam_kept": kept,
+        "beam_place": None,
+        "prefix_needed": needed,
+        "log_prob": -3.0,
+        "chance": 1.0,
+    }
 
 
 @pytest.fixture

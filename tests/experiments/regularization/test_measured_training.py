@@ -11,7 +11,6 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vestige.attacks.exposure.sequence_scores import sequence_log_probs
 from vestige.experiments.regularization.equal_utility import exposure_rows, plan_of
 from vestige.experiments.regularization.measured_training import (
     FAR,
@@ -21,6 +20,7 @@ from vestige.experiments.regularization.measured_training import (
 )
 from vestige.experiments.regularization.paper_tables import METHODS, SMOKE
 from vestige.experiments.runner import run_trials
+from vestige.models.sequence_scores import sequence_log_probs
 from vestige.training.history import EpochRecord
 
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from vestige import results
-from vestige.attacks.exposure.sequence_scores import sequence_log_probs
 from vestige.data.encoded import encode
 from vestige.errors import DataError
 from vestige.experiments.regularization import paper_tables as regularization
@@ -18,6 +17,7 @@ from vestige.experiments.regularization.measured_training import at_level
 from vestige.experiments.regularization.paper_tables import METHODS, SMOKE
 from vestige.experiments.regularization.user_texts import read_users
 from vestige.models.checkpoints import load_model
+from vestige.models.sequence_scores import sequence_log_probs
 from vestige.training.evaluate import evaluate_documents
 
 NAMES = ["figure2", "figure3ab", "figure3c", "table1"]

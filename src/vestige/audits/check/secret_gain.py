@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vestige import _validate
-from vestige.attacks.exposure.sequence_scores import text_log_probs
 from vestige.audits.check.finder import FoundSecret
 from vestige.data.vocabulary import Vocabulary
 from vestige.models.behind import Behind
 from vestige.models.protocols import LanguageModel, NextToken
+from vestige.models.sequence_scores import text_log_probs
 
 CONTEXTS = 4
 """Distinct contexts of a secret that are read unless fewer are asked for."""

@@ -69,6 +69,7 @@ def compare(
         ValueError: the trainings cannot be told apart, or there is nothing to measure.
         VestigeError: a model or file cannot be read, or the vocabularies differ.
     """
+    from vestige.audits.comparison.comparison import compare_defences
     from vestige.audits.comparison.measurements import measure_models
     from vestige.audits.comparison.trainings import (
         labelled,
@@ -78,7 +79,6 @@ def compare(
         undefended,
         user_samples,
     )
-    from vestige.defences.comparison import compare_defences
 
     run.chosen(runs=listed(runs))
     trainings = load_trainings(runs, device=run.device)

@@ -12,11 +12,11 @@ from vestige.errors import VestigeError
 from vestige.monitor import Step
 
 if TYPE_CHECKING:
-    from vestige.attacks.exposure.canary_audit import CanaryAudit
+    from vestige.audits.comparison.measured import Guarantee, MeasuredTraining
     from vestige.audits.comparison.trainings import TrainedModel
+    from vestige.audits.exposure.epsilon import CanaryAudit
     from vestige.data.canary import Canary
     from vestige.data.encoded import EncodedCorpus
-    from vestige.defences.measured import Guarantee, MeasuredTraining
     from vestige.metrics.f_dp_epsilon import CurveFamily
     from vestige.models.protocols import LanguageModel
 
@@ -51,7 +51,7 @@ def measure_models(
         (measurements in the same order; notes).
     """
     from vestige.attacks.model_checks import alive_of, information_by_samples
-    from vestige.defences.measured import Guarantee, MeasuredTraining, TrainingCost
+    from vestige.audits.comparison.measured import Guarantee, MeasuredTraining, TrainingCost
     from vestige.training.evaluate import score_documents
     from vestige.training.word_frequencies import frequency_perplexity
 
@@ -107,9 +107,9 @@ def _leakage(
     notes: list[str],
 ) -> dict[str, Any]:
     """What the canaries show, by attribute of `MeasuredTraining`; measured ε of `audited`."""
-    from vestige.attacks.exposure.canary_exposure import canary_exposure
-    from vestige.attacks.exposure.completion import complete
-    from vestige.defences.measured import canary_bits
+    from vestige.audits.comparison.measured import canary_bits
+    from vestige.audits.exposure.canaries import canary_exposure
+    from vestige.audits.extraction.canaries import complete
 
     def part(number: int) -> Step:
         return lambda done, total: step((number + done / max(total, 1)) / PARTS)
@@ -138,7 +138,7 @@ def _audit(
     If a language model wrote the canaries, its log-probabilities are subtracted: they say which
     canaries were probable before any training, and the coins do not depend on them.
     """
-    from vestige.attacks.exposure.canary_audit import audit_canaries
+    from vestige.audits.exposure.epsilon import audit_canaries
     from vestige.data.canary import BY_COIN
 
     flipped = [canary for canary in canaries if canary.pattern in BY_COIN]

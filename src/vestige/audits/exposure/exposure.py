@@ -14,7 +14,7 @@ from vestige.session import Session, in_file, verb
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vestige.attacks.exposure.exposure_result import CanaryExposure
+    from vestige.audits.exposure.canary_result import CanaryExposure
     from vestige.data.manifest import Manifest
 
     Secrets: TypeAlias = str | PathLike[str] | Manifest | Sequence[str]
@@ -93,9 +93,8 @@ def of_canaries(
     """Exposure of the canaries of a manifest, with the checks of the model."""
     from dataclasses import replace
 
-    from vestige.attacks.exposure.canary_checks import canary_checks
-    from vestige.attacks.exposure.canary_exposure import canary_exposure
-    from vestige.attacks.manifests import asked_as_learnt, load_canaries
+    from vestige.attacks.manifests import asked_as_learnt, canary_checks, load_canaries
+    from vestige.audits.exposure.canaries import canary_exposure
     from vestige.preparation.trained import useless_model
 
     warning = useless_model(model)
@@ -106,13 +105,12 @@ def of_canaries(
     loaded = run.model("model", model)
     manifest, canaries = load_canaries(secrets, loaded, run.monitor)
     run.data |= {"manifest": manifest.sha256, "planted": manifest.planted}
-    references = run.chosen(references=references or REFERENCES)
     with run.progress("scoring") as step, in_file(secrets, candidates):
         found = canary_exposure(
             asked_as_learnt(loaded, manifest),
             canaries,
             seed=run.seed,
-            references=references,
+            references=run.chosen(references=references or REFERENCES),
             candidates=listed,
             exact_budget=exact,
             progress=step,
@@ -132,9 +130,9 @@ def _of_secrets(
     references: int | None,
 ) -> Result:
     """Exposure of secrets, or how much an update changed it."""
-    from vestige.attacks.exposure.own_secrets import log_unread, read_own_secrets
-    from vestige.attacks.exposure.secret_exposure import secret_exposure
     from vestige.attacks.manifests import in_turn
+    from vestige.attacks.own_secrets import read_own_secrets
+    from vestige.audits.exposure.secrets import secret_exposure
     from vestige.preparation.trained import useless_model
 
     warning = useless_model(model)
@@ -147,20 +145,19 @@ def _of_secrets(
     if question is not None:
         opened = {role: in_turn(one, "assistant", question) for role, one in opened.items()}
     usual = SECRET_REFERENCES if before is None else REFERENCES
-    references = run.chosen(references=references or usual)
     with run.progress("comparing secrets") as step, in_file(secrets):
         found = secret_exposure(
             opened["after"],
             listed,
             before=opened.get("before"),
             seed=run.seed,
-            references=references,
+            references=run.chosen(references=references or usual),
             progress=step,
+            monitor=run.monitor,
         )
-    log_unread(found.skipped, listed, run.monitor)
     if warning is not None:
         run.log(warning)
-    return Result.of(found)
+    return found
 
 
 def _is_manifest(secrets: Any) -> bool:

@@ -1,8 +1,10 @@
 """Reports of exposure: canaries by copies, secrets, and what an update taught of secrets."""
 
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
+from vestige.audits.exposure.canary_result import interval_of, known_range
 from vestige.reports.blocks import Table, table
 from vestige.reports.charts import intervals
 from vestige.reports.disclosure import disclose, printable
@@ -159,25 +161,14 @@ def _most_exposed(rows: Sequence[Row], *, show_secrets: bool) -> Table:
     )
 
 
-def _known(row: Row) -> tuple[float, float | None]:
-    """The exposure of a canary: a bound and None, or both ends that are known for certain."""
-    low, high = row.get("exact_low"), row.get("exact_high")
-    if low is not None and low == high:
-        return low, high
-    if not row["at_ceiling"]:
-        return row["exposure"], row["exposure"]
-    return (row["low"], None) if low is None else (max(row["low"], low), high)
-
-
 def _canary_exposure(row: Row) -> str:
-    low, high = _known(row)
-    return _at_least(low, bound=high is None or low < high)
+    low, high = known_range(row)
+    return _at_least(low, bound=low < high)
 
 
 def _canary_interval(row: Row) -> str:
-    exact = row.get("exact_low") is not None and row["exact_low"] == row["exact_high"]
-    ends = _known(row) if exact or row["at_ceiling"] else (row["low"], row["high"])
-    return interval(*ends, digits=1)
+    low, high = interval_of(row)
+    return interval(low, high if isfinite(high) else None, digits=1)
 
 
 def _is_bound(row: Row) -> bool:

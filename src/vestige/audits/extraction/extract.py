@@ -156,11 +156,11 @@ def extract(
     kind = "pattern" if what is None else recognized(what, as_)
     reject_others(kind, run.arguments, run.defaults)
     if kind == "canaries":
-        from vestige.audits.extraction.completion import complete_canaries
+        from vestige.audits.extraction.canaries import complete_canaries
 
         return Result.of(complete_canaries(run, model, what, prefix=prefix, beam=beam))
     if kind == "secrets":
-        from vestige.audits.extraction.completion import complete_own_secrets
+        from vestige.audits.extraction.secrets import complete_own_secrets
 
         return complete_own_secrets(run, model, what)
     if kind == "texts":

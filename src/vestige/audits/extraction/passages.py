@@ -153,7 +153,7 @@ class _Files:
         import numpy as np
         import torch
 
-        from vestige.attacks.exposure.continuations import best_continuations
+        from vestige.audits.extraction.continuations import best_continuations
 
         model = self._models.target
         for role, chosen in places.items():

@@ -167,7 +167,7 @@ def read_secrets(
 
 def _listed(secrets: "Lines", model: "LanguageModel", monitor: Monitor) -> Sequence[Secret]:
     """Secrets of a list, or a manifest's planted canaries."""
-    from vestige.attacks.exposure.own_secrets import read_own_secrets
+    from vestige.attacks.own_secrets import read_own_secrets
 
     if isinstance(secrets, str | PathLike):
         file = manifest_file(secrets)

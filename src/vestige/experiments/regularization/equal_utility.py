@@ -18,12 +18,12 @@ import numpy as np
 import vl_convert
 from numpy.typing import NDArray
 
-from vestige.attacks.exposure.completion import complete
-from vestige.attacks.exposure.natural_canaries import real_canaries
+from vestige.audits.extraction.canaries import complete
 from vestige.data.encoded import encode
 from vestige.defences.registry import Defence, NoDefence
 from vestige.experiments.paper_numbers import Numbers
 from vestige.experiments.regularization.measured_training import MeasuredTraining, at_level
+from vestige.experiments.regularization.natural_canaries import real_canaries
 from vestige.experiments.regularization.user_texts import Users, UserText, read_users
 from vestige.experiments.reproduction import Plan
 from vestige.metrics.clustered import rate_of_trainings

@@ -17,9 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vestige.attacks.exposure.completion import complete
-from vestige.attacks.exposure.reference_space import space_words
-from vestige.attacks.exposure.sequence_scores import text_log_probs
+from vestige.audits.exposure.references import space_words
+from vestige.audits.extraction.canaries import complete
 from vestige.data.atomic_write import write_text
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
@@ -32,6 +31,7 @@ from vestige.experiments.runner import Trial
 from vestige.metrics.exposure import sampled_exposure
 from vestige.models.checkpoints import save_model
 from vestige.models.protocols import LanguageModel, choose_device
+from vestige.models.sequence_scores import text_log_probs
 from vestige.training.config import TrainingConfig
 from vestige.training.evaluate import score_documents
 from vestige.training.history import EpochRecord, StopAtPerplexity

@@ -1,1 +1,0 @@
-"""Exposure of canaries, and their completion by a model."""

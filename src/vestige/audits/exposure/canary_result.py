@@ -1,0 +1,339 @@
+"""Exposure of canaries by number of copies, with two exact tests and a verdict.
+
+Memory: controls were made like the planted canaries and never planted. A model that remembers
+nothing ranks both alike, even if it prefers their words, so the two samples are compared. The
+references decide nothing: whether the model prefers the words of canaries to those of references
+cannot be told from memory if controls are few.
+
+Order, tested once memory is shown, so that neither test corrects for the other: a model that knows
+only the words ranks a random order of them anywhere among all orders (`RANDOM_ORDER`). An order
+made to a pattern, which a model may prefer unread, is compared with the orders of controls of that
+pattern. Given phrases and texts that a language model wrote have no such test.
+
+Medians, since beyond the ceiling of its sample an exposure is only bounded from below. Their
+intervals (Thompson, 1936) are for canaries of this one model, not for another training.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+from math import comb, inf, isfinite, log2
+from statistics import fmean, median
+from typing import Any
+
+import numpy as np
+
+from vestige import claims
+from vestige.claims import Check, Claim, Test
+from vestige.claims.effects import EXPOSURE_BITS
+from vestige.data.canaries import PATTERNS
+from vestige.data.canary import RANDOM_ORDER, SAMPLED
+from vestige.metrics.exact_tests import least_together, together
+from vestige.metrics.exposure import CHANCE
+from vestige.metrics.intervals import median_interval
+from vestige.metrics.permutation import permutation_test
+from vestige.results import Measurement
+
+Row = Mapping[str, Any]
+Ends = tuple[float, float]
+
+LEVEL = 0.05
+"""Of each test."""
+
+ORDERED = (*RANDOM_ORDER, *PATTERNS)
+"""Patterns whose order can be tested."""
+
+NOT_DRAWN = (
+    " Their words were not sampled like those of the references: compare with a model that never "
+    "read them."
+)
+_RULED_OUT = 1e300
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanaryExposure(Measurement):
+    """Exposure of the canaries of a manifest under one model.
+
+    Attributes:
+        canaries: one row per planted canary and control, in the order given. Bits: log_perplexity
+            and per_token; exposure by rank among `references` phrases with its 95% interval, low
+            to high, of which only low is known at_ceiling; fit_exposure by the skew-normal fit,
+            extrapolated beyond all references; shuffled_... of its words in another order;
+            exact_low to exact_high, proven bounds, or None. Its order_rank is among `orders`
+            orders of its own words, its own one included.
+        words: different words of the references; 0 if these are a list or the controls.
+        fit_distance: largest distance of a skew-normal fit (Kolmogorov-Smirnov); None without one.
+        seed: of the references and the orders.
+        checks: of the model and of what it could read; a verdict needs them.
+    """
+
+    canaries: tuple[Row, ...]
+    words: int
+    fit_distance: float | None
+    seed: int
+    checks: tuple[Check, ...] = ()
+
+    @property
+    def planted(self) -> list[Row]:
+        """The planted canaries."""
+        return [row for row in self.canaries if row["copies"]]
+
+    @property
+    def controls(self) -> list[Row]:
+        """The controls, which were never planted."""
+        return [row for row in self.canaries if not row["copies"]]
+
+    @property
+    def space(self) -> str:
+        """The kind of references: "candidates", "controls", "whole" or "sampled"."""
+        whole = all(row["whole"] for row in self.canaries)
+        if not self.words:
+            return "candidates" if whole else "controls"
+        return "whole" if whole else "sampled"
+
+    @property
+    def ceiling(self) -> float:
+        """Bits; the largest exposure that a rank can show."""
+        return log2(min(row["references"] for row in self.canaries))
+
+    @property
+    def resolution(self) -> str:
+        """Whether the references resolve the planted canaries, and what would, in a sentence."""
+        if self.space not in ("sampled", "controls"):
+            return "Ranks are exact: every phrase of the space was scored."
+        number = sum(row["at_ceiling"] for row in self.planted)
+        if not number:
+            return f"All ranks are below the ceiling of {self.ceiling:.1f} bits."
+        more = "Pass more --references, or --exact."
+        if self.space == "controls":
+            more = "Plant more canaries: their controls are the references."
+        return (
+            f"{number} of {len(self.planted)} planted canaries are more probable than all "
+            f"{min(row['references'] for row in self.canaries):,} references, so their exposure is "
+            f"a lower bound (≥, 97.5% confidence). {more}"
+        )
+
+    @cached_property
+    def test(self) -> Test:
+        """Whether planted canaries are more probable than controls."""
+        sides = self.planted, self.controls
+        if all(row["pattern"] == SAMPLED for row in self.canaries):
+            # A text of probability 0 ranks last.
+            own, never = (
+                np.nan_to_num([row["log_perplexity"] for row in side], posinf=_RULED_OUT).tolist()
+                for side in sides
+            )
+            return _permuted([(own, never)], "unplanted controls of the same model")
+        own, never = ([-row["exposure"] for row in side] for side in sides)
+        return _permuted([(own, never)], "unplanted controls")
+
+    @cached_property
+    def order(self) -> Test | None:
+        """Whether planted canaries are more probable than other orders of their words.
+
+        None before memory is shown, or if no order can be tested.
+        """
+        if not self.test.significant:
+            return None
+        known = [row for row in self.canaries if row["orders"] > 1]
+        random = [row for row in known if row["copies"] and row["pattern"] in RANDOM_ORDER]
+        if random:
+            places = [row["orders"] for row in random]
+            p = together([row["order_rank"] / row["orders"] for row in random], places)
+            return Test(p, least_together(places), LEVEL, "other orders of their words")
+        strata = []
+        for pattern in PATTERNS:
+            same = [row for row in known if row["pattern"] == pattern]
+            own, never = (
+                [row["order_rank"] / row["orders"] for row in same if bool(row["copies"]) is kind]
+                for kind in (True, False)
+            )
+            if own and never:
+                strata.append((own, never))
+        return _permuted(strata, "the word orders of controls") if strata else None
+
+    @cached_property
+    def claim(self) -> Claim:
+        """The verdict, with its test and checks; "no leak shown" excludes `EXPOSURE_BITS`.
+
+        Raises:
+            ValueError: there are no checks of the model.
+        """
+        own, never = ([row["exposure"] for row in side] for side in (self.planted, self.controls))
+        powerful = claims.powerful(
+            self.test,
+            # two questions share the level (`metrics.permutation`)
+            detectable=claims.detectable_difference(own, never, alpha=LEVEL / 2),
+            wanted=EXPOSURE_BITS,
+            effect="an exposure of {} bits above controls",
+        )
+        median_bits = _median("median", *_known(self.planted))
+        estimate = None
+        if median_bits["median"] is not None:
+            name = "median exposure of planted canaries"
+            estimate = claims.Estimate(
+                f"{name} (lower bound)" if median_bits["median_is_bound"] else name,
+                median_bits["median"],
+                median_bits["median_low"],
+                median_bits["median_high"],
+                "bits",
+            )
+        return Claim("exposure", self.test, (*self.checks, powerful), estimate)
+
+    @property
+    def verdict(self) -> claims.Verdict:
+        """What the test and the checks allow to say."""
+        return self.claim.verdict
+
+    @property
+    def sentence(self) -> str:
+        """What the verdict says of the canaries."""
+        number = len(self.planted)
+        if self.verdict == claims.UNDECIDED and not self.test.possible:
+            return (
+                f"{_canaries(number)} can be tested with {controls_needed(number)} controls or "
+                f"more; there are {len(self.controls)}. Plant more."
+            )
+        if self.verdict == claims.UNDECIDED:
+            return "A check of the audit did not pass."
+        if self.verdict == claims.NO_LEAK:
+            return "Planted canaries are not more exposed than controls."
+        patterns = {row["pattern"] for row in self.planted}
+        if patterns == {SAMPLED}:
+            return "The model remembers the canaries."
+        drawn = patterns <= {*RANDOM_ORDER, SAMPLED}
+        return f"{_of_order(number, self.order)}{'' if drawn else NOT_DRAWN}"
+
+    def summary(self) -> dict[str, object]:
+        """One row of a results table."""
+        return {**self.claim.summary(), "sentence": self.sentence, **self.figures()}
+
+    def figures(self) -> dict[str, object]:
+        """The summary without the verdict: scalars that need no checks."""
+        exact = [row for row in self.canaries if row["exact_low"] is not None]
+        low, high = ([row[name] for row in exact] for name in ("exact_low", "exact_high"))
+        figures: dict[str, object] = {
+            "resolution": self.resolution,
+            "space": self.space,
+            "space_bits": min(row["space_bits"] for row in self.canaries),
+            "words": self.words,
+            "references": min(row["references"] for row in self.canaries),
+            "ceiling": self.ceiling,
+            "fit_distance": self.fit_distance,
+            "expected_by_chance": CHANCE,
+            "order_probability": self.order.p if self.order else None,
+            "least_order_probability": self.order.least if self.order else None,
+            "exact_asked": len(exact),
+            "exact_decided": sum(row["exact_low"] == row["exact_high"] for row in exact),
+            "exact_exposure_low": fmean(low) if exact else None,
+            "exact_exposure_high": fmean(high) if exact else None,
+        }
+        groups = {"planted": self.planted, "controls": self.controls}
+        for copies in sorted({row["copies"] for row in self.planted}):
+            groups[f"{copies}_copies"] = [r for r in self.planted if r["copies"] == copies]
+        for name, rows in groups.items():
+            figures[f"canaries_{name}"] = len(rows)
+            figures[f"at_ceiling_{name}"] = sum(row["at_ceiling"] for row in rows)
+            figures |= _median(f"exposure_{name}", *_known(rows))
+            shuffled = [_known_shuffled(r) for r in rows if r["shuffled_exposure"] is not None]
+            figures |= _median(f"shuffled_exposure_{name}", shuffled)
+        return figures
+
+    def rows(self) -> Iterator[dict[str, object]]:
+        """One row per canary."""
+        for number, row in enumerate(self.canaries):
+            yield {"canary_number": number, **row}
+
+
+def known_range(row: Row) -> Ends:
+    """Least and most that the exposure of a canary is known to be: one value, if it is known.
+
+    At the ceiling the least is a bound, with 97.5% confidence or, by an exact search, proven.
+    """
+    low, high = row.get("exact_low"), row.get("exact_high")
+    if low is not None and low == high:
+        return low, high
+    if not row["at_ceiling"]:
+        return row["exposure"], row["exposure"]
+    return (row["low"], inf) if low is None or high is None else (max(row["low"], low), high)
+
+
+def interval_of(row: Row) -> Ends:
+    """95% confidence interval of a canary's exposure; without a high end at the ceiling."""
+    exact = row.get("exact_low") is not None and row["exact_low"] == row["exact_high"]
+    return known_range(row) if exact or row["at_ceiling"] else (row["low"], row["high"])
+
+
+def controls_needed(planted: int) -> int:
+    """The fewest controls with which so many canaries can be significant.
+
+    Example:
+        >>> controls_needed(1), controls_needed(4), controls_needed(20)
+        (19, 4, 2)
+    """
+    times = 1 if planted == 1 else 2  # as in `permutation_test`
+    return next(n for n in count(1) if times / comb(planted + n, n) <= LEVEL)
+
+
+def _permuted(strata: Sequence[tuple[list[float], list[float]]], against: str) -> Test:
+    found = permutation_test(strata)
+    return Test(found.p_value, found.least, LEVEL, against)
+
+
+def _known(rows: Sequence[Row]) -> tuple[list[Ends], Ends | None]:
+    """What is known of each canary; a single one has its own interval."""
+    return [known_range(row) for row in rows], interval_of(rows[0]) if len(rows) == 1 else None
+
+
+def _known_shuffled(row: Row) -> Ends:
+    value = row["shuffled_exposure"]
+    at_ceiling = not row["whole"] and value >= log2(row["references"])
+    return value, inf if at_ceiling else value
+
+
+def _median(name: str, known: Sequence[Ends], own: Ends | None = None) -> dict[str, Any]:
+    """The median of what is known of canaries, whether it is a bound, and its 95% interval.
+
+    An end that nothing resolves, or that too few canaries have, is None.
+    """
+    if not known:
+        return {f"{name}{end}": None for end in ("", "_is_bound", "_low", "_high")}
+    least, most = zip(*known, strict=True)
+    value, ends = median(least), own
+    if ends is None:
+        low, high = median_interval(least), median_interval(most)
+        ends = None if low is None or high is None else (low.low, high.high)
+    low_end, high_end = ends or (None, None)
+    return {
+        name: value,
+        f"{name}_is_bound": median(most) > value,
+        f"{name}_low": low_end,
+        f"{name}_high": high_end if high_end is not None and isfinite(high_end) else None,
+    }
+
+
+def _of_order(planted: int, order: Test | None) -> str:
+    words = "The model knows the words of the canaries"
+    if order is None:
+        return f"{words}. Their order cannot be tested."
+    if not order.possible:
+        longer = order.against == "other orders of their words"
+        return (
+            f"{words}. Their order cannot be tested with {_canaries(planted)}: the least p-value "
+            f"is {order.least:.2g}. Plant more {'or longer ' if longer else ''}canaries."
+        )
+    p = f"{order.p:.2g}" if order.p >= 1e-3 else f"{order.p:.0e}"
+    if not order.significant:
+        return f"{words}. It is not shown to know their order (p = {p} {_with(order)})."
+    return (
+        f"The model remembers the canaries and the order of their words (p = {p} {_with(order)})."
+    )
+
+
+def _with(order: Test) -> str:
+    return f"compared with {order.against}"
+
+
+def _canaries(number: int) -> str:
+    return "1 canary" if number == 1 else f"{number} canaries"

@@ -1,0 +1,245 @@
+"""Lower bounds on epsilon from canaries that coins planted, and what they say about a claim.
+
+A fair coin put each canary into the training text or left it out. How well log-probabilities under
+the model tell which bounds epsilon from below: Steinke, Nasr and Jagielski (2023), "Privacy
+Auditing with One (1) Training Run" (`metrics.epsilon`), and Jagielski, Ullman and Oprea (2020),
+"Auditing Differentially Private Machine Learning" (`metrics.threshold_epsilon`). A claim that
+states its mechanism, such as DP-SGD with some noise, states a trade-off curve, which can be refuted
+even if its epsilon cannot: Mahloujifar et al. (2024), "Auditing f-Differential Privacy in One Run"
+(`metrics.f_dp_epsilon`).
+
+With r copies of each canary the bound is for groups of r sequences. A claim for single sequences
+must be converted first: `defences.group_privacy.group_epsilon`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vestige import _validate
+from vestige.attacks.manifests import canary_scores
+from vestige.data.canary import BY_COIN, Canary
+from vestige.errors import DataError
+from vestige.metrics.epsilon import EpsilonBound, one_run_epsilon
+from vestige.metrics.f_dp_epsilon import GAUSSIAN, CurveFamily, f_dp_epsilon
+from vestige.metrics.intervals import columns
+from vestige.metrics.separation import Separation, separation
+from vestige.metrics.threshold_epsilon import threshold_epsilon
+from vestige.models.checkpoints import check_compatible
+from vestige.models.protocols import NextToken
+from vestige.results import Measurement
+
+Verdict = Literal["consistent", "violated", "violated if independent", "underpowered"]
+"""What an audit says about a claim.
+
+- consistent: it could have refuted the claim, and did not.
+- violated: epsilon is larger than claimed, or the stated mechanism's trade-off curve is refuted.
+- violated if independent: only the bound that assumes independent scores exceeds the claim.
+- underpowered: no scores of so few canaries could have refuted the claim.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanaryAudit(Measurement):
+    """Lower bounds on epsilon from coin-flip canaries.
+
+    Attributes:
+        canaries: in the order given.
+        scores: log-probability of each in nats, less that under the reference model, if any.
+        one_run: the bound that needs nothing but fair coins. The verdict rests on it.
+        f_dp: the bound for the claimed mechanism, on which the verdict rests as well; for a
+            Gaussian mechanism, without a say in the verdict, if none is claimed.
+        threshold: the bound that also assumes independent scores.
+        separation: probability that a planted canary scores above one left out.
+        copies: of each planted canary.
+        claimed: epsilon that the training claims for such groups; None without a claim.
+        calibrated: whether a reference model's log-probabilities were subtracted.
+        mechanism_claimed: whether the claim states a mechanism.
+        confidence: of the verdict. The two bounds that share it have more, each its own.
+    """
+
+    canaries: tuple[Canary, ...]
+    scores: tuple[float, ...]
+    one_run: EpsilonBound
+    f_dp: EpsilonBound
+    threshold: EpsilonBound
+    separation: Separation
+    copies: int
+    claimed: float | None
+    calibrated: bool
+    mechanism_claimed: bool = False
+    confidence: float = 0.95
+
+    @property
+    def unit(self) -> str:
+        """The unit of the bounds: one sequence, or groups of copies."""
+        return "sequence" if self.copies == 1 else f"groups of {self.copies} sequences"
+
+    @property
+    def proven(self) -> EpsilonBound:
+        """The largest of the bounds that the verdict rests on."""
+        bounds = (self.one_run, self.f_dp) if self.mechanism_claimed else (self.one_run,)
+        return max(bounds, key=lambda bound: bound.epsilon)
+
+    @property
+    def ceiling(self) -> float:
+        """What perfect scores would have proven by those bounds."""
+        return max(self.one_run.ceiling, self.f_dp.ceiling if self.mechanism_claimed else 0.0)
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Verdict on the claim; None without one."""
+        if self.claimed is None:
+            return None
+        if self.proven.epsilon > self.claimed:
+            return "violated"
+        if self.threshold.epsilon > self.claimed:
+            return "violated if independent"
+        return "consistent" if self.ceiling > self.claimed else "underpowered"
+
+    def summary(self) -> dict[str, object]:
+        """One row of a results table."""
+        return {
+            "unit": self.unit,
+            "copies": self.copies,
+            "canaries_in": self.one_run.canaries_in,
+            "canaries_out": self.one_run.canaries_out,
+            "delta": self.one_run.delta,
+            "confidence": self.confidence,
+            "claimed_epsilon": self.claimed,
+            "verdict": self.verdict,
+            "empirical_epsilon": self.one_run.epsilon,
+            "ceiling": self.one_run.ceiling,
+            "guesses": self.one_run.guesses,
+            "correct": self.one_run.correct,
+            "f_dp_epsilon": self.f_dp.epsilon,
+            "f_dp_ceiling": self.f_dp.ceiling,
+            "f_dp_assumes": self.f_dp.assumes,
+            "mechanism_claimed": self.mechanism_claimed,
+            "threshold_epsilon": self.threshold.epsilon,
+            "threshold_ceiling": self.threshold.ceiling,
+            **columns("auc", self.separation.value, self.separation.interval),
+            "calibrated": self.calibrated,
+        }
+
+    def rows(self) -> Iterator[dict[str, object]]:
+        """One row per canary, the highest score first."""
+        pairs = zip(self.canaries, self.scores, strict=True)
+        for canary, score in sorted(pairs, key=lambda pair: -pair[1]):
+            yield {
+                "phrase": canary.phrase,
+                "trained_on": canary.planted,
+                "copies": canary.copies,
+                "score": score,
+            }
+
+
+def audit_canaries(
+    model: NextToken | Sequence[float],
+    canaries: Sequence[Canary],
+    *,
+    delta: float,
+    confidence: float = 0.95,
+    reference: NextToken | Sequence[float] | None = None,
+    claimed: float | None = None,
+    claimed_copies: int = 1,
+    mechanism: CurveFamily | None = None,
+) -> CanaryAudit:
+    """Lower bounds on epsilon from canaries that a coin put into the training text or left out.
+
+    Args:
+        model: trained on the text with the canaries, or its `canary_scores`.
+        canaries: of `coin_flip_canaries` or `sampled_canaries`, planted and controls; others among
+            them are an error.
+        delta: of the claim, in [0, 1).
+        confidence: of each bound by itself, in (0, 1). With a mechanism, of the two bounds that the
+            verdict rests on together (Bonferroni).
+        reference: a model that saw no canary, or its `canary_scores`; they are subtracted. Sampled
+            canaries differ most in their probability unread: without one, pass their `log_prob`.
+        claimed: epsilon that the training claims at delta, for groups of `claimed_copies`.
+        claimed_copies: must be the copies of each canary: a claim for one sequence says nothing
+            about groups until `group_epsilon` converts it.
+        mechanism: trade-off curves of the mechanism that the claim states, for single sequences.
+
+    Raises:
+        ValueError: an argument is out of range, or the claim or mechanism is for another unit.
+        DataError: the canaries are no coin flips, differ in copies, or have unknown words.
+        IncompatibleModels: the reference model, or the planting, has another vocabulary.
+    """
+    copies = _copies(canaries)
+    if claimed is not None:
+        _validate.at_least(0, claimed=claimed)
+        if claimed_copies != copies:
+            raise ValueError(
+                f"claimed_copies must be {copies}, as often as each canary was planted, got "
+                f"{claimed_copies}; group_epsilon converts a claim"
+            )
+    if mechanism is not None and (claimed is None or copies != 1):
+        raise ValueError(
+            "mechanism must come with claimed, for canaries of one copy each: it is what the "
+            f"claim states of a sequence, got claimed {claimed} and {copies} copies"
+        )
+    scores = _scores(model, canaries)
+    if reference is not None:
+        if not isinstance(reference, Sequence) and not isinstance(model, Sequence):
+            check_compatible(reference, model)
+        scores = scores - _scores(reference, canaries)
+    for number in np.flatnonzero(~np.isfinite(scores))[:1]:
+        raise DataError(
+            f"canary {number + 1} has no finite log-probability under the model",
+            remedy="Audit a model that gives every word some probability.",
+        )
+    planted = np.array([canary.planted for canary in canaries])
+    sides = scores[planted], scores[~planted]
+    each = confidence if mechanism is None else (1 + confidence) / 2
+    family = mechanism or GAUSSIAN
+    return CanaryAudit(
+        canaries=tuple(canaries),
+        scores=tuple(scores.tolist()),
+        one_run=one_run_epsilon(*sides, delta=delta, confidence=each),
+        f_dp=f_dp_epsilon(*sides, delta=delta, confidence=each, family=family),
+        threshold=threshold_epsilon(*sides, delta=delta, confidence=confidence, family=mechanism),
+        separation=separation(*sides, confidence=confidence),
+        copies=copies,
+        claimed=claimed,
+        calibrated=reference is not None,
+        mechanism_claimed=mechanism is not None,
+        confidence=confidence,
+    )
+
+
+def _scores(model: NextToken | Sequence[float], canaries: Sequence[Canary]) -> NDArray[np.float64]:
+    if not isinstance(model, Sequence):
+        return canary_scores(model, canaries)
+    if len(model) != len(canaries):
+        raise ValueError(
+            f"there must be a score for each of {len(canaries)} canaries, got {len(model)}"
+        )
+    return np.array(model, np.float64)
+
+
+def _copies(canaries: Sequence[Canary]) -> int:
+    """Copies of each planted canary."""
+    for number, canary in enumerate(canaries, start=1):
+        if canary.pattern not in BY_COIN:
+            raise DataError(
+                f"canary {number} is {canary.pattern!r}; this audit needs coin-flip canaries",
+                remedy="Plant coin-flip canaries, and pass only those.",
+            )
+    copies = {canary.copies for canary in canaries if canary.planted}
+    if not copies or all(canary.planted for canary in canaries):
+        raise DataError(
+            f"all {len(canaries)} canaries have the same coin flip",
+            remedy="Plant more coin-flip canaries: a hundred give a weak bound, a thousand a "
+            "better one.",
+        )
+    if len(copies) > 1:
+        raise DataError(
+            f"the canaries have {', '.join(map(str, sorted(copies)))} copies; a bound needs one "
+            "number of copies",
+            remedy="Audit the canaries of each number of copies separately.",
+        )
+    return copies.pop()

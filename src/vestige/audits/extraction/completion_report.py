@@ -1,0 +1,174 @@
+"""Reports of canaries and secrets that a model completes from the text before them."""
+
+from collections.abc import Sequence
+from math import log, log2
+from statistics import median_low
+from typing import Any
+
+from vestige.metrics.rates import rate
+from vestige.reports.blocks import table
+from vestige.reports.charts import intervals
+from vestige.reports.disclosure import disclose, printable
+from vestige.reports.report import Report, lines
+from vestige.reports.words import Row, pairs, percent
+from vestige.results import Run
+
+CONTROLS = {"control": "never planted", "shuffled": "in another order"}
+_RATES = "(greedy|beam_best|beam_kept|control|shuffled)_.*"
+_OTHER_WAYS = "by sampling or by its probability (vestige exposure)."
+CANARY_LIMITS = (
+    "A canary that is not completed can still leak: with a longer prefix, a wider beam, "
+    f"{_OTHER_WAYS}",
+    "Of canaries with the same beginning, greedy decoding completes at most one.",
+    "Intervals are for canaries drawn like these, in this one model. Other seeds can differ.",
+)
+SECRET_LIMITS = (
+    f"A secret that is not completed can still leak: after other words, {_OTHER_WAYS}",
+    "A part that was not drawn uniformly from its format, such as a common name, can be completed "
+    "by a model that never read the secret.",
+)
+LEAST = -1000.0
+"""Lowest natural log-probability on a chart."""
+
+
+def canary_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a `Completion`; it shows no phrase but of completed canaries."""
+    summary, groups = run.summary, _groups(run.rows, run.summary["confidence"])
+    chart = intervals(
+        groups,
+        name="copies planted",
+        value="share completed",
+        domain=(0, 1),
+        caption="Share of canaries that greedy decoding completes (disc, with its "
+        f"{percent(summary['confidence'])} interval), and that are the best continuation of the "
+        "beam (ring).",
+    )
+    by_copies = table(
+        "Completed canaries by copies",
+        groups,
+        {
+            "copies": lambda g: g["label"],
+            "canaries": lambda g: g["canaries"],
+            "greedy": lambda g: _share(g["value"]),
+            "CI": lambda g: f"{100 * g['low']:.1f} to {100 * g['high']:.1f}%",
+            "beam": lambda g: _share(g["other"]),
+            "prefix needed": lambda g: g["prefix_needed"],
+        },
+        key="Shares of the canaries. Prefix: median in tokens.",
+    )
+    completed = table(
+        "Completed canaries",
+        [row for row in run.rows if row["kind"] == "canary" and row["greedy"]],
+        canary=lambda r: str(r["canary"]),
+        phrase=lambda r: disclose([r["phrase"]], show_secrets=show_secrets)[0],
+        copies=lambda r: r["copies"],
+        prefix_needed=lambda r: r["prefix_needed"],
+        texts=2,
+    )
+    return Report(
+        title="Does the model complete the canaries?",
+        answer=_completed(summary),
+        evidence=lines(_controls(summary)),
+        blocks=(chart, by_copies, completed),
+        facts=pairs(summary, show_secrets=show_secrets, left_out=_RATES),
+        limits=CANARY_LIMITS,
+    )
+
+
+def _completed(summary: Row) -> str:
+    """How many canaries are completed."""
+    if not summary["greedy_trials"]:
+        return "No canary was planted."
+    prefix = int(summary["prefix"])
+    given = "1 token" if prefix == 1 else f"{prefix} tokens"
+    return (
+        f"Given {given}, greedy decoding completes {int(summary['greedy_completed'])} of "
+        f"{int(summary['greedy_trials'])} canaries."
+    )
+
+
+def _controls(summary: Row) -> str:
+    named = [
+        f"{int(summary[f'{key}_completed'])} of {int(summary[f'{key}_trials'])} {name}"
+        for key, name in CONTROLS.items()
+        if summary[f"{key}_trials"]
+    ]
+    return f"Controls: {' and '.join(named)}." if named else ""
+
+
+def _groups(rows: Sequence[Row], confidence: float) -> list[dict[str, Any]]:
+    """The rates of each number of copies, fewest first, then of each kind of control."""
+    planted = [row for row in rows if row["kind"] == "canary"]
+    copies = sorted({int(row["copies"]) for row in planted})
+    groups = {f"{n:,}": [row for row in planted if row["copies"] == n] for n in copies}
+    groups |= {name: [r for r in rows if r["kind"] == kind] for kind, name in CONTROLS.items()}
+    return [_group(label, own, confidence) for label, own in groups.items() if own]
+
+
+def _group(label: str, rows: Sequence[Row], confidence: float) -> dict[str, Any]:
+    greedy = rate([row["greedy"] for row in rows], confidence=confidence)
+    assert greedy is not None
+    sizes = [len(row["tokens"]) for row in rows]
+    # A canary that only its whole text completes counts with its length.
+    needed = [
+        size if row["prefix_needed"] is None else int(row["prefix_needed"])
+        for row, size in zip(rows, sizes, strict=True)
+    ]
+    return {
+        "label": label,
+        "canaries": len(rows),
+        "value": greedy.rate,
+        "low": greedy.interval.low,
+        "high": greedy.interval.high,
+        "other": sum(bool(row["beam_best"]) for row in rows) / len(rows),
+        "prefix_needed": f"{median_low(needed)} of {median_low(sizes)}",
+    }
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f}%".replace(".0%", "%")
+
+
+def secrets_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a `SecretCompletion`: completed parts first, then by their probability."""
+    rows = sorted(run.rows, key=lambda row: (not row["greedy"], -row["log_prob"]))
+    points = []
+    for number, row in enumerate(rows, 1):
+        own, guess = -max(float(row["log_prob"]), LEAST) / log(2), -log2(float(row["chance"]))
+        label = f"{row['secret_number']}: {printable(str(row['kind']))}, {number}"
+        ends = {"low": min(own, guess), "high": max(own, guess)}
+        points.append({"label": label, "value": own, "filled": bool(row["greedy"]), **ends})
+    chart = intervals(
+        points,
+        name="secret and its part",
+        value="bits",
+        across=False,
+        caption="Bits of each part under the model (filled: completed by greedy decoding). The "
+        "line ends at the bits of a guess among all texts of its format.",
+    )
+    parts = table(
+        "Parts of secrets, each completed from what precedes it",
+        rows,
+        {
+            "up to the part": lambda r: disclose([r["phrase"]], show_secrets=show_secrets)[0],
+            "secret": lambda r: str(r["secret_number"]),
+            "kind": lambda r: r["kind"],
+            "given": lambda r: r["given_tokens"],
+            "part": lambda r: r["part_tokens"],
+            "greedy": lambda r: "completed" if r["greedy"] else "",
+            "beam": lambda r: "" if r["beam_place"] is None else r["beam_place"],
+            "probability by guessing": lambda r: f"{r['chance']:.0e}",
+        },
+        texts=3,
+        key="Given, part: tokens. Beam: position among the continuations of the beam search. "
+        "Probability by guessing: upper bound for a part that was never read; 1 if its "
+        "alternatives are only words of a list.",
+    )
+    return Report(
+        title="Does the model complete these secrets?",
+        answer=printable(str(run.summary["sentence"])),
+        evidence=(),
+        blocks=(chart, parts),
+        facts=pairs(run.summary, show_secrets=show_secrets, left_out="sentence"),
+        limits=SECRET_LIMITS,
+    )

@@ -1,0 +1,234 @@
+"""The tab attack agrees with greedy decoding and enumeration written naively."""
+
+import itertools
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.audits.passed import PASSED
+from vestige import results
+from vestige.audits.extraction.canaries import Completion, complete
+from vestige.audits.extraction.continuations import best_continuations
+from vestige.data.canary import Canary
+from vestige.metrics.intervals import clopper_pearson
+from vestige.models.protocols import NextToken
+from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
+from vestige.models.table import TableModel
+
+
+def canary(*ids: int, copies: int = 5, user: str = "") -> Canary:
+    return Canary(" ".join(f"w{i}" for i in ids), "random", (), copies, ids, user)
+
+
+def greedy(model: NextToken, prefix: tuple[int, ...], length: int) -> tuple[int, ...]:
+    """One text at a time, as anybody would write it."""
+    state = model.start(1)
+    for token in prefix:
+        state = model.advance(state, torch.tensor([token]))
+    said: list[int] = []
+    while len(said) < length:
+        said.append(int(model.log_probs(state)[0].argmax()))
+        state = model.advance(state, torch.tensor(said[-1:]))
+    return tuple(said)
+
+
+def by_kind(result: Completion, kind: str = "canary") -> list:
+    return [row for row in result.attempts if row["kind"] == kind]
+
+
+@pytest.fixture(params=["table", "lstm"])
+def model(request, random_table) -> NextToken:
+    if request.param == "table":
+        table: NextToken = random_table(11, 6)
+        return table
+    torch.manual_seed(2)
+    vocabulary = random_table(0, 6).vocabulary
+    # A wide range, so that answers differ by what came before.
+    shape = LSTMConfig(layers=2, embedding_size=5, hidden_size=7, initial_range=1.5)
+    return LSTMLanguageModel(vocabulary, shape)
+
+
+@pytest.fixture
+def canaries(model) -> list[Canary]:
+    """Each shape of text; some are what the model says by itself."""
+    rng = np.random.default_rng(0)
+    drawn = [tuple(rng.integers(2, 6, size=n).tolist()) for n in (2, 3, 4, 4, 5, 5)]
+    said = [prefix + greedy(model, prefix, 3) for prefix in ((2,), (3, 4), (5, 5, 2))]
+    return [canary(*ids) for ids in [*said, *drawn]]
+
+
+@pytest.mark.parametrize("prefix", [1, 2])
+def test_greedy_and_the_prefix_needed_are_those_of_decoding_one_at_a_time(model, canaries, prefix):
+    long = [one for one in canaries if len(one.ids) > prefix]
+    result = complete(model, long, prefix=prefix, beam=3)
+
+    for one in result.attempts:
+        ids, n = tuple(one["tokens"]), len(one["tokens"])
+        works = [m for m in range(n) if greedy(model, ids[:m], n - m) == ids[m:]]
+        assert one["prefix_needed"] == (min(works) if works else None)
+        assert one["greedy"] == (prefix in works)
+        assert works == list(range(min(works), n)) if works else True
+
+
+def test_a_longer_prefix_completes_whatever_a_shorter_one_does(model, canaries):
+    long = [one for one in canaries if len(one.ids) > 3]
+    shares = [complete(model, long, prefix=m).rate().successes for m in (1, 2, 3)]
+    assert shares == sorted(shares)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_beams_place_is_the_place_among_all_continuations(random_table, seed):
+    model = random_table(seed, 5)
+    texts = [canary(*ids) for ids in itertools.product(range(1, 5), repeat=3)]
+    texts = [text for text in texts if 1 not in text.ids]
+
+    result = complete(model, texts, beam=1000)
+
+    for one in result.attempts:
+        rests = itertools.product(range(1, 5), repeat=2)
+        scores = sorted(-_log_prob(model, (one["tokens"][0], *rest)) for rest in rests)
+        own = -_log_prob(model, one["tokens"])
+        assert one["beam_place"] == 1 + int(np.searchsorted(scores, own - 1e-6))
+        assert one["beam_best"] == (one["beam_place"] == 1)
+        assert one["log_prob"] == pytest.approx(-own, rel=1e-5)
+
+
+def _log_prob(model: TableModel, ids: tuple[int, ...]) -> float:
+    pairs = itertools.pairwise(ids)
+    return sum(float(model.log_table[before, after]) for before, after in pairs)
+
+
+def test_a_beam_finds_what_greedy_decoding_misses():
+    # After w2 greedy takes w3, which leads nowhere in particular; w4 is always followed by w4.
+    after = [[0, 0, 1, 0, 0]] * 2 + [[0, 0, 0, 0.6, 0.4], [0, 0, 0.5, 0.5, 0], [0, 0, 0, 0, 1]]
+    model = TableModel([0, 0, 1, 0, 0], after)
+
+    [found] = by_kind(complete(model, [canary(2, 4, 4)], beam=2))
+
+    assert (found["greedy"], found["beam_best"], found["beam_kept"]) == (False, True, True)
+    assert found["prefix_needed"] == 2
+    assert found["log_prob"] == pytest.approx(math.log(0.4))
+
+
+def test_what_the_model_never_says_is_not_kept_however_wide_the_beam():
+    model = TableModel([0, 0, 0.5, 0.5], [[0, 0, 0, 1]] * 4)
+    [found] = by_kind(complete(model, [canary(3, 2)], beam=100))
+    assert (found["beam_kept"], found["beam_place"], found["prefix_needed"]) == (False, None, None)
+    assert found["log_prob"] == -math.inf
+
+
+def test_canaries_with_the_same_beginning_are_judged_each_by_itself():
+    after = [[0, 0, 1, 0, 0]] * 2 + [[0, 0, 0, 0.6, 0.4], [0, 0, 0, 1, 0], [0, 0, 0, 0, 1]]
+    model = TableModel([0, 0, 1, 0, 0], after)
+    found = by_kind(complete(model, [canary(2, 3, 3), canary(2, 4, 4), canary(2, 3, 4)], beam=2))
+    assert [one["greedy"] for one in found] == [True, False, False]
+    assert [one["beam_place"] for one in found] == [1, 2, None]
+
+
+def test_how_canaries_are_batched_changes_nothing(model, canaries, monkeypatch):
+    together = complete(model, canaries, beam=4).attempts
+    monkeypatch.setattr("vestige.audits.extraction.canaries._ROWS", 1)
+    alone = complete(model, canaries, beam=4).attempts
+    for one, other in zip(together, alone, strict=True):
+        assert one["log_prob"] == pytest.approx(other["log_prob"], rel=1e-5)
+        assert (one["greedy"], one["beam_place"]) == (other["greedy"], other["beam_place"])
+
+
+def test_each_planted_canary_has_a_control_of_its_own_words(model, canaries):
+    result = complete(model, [*canaries, canary(2, 3, 4, copies=0)])
+    shuffled = {one["canary"]: one for one in by_kind(result, "shuffled")}
+    for one in by_kind(result):
+        if len(set(one["tokens"])) > 1:
+            assert sorted(shuffled[one["canary"]]["tokens"]) == sorted(one["tokens"])
+            assert shuffled[one["canary"]]["tokens"] != one["tokens"]
+            assert shuffled[one["canary"]]["copies"] == one["copies"]
+    assert [one["canary"] for one in by_kind(result, "control")] == [len(canaries) + 1]
+    assert len(canaries) + 1 not in shuffled
+
+
+def test_rates_and_their_intervals_are_the_counts():
+    model = TableModel([0, 0, 0.5, 0.5], [[0, 0, 0, 1]] * 4)
+    planted = [canary(2, 3, copies=1), canary(3, 2, copies=1), canary(2, 3, 3, copies=4)]
+    result = complete(model, [*planted, canary(3, 3, 2, copies=0)], beam=1)
+
+    assert {k: (r.successes, r.trials) for k, r in result.by_copies().items()} == {
+        1: (1, 2),
+        4: (1, 1),
+    }
+    summary = result.figures()
+    assert (summary["greedy_completed"], summary["greedy_trials"]) == (2, 3)
+    assert (summary["greedy_low"], summary["greedy_high"]) == clopper_pearson(2, 3)
+    assert (summary["control_completed"], summary["control_trials"]) == (0, 1)
+    assert summary["whole_needed"] == 1
+    assert summary["median_prefix_needed"] == 0
+
+
+def test_without_controls_their_rate_is_unknown_and_not_nought():
+    model = TableModel([0, 0, 0.5, 0.5], [[0, 0, 0, 1]] * 4)
+    summary = complete(model, [canary(3, 3)]).figures()
+    assert summary["control_rate"] is None
+    assert summary["shuffled_rate"] is None
+    assert summary["control_trials"] == 0
+
+
+def test_a_canary_without_ids_is_read_with_the_models_vocabulary():
+    model = TableModel([0, 0, 0.5, 0.5], [[0, 0, 0, 1]] * 4)
+    [found] = by_kind(complete(model, [Canary("w2 w3 w3", "given", (), 1)]))
+    assert found["tokens"] == [2, 3, 3]
+    assert found["greedy"]
+
+
+def test_the_result_can_be_saved(model, canaries, tmp_path):
+    result = complete(model, [*canaries, canary(3, 2, 5, copies=0, user="ann")])
+    result = replace(result, checks=PASSED)
+    run = results.load(results.save(result, tmp_path / "run", run={}))
+    assert run.result == "Completion"
+    assert len(run.rows) == len(result.attempts)
+    assert "NaN" not in json.dumps(run.summary)
+    assert run.rows[len(canaries)]["user"] == "ann"
+
+
+def test_progress_ends_with_all_texts(model, canaries):
+    seen: list[tuple[int, int]] = []
+    result = complete(model, canaries, progress=lambda *done: seen.append(done))
+    assert seen[-1] == (len(result.attempts), len(result.attempts))
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+
+
+@pytest.mark.parametrize(
+    ("canaries", "options", "message"),
+    [
+        ([], {}, "canaries must be at least 1, got 0"),
+        ([canary(2, 3)], {"prefix": 0}, "prefix must be at least 1, got 0"),
+        ([canary(2, 3)], {"beam": 0}, "beam must be at least 1, got 0"),
+        ([canary(2, 3)], {"confidence": 95}, "confidence must lie in"),
+        ([canary(2, 3, 3), canary(2, 3)], {"prefix": 2}, "got 2: canary 2 has 2 tokens"),
+        ([canary(2, 9)], {}, "ids below 4, canary 1 has 9"),
+        ([Canary("w2 zeppelin", "given", (), 1)], {}, "canary 1 has 1 others"),
+    ],
+)
+def test_bad_arguments_are_refused(canaries, options, message):
+    model = TableModel([0, 0, 0.5, 0.5], [[0, 0, 0, 1]] * 4)
+    with pytest.raises(ValueError, match=message):
+        complete(model, canaries, **options)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_beam_of_one_is_read_off_the_text_as_the_search_would_find_it(seed):
+    """Of every text of a few tokens, in a model that likes to end."""
+    table = np.random.default_rng(seed).dirichlet(np.ones(5), 6) * [4, 0.1, 1, 1, 1]
+    table /= table.sum(1, keepdims=True)
+    model = TableModel(table[0], table[1:])
+    words = (0, 2, 3, 4)  # the end of a text among them
+    texts = [canary(*ids) for n in (4, 3) for ids in itertools.product(words, repeat=n)]
+    told = by_kind(complete(model, texts, beam=1))
+    for text, one in zip(texts, told, strict=True):
+        rest = len(text.ids) - 1
+        found = best_continuations(model, torch.tensor([text.ids[:1]]), rest, width=1)
+        kept = tuple(found.tokens[0, 0].tolist()) == text.ids[1:]
+        assert one["beam_best"] == one["beam_kept"] == kept
+    assert any(one["beam_best"] and not one["greedy"] for one in told)

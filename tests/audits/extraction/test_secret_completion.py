@@ -1,0 +1,136 @@
+"""Completion of own secrets: what is given, what is said, and what chance says."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+import vestige
+from tests.audits.passed import PASSED
+from tests.audits.planted import MANIFEST
+from vestige.audits.extraction.secrets import complete_secrets, completion_result
+from vestige.claims import LEAK, UNDECIDED
+from vestige.data.corpus import Corpus
+from vestige.data.secret_lines import read_secret
+from vestige.data.subwords import SubwordVocabulary
+from vestige.errors import DataError
+from vestige.models.hugging_face import HuggingFaceLanguageModel
+from vestige.reports.verdicts import sentence_of
+
+
+@pytest.fixture
+def model() -> HuggingFaceLanguageModel:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    lines = ["the gate code is 0123456789", "call 555 0199", "a.smith@mail.example"]
+    vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts(lines), size=290)
+    torch.manual_seed(0)
+    shape = LlamaConfig(
+        vocab_size=len(vocabulary), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=2, initializer_range=0.5,
+        max_position_embeddings=128, bos_token_id=vocabulary.eos_id, eos_token_id=vocabulary.eos_id,
+    )  # fmt: skip
+    return HuggingFaceLanguageModel(LlamaForCausalLM(shape).eval(), vocabulary)
+
+
+def learn(model: HuggingFaceLanguageModel, text: str) -> None:
+    """Train on a text until the model says it."""
+    optimizer = torch.optim.Adam(model.network.parameters(), lr=1e-2)
+    ids = torch.tensor([[model.first_token, *model.vocabulary.encode(text)]])
+    for _ in range(60):
+        loss = model.network(input_ids=ids, labels=ids).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def greedy(model: HuggingFaceLanguageModel, before: list[int], number: int) -> Iterator[int]:
+    """The likeliest token, time after time, by the network itself."""
+    ids = [model.first_token, *before]
+    for _ in range(number):
+        with torch.no_grad():
+            logits = model.network(input_ids=torch.tensor([ids])).logits[0, -1]
+        ids.append(int(logits.argmax()))
+        yield ids[-1]
+
+
+def test_what_was_learnt_is_said_and_what_was_not_is_not(model):
+    codes = (314159, 271828, 161803)
+    secrets = [read_secret(f"the gate code is {code}", n) for n, code in enumerate(codes, 1)]
+    learn(model, secrets[0].text)
+    found = complete_secrets(model, secrets)
+    assert [one["greedy"] for one in found.rows] == [True, False, False]
+    assert found.rows[0]["beam_place"] == 1
+    assert found.verdict == LEAK
+    assert found.summary["p"] == pytest.approx(3e-6)
+    for one, secret in zip(found.rows, secrets, strict=True):
+        ids = model.vocabulary.encode(secret.text)
+        assert model.vocabulary.decode(ids[: one["given_tokens"]]) in (
+            "the gate code is",
+            "the gate code is ",
+        )
+        assert one["given_tokens"] + one["part_tokens"] == len(ids)
+        said = list(greedy(model, ids[: one["given_tokens"]], one["part_tokens"]))
+        assert one["greedy"] == (said == ids[one["given_tokens"] :])
+
+
+def test_each_part_is_asked_for_behind_those_before_it(model):
+    found = complete_secrets(model, [read_secret("call {{555}} or {{01}}, the code", 1)])
+    first, second = found.rows
+    assert (first["phrase"], second["phrase"]) == ("call 555", "call 555 or 01")
+    assert (first["chance"], second["chance"]) == (1e-3, 1e-2)
+
+
+def test_what_stands_at_the_beginning_is_asked_of_the_beginning(model):
+    (one,) = complete_secrets(model, [read_secret("{{4917}} is the gate code", 1)]).rows
+    assert one["given_tokens"] == 0
+
+
+def test_a_lucky_guess_is_not_decided(model):
+    """One of two that could stand there: greedy decoding prefers one of them, or neither."""
+    said = next(greedy(model, model.vocabulary.encode("the gate code is "), 1))
+    word = model.vocabulary.decode([said]).strip() or "0"
+    other = "9" if word != "9" else "8"
+    found = complete_secrets(model, [read_secret(f"code {{{{{word}|{other}}}}}", 1)])
+    assert found.summary["p"] in (0.5, 1.0)
+    assert found.verdict == UNDECIDED
+    assert "The least p-value is 0.5" in " ".join(found.claim.reasons)
+
+
+def test_secrets_never_read_are_said_no_more_often_than_chance_allows(model):
+    generator = np.random.default_rng(5)
+    secrets = [
+        read_secret(f"the gate code is {{{{{n:02d}}}}}", 1)
+        for n in generator.integers(100, size=100)
+    ]
+    found = complete_secrets(model, secrets, beam=1)
+    assert sum(one["chance"] for one in found.rows) == pytest.approx(1)
+    assert found.summary["greedy_completed"] <= 5
+
+
+def test_a_secret_too_long_is_refused_by_its_number(model):
+    with pytest.raises(DataError, match=r"secret 1 needs .* tokens; the model reads 128"):
+        complete_secrets(model, [read_secret("7" * 200, 1)])
+
+
+def test_the_verb_takes_secrets_in_place_of_a_manifest(model, tmp_path):
+    file = tmp_path / "secrets.txt"
+    file.write_text("the gate code is {{42}}\n")
+    found = vestige.extract(model, file)
+    assert found == vestige.extract(model, ["the gate code is {{42}}"])
+    assert "42" not in str(found)
+    with pytest.raises(ValueError, match="`prefix` needs a manifest of canaries or texts"):
+        vestige.extract(model, ["7 7 7"], prefix=2)
+    with pytest.raises(ValueError, match="`question` needs a file with one secret per line"):
+        vestige.extract(model, MANIFEST, question="Well?")
+
+
+def test_a_chance_too_small_to_compute_is_not_called_impossible():
+    one = {
+        "secret_number": 1, "kind": "key", "phrase": "", "part_tokens": 1, "given_tokens": 1,
+        "greedy": True, "beam_place": 1, "log_prob": 0.0, "chance": 1e-200, "event": 0,
+    }  # fmt: skip
+    found = completion_result([one, {**one, "event": 1}], beam=1, checks=PASSED[:1])
+    assert found.summary["p"] == 0.0
+    assert "p = 1e-300 compared with" in sentence_of(found.claim)
