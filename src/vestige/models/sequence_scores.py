@@ -21,7 +21,7 @@ from vestige.models.protocols import NextToken
 
 _ROWS = 4096
 _CELLS = 2**24
-"""Rows x vocabulary asked at once: 64 MiB of float32, a second of them while they are summed."""
+"""Rows x vocabulary that are computed together: 64 MiB of float32, twice while they are summed."""
 
 
 def sequence_log_probs(model: NextToken, tokens: Tensor, *, rows: int = _ROWS) -> Tensor:
@@ -30,7 +30,7 @@ def sequence_log_probs(model: NextToken, tokens: Tensor, *, rows: int = _ROWS) -
     Args:
         model: any model of next tokens.
         tokens: (n, t) int64, each row one sequence, on any device.
-        rows: sequences read at once; the vocabulary is asked in smaller slices yet.
+        rows: sequences read together; their logits are computed in smaller slices.
 
     Returns:
         (n, t) float32 natural logarithms, on the model's device.
@@ -57,16 +57,16 @@ def sequence_log_probs(model: NextToken, tokens: Tensor, *, rows: int = _ROWS) -
     for first in range(0, len(tokens), rows):
         block = tokens[first : first + rows]
         lengths = torch.full((len(block),), block.shape[1], device=model.device)
-        answers[first : first + rows] = _told(model, block, lengths)
+        answers[first : first + rows] = _log_probs(model, block, lengths)
     return answers
 
 
 def text_log_probs(
     model: NextToken, texts: Sequence[Sequence[int]], done: Callable[[int], None] | None = None
 ) -> NDArray[np.float64]:
-    """(n,) natural log-probabilities of whole texts of ids; `done` is told how many more have one.
+    """(n,) natural log-probabilities of whole texts of ids; `done` gets the number of new ones.
 
-    Texts are read the longest first, and one that comes several times once.
+    The longest texts are read first, and a repeated text once.
 
     Raises:
         ValueError: a text is empty, or has ids that the model lacks.
@@ -81,15 +81,15 @@ def text_log_probs(
         padded = pad_sequence([torch.tensor(ids) for ids in chosen], batch_first=True)
         _check_ids(model, padded)
         lengths = torch.tensor([len(ids) for ids in chosen], device=model.device)
-        found = _told(model, padded.to(model.device), lengths)
+        found = _log_probs(model, padded.to(model.device), lengths)
         sums |= zip(chosen, found.double().sum(1).tolist(), strict=True)
         if done:
             done(sum(times[ids] for ids in chosen))
     return np.array([sums[tuple(ids)] for ids in texts], np.float64)
 
 
-def _told(model: NextToken, tokens: Tensor, lengths: Tensor) -> Tensor:
-    """(n, t) log-probabilities of the tokens of texts, the longest first; 0 behind their ends."""
+def _log_probs(model: NextToken, tokens: Tensor, lengths: Tensor) -> Tensor:
+    """(n, t) log-probabilities of the tokens of texts, the longest first; 0 after their ends."""
     answers = torch.zeros(tokens.numel(), device=model.device)
     ids = tokens.flatten()
     for places, rows, logits in next_logits(model, tokens, lengths, cells=_CELLS):

@@ -155,44 +155,35 @@ def secret_result(
     joint = holm([row["joint_p"] for row in measured]).tolist()
     rows = []
     for own, p, joint_p in zip(measured, adjusted, joint, strict=True):
-        found, in_part = bool(own["drawn"] and p <= level), bool(joint_p <= level < p)
-        row = {**own, "adjusted_p": p, "found": found, "in_part": in_part}
+        row = {**own, "adjusted_p": p, "found": own["drawn"] and p <= level}
+        row["in_part"] = joint_p <= level < p
         if update:
             row["gain"] = -row.pop("log_perplexity")
             for end, bits in (("", "exposure"), ("_low", "high"), ("_high", "low")):
                 row[f"log2_space_rank{end}"] = max(row["space_bits"] - row[bits], 0.0)
         rows.append(row)
-    known = (
-        "promoted more than its alternatives" if update else "more probable than its alternatives"
-    )
+    known = f"{'promoted more' if update else 'more probable'} than its alternatives"
     claim = _claim(rows, checks, level, skipped, repeated, known, update=update)
-    number, leaks, in_parts = len(rows), *(sum(r[k] for r in rows) for k in ("found", "in_part"))
-    if leaks:
-        finding = "The update reveals" if update else "The model knows"
-        finding += f" {leaks} of {_secrets(number)}"
-    else:
-        subject = "The secret" if number == 1 else f"None of {_secrets(number)}"
-        finding = f"{subject} is {'not ' if number == 1 else ''}{known}"
-    sentence = f"{finding} (FWER {level:.0%})."
-    if in_parts:
-        sentence += f" Known in part: {_secrets(in_parts)}; a part can come from other texts."
-    whole = sum(row["whole"] for row in rows)
+    counts = {name: sum(row[name] for row in rows) for name in ("found", "in_part", "whole")}
+    sentence = _finding(len(rows), counts["found"], known, update=update) + f" (FWER {level:.0%})."
+    if in_part := counts["in_part"]:
+        sentence += f" Known in part: {_secrets(in_part)}; a part can come from other texts."
     return Result(
         kind="SecretRank" if update else "SecretExposure",
         summary={
             **claim.summary(),
             "sentence": sentence,
-            "secrets": number,
-            "found": leaks,
-            "in_part": in_parts,
+            "secrets": len(rows),
+            "found": counts["found"],
+            "in_part": counts["in_part"],
             "skipped": skipped,
             "repeated": repeated,
             "level": level,
             "least_probability": min(adjusted),
             "most_exposed": max(row["exposure"] for row in rows),
-            "whole_spaces": whole,
+            "whole_spaces": counts["whole"],
             "seed": seed,
-            **({"exact": whole} if update else {}),
+            **({"exact": counts["whole"]} if update else {}),
         },
         rows=tuple(rows),
         claim=claim,
@@ -350,6 +341,16 @@ def _bits(model: NextToken, texts: Sequence[str]) -> NDArray[np.float64]:
     if not np.isfinite(bits).all():
         raise ModelError("the model's scores are not finite", remedy="Save the model again.")
     return bits
+
+
+def _finding(number: int, leaks: int, known: str, *, update: bool) -> str:
+    if leaks:
+        return (
+            f"{'The update reveals' if update else 'The model knows'} {leaks} of {_secrets(number)}"
+        )
+    if number == 1:
+        return f"The secret is not {known}"
+    return f"None of {_secrets(number)} is {known}"
 
 
 def _secrets(number: int) -> str:

@@ -1,7 +1,4 @@
-"""Greedy decoding and beam search after many texts of one length.
-
-A state is a value: a beam reads each prefix once and `state[index]` goes on with the rows it keeps.
-"""
+"""Greedy decoding and beam search after many texts of one length."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,11 +12,10 @@ from vestige.models.next_logits import next_logits
 from vestige.models.protocols import NextToken, State
 
 CELLS_PER_SLICE = 2**22
-"""Rows x vocabulary asked at once: 16 MiB of float32."""
+"""Rows x vocabulary that are computed together: 16 MiB of float32."""
 
 ALIKE = 1e-4
-"""Log-probabilities that differ by less are equal: their sums over a text carry more rounding
-than one token's."""
+"""Log-probabilities that differ by less are ties: sums over a text carry rounding errors."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +23,8 @@ class Continuations:
     """Continuations of n texts that a beam keeps, best first.
 
     Attributes:
-        tokens: (n, w, t) ids; fewer than w where there are fewer continuations.
-        log_prob: (n, w) natural-log probability of each after its text; -inf for what the model
-            never says.
+        tokens: (n, w, t) ids; w is less than the width if there are fewer continuations.
+        log_prob: (n, w) natural logarithms; -inf for what the model never generates.
     """
 
     tokens: Tensor
@@ -38,12 +33,12 @@ class Continuations:
 
 @dataclass(frozen=True)
 class ReadThrough:
-    """Texts as a model foresees them, (n, t) each; what stands behind the end of a text is nothing.
+    """How a model predicts n texts of up to t tokens; 0 or False after the end of a text.
 
     Attributes:
-        likeliest: whether each token is the likeliest after its prefix.
-        likeliest_word: whether it is, of all but the end of a text.
-        log_probs: natural logs.
+        likeliest: (n, t) whether each token is the most probable after its prefix.
+        likeliest_word: (n, t) whether it is, if the end of a text is excluded.
+        log_probs: (n, t) natural logarithms.
     """
 
     likeliest: Tensor
@@ -52,10 +47,10 @@ class ReadThrough:
 
 
 def read_through(model: NextToken, tokens: Tensor, lengths: Tensor | None = None) -> ReadThrough:
-    """Whether each token is the likeliest after its prefix, and its log-probability.
+    """Whether each token is the most probable after its prefix, and its log-probability.
 
-    Greedy decoding from a prefix gives the rest of a text exactly where every token of the rest
-    is the likeliest after the true ones before it: it is then never led astray.
+    Greedy decoding from a prefix gives the rest of a text if and only if every token of the rest is
+    the most probable one after the true tokens before it.
 
     Args:
         model: any model.
