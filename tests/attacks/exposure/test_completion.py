@@ -14,7 +14,7 @@ from vestige import results
 from vestige.attacks.exposure.completion import Completion, complete
 from vestige.attacks.exposure.continuations import best_continuations
 from vestige.data.canary import Canary
-from vestige.metrics.intervals import clopper_pearson
+from vestige.metrics.rates import clopper_pearson
 from vestige.models.protocols import NextToken
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.table import TableModel
@@ -155,7 +155,7 @@ def test_rates_and_their_intervals_are_the_counts():
     planted = [canary(2, 3, copies=1), canary(3, 2, copies=1), canary(2, 3, 3, copies=4)]
     result = complete(model, [*planted, canary(3, 3, 2, copies=0)], beam=1)
 
-    assert {k: (r.successes, r.trials) for k, r in result.by_copies().items()} == {
+    assert {k: (r.count, r.n) for k, r in result.by_copies().items()} == {
         1: (1, 2),
         4: (1, 1),
     }

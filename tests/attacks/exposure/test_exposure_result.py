@@ -9,8 +9,8 @@ from tests.attacks.exposure.passed import PASSED
 from vestige.attacks.exposure.exposed_canary import ExposedCanary, Median
 from vestige.attacks.exposure.exposure_result import CanaryExposure
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
+from vestige.metrics.estimates import Interval
 from vestige.metrics.exposure import CHANCE
-from vestige.metrics.intervals import Interval
 
 
 def canary(copies, exposure, shuffled=1.5, fit=None, **more):

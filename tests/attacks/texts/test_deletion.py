@@ -115,7 +115,7 @@ def test_copies_of_texts_are_one_unit_everywhere():
     once, copied = verify(*alone), verify(*four)
     assert copied.p_value == once.p_value
     assert copied.left[1] == pytest.approx(once.left[1])
-    assert copied.after.interval() == pytest.approx(once.after.interval())
+    assert copied.after.estimate.interval == pytest.approx(once.after.estimate.interval)
     assert copied.summary()["deleted_units"] == 12
 
 

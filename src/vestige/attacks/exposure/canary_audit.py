@@ -3,8 +3,8 @@
 A fair coin put each canary into the training text or left it out. The canaries' log-probabilities
 under the model say which; how well they say it bounds epsilon from below: Steinke, Nasr and
 Jagielski (2023), "Privacy Auditing with One (1) Training Run", and Jagielski, Ullman and Oprea
-(2020), "Auditing Differentially Private Machine Learning" (see `metrics.epsilon` and
-`metrics.threshold_epsilon`). A claim that states its mechanism, such as DP-SGD with some noise,
+(2020), "Auditing Differentially Private Machine Learning" (see `metrics.epsilon`).
+A claim that states its mechanism, such as DP-SGD with some noise,
 states a whole trade-off curve, which can be refuted where its epsilon cannot: Mahloujifar et al.
 (2024), "Auditing f-Differential Privacy in One Run" (`metrics.f_dp_epsilon`).
 
@@ -24,11 +24,9 @@ from vestige.attacks.exposure.phrase_exposure import canary_ids
 from vestige.attacks.exposure.sequence_scores import text_log_probs
 from vestige.data.canary import BY_COIN, Canary
 from vestige.errors import DataError
-from vestige.metrics.epsilon import EpsilonBound, one_run_epsilon
-from vestige.metrics.f_dp_epsilon import GAUSSIAN, CurveFamily, f_dp_epsilon
-from vestige.metrics.intervals import columns
-from vestige.metrics.separation import Separation, separation
-from vestige.metrics.threshold_epsilon import threshold_epsilon
+from vestige.metrics.epsilon import EpsilonBound, one_run_epsilon, threshold_epsilon
+from vestige.metrics.estimates import Estimate, auc, columns
+from vestige.metrics.f_dp_epsilon import GAUSSIAN, Curves, f_dp_epsilon
 from vestige.models.checkpoints import check_compatible
 from vestige.models.protocols import NextToken
 from vestige.results import Measurement
@@ -69,7 +67,7 @@ class CanaryAudit(Measurement):
     one_run: EpsilonBound
     f_dp: EpsilonBound
     threshold: EpsilonBound
-    separation: Separation
+    separation: Estimate
     copies: int
     claimed: float | None
     calibrated: bool
@@ -125,7 +123,7 @@ class CanaryAudit(Measurement):
             "mechanism_claimed": self.mechanism_claimed,
             "threshold_epsilon": self.threshold.epsilon,
             "threshold_ceiling": self.threshold.ceiling,
-            **columns("auc", self.separation.value, self.separation.interval),
+            **columns("auc", self.separation),
             "calibrated": self.calibrated,
         }
 
@@ -150,7 +148,7 @@ def audit_canaries(
     reference: NextToken | Sequence[float] | None = None,
     claimed: float | None = None,
     claimed_copies: int = 1,
-    mechanism: CurveFamily | None = None,
+    mechanism: Curves | None = None,
 ) -> CanaryAudit:
     """Lower bounds on epsilon from canaries that a coin put into the training text or left out.
 
@@ -209,7 +207,7 @@ def audit_canaries(
         threshold=threshold_epsilon(
             inside, outside, delta=delta, confidence=confidence, family=mechanism
         ),
-        separation=separation(inside, outside, confidence=confidence),
+        separation=auc(inside, outside, confidence=confidence),
         copies=copies,
         claimed=claimed,
         calibrated=reference is not None,

@@ -14,7 +14,7 @@ With subword models the prefix counts tokens, and the first token may be less th
 The claim asks how probable so many completions are for a model that never read the canaries. Two
 bounds are taken together (the smaller p-value, doubled): Fisher's exact test against the controls,
 and, of canaries whose words stand in an order drawn at random, the chance 1 / m! of that order of m
-words behind the prefix, whatever the model (Poisson binomial, `metrics.rare_events`). "No leak
+words behind the prefix, whatever the model (Poisson binomial, `metrics.tests`). "No leak
 shown" excludes a share of `claims.effects`.
 """
 
@@ -35,8 +35,9 @@ from vestige.claims import Check, Claim
 from vestige.claims.effects import COMPLETED_SHARE
 from vestige.data.canary import Canary
 from vestige.data.shuffled_controls import shuffled
-from vestige.metrics.rare_events import at_least
-from vestige.metrics.rates import Rate, rate, rates_by
+from vestige.metrics.estimates import Estimate
+from vestige.metrics.rates import rate, rates_by
+from vestige.metrics.tests import at_least
 from vestige.models.protocols import NextToken
 from vestige.results import Measurement
 
@@ -107,8 +108,8 @@ class Completion(Measurement):
     confidence: float = 0.95
     checks: tuple[Check, ...] = ()
 
-    def rate(self, kind: str = CANARY, *, by: str = "greedy") -> Rate | None:
-        """Rate of completion of a kind of texts; None where there is none of that kind.
+    def rate(self, kind: str = CANARY, *, by: str = "greedy") -> Estimate | None:
+        """Estimate of completion of a kind of texts; None where there is none of that kind.
 
         Args:
             kind: "canary", "control" or "shuffled".
@@ -117,7 +118,7 @@ class Completion(Measurement):
         happened = [getattr(one, by) for one in self.attempts if one.kind == kind]
         return rate(happened, confidence=self.confidence)
 
-    def by_copies(self, *, by: str = "greedy") -> dict[int, Rate]:
+    def by_copies(self, *, by: str = "greedy") -> dict[int, Estimate]:
         """The planted canaries' rate for each number of copies, fewest first."""
         planted = [one for one in self.attempts if one.kind == CANARY]
         return rates_by(
@@ -138,9 +139,9 @@ class Completion(Measurement):
         chances = [one.chance for one in self.attempts if one.kind == CANARY]
         found = []
         if never is not None:
-            found.append([_fisher(own.successes, own, never), _fisher(own.trials, own, never, 0)])
+            found.append([_fisher(own.count, own, never), _fisher(own.n, own, never, 0)])
         if min(chances) < 1:
-            found.append([at_least(n, chances) for n in (own.successes, own.trials)])
+            found.append([at_least(n, chances) for n in (own.count, own.n)])
         if not found:
             return None
         p, least = (min(1.0, len(found) * min(each)) for each in zip(*found, strict=True))
@@ -165,7 +166,7 @@ class Completion(Measurement):
                 (claims.NO_LEAK,),
             )  # fmt: skip
         share = None if own is None else claims.Estimate(
-            "completed share of planted canaries", own.rate, *own.interval
+            "completed share of planted canaries", own.value, *own.interval
         )  # fmt: skip
         return Claim("extract canaries", test, (*self.checks, powerful), share)
 
@@ -237,7 +238,7 @@ def complete(
         >>> from vestige import TableModel
         >>> model = TableModel([0, 0, 0.5, 0.5], [[0, 0, 0, 1]] * 4)
         >>> told = complete(model, [Canary("w2 w3", "given", (), 5)])
-        >>> told.rate().successes, told.attempts[0].prefix_needed
+        >>> told.rate().count, told.attempts[0].prefix_needed
         (1, 0)
     """
     _validate.at_least(1, prefix=prefix, beam=beam, canaries=len(canaries))
@@ -344,19 +345,19 @@ def _tried(model: NextToken, texts: list[Attempt], prefix: int, beam: int) -> It
         )
 
 
-def _fisher(number: int, own: Rate, never: Rate, never_said: int | None = None) -> float:
+def _fisher(number: int, own: Estimate, never: Estimate, never_said: int | None = None) -> float:
     """Probability that so many or more of all completed ones are canaries."""
-    said = number + (never.successes if never_said is None else never_said)
-    everything = own.trials + never.trials
-    return float(hypergeom.sf(number - 1, everything, said, own.trials))
+    said = number + (never.count if never_said is None else never_said)
+    everything = own.n + never.n
+    return float(hypergeom.sf(number - 1, everything, said, own.n))
 
 
-def _scalars(name: str, found: Rate | None) -> dict[str, object]:
+def _scalars(name: str, found: Estimate | None) -> dict[str, object]:
     """A rate as entries of a summary."""
     return {
-        f"{name}_completed": found and found.successes,
-        f"{name}_trials": found.trials if found else 0,
-        f"{name}_rate": found and found.rate,
-        f"{name}_low": found and found.interval.low,
-        f"{name}_high": found and found.interval.high,
+        f"{name}_completed": found and found.count,
+        f"{name}_trials": found.n if found else 0,
+        f"{name}_rate": found and found.value,
+        f"{name}_low": found and found.low,
+        f"{name}_high": found and found.high,
     }

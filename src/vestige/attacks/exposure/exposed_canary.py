@@ -11,7 +11,7 @@ from math import inf, isfinite, log2
 from statistics import median
 
 from vestige.attacks.exposure.phrase_exposure import PhraseExposure
-from vestige.metrics.intervals import Interval, median_interval
+from vestige.metrics.estimates import Interval, median_interval
 
 
 @dataclass(frozen=True, kw_only=True)

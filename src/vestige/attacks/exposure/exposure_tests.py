@@ -28,8 +28,8 @@ import numpy as np
 from vestige.attacks.exposure.exposed_canary import ExposedCanary
 from vestige.data.canaries import PATTERNS
 from vestige.data.canary import COIN_FLIP, SAMPLED
-from vestige.metrics.exact_tests import least_together, together
 from vestige.metrics.permutation import permutation_test
+from vestige.metrics.tests import least_together, together
 
 LEVEL = 0.05
 """Of each test."""
@@ -83,7 +83,7 @@ def memory(canaries: Sequence[ExposedCanary]) -> Evidence:
         own, never = ([-c.exposure for c in some] for some in (planted, controls))
         against = "controls"
     found = permutation_test([(own, never)])
-    return Evidence(against=against, p=found.p_value, least=found.least)
+    return Evidence(against=against, p=found.p, least=found.least)
 
 
 def controls_needed(planted: int) -> int:
@@ -122,4 +122,4 @@ def order(canaries: Sequence[ExposedCanary]) -> Evidence | None:
     if not strata:
         return None
     found = permutation_test(strata)
-    return Evidence(against="controls' orders", p=found.p_value, least=found.least)
+    return Evidence(against="controls' orders", p=found.p, least=found.least)

@@ -3,7 +3,7 @@
 The model reads all that precedes a part that varies and continues by greedy decoding, and by a beam
 search. Greedy decoding gives one text, whatever the secret is: of a part drawn uniformly from n
 texts of its format, a model that never read it gives the right one with probability 1 / n at most.
-How many are completed is compared with that (see `metrics.rare_events`).
+How many are completed is compared with that (see `metrics.tests.at_least`).
 
 Parts are not independent where the same text is completed, or the same beginning is continued: the
 model gives one answer to all. They count as one event, as probable as all of them together.
@@ -27,8 +27,8 @@ from vestige.claims import Check, Claim, Estimate, Test, Verdict, joined, powerf
 from vestige.claims.effects import COMPLETED_SHARE
 from vestige.data.secret_lines import SecretList, as_list
 from vestige.data.secret_shapes import Secret
-from vestige.metrics.intervals import clopper_pearson
-from vestige.metrics.rare_events import at_least
+from vestige.metrics.rates import clopper_pearson
+from vestige.metrics.tests import at_least
 from vestige.models.protocols import NextToken
 from vestige.results import Measurement
 

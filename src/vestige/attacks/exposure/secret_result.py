@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from vestige.attacks.exposure.secret_checks import list_checks, open_secrets
 from vestige.claims import Check, Claim, Estimate, Test, Verdict, powerful
-from vestige.metrics.holm import holm
+from vestige.metrics.tests import holm
 from vestige.results import Measurement
 
 
