@@ -3,10 +3,12 @@
     VESTIGE_DATA=data python benchmarks/check_calibration WORLD --bases
     VESTIGE_DATA=data python benchmarks/check_calibration WORLD --first 0 --last 200 [--minutes 10]
     python benchmarks/check_calibration WORLD --table
+    python benchmarks/check_calibration WORLD --write src/vestige/audits/check/calibration.json
 
 Each number from --first up to, and without, --last is a fine-tune of known truth (`fine_tunes`):
 it is trained, checked, and gets a row in WORLD/rows.jsonl, unless it has one. Several processes
-may share a world, each with other numbers. `--table` counts the verdicts.
+may share a world, each with other numbers. `--table` counts the verdicts; `--write` makes the file
+that the report of a check cites.
 """
 
 import argparse
@@ -29,7 +31,7 @@ import transformers
 
 import vestige
 from check_calibration.fine_tunes import fine_tune
-from check_calibration.table import table
+from check_calibration.table import calibration, table
 from check_calibration.world import BASES, base, train_base
 from vestige.memory import keep_freed_pages
 
@@ -109,6 +111,7 @@ def main() -> None:
     parser.add_argument("world", type=Path)
     parser.add_argument("--bases", nargs="*", metavar="NAME", help="Train bases and stop.")
     parser.add_argument("--table", action="store_true", help="Count the verdicts so far.")
+    parser.add_argument("--write", type=Path, help="Write the counts for the report of a check.")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--last", type=int, default=100)
     parser.add_argument("--step", type=int, default=1)
@@ -119,6 +122,9 @@ def main() -> None:
     rows = given.world / "rows.jsonl"
     if given.table:
         print(table(rows))
+        return
+    if given.write is not None:
+        given.write.write_text(json.dumps(calibration(rows), indent=1) + "\n", encoding="utf-8")
         return
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()

@@ -20,9 +20,8 @@ Rows = Sequence[dict[str, Any]]
 
 
 def table(file: Path) -> str:
-    """All tables of a file of rows, of which each number counts once."""
-    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    rows = list({row["number"]: row for row in map(json.loads, lines)}.values())
+    """All tables of a file of rows."""
+    rows = _rows(file)
     parts = {
         "Development corpora": [row for row in rows if row["corpus"] in DEVELOPMENT],
         "Held-out corpora": [row for row in rows if row["corpus"] not in DEVELOPMENT],
@@ -30,6 +29,31 @@ def table(file: Path) -> str:
     }
     told = [line for title, own in parts.items() if own for line in ("", title, *_section(own))]
     return "\n".join([f"{len(rows)} fine-tunes", *told])
+
+
+def calibration(file: Path) -> dict[str, Any]:
+    """What the report of a check says of its errors: clean fine-tunes with the right file, and
+    leaky ones by copies."""
+    rows = _rows(file)
+    clean = [row for row in rows if kind_of(row) == "clean"]
+    leaky = [row for row in rows if row["kind"] == "leaky"]
+    return {
+        "clean": {**_errors(clean), "open": sum(row["verdict"] == UNDECIDED for row in clean)},
+        "leaky": {
+            str(copies): _errors([row for row in leaky if row["copies"] == copies])
+            for copies in sorted({row["copies"] for row in leaky})
+        },
+    }
+
+
+def _errors(rows: Rows) -> dict[str, int]:
+    return {"n": len(rows), "leak": sum(row["verdict"] == LEAK for row in rows)}
+
+
+def _rows(file: Path) -> Rows:
+    """The rows of a file, of which each number counts once."""
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    return list({row["number"]: row for row in map(json.loads, lines)}.values())
 
 
 def _section(rows: Rows) -> Iterator[str]:

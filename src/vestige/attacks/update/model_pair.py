@@ -23,7 +23,7 @@ HELD_SHARE = 1 / 8
 LEAST_HELD = 16
 """Texts read side by side at least."""
 
-_COPIES = 2  # of a state: before and after a token is read
+_COPIES = 3  # of a state: before and after a token is read, and room for more tokens
 
 LEAST_ROWS = 64
 """Rows asked at once at least: with fewer a large model would be read more than computed with."""

@@ -24,12 +24,11 @@ from vestige.models.protocols import LanguageModel
 
 RANK = 4
 RATES = (1e-2, 1e-3, 1e-4)
-"""Learning rates; a lower one is tried where the loss is not finite."""
-STEPS = 300, 5
-"""Most steps, and those after each token is the greedy choice."""
-RECURRENT_STEPS = 1000, 60
-"""The same for recurrent layers, whose steps are cheap. They learn slowly: after 5 more steps some
-tokens have a probability of 0.3, and searches end before them."""
+"""Learning rates; a lower one is tried if the text is not learnt."""
+STEPS, RECURRENT_STEPS = 300, 1000
+"""Most steps; recurrent layers learn slowly, and their steps are cheap."""
+SURE = 0.9
+"""Least probability of a token at which training ends: searches end before unlikely ones."""
 FREE = 3
 """First tokens of a text, which the model need not prefer: nothing before them points to it."""
 LARGEST_GRADIENT = 1.0
@@ -222,9 +221,8 @@ def _train(
             with torch.no_grad():
                 for parameter, start in zip(added, starts, strict=True):
                     parameter.copy_(start)
-            known = _learns(model, tokens, added, rate, until)
-            if known is not None:
-                return known
+            if _learns(model, tokens, added, rate, until):
+                return True
         return False
     finally:
         for parameter in frozen:
@@ -236,27 +234,24 @@ def _train(
 @torch.enable_grad()
 def _learns(
     model: LanguageModel, tokens: Tensor, added: Sequence[nn.Parameter], rate: float, until: float
-) -> bool | None:
-    """Adam on one text, until it is known and some steps more; None if the loss is not finite."""
+) -> bool:
+    """Adam on one text, until the model is sure of it or the loss is not finite."""
     optimizer = torch.optim.Adam(added, lr=rate)
     recurrent = any(isinstance(module, nn.RNNBase) for module in model.modules())
-    (most, spare), known = RECURRENT_STEPS if recurrent else STEPS, False
-    for _ in range(most):
+    for _ in range(RECURRENT_STEPS if recurrent else STEPS):
         # cuDNN gives no gradient of recurrent layers in evaluation mode.
         with torch.backends.cudnn.flags(enabled=False):
             logits, targets = _logits_and_targets(model, tokens)
             loss = functional.cross_entropy(logits, targets)
             if not loss.isfinite():
-                return None
-            known = _knows(logits, targets)
-            if (known and not spare) or time.monotonic() > until:
+                return False
+            if _is_sure(logits, targets) or time.monotonic() > until:
                 break
-            spare -= known
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(added, LARGEST_GRADIENT)
         optimizer.step()
-    return known
+    return _knows(logits, targets)
 
 
 def _logits_and_targets(model: LanguageModel, tokens: Tensor) -> tuple[Tensor, Tensor]:
@@ -268,3 +263,9 @@ def _logits_and_targets(model: LanguageModel, tokens: Tensor) -> tuple[Tensor, T
 def _knows(logits: Tensor, targets: Tensor) -> bool:
     """Whether each token except the first ones is the greedy choice."""
     return bool((logits.argmax(1) == targets)[min(FREE, len(targets) - 1) :].all())
+
+
+def _is_sure(logits: Tensor, targets: Tensor) -> bool:
+    """The same with a probability of at least `SURE`."""
+    chances = logits.softmax(1).gather(1, targets[:, None])[:, 0]
+    return bool((chances >= SURE)[min(FREE, len(targets) - 1) :].all())

@@ -181,7 +181,7 @@ class Formats:
             elif cue["phrase"] is not None and linked and (words := _WORDS.match(text, start)):
                 if words[0].split(" ", 1)[0].lower() not in _FUNCTION:
                     yield start, words.end(), "password"
-            elif (token := _TOKEN.match(text, start)) is not None:
+            elif cue["secret"] is not None and (token := _TOKEN.match(text, start)):
                 own = token[0].rstrip(".,;:!?)]}")
                 marked = bool(cue["quote"]) or (cue["link"] or "").strip() in {":", "=", "#"}
                 secret = cue["secret"].lower()

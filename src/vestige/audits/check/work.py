@@ -43,6 +43,9 @@ _TIMED = (4, 64)
 _ENOUGH = 2.0
 """Seconds of timed passes after which there is no other."""
 
+ATTEMPTS = 3
+"""Invented secrets that are tried, if the model does not learn the first."""
+
 SECRET_TOKENS = 12
 """Tokens of a secret, for the plan."""
 GROWN = 1.25
@@ -230,21 +233,23 @@ class Work:
         """Which stages find an invented secret that is trained into the model; None: no time."""
         if (known := self.run.store.get("positive")) is not None:
             return dict(known)
-        secret = invented(self.run.seed)
-        text = f"{secret.places[0][1]}{secret.value}."
-        with (
-            self.run.progress("training an invented secret into the model"),
-            planted(self.model, text, seed=self.run.seed, until=self.end("control")) as learned,
-        ):
-            if not learned and time.monotonic() > self.end("control"):
+        found = dict.fromkeys(SHARES, False)
+        for number in range(ATTEMPTS):
+            secret = invented(self.run.seed + number)
+            text = f"{secret.places[0][1]}{secret.value}."
+            with (
+                self.run.progress("training an invented secret into the model"),
+                planted(self.model, text, seed=self.run.seed, until=self.end("control")) as learned,
+            ):
+                if learned:
+                    found = {
+                        "secrets": self._finds_secret(secret),
+                        "unprompted": self._finds_phrase(secret),
+                        "passages": self._extracts(text),
+                    }
+                    break
+            if time.monotonic() > self.end("control"):
                 return None
-            found = dict.fromkeys(SHARES, False)
-            if learned:
-                found = {
-                    "secrets": self._finds_secret(secret),
-                    "unprompted": self._finds_phrase(secret),
-                    "passages": self._extracts(text),
-                }
         self.run.store["positive"] = found
         return found
 
