@@ -56,7 +56,7 @@ def test_a_summary_names_the_ends(model):
     scored = score_with_intervals(model, said(20, seed=2))
     summary = scored.summary()
     assert summary["intent_accuracy"] == scored.scores.intent_accuracy
-    assert summary["intent_accuracy_low"] == scored.intent_accuracy.low
+    assert summary["intent_accuracy_low"] == scored.intervals["intent_accuracy"].low
     json.dumps(summary, allow_nan=False)
 
 

@@ -76,7 +76,7 @@ def test_greedy_and_the_prefix_needed_are_those_of_decoding_one_at_a_time(model,
 
 def test_a_longer_prefix_completes_whatever_a_shorter_one_does(model, canaries):
     long = [one for one in canaries if len(one.ids) > 3]
-    shares = [complete(model, long, prefix=m).rate().successes for m in (1, 2, 3)]
+    shares = [complete(model, long, prefix=m).rate().count for m in (1, 2, 3)]
     assert shares == sorted(shares)
 
 
