@@ -26,7 +26,7 @@ from vestige.attacks.texts.cut_scores import Compared, CutScores, compare
 from vestige.claims import Check, Claim, Estimate, Test
 from vestige.claims.effects import LIST_AUC
 from vestige.errors import DataError
-from vestige.metrics.estimates import auc
+from vestige.metrics.estimates import auc, columns
 from vestige.metrics.permutation import means_by_group, unit_permutation_test
 from vestige.metrics.share_used import ShareUsed, share_used
 from vestige.metrics.tests import calibration_needed, discoveries, simes
@@ -131,9 +131,7 @@ class TextAudit(Measurement):
             "p_value": self.test.p,
             "list_p_value": self.list_p_value,
             "smallest_p_value": float(self.texts.p_values.min()),
-            "auc": self.auc.value,
-            "auc_low": self.auc.low,
-            "auc_high": self.auc.high,
+            **columns("auc", self.auc),
             "units": self.units,
             "listed": self.share.listed,
             "at_least": self.share.at_least,

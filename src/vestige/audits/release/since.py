@@ -14,7 +14,8 @@ from typing import Any
 
 from vestige import results
 from vestige.errors import RunError
-from vestige.metrics.estimates import Estimate, difference_of
+from vestige.metrics import estimates
+from vestige.metrics.estimates import Estimate
 from vestige.reports.disclosure import printable
 from vestige.reports.quantities import QUANTITIES, Measured, measured
 from vestige.reports.report import guarded, report_of
@@ -173,7 +174,7 @@ def _compared(quantity: str, then: Measured, now: Measured, why: str) -> dict[st
                for side, one in sides if one.value is None]  # fmt: skip
     if why or unknown:
         return {"verdict": "not comparable", "why": why or unknown[0]}
-    value, low, high = _difference(now, then)
+    value, low, high = difference_of(now, then)
     if quantity in WITHOUT_INTERVAL and low == high:
         why = "without an interval: another training may differ as much" if value else ""
         return {"verdict": "no change shown", "difference": value, "why": why}
@@ -184,7 +185,7 @@ def _compared(quantity: str, then: Measured, now: Measured, why: str) -> dict[st
     return {"verdict": verdict, "difference": value, "low": ends[0], "high": ends[1], "why": why}
 
 
-def _difference(now: Measured, then: Measured) -> tuple[float, float, float]:
+def difference_of(now: Measured, then: Measured) -> tuple[float, float, float]:
     """Now minus then, with its interval; an end is infinite where one of the two is unknown."""
     value, before = now.value, then.value
     if value is None or before is None:
@@ -192,7 +193,7 @@ def _difference(now: Measured, then: Measured) -> tuple[float, float, float]:
     ours, theirs = (
         Estimate("", one, side.low, side.high) for one, side in ((value, now), (before, then))
     )
-    found = difference_of(ours, theirs)
+    found = estimates.difference_of(ours, theirs)
     if math.isclose(value, before, rel_tol=1e-9, abs_tol=1e-12) and found.low == found.high:
         return 0.0, 0.0, 0.0
     return found.value, *found.interval
