@@ -26,6 +26,7 @@ from math import floor, inf, log, log1p, sqrt
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import stats
 from scipy.special import logsumexp
 from torch import Tensor
 
@@ -321,7 +322,7 @@ def _estimate(runs: list[Floats], seen: int) -> RankEstimate:
         return found
     # the squared coefficient of variation of the mean
     spread = max(len(runs) / found.effective - 1, 0.0) / (len(runs) - 1)
-    reach = t_quantile(0.95, len(runs) - 1) * sqrt(log1p(spread))
+    reach = float(stats.t.isf(0.025, len(runs) - 1)) * sqrt(log1p(spread))
     middle = float(logsumexp(totals)) - log(len(runs))
     value, low, high = (_whole(middle + way * reach) for way in (0, -1, 1))
     return replace(found, value=value, low=low, high=high)
