@@ -73,8 +73,12 @@ def test_the_gaps_interval_covers_no_gap_as_often_as_it_says():
 
 
 def test_the_correlation_is_spearmans_over_all_users():
-    found = subgroup_gap(**documents(harm=0.02), k=2)
-    expected = stats.spearmanr(found.samples, found.drops)
+    data = documents(harm=0.02)
+    found = subgroup_gap(**data, k=2)
+    read = (data["users"], 12)
+    before = user_perplexities(data["undefended"], data["tokens"], *read)
+    after = user_perplexities(data["defended"], data["tokens"], *read)
+    expected = stats.spearmanr(data["samples"], after - before)
     assert found.correlation.value == pytest.approx(expected.statistic)
     assert found.p_value == pytest.approx(expected.pvalue)
 
@@ -90,16 +94,18 @@ def test_a_perfect_order_has_a_correlation_without_an_interval():
 def test_users_are_ordered_by_samples():
     data = documents()
     data["samples"] = data["samples"][::-1]
-    found = subgroup_gap(**data, k=3)
-    assert found.users.tolist() == list(range(11, -1, -1))
-    assert found.samples.tolist() == sorted(data["samples"], reverse=True)
+    found, other = subgroup_gap(**data, k=3), subgroup_gap(**documents(), k=3)
+    assert found.top.value == pytest.approx(other.low.value)
+    assert found.gap.value == pytest.approx(-other.gap.value)
 
 
 def test_users_without_training_text_are_nobodys_least_represented():
     data = documents()
     data["samples"] = data["samples"].copy()
     data["samples"][11] = 0
-    assert 11 not in subgroup_gap(**data).users
+    found, other = subgroup_gap(**data), subgroup_gap(**documents())
+    assert (found.users, other.users) == (11, 12)
+    assert found.low.value != other.low.value
 
 
 def test_one_user_a_group_has_a_gap_without_an_interval():

@@ -35,16 +35,7 @@ def test_p_values_are_those_of_the_definition_ties_included() -> None:
         assert found.tolist() == [naive(score, calibration) for score in scores]
 
 
-def test_with_lots_p_values_are_uniform_under_the_null_even_among_ties() -> None:
-    generator = np.random.default_rng(1)
-    found = [
-        conformal_p_values([draws[0]], draws[1:], seed=number)[0]
-        for number, draws in enumerate(generator.integers(0, 4, (3000, 20)).astype(float))
-    ]
-    assert stats.kstest(found, "uniform").pvalue > 0.01
-
-
-def test_without_lots_p_values_are_never_too_small() -> None:
+def test_p_values_are_never_too_small() -> None:
     generator = np.random.default_rng(2)
     draws = generator.integers(0, 10, (4000, 40)).astype(float)
     found = np.array([conformal_p_values(row[:1], row[1:])[0] for row in draws])

@@ -32,10 +32,7 @@ class SubgroupGap:
     """The utility drop of well- and of under-represented users, in points of perplexity.
 
     Attributes:
-        drops: (u,) of every user measured, most samples first; negative where the defended model
-            predicts the user better.
-        samples: (u,) of each in the training data.
-        users: (u,) codes.
+        users: users measured.
         k: users in each group.
         top: mean drop of the k users with most samples.
         low: mean drop of the k with fewest.
@@ -46,9 +43,7 @@ class SubgroupGap:
         confidence: of every interval.
     """
 
-    drops: Floats
-    samples: Whole
-    users: Whole
+    users: int
     k: int
     top: Estimate
     low: Estimate
@@ -60,7 +55,7 @@ class SubgroupGap:
     def summary(self) -> dict[str, object]:
         """The gap and the correlation, as one row of a table."""
         return {
-            "users": self.drops.size,
+            "users": self.users,
             "k": self.k,
             **columns("top_drop", self.top),
             **columns("low_drop", self.low),
@@ -163,9 +158,7 @@ def subgroup_gap(
     assert low is not None
     correlation, p_value = _spearman(own, drops, confidence)
     return SubgroupGap(
-        drops=drops,
-        samples=own,
-        users=order,
+        users=drops.size,
         k=k,
         top=top,
         low=low,

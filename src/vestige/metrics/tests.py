@@ -71,19 +71,12 @@ class Test:
         return self.least <= self.alpha
 
 
-def conformal_p_values(
-    scores: ArrayLike, calibration: ArrayLike, *, seed: int | None = None
-) -> Floats:
-    """A p-value for each score: small where few of the calibration scores reach it.
+def conformal_p_values(scores: ArrayLike, calibration: ArrayLike) -> Floats:
+    """(m,) p-values, at least 1 / (n + 1): small where few of the calibration scores reach one.
 
     Args:
         scores: (m,) finite, high for members.
         calibration: (n,) finite scores of non-members who had no part in fitting the score.
-        seed: break ties at random, and spread each p-value over its step of 1 / (n + 1): exactly
-            uniform under the null, for tests of that. None: never too small, and deterministic.
-
-    Returns:
-        (m,) in (0, 1]; without a seed at least 1 / (n + 1).
 
     Example:
         >>> conformal_p_values([2.5, 0.0], [0.0, 1.0, 2.0, 3.0]).tolist()
@@ -92,11 +85,7 @@ def conformal_p_values(
     asked = finite_scores(scores, "scores")
     known = np.sort(finite_scores(calibration, "calibration"))
     reached = known.size - np.searchsorted(known, asked, side="left")
-    if seed is None:
-        return cast("Floats", (1.0 + reached) / (known.size + 1.0))
-    above = known.size - np.searchsorted(known, asked, side="right")
-    uniform = 1.0 - np.random.default_rng(seed).random(asked.size)
-    return (above + uniform * (1.0 + reached - above)) / (known.size + 1.0)
+    return cast("Floats", (1.0 + reached) / (known.size + 1.0))
 
 
 def discoveries(p_values: ArrayLike, fdr: float) -> NDArray[np.bool_]:
