@@ -3,8 +3,8 @@
 Simulated audits of n members and m others whose true AUC is known, 0.5 to 0.99: others score
 N(0, 1); members N(d, s) with s of 1, 3 and 1/3, or, "lost", as many far above all others as the AUC
 says and the rest far below, which is the hardest that an AUC can be to estimate. Beside
-`metrics.separation` stand Newcombe (2006), method 5, which was here before, and the plain interval
-of DeLong et al. (1988). "perfect" counts those samples alone in which every member stands above
+`metrics.estimates.auc` stand Newcombe (2006), method 5, which was here before, and the plain
+interval of DeLong et al. (1988). "perfect" counts only samples in which every member stands above
 every other.
 
     python benchmarks/auc_intervals.py [--rounds 2000]
@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from scipy.special import ndtri
 
-from vestige.metrics.separation import separation
+from vestige.metrics.estimates import auc
 
 AREAS = (0.5, 0.7, 0.9, 0.95, 0.99)
 SIZES = ((20, 20), (80, 80), (300, 300), (20, 300), (300, 20))
@@ -33,7 +33,7 @@ Ends = tuple[float, float]
 def newcombe(members: np.ndarray, others: np.ndarray) -> Ends:
     """Method 5: the variance of Hanley and McNeil (1982), solved for the area by bisection."""
     n, m = members.size, others.size
-    value = separation(members, others).value
+    value = auc(members, others).value
 
     def end(estimate: float) -> float:
         mean = (n + m) / 2 - 1
@@ -59,7 +59,7 @@ def delong(members: np.ndarray, others: np.ndarray) -> Ends:
 
 def ours(members: np.ndarray, others: np.ndarray) -> Ends:
     """That of the package."""
-    low, high = separation(members, others).interval
+    low, high = auc(members, others).interval
     return low, high
 
 

@@ -35,9 +35,8 @@ from vestige.attacks.texts.text_memorization import (
 from vestige.attacks.texts.text_units import text_units
 from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.claims import LEAK, NO_LEAK, REQUIRED, Check
-from vestige.metrics.clustered import clustered_rate
-from vestige.metrics.differences import difference_by_margins
-from vestige.metrics.intervals import clopper_pearson
+from vestige.metrics.estimates import difference_of
+from vestige.metrics.rates import clopper_pearson, clustered_rate
 
 WORDS = [f"w{number}" for number in range(400)]
 PASSED = tuple(
@@ -198,12 +197,9 @@ def passages(times, seed):
         p_value=more_extracted(*sides, seed=seed),
         checks=tuple(one for one in PASSED if one.name != "different"),
     )  # fmt: skip
-    shares = [
-        (float(side.sampled.mean() / 4), clustered_rate(side.sampled.tolist(), [4] * len(side)))
-        for side in sides
-    ]
+    shares = [clustered_rate(side.sampled.tolist(), [4] * len(side)) for side in sides]
     assert ALPHA == 0.05
-    return found.verdict, difference_by_margins(*shares[0], *shares[1]).low > 0
+    return found.verdict, difference_of(*shares).interval.low > 0
 
 
 def main():

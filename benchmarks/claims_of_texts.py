@@ -30,7 +30,7 @@ from vestige.attacks.texts.list_checks import comparable_texts, independent_text
 from vestige.attacks.texts.text_audit import Scored, audit_scores
 from vestige.claims import LEAK, Check, near_duplicates
 from vestige.claims.duplicates import ALIKE, normalized, shingles
-from vestige.metrics.intervals import clopper_pearson
+from vestige.metrics.rates import clopper_pearson
 
 LISTED, REFERENCE = 80, 160
 

@@ -30,8 +30,8 @@ from vestige.audits.membership.membership import membership
 from vestige.audits.membership.options import ShadowOptions
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
-from vestige.metrics.intervals import clopper_pearson, mean_interval
-from vestige.metrics.separation import separation
+from vestige.metrics.estimates import auc, columns, mean
+from vestige.metrics.rates import clopper_pearson
 from vestige.models.table import TableModel
 
 PUBLIC, MEMBERS, AUDITED, REFERENCE, MORE = 300, 10, 20, 40, 100
@@ -135,15 +135,15 @@ def rates(texts, draws):
         known = [row["score"] for row in found.rows if row["kind"] == "known out"]
         false.append(float((called & ~inside).sum() / max(1, called.sum())))
         power.append(float((called & inside).sum() / MEMBERS))
-        aucs.append(separation(scores[inside], known).value)
+        aucs.append(auc(scores[inside], known).value)
     ends = {name: clopper_pearson(count, draws) for name, count in clean.items()}
     return {
         "nobody is a member": {name: [count, draws, *ends[name]] for name, count in clean.items()},
         "checks that did not pass": dict(failed),
         "half are members": dict(verdicts),
-        "false discoveries": [np.mean(false), *mean_interval(false)],
-        "members flagged": [np.mean(power), *mean_interval(power)],
-        "auc": [np.mean(aucs), *mean_interval(aucs)],
+        "false discoveries": list(columns("", mean(false)).values()),
+        "members flagged": list(columns("", mean(power)).values()),
+        "auc": list(columns("", mean(aucs)).values()),
     }
 
 

@@ -16,8 +16,8 @@ import json
 
 import numpy as np
 
-from vestige.metrics.clustered import clustered_rate
-from vestige.metrics.intervals import clopper_pearson, mean_interval
+from vestige.metrics.estimates import mean
+from vestige.metrics.rates import clopper_pearson, clustered_rate
 
 CANARIES = 100
 
@@ -33,11 +33,11 @@ def coverage(
     for row in hits.tolist():
         intervals = {
             "pooled": clopper_pearson(sum(row), CANARIES * trainings),
-            "t": mean_interval([x / CANARIES for x in row]),
-            "clustered": clustered_rate(row, [CANARIES] * trainings),
+            "t": mean([x / CANARIES for x in row]).interval,
+            "clustered": clustered_rate(row, [CANARIES] * trainings).interval,
         }
         for name, interval in intervals.items():
-            held[name] += interval is not None and interval.low <= rate <= interval.high
+            held[name] += interval.low <= rate <= interval.high
     return {name: count / repeats for name, count in held.items()}
 
 

@@ -27,9 +27,8 @@ from numpy.typing import NDArray
 
 from vestige.audits.comparison.comparison import compare_defences
 from vestige.audits.comparison.measured import CanaryBits, MeasuredTraining
-from vestige.audits.comparison.verdict import Estimate, Measured, judge
-from vestige.metrics.differences import perplexity_ratio
-from vestige.metrics.intervals import mean_interval
+from vestige.audits.comparison.verdict import Measured, judge
+from vestige.metrics.estimates import Estimate, mean, ratio_of_sums
 from vestige.training.evaluate import DocumentScores
 
 FALSE = ("helps", "worse")
@@ -44,13 +43,9 @@ def by_canaries(first: MeasuredTraining, second: MeasuredTraining) -> str:
     assert first.scores is not None
     assert second.scores is not None
     change = np.subtract(second.bits.exposure, first.bits.exposure)
-    reach = mean_interval(change)
-    ratio, ends = perplexity_ratio(first.scores.loss, second.scores.loss, first.scores.tokens)
-    assert reach is not None
-    assert ends is not None
-    told = Measured(
-        name="x", change=Estimate(float(change.mean()), reach), ratio=Estimate(ratio, ends)
-    )
+    nats = ratio_of_sums(second.scores.loss - first.scores.loss, first.scores.tokens)
+    ratio = Estimate("ratio", *(math.exp(one) for one in (nats.value, *nats.interval)))
+    told = Measured(name="x", change=mean(change), ratio=ratio)
     return judge(told, tolerance=0.05).kind
 
 

@@ -39,7 +39,8 @@ from vestige.audits.unlearning.unlearning import unlearning
 from vestige.claims import UNDECIDED
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
-from vestige.metrics.intervals import Interval, clopper_pearson
+from vestige.metrics.estimates import Interval
+from vestige.metrics.rates import clopper_pearson
 from vestige.models.transformer import CausalTransformer, TransformerConfig
 
 KEPT, DELETED, REFERENCE, OTHER = 120, 30, 60, 120

@@ -29,7 +29,7 @@ from vestige.data.token_queries import token_queries
 from vestige.experiments.provenance.audit_plans import named
 from vestige.experiments.provenance.audit_trials import AuditTrial
 from vestige.experiments.provenance.audited_texts import AuditedText
-from vestige.metrics.conformal import conformal_p_values
+from vestige.metrics.tests import conformal_p_values
 from vestige.models.checkpoints import load_model
 from vestige.training.shadows import train_shadow
 

@@ -47,7 +47,7 @@ from vestige.data.vocabulary import WordVocabulary
 from vestige.defences.accounting import noise_for
 from vestige.defences.dp_sgd import DPSGDStep
 from vestige.metrics.epsilon import one_run_epsilon
-from vestige.metrics.f_dp_epsilon import GAUSSIAN, SubsampledGaussianCurves, f_dp_epsilon
+from vestige.metrics.f_dp_epsilon import GAUSSIAN, Curves, f_dp_epsilon
 from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMConfig
 from vestige.preparation.sampled_canaries import sample_phrases
@@ -223,7 +223,7 @@ def audited(training: Training, world: World) -> CanaryAudit:
         delta=DELTA,
         reference=world.model(),
         claimed=claimed,
-        mechanism=SubsampledGaussianCurves(rate, steps) if claimed else None,
+        mechanism=Curves(rate, steps) if claimed else None,
     )
 
 

@@ -11,7 +11,7 @@ Two lower bounds on epsilon follow from how often that ratio is above 1. Both ho
 whole table (Bonferroni), and neither has a threshold that was chosen on the scores:
 
 - free: Clopper and Pearson's ends of both rates, at thresholds that are all paid for
-  (`vestige.metrics.threshold_epsilon`). It assumes nothing, and 1,000 trainings of each kind cannot
+  (`vestige.metrics.epsilon`). It assumes nothing, and 1,000 trainings of each kind cannot
   prove more than about 5.
 - tight: Nasr et al. (2023), "Tight Auditing of Differentially Private Machine Learning", section 5:
   the same ends at ratio 1 refute every Poisson-subsampled Gaussian mechanism with more noise than
@@ -70,8 +70,8 @@ from vestige.defences.dp_sgd import DPSGDStep
 from vestige.defences.methods.dp_sgd import DPSGD
 from vestige.integrations.private_plan import PrivateTraining
 from vestige.integrations.transformers import PrivateTrainer
-from vestige.metrics.intervals import clopper_pearson
-from vestige.metrics.threshold_epsilon import threshold_epsilon
+from vestige.metrics.epsilon import threshold_epsilon
+from vestige.metrics.rates import clopper_pearson
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMConfig

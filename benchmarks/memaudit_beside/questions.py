@@ -11,8 +11,8 @@ from memaudit_beside.records import RATE
 from memaudit_beside.worlds import REAL, Planted, Watched, World
 from vestige.claims import LEAK
 from vestige.data.corpus import Corpus
-from vestige.metrics.reconstruction import tokens_found
-from vestige.metrics.separation import separation
+from vestige.experiments.updates.reconstruction import tokens_found
+from vestige.metrics.estimates import auc
 
 Row = dict[str, Any]
 LIST = 600
@@ -161,7 +161,7 @@ def texts(
         "at_least": found.summary["at_least"],
         "detected": int((scores[0] >= threshold).sum()),
         "of": len(scores[0]),
-        "auc": separation(*scores).value,
+        "auc": auc(*scores).value,
     }
 
 

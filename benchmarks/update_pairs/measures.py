@@ -8,7 +8,7 @@ from pathlib import Path
 from update_pairs.protocol import Row
 from vestige.attacks.update.null_searches import NEEDED, NullScores
 from vestige.data.vocabulary import Vocabulary
-from vestige.metrics.reconstruction import Gram, is_verbatim, ngrams, tokens_found
+from vestige.experiments.updates.reconstruction import Gram, is_verbatim, ngrams, tokens_found
 
 TOPS = (10, 50, None)
 """Rows that a reader looks at: the first so many, or all."""

@@ -12,7 +12,7 @@ from typing import Any
 from update_pairs.measures import TOPS, Truth, false_alarm, judged, truth
 from update_pairs.searches import Kept
 from update_pairs.texts import COPIES
-from vestige.metrics.intervals import ratio_of_sums
+from vestige.metrics.estimates import ratio_of_sums
 from vestige.models.checkpoints import load_model
 
 Record = dict[str, Any]
@@ -94,10 +94,10 @@ def share(records: Sequence[Record], part: str, whole: str) -> str:
     parts, wholes = _by_text(told, part), _by_text(told, whole)
     if not sum(wholes):
         return "–"
-    value, interval = ratio_of_sums(parts, wholes)
-    if interval is None or interval.high - interval.low < 1e-9:
-        return f"{value:.2f}"
-    return f"{value:.2f} ({max(0.0, interval.low):.2f}–{min(1.0, interval.high):.2f})"
+    found = ratio_of_sums(parts, wholes)
+    if found.low is None or found.high - found.low < 1e-9:
+        return f"{found.value:.2f}"
+    return f"{found.value:.2f} ({max(0.0, found.low):.2f}–{min(1.0, found.high):.2f})"
 
 
 def methods_table(records: Sequence[Record]) -> list[list[str]]:
@@ -183,10 +183,10 @@ def _difference(both: Sequence[tuple[Record, Record]], top: int) -> str:
         }
         for own, other in both
     ]
-    value, interval = ratio_of_sums(_by_text(made, "hits"), _by_text(made, "tokens"))
-    if interval is None:
-        return f"{value:+.2f}"
-    return f"{value:+.2f} ({interval.low:+.2f} to {interval.high:+.2f})"
+    found = ratio_of_sums(_by_text(made, "hits"), _by_text(made, "tokens"))
+    if found.low is None:
+        return f"{found.value:+.2f}"
+    return f"{found.value:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
 
 
 def alarms_table(records: Sequence[Record]) -> list[list[str]]:

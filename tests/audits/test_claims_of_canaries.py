@@ -172,7 +172,7 @@ def test_few_completions_by_chance_are_no_leak(models, planted):
     canaries = [Canary(pair, "random", (), 5) for pair in pairs[:10]]
     canaries += [Canary(pair, "random", (), 0) for pair in pairs[10:]]
     found = complete(of_chances(table), canaries, beam=1)
-    assert found.rate().successes == 2
+    assert found.rate().count == 2
     assert not found.test.significant
     assert found.attempts[0]["chance"] == 1  # of one word behind the first
     three = complete(

@@ -29,7 +29,7 @@ from vestige.defences.noisy_step import NoisyStep
 from vestige.defences.privacy_ancestry import Ancestry, Share
 from vestige.defences.privacy_ledger import LedgerEntry, from_json, to_json
 from vestige.defences.privacy_statement import PrivacyStatement, drowned
-from vestige.metrics.f_dp_epsilon import SubsampledGaussianCurves
+from vestige.metrics.f_dp_epsilon import Curves
 from vestige.training.config import TrainingConfig
 from vestige.training.secret import Secret
 
@@ -102,7 +102,7 @@ def test_what_does_not_fall_is_a_number():
             lambda: epsilon_spent(noise_multiplier=FALLS, sample_rate=0.1, steps=21, delta=DELTA),
             "got 21",
         ),
-        (lambda: SubsampledGaussianCurves(0.1, 4, ((1.0, 2),)), "must have 4 steps in all"),
+        (lambda: Curves(0.1, 4, ((1.0, 2),)), "must have 4 steps in all"),
     ],
 )
 def test_values_that_make_no_sense_are_refused(make, message):
@@ -140,7 +140,7 @@ def test_whole_batches_are_one_gaussian():
         assert found == pytest.approx(epsilon_of_mu(mu, DELTA), abs=0.02)
     group = group_epsilon(**training, copies=3)
     assert group == pytest.approx(epsilon_of_mu(3 * mu, DELTA), rel=1e-6)
-    curves = SubsampledGaussianCurves(1.0, 20, tuple((one / 2, n) for one, n in FALLS.stages()))
+    curves = Curves(1.0, 20, tuple((one / 2, n) for one, n in FALLS.stages()))
     assert curves.epsilon(1 / 2, DELTA) == pytest.approx(epsilon_of_mu(mu, DELTA), abs=1e-6)
 
 
@@ -199,10 +199,10 @@ def test_the_trade_off_curve_of_a_claim_is_that_of_its_stages():
         naive_epsilon(each_step(noise, 2)), abs=0.01
     )
     # Late steps have less noise than the first ones, and tell more.
-    late = SubsampledGaussianCurves(RATE, 2).curve(1 / 2)
+    late = Curves(RATE, 2).curve(1 / 2)
     assert curves.curve(1 / 2)(0.9) < late(0.9) - 1e-3
     without = Guarantee.of({**summary, "noise_decay": 1.0})
-    assert mechanism_of(without) == SubsampledGaussianCurves(RATE, 2)
+    assert mechanism_of(without) == Curves(RATE, 2)
 
 
 # what comes out

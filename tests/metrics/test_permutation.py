@@ -9,7 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from vestige.metrics.permutation import permutation_test
+from vestige.metrics.permutation import (
+    means_by_group,
+    permutation_test,
+    unit_permutation_test,
+)
 
 
 def enumerated(strata):
@@ -37,7 +41,7 @@ def test_it_is_the_share_of_all_choices_that_stand_as_low(own, others):
     assert found.of_sum == pytest.approx(of_sum)
     assert found.of_first == pytest.approx(of_first)
     times = 1 if len(own) == 1 else 2
-    assert found.p_value == pytest.approx(min(1, times * min(of_sum, of_first)))
+    assert found.p == pytest.approx(min(1, times * min(of_sum, of_first)))
 
 
 @given(st.lists(st.tuples(values, st.just([1.0, 2.5, 4.0])), min_size=2, max_size=3))
@@ -55,8 +59,8 @@ def test_without_ties_the_sum_is_wilcoxons():
 
 
 def test_one_value_has_the_conformal_p_value():
-    assert permutation_test([([5.0], range(99))]).p_value == pytest.approx(7 / 100)  # 0 to 5
-    assert permutation_test([([-1.0], range(99))]).p_value == pytest.approx(1 / 100)
+    assert permutation_test([([5.0], range(99))]).p == pytest.approx(7 / 100)  # 0 to 5
+    assert permutation_test([([-1.0], range(99))]).p == pytest.approx(1 / 100)
 
 
 def test_one_value_before_all_is_found_among_many_that_are_not():
@@ -65,13 +69,13 @@ def test_one_value_before_all_is_found_among_many_that_are_not():
     found = permutation_test([(own, generator.random(1990))])
     assert found.of_sum > 0.05
     assert found.of_first == pytest.approx(10 / 2000)
-    assert found.p_value == pytest.approx(0.01)
+    assert found.p == pytest.approx(0.01)
 
 
 def test_the_least_is_what_values_before_all_others_have():
     for own, others in (([0], range(1, 10)), ([0, 0.5], range(1, 30))):
         found = permutation_test([(own, others)])
-        assert found.p_value == pytest.approx(found.least)
+        assert found.p == pytest.approx(found.least)
     assert permutation_test([([5, 6], [1, 2, 3])] * 2).least == pytest.approx(2 / comb(5, 2) ** 2)
 
 
@@ -89,7 +93,7 @@ def test_values_picked_by_lot_are_found_as_seldom_as_stated(own, others, strata)
     found = [
         permutation_test(
             [(generator.random(own), generator.random(others)) for _ in range(strata)]
-        ).p_value
+        ).p
         for _ in range(600)
     ]
     for level in (0.01, 0.05, 0.2):
@@ -103,3 +107,41 @@ def test_values_picked_by_lot_are_found_as_seldom_as_stated(own, others, strata)
 def test_nothing_to_compare_is_refused(strata, message):
     with pytest.raises(ValueError, match=message):
         permutation_test(strata)
+
+
+def welch(x, y, axis):
+    return stats.ttest_ind(x, y, axis=axis, equal_var=False).statistic
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_is_scipys_test_of_all_divisions(seed):
+    chance = np.random.default_rng(seed)
+    own, rest = chance.normal(0.5, 1, 4), chance.normal(0, 1, 6)
+    exact = stats.permutation_test(
+        (own, rest), welch, alternative="greater", vectorized=True, n_resamples=np.inf
+    ).pvalue
+    drawn = unit_permutation_test(own, rest, seed=seed, permutations=20_000)
+    assert drawn == pytest.approx(exact, abs=0.012)
+
+
+def test_one_unit_is_compared_by_its_rank():
+    drawn = unit_permutation_test([3.5], [1.0, 2.0, 3.0, 4.0], seed=0, permutations=20_000)
+    assert drawn == pytest.approx(0.4, abs=0.02)
+
+
+def test_unequal_spreads_and_sizes_keep_the_level():
+    chance = np.random.default_rng(1)
+    small = [
+        unit_permutation_test(chance.normal(0, 3, 10), chance.normal(0, 1, 80), seed=n,
+                              permutations=199) <= 0.05
+        for n in range(300)
+    ]  # fmt: skip
+    assert np.mean(small) <= 0.09  # of plain differences of means it is 0.25
+
+
+def test_equal_values_say_nothing():
+    assert unit_permutation_test([1.0] * 3, [1.0] * 5, seed=0, permutations=99) == 1.0
+
+
+def test_groups_have_their_means():
+    assert means_by_group([4.0, 0.0, 2.0], ["b", "a", "b"]).tolist() == [0.0, 3.0]

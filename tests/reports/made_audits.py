@@ -4,7 +4,7 @@ import numpy as np
 
 from vestige.attacks.membership.user_audit import AuditedUser, UserAudit
 from vestige.claims import REQUIRED, Check, Estimate, Test
-from vestige.metrics.conformal import benjamini_hochberg, conformal_p_values
+from vestige.metrics.tests import conformal_p_values, discoveries
 
 KNOWN = tuple(np.random.default_rng(0).normal(0, 0.03, 134).tolist())
 """Scores of people known to be out; the highest is 0.09."""
@@ -32,7 +32,7 @@ def audit_of(scores, *, known=KNOWN, null=(), names=None, rate=0.05, checks=None
     """
     names = names or [f"Rosalind {n}" for n in range(len(scores))]
     p_values = [1.0 if s is None else float(conformal_p_values([s], known)[0]) for s in scores]
-    called = benjamini_hochberg(p_values, rate)
+    called = discoveries(p_values, rate)
     several = len(scores) > 1
     simes = min(p * len(scores) / n for n, p in enumerate(sorted(p_values), 1))
     together = min(1.0, 2 * simes) if several else simes

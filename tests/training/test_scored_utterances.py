@@ -6,7 +6,7 @@ from scipy import stats
 from seqeval.metrics import f1_score
 
 from vestige.data.utterances import Utterance, Utterances
-from vestige.metrics.intervals import clopper_pearson
+from vestige.metrics.rates import clopper_pearson
 from vestige.training.config import TrainingConfig
 from vestige.training.loop import learn
 from vestige.training.new_utterance_model import new_intent_slot_model
@@ -46,9 +46,9 @@ def test_the_scores_are_those_without_intervals_and_lie_within(model):
     scored = score_with_intervals(model, test)
     assert scored.scores == evaluate_utterances(model, test)
     right = round(scored.scores.intent_accuracy * 51)
-    assert scored.intent_accuracy == clopper_pearson(right, 51)
+    assert scored.intervals["intent_accuracy"] == clopper_pearson(right, 51)
     for name in ("intent_accuracy", "exact_match", "slot_f1"):
-        low, high = getattr(scored, name)
+        low, high = scored.intervals[name]
         assert 0 <= low <= getattr(scored.scores, name) <= high <= 1
 
 
@@ -56,7 +56,7 @@ def test_a_summary_names_the_ends(model):
     scored = score_with_intervals(model, said(20, seed=2))
     summary = scored.summary()
     assert summary["intent_accuracy"] == scored.scores.intent_accuracy
-    assert summary["intent_accuracy_low"] == scored.intent_accuracy.low
+    assert summary["intent_accuracy_low"] == scored.intervals["intent_accuracy"].low
     json.dumps(summary, allow_nan=False)
 
 

@@ -22,12 +22,12 @@ from vestige.claims.claim import (
     Check,
     Claim,
     Direct,
-    Estimate,
-    Test,
     Verdict,
 )
 from vestige.claims.comparable import comparable
 from vestige.claims.duplicates import independent, joined, near_duplicates
+from vestige.metrics.estimates import Estimate
+from vestige.metrics.tests import Test
 
 __all__ = [
     "DIRECT_LEVEL", "LEAK", "NO_LEAK", "REQUIRED", "UNDECIDED", "VERDICTS", "Check", "Claim",

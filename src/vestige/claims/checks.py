@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
-from vestige.claims.claim import NO_LEAK, Check, Test
+from vestige.claims.claim import NO_LEAK, Check
+from vestige.metrics.tests import Test
 
 ROUNDING = 0.02
 """Root mean square difference in nats per token that rounding to half precision can cause."""

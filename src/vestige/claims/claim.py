@@ -14,7 +14,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import isfinite
 from numbers import Real
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
+
+from vestige.metrics.estimates import Estimate
+from vestige.metrics.tests import Test
 
 Verdict = Literal["leak", "no leak shown", "undecided"]
 State = Literal["passed", "failed", "could not run"]
@@ -101,68 +104,6 @@ class Check:
         if self.state == "could not run":
             return verdict == NO_LEAK
         return self.state == "failed" and verdict in self.blocks
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A measured quantity with its 95% interval.
-
-    Attributes:
-        name: what was measured, such as "exposure".
-        value: in `unit`.
-        low: lower end; None where it has no interval.
-        high: upper end; None likewise.
-        unit: of all three.
-    """
-
-    name: str
-    value: float
-    low: float | None = None
-    high: float | None = None
-    unit: str = ""
-
-    def __post_init__(self) -> None:
-        if not all(_is_text(text) for text in (self.name, self.unit)):
-            raise TypeError("name and unit must be texts")
-        if not all(_is_number(one) for one in (self.value, self.low, self.high) if one is not None):
-            raise TypeError("value, low and high must be numbers")
-
-
-@dataclass(frozen=True)
-class Test:
-    """A significance test.
-
-    Attributes:
-        p: p-value, in [0, 1], corrected for everything that was tested beside it.
-        least: the smallest p-value that could have come out.
-        alpha: level of the test, in (0, 1).
-        against: what the tested were compared with.
-    """
-
-    __test__: ClassVar[bool] = False  # for pytest, which collects classes called Test
-
-    p: float
-    least: float
-    alpha: float
-    against: str
-
-    def __post_init__(self) -> None:
-        if not _is_text(self.against):
-            raise TypeError("against must be a text")
-        if not (0 <= self.p <= 1 and 0 <= self.least <= 1):
-            raise ValueError("p-values must lie in [0, 1]")
-        if not 0 < self.alpha < 1:
-            raise ValueError("alpha must lie in (0, 1)")
-
-    @property
-    def significant(self) -> bool:
-        """Whether p is at most alpha."""
-        return self.p <= self.alpha
-
-    @property
-    def possible(self) -> bool:
-        """Whether the test could have been significant."""
-        return self.least <= self.alpha
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,7 @@ import numpy as np
 from vestige.errors import DataError
 from vestige.integrations.canary_search import CanarySearch
 from vestige.integrations.row_losses import MOST, Rows
-from vestige.metrics.differences import difference_of_means
-from vestige.metrics.intervals import columns
-from vestige.metrics.separation import separation
+from vestige.metrics.estimates import auc, columns, difference_of_means
 
 AT_ONCE = 8
 
@@ -44,14 +42,11 @@ class TextGap:
 
     def summary(self) -> dict[str, object]:
         """Gap of losses and area under the ROC curve, with 95 % intervals over texts."""
-        gap = float(np.mean(self.others) - np.mean(self.trained))
-        interval = difference_of_means(self.others, self.trained)
-        area = separation(self.fell, self.others_fell)
         return {
             "texts": len(self.trained),
             "other_texts": len(self.others),
-            **columns("loss_gap", gap, interval),
-            **columns("auc", area.value, area.interval),
+            **columns("loss_gap", difference_of_means(self.others, self.trained)),
+            **columns("auc", auc(self.fell, self.others_fell)),
         }
 
 

@@ -1,9 +1,10 @@
-r"""Lower bounds of epsilon from one training with randomly included canaries.
+r"""Lower bounds of epsilon from randomly included canaries.
 
-Steinke, Nasr and Jagielski (2023), "Privacy Auditing with One (1) Training Run", NeurIPS,
-arXiv:2305.08846, Theorem 5.2. A fair coin puts each of m canaries into the training text or leaves
-it out. The highest scores are guessed in, the lowest out, and the rest abstained from. If the
-training is (epsilon, delta)-private, of r guesses v or more are right with a probability of at most
+`one_run_epsilon`: Steinke, Nasr and Jagielski (2023), "Privacy Auditing with One (1) Training Run",
+NeurIPS, arXiv:2305.08846, Theorem 5.2. A fair coin puts each of m canaries into the training text
+or leaves it out. The highest scores are guessed in, the lowest out, and the rest abstained from. If
+the training is (epsilon, delta)-private, of r guesses v or more are right with a probability of at
+most
 
 .. math:: f(v) + 2 m \delta \max_{1 \le i \le v} \frac{f(v - i) - f(v)}{i},
     \quad f(v) = P[\mathrm{Bin}(r, e^\epsilon / (e^\epsilon + 1)) \ge v]
@@ -11,11 +12,17 @@ training is (epsilon, delta)-private, of r guesses v or more are right with a pr
 and the bound is the largest epsilon at which that is too small to believe. Nothing is assumed but
 fair, independent coins: the canaries may share one training run.
 
-Differs from the paper: several numbers of guesses are tried, all fixed before any score is seen,
-and they share the level. Where each holds the guesses of the one before, the theorem's proof speaks
-of all of them at once. Given the output, each further guess is right with a probability of at most
-p = e^ε / (e^ε + 1), whatever the ones before it, but for F guesses, E F ≤ 2 m δ, that may be right
-in any case. So with B_k ~ Bin(r_k, p) as partial sums of one row of coins, for any v_1, v_2, ...
+`threshold_epsilon`: Jagielski, Ullman and Oprea (2020), "Auditing Differentially Private Machine
+Learning", NeurIPS, arXiv:2006.07709, section 3: rates of true and false guesses above a threshold,
+with the ends of Clopper and Pearson. It takes the scores of different canaries for independent,
+which holds where each comes from a training of its own. `metrics.f_dp_epsilon` is a third bound.
+
+Differs from the papers: several numbers of guesses (or thresholds) are tried, all fixed before any
+score is seen, and they share the level. Thresholds pay for it by Bonferroni. Where each number of
+guesses holds the guesses of the one before, the proof of Theorem 5.2 speaks of all of them at once:
+given the output, each further guess is right with a probability of at most p = e^ε / (e^ε + 1),
+whatever the ones before it, but for F guesses, E F ≤ 2 m δ, that may be right in any case. So with
+B_k ~ Bin(r_k, p) as partial sums of one row of coins, for any v_1, v_2, ...
 
 .. math:: P[\exists k: W_k \ge v_k] \le g(0) + 2 m \delta \max_i \frac{g(i) - g(0)}{i},
     \quad g(i) = P[\exists k: B_k \ge v_k - i]
@@ -25,35 +32,38 @@ number seen. g(0) is exact; other g(i) have the union bound. With four numbers o
 worth a level of 0.02 for each where Bonferroni gives 0.0125. `benchmarks/claims_of_canaries.py`
 compares it with the worst of all mechanisms, which a linear program finds. Bonferroni pays for
 guesses that do not hold one another, and where 2 m δ exceeds the level, so that the term with δ
-decides.
-
-Ties are broken against the auditor. A ceiling says what the audit could prove at best.
-`threshold_epsilon` and `f_dp_epsilon` are other bounds, which need more.
+decides. Ties are broken against the auditor. A ceiling says what the audit could prove at best.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.signal import convolve
 from scipy.special import betainc, expit
 
-from vestige.metrics.separation import finite_scores
+from vestige import _validate
+from vestige.metrics.estimates import Floats, finite_scores
+from vestige.metrics.rates import binomial_ends
 
-_PRECISION = 1e-9
-"""Of epsilon."""
+if TYPE_CHECKING:
+    from vestige.metrics.f_dp_epsilon import Curves
 
-Method = Literal["one-run", "threshold", "f-DP"]
+Guesses = tuple[tuple[int, int], ...]
+"""(guesses, right ones), or (guesses in, guesses out)."""
 
 GUESSED_SHARES = (3 / 4, 1 / 2, 1 / 4, 1 / 8)
 """Shares of all canaries that are guessed, half of them in and half out, unless asked otherwise.
 
 All of them is no choice: the coins never fall evenly, so that perfect scores would still be wrong.
 """
+
+_PRECISION = 1e-9  # of epsilon
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,51 +75,24 @@ class EpsilonBound:
         ceiling: what perfect scores on as many canaries would have proven, and nothing more can.
         confidence: how often such a bound is at most the true epsilon, at least.
         delta: that of the claim under test.
-        method: "one-run", "threshold" or "f-DP".
         assumes: what has to hold beside the claim.
         canaries_in: canaries trained on.
         canaries_out: canaries left out.
         guesses: guesses behind the bound.
         correct: those that are right.
         choices: numbers of guesses, or thresholds, that were tried and paid for.
-        threshold: the guess is "in" above it ("threshold" only).
-        hit_low: lower end of the rate of members above it.
-        false_high: upper end of the rate of others above it.
     """
 
     epsilon: float
     ceiling: float
     confidence: float
     delta: float
-    method: Method
     assumes: str
     canaries_in: int
     canaries_out: int
     guesses: int
     correct: int
     choices: int
-    threshold: float | None = None
-    hit_low: float | None = None
-    false_high: float | None = None
-
-    def summary(self) -> dict[str, object]:
-        """One row of a results table."""
-        return {
-            "epsilon_at_least": self.epsilon,
-            "ceiling": self.ceiling,
-            "confidence": self.confidence,
-            "delta": self.delta,
-            "method": self.method,
-            "assumes": self.assumes,
-            "canaries_in": self.canaries_in,
-            "canaries_out": self.canaries_out,
-            "guesses": self.guesses,
-            "correct": self.correct,
-            "choices": self.choices,
-            "threshold": self.threshold,
-            "hit_low": self.hit_low,
-            "false_high": self.false_high,
-        }
 
 
 def one_run_epsilon(
@@ -142,24 +125,21 @@ def one_run_epsilon(
         >>> round(bound.epsilon, 2), bound.guesses, bound.correct
         (3.88, 150, 150)
     """
-    inside, outside = finite_scores(members, "members"), finite_scores(others, "others")
-    check_claim(delta, confidence)
+    inside, outside = checked_scores(members, others, delta, confidence)
     total = inside.size + outside.size
     pairs = guesses_for(total, guesses)
-    seen = tuple((h + k, right_guesses(inside, outside, h, k)) for h, k in pairs)
-    perfect = tuple((h + k, min(h, inside.size) + min(k, outside.size)) for h, k in pairs)
+    seen, perfect = right_guesses(inside, outside, pairs)
     nested = all(h <= i and k <= j for (h, k), (i, j) in pairwise(pairs))
     nested = nested and 2 * total * delta <= 1 - confidence
     found, ceiling = (
-        _one_run(total, told, delta, 1 - confidence, nested=nested) for told in (seen, perfect)
+        _one_run(total, of, delta, 1 - confidence, nested=nested) for of in (seen, perfect)
     )
-    best = min(seen, key=lambda told: one_run_p_value(total, *told, epsilon=found, delta=delta))
+    best = min(seen, key=lambda each: one_run_p_value(total, *each, epsilon=found, delta=delta))
     return EpsilonBound(
         epsilon=found,
         ceiling=ceiling,
         confidence=confidence,
         delta=delta,
-        method="one-run",
         assumes="fair coins",
         canaries_in=inside.size,
         canaries_out=outside.size,
@@ -178,22 +158,12 @@ def one_run_p_value(
         >>> round(one_run_p_value(100, 20, 20, epsilon=1.0, delta=0.0), 5)
         0.0019
     """
-    if correct == 0:
-        return 1.0
-    accuracy = expit(epsilon)
-    above = betainc(correct, guesses - correct + 1, accuracy)
-    if not delta:
-        return float(above)
-    fewer = np.arange(correct - 1, -1, -1)
-    # P[Bin >= 0] is 1, where the incomplete beta function is not defined.
-    tails = np.where(fewer > 0, betainc(np.maximum(fewer, 1), guesses - fewer + 1, accuracy), 1.0)
-    steepest = np.max((tails - above) / np.arange(1, correct + 1))
-    return float(min(1.0, above + 2 * canaries * delta * steepest))
+    tails = _tails(guesses, expit(epsilon))[: correct + 1][::-1]
+    steepest = ((tails[1:] - tails[0]) / np.arange(1, correct + 1)).max(initial=0.0)
+    return float(min(1.0, tails[0] + 2 * canaries * delta * steepest))
 
 
-def nested_p_value(
-    canaries: int, seen: Sequence[tuple[int, int]], *, epsilon: float, delta: float
-) -> float:
+def nested_p_value(canaries: int, seen: Guesses, *, epsilon: float, delta: float) -> float:
     """How likely a private training lets any of several numbers of guesses be so improbable.
 
     Args:
@@ -203,13 +173,12 @@ def nested_p_value(
         delta: likewise.
 
     Example:
-        >>> seen = [(10, 9), (20, 18), (40, 30)]
+        >>> seen = ((10, 9), (20, 18), (40, 30))
         >>> alone = min(one_run_p_value(100, *each, epsilon=0.0, delta=0.0) for each in seen)
         >>> round(nested_p_value(100, seen, epsilon=0.0, delta=0.0) / alone, 2)
         1.39
     """
-    accuracy = expit(epsilon)
-    tails = [_tails(guesses, accuracy) for guesses, _ in seen]
+    tails = [_tails(guesses, expit(epsilon)) for guesses, _ in seen]
     least = min(tail[right] for tail, (_, right) in zip(tails, seen, strict=True))
     # tails fall with the number of right guesses: the first that is as improbable
     firsts = [int(np.searchsorted(-tail, -least * (1 + 1e-9))) for tail in tails]
@@ -220,14 +189,9 @@ def nested_p_value(
 def any_reached(
     canaries: int, thresholds: Sequence[tuple[int, int]], *, epsilon: float, delta: float
 ) -> float:
-    """The most with which a private training lets any of several numbers of guesses go so well.
+    """How likely a private training lets any of several numbers of guesses go so well, at most.
 
-    Args:
-        canaries: in all.
-        thresholds: (guesses, right ones of them), each number holding the guesses of the one
-            before.
-        epsilon: of the training.
-        delta: likewise.
+    The thresholds are (guesses, right ones), as `seen` of `nested_p_value`.
     """
     accuracy = expit(epsilon)
     open_, before, reached = np.ones(1), 0, 0.0
@@ -247,28 +211,19 @@ def any_reached(
     return min(1.0, reached + 2 * canaries * delta * steepest)
 
 
-def _tails(guesses: int, accuracy: float) -> NDArray[np.float64]:
+def _tails(guesses: int, accuracy: float) -> Floats:
     """(guesses + 2,) probability of so many right guesses or more; none are more than all."""
     some = np.arange(1, guesses + 1)
-    found: NDArray[np.float64] = np.zeros(guesses + 2)
+    found: Floats = np.zeros(guesses + 2)
     found[0], found[1:-1] = 1.0, betainc(some, guesses - some + 1, accuracy)
     return found
 
 
 @lru_cache(maxsize=1024)
 def _one_run(
-    canaries: int,
-    seen: tuple[tuple[int, int], ...],
-    delta: float,
-    significance: float,
-    *,
-    nested: bool,
+    canaries: int, seen: Guesses, delta: float, significance: float, *, nested: bool
 ) -> float:
-    """The largest epsilon that so many right guesses refute.
-
-    To refute one epsilon is to refute all smaller ones, which promise more: any point that the
-    bisection finds is valid, wherever the p-value is not monotone.
-    """
+    """The largest epsilon that so many right guesses refute."""
 
     def refuted(epsilon: float) -> bool:
         if nested:
@@ -276,12 +231,30 @@ def _one_run(
         p_values = (one_run_p_value(canaries, *s, epsilon=epsilon, delta=delta) for s in seen)
         return min(p_values) <= significance / len(seen)
 
+    return largest_refuted(refuted, lambda low, high: high - low > _PRECISION)
+
+
+def largest_refuted(
+    refuted: Callable[[float], bool],
+    apart: Callable[[float, float], bool],
+    *,
+    most: float = math.inf,
+) -> float:
+    """The largest parameter that is refuted, by bisection; 0 where not even 0 is.
+
+    To refute one is to refute all smaller ones, which promise more: any point that the bisection
+    finds is valid, wherever the p-value is not monotone.
+
+    `apart` says whether two ends still differ; from `most` on nothing larger is tried.
+    """
     if not refuted(0.0):
         return 0.0
     low, high = 0.0, 1.0
     while refuted(high):
         low, high = high, 2 * high
-    while high - low > _PRECISION:
+        if low >= most:
+            return low
+    while apart(low, high):
         middle = (low + high) / 2
         low, high = (middle, high) if refuted(middle) else (low, middle)
     return low
@@ -291,7 +264,7 @@ def guesses_for(
     total: int,
     guesses: Sequence[tuple[int, int]] | None,
     shares: Sequence[float] = GUESSED_SHARES,
-) -> list[tuple[int, int]]:
+) -> Guesses:
     """Pairs of how many of the highest to guess in and of the lowest to guess out, once checked.
 
     None stands for the shares of all canaries, half of them in and half out.
@@ -301,7 +274,7 @@ def guesses_for(
     """
     if guesses is None:
         sizes = {max(1, round(share * total / 2)) for share in shares}
-        return [(size, min(size, total - size)) for size in sorted(sizes)]
+        return tuple((size, min(size, total - size)) for size in sorted(sizes))
     for highest, lowest in guesses:
         if highest < 0 or lowest < 0 or not 0 < highest + lowest <= total:
             raise ValueError(
@@ -310,23 +283,117 @@ def guesses_for(
             )
     if not guesses:
         raise ValueError("guesses must hold at least one pair, got none")
-    return list(guesses)
+    return tuple(guesses)
 
 
-def right_guesses(
-    inside: NDArray[np.float64], outside: NDArray[np.float64], highest: int, lowest: int
-) -> int:
-    """Right guesses among the highest and the lowest scores; a tie is a wrong guess first."""
+def right_guesses(inside: Floats, outside: Floats, pairs: Guesses) -> tuple[Guesses, Guesses]:
+    """(guesses, right ones) of each pair, and of perfect scores; a tie is a wrong guess first."""
     scores = np.concatenate([inside, outside])
     member = np.arange(scores.size) < inside.size
-    falling = np.lexsort((member, -scores))
-    rising = np.lexsort((~member, scores))
-    return int(member[falling[:highest]].sum() + (~member[rising[:lowest]]).sum())
+    falling = np.append(0, np.cumsum(member[np.lexsort((member, -scores))]))
+    rising = np.append(0, np.cumsum(~member[np.lexsort((~member, scores))]))
+    seen = tuple((h + k, int(falling[h] + rising[k])) for h, k in pairs)
+    return seen, tuple((h + k, min(h, inside.size) + min(k, outside.size)) for h, k in pairs)
 
 
-def check_claim(delta: float, confidence: float) -> None:
-    """Raise ValueError unless both are probabilities that a bound can be made for."""
-    if not 0 <= delta < 1:
-        raise ValueError(f"delta must lie in [0, 1), got {delta}")
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie in (0, 1), got {confidence}")
+def threshold_epsilon(
+    members: ArrayLike,
+    others: ArrayLike,
+    *,
+    delta: float,
+    confidence: float = 0.95,
+    threshold: float | None = None,
+    family: "Curves | None" = None,
+) -> EpsilonBound:
+    r"""A lower bound on epsilon from the rates of true and false guesses above a threshold.
+
+    .. math:: \epsilon \ge \log \frac{p - \delta}{q}
+        \quad \text{and} \quad \epsilon \ge \log \frac{1 - q - \delta}{1 - p}
+
+    for p the lower end of the rate of members above it and q the upper end for the others. With a
+    family of trade-off curves, a curve f is refuted where :math:`f(q) > 1 - p` (Nasr et al. 2023,
+    "Tight Auditing of Differentially Private Machine Learning", section 4, for the Gaussian one).
+
+    Args:
+        members: (n,) scores of canaries trained on.
+        others: (m,) scores of canaries left out.
+        delta: of the claim under test, in [0, 1).
+        confidence: of both ends together, over all thresholds tried; in (0, 1).
+        threshold: fixed before any score is seen. By default the 1st, 2nd, 4th, 8th … highest score
+            of the others and lowest score of the members, up to half of them, all paid for.
+        family: the trade-off curves that the training may have; None takes (epsilon, delta) alone.
+
+    Raises:
+        ValueError: an argument is empty, not finite or out of range.
+
+    Example:
+        >>> bound = threshold_epsilon(range(100, 200), range(100), delta=1e-5)
+        >>> round(bound.epsilon, 2), bound.choices
+        (2.75, 12)
+    """
+    inside, outside = checked_scores(members, others, delta, confidence)
+    if threshold is not None:
+        _validate.finite(threshold=threshold)
+    n, m = inside.size, outside.size
+
+    def proven(hits: NDArray[np.int64], false: NDArray[np.int64]) -> list[float]:
+        level = 1 - (1 - confidence) / hits.size
+        low = binomial_ends(hits, n, confidence=level)[0].tolist()
+        high = binomial_ends(false, m, confidence=level)[1].tolist()
+        if family is None:
+            return [_of_rates(p, q, delta) for p, q in zip(low, high, strict=True)]
+        return [family.refuted_by_rates(p, q, delta) for p, q in zip(low, high, strict=True)]
+
+    hits, false = _above(inside, outside, threshold)
+    found = proven(hits, false)
+    best = int(np.argmax(found))
+    perfect = _above(np.ones(n), np.zeros(m), None if threshold is None else 0.5)
+    return EpsilonBound(
+        epsilon=max(0.0, found[best]),
+        ceiling=max(0.0, *proven(*perfect)),
+        confidence=confidence,
+        delta=delta,
+        assumes="independent scores" + (f", {family.name}" if family else ""),
+        canaries_in=n,
+        canaries_out=m,
+        guesses=n + m,
+        correct=int(hits[best] + m - false[best]),
+        choices=hits.size,
+    )
+
+
+def _above(
+    inside: Floats, outside: Floats, threshold: float | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(c,) members and (c,) others above each threshold.
+
+    At the k-th highest of the others, the rate of others above it is at most Beta(k, m - k + 1):
+    Clopper and Pearson's upper end for k - 1 of m, though the threshold came from the same scores.
+    So it is, with sides changed, below the k-th lowest of the members.
+    """
+    if threshold is not None:
+        return (inside > threshold).sum()[None], (outside > threshold).sum()[None]
+    above, below = (
+        2 ** np.arange(max(1, (side.size // 2).bit_length())) for side in (outside, inside)
+    )
+    highest, lowest = -np.sort(-outside)[above - 1], np.sort(inside)[below - 1]
+    hits = (inside > highest[:, None]).sum(1)
+    false = (outside >= lowest[:, None]).sum(1)
+    return np.append(hits, inside.size - below + 1), np.append(above - 1, false)
+
+
+def _of_rates(low: float, high: float, delta: float) -> float:
+    """The better of both directions; may be negative."""
+    return max(
+        math.log((true - delta) / false) if true > delta and false > 0 else -math.inf
+        for true, false in ((low, high), (1 - high, 1 - low))
+    )
+
+
+def checked_scores(
+    members: ArrayLike, others: ArrayLike, delta: float, confidence: float
+) -> tuple[Floats, Floats]:
+    """Scores of both sides, once all four can be used for a bound."""
+    _validate.fraction(delta=delta)
+    _validate.open_fraction(confidence=confidence)
+    return finite_scores(members, "members"), finite_scores(others, "others")

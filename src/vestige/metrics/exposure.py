@@ -11,14 +11,12 @@ where the rank of the likeliest sequence is 1 and X is the log-perplexity of a r
 its share is counted in a sample (`sampled_exposure`), counted in the whole space
 (`whole_exposure`), or read off a skew-normal distribution fitted to a sample (`SkewNormalFit`).
 
-Differs from the paper: a counted share comes with the interval of Clopper and Pearson. A
-reference as likely as the canary stands before it, as in `metrics.extraction`, so that a tie never
-makes a canary look more exposed, and rank / (n + 1) is a valid p-value whatever the ties. A rank
-is one more than the number of references that are at least as likely: it is not the place of a
-value in `argsort`, which is another permutation. TensorFlow Privacy's
-`compute_exposure_interpolation` counts alike, but answers in the order of the ranks and not of its
-arguments; its `compute_exposure_extrapolation` fits alike, but is infinite where the distribution
-underflows (beyond 1,074 bits), where ours stays a number.
+Differs from the paper: a counted share comes with the interval of Clopper and Pearson. A reference
+as likely as the canary stands before it, so that a tie never makes a canary look more exposed, and
+rank / (n + 1) is a valid p-value. TensorFlow Privacy's `compute_exposure_interpolation` counts
+alike, but answers in the order of the ranks and not of its arguments; its
+`compute_exposure_extrapolation`, like SciPy's `skewnorm.logcdf`, is infinite where the distribution
+underflows, where ours stays a number.
 """
 
 from dataclasses import dataclass
@@ -29,16 +27,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
 from vestige import _validate
-from vestige.metrics.intervals import clopper_pearson
+from vestige.metrics.estimates import Floats
+from vestige.metrics.rates import binomial_ends
 
 CHANCE = log2(e)
-"""Bits that a sequence which was never planted reaches on average: 1.44."""
+"""Bits that a sequence which was never planted reaches on average, among many references: 1.44."""
 
 _ENOUGH = 1e-4  # where so much of the distribution is left, its logarithm is safe
 _REACH = 40.0  # e^-40 of an integrand is nothing
 _NODES = 200
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,15 +95,14 @@ def sampled_exposure(
         _validate.at_least(2, references=number)
         ahead, number = np.maximum(ahead - 1, 0), number - 1
     exposure = np.minimum(log2(number) - np.log2(ahead + 1), space_bits)
-    counts, where = np.unique(ahead, return_inverse=True)
-    shares = [clopper_pearson(int(k), number, confidence=confidence) for k in counts]
+    least, most = binomial_ends(ahead, number, confidence=confidence)
     with np.errstate(divide="ignore"):
-        ends = -np.log2(np.array(shares, dtype=np.float64).reshape(-1, 2))[where]
+        low, high = -np.log2(most), -np.log2(least)
     return RankExposure(
         rank=ahead + 1,
         exposure=exposure,
-        low=np.minimum(ends[:, 1], exposure),
-        high=np.maximum(np.minimum(ends[:, 0], space_bits), exposure),
+        low=np.minimum(low, exposure),
+        high=np.maximum(np.minimum(high, space_bits), exposure),
         at_ceiling=ahead == 0,
         ceiling=log2(number),
     )
@@ -132,52 +128,14 @@ def whole_exposure(
     ahead, number = _ahead(log_perplexities, space)
     rank = np.maximum(ahead + 1 - np.asarray(inside, dtype=np.int64), 1)
     exposure = log2(number) - np.log2(rank)
-    none = np.zeros(len(rank), dtype=bool)
     return RankExposure(
         rank=rank,
         exposure=exposure,
         low=exposure,
         high=exposure,
-        at_ceiling=none,
+        at_ceiling=np.zeros(len(rank), dtype=bool),
         ceiling=log2(number),
     )
-
-
-def chance_exposure(references: int) -> float:
-    """The mean exposure of a sequence that was never planted, among so many references.
-
-    Its rank is any of 1 to n + 1 alike, so that the mean is log2 n - log2 (n + 1)! / (n + 1); it
-    rises to log2 e = 1.44 bits. Half of all such sequences exceed 1 bit, one in 2^x exceeds x.
-
-    Example:
-        >>> round(chance_exposure(16_384), 4), round(CHANCE, 4)
-        (1.4421, 1.4427)
-    """
-    _validate.positive(references=references)
-    return log2(references) - float(special.gammaln(references + 2)) / log(2) / (references + 1)
-
-
-def chance_probability(exposures: ArrayLike, *, mean: float = CHANCE) -> float:
-    """How often sequences that were never planted sum to as much, or to more.
-
-    Exposures of never planted sequences fall off exponentially, so that n of them sum to a gamma
-    distribution of shape n.
-
-    Args:
-        exposures: (n,) bits, at least one.
-        mean: bits that one never planted sequence reaches on average.
-
-    Returns:
-        a probability.
-
-    Example:
-        >>> round(1 / chance_probability([10.0])), round(chance_probability([1.0, 2.0]), 2)
-        (1024, 0.38)
-    """
-    values = np.asarray(exposures, dtype=np.float64).reshape(-1)
-    _validate.at_least(1, exposures=values.size)
-    _validate.positive(mean=mean)
-    return float(special.gammaincc(values.size, max(float(values.sum()), 0.0) / mean))
 
 
 @dataclass(frozen=True, kw_only=True)

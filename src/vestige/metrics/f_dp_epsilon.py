@@ -22,10 +22,9 @@ broken against the auditor, as in `one_run_epsilon`.
 """
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,8 +32,13 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from vestige import _validate
-from vestige.metrics.epsilon import EpsilonBound, check_claim, guesses_for, right_guesses
-from vestige.metrics.separation import finite_scores
+from vestige.metrics.epsilon import (
+    EpsilonBound,
+    checked_scores,
+    guesses_for,
+    largest_refuted,
+    right_guesses,
+)
 
 Curve = Callable[[float], float]
 """Of a symmetric trade-off curve f, y to f(1 - y): increasing and convex, 0 to 1, at most y."""
@@ -43,8 +47,7 @@ SHARES = (1 / 2, 1 / 4, 1 / 8, 1 / 16)
 """Shares of all canaries that are guessed by default: fewer than of `one_run_epsilon`, since the
 surest guesses refute a curve best."""
 
-_PRECISION = 1e-4
-"""Of a strength, relative."""
+_PRECISION = 1e-4  # of a strength, relative
 _STRONGEST = 16.0
 """Beyond it nothing is protected. A family may be refuted as a whole: a unit that four batches of a
 half skip now and then cannot be told every time, whatever the noise."""
@@ -54,60 +57,15 @@ _LARGEST = 100.0
 """Epsilon up to which tangents of a curve are taken; fewer make the bound smaller, never wrong."""
 
 
-class CurveFamily(Hashable, Protocol):
-    """Trade-off curves of a mechanism, one for each strength of what it gives away."""
-
-    @property
-    def name(self) -> str:
-        """The mechanism, in words."""
-        ...
-
-    def curve(self, strength: float) -> Curve:
-        """Curve at a strength of at least 0; the larger, the lower."""
-        ...
-
-    def epsilon(self, strength: float, delta: float) -> float:
-        """Epsilon at delta."""
-        ...
-
-
 @dataclass(frozen=True)
-class GaussianCurves:
-    """Curves of one Gaussian mechanism, or any number composed; the strength is mu.
-
-    Dong, Roth and Su (2022), equation 6: :math:`f(x) = \\Phi(\\Phi^{-1}(1 - x) - \\mu)`.
-    """
-
-    @property
-    def name(self) -> str:
-        return "Gaussian mechanism"
-
-    def curve(self, strength: float) -> Curve:
-        return lambda y: float(ndtr(ndtri(y) - strength))
-
-    def epsilon(self, strength: float, delta: float) -> float:
-        """Corollary 2.13 of Dong, Roth and Su (2022), solved for epsilon."""
-        if strength == 0:
-            return 0.0
-        if delta == 0:
-            return math.inf
-
-        def excess(epsilon: float) -> float:
-            first = log_ndtr(strength / 2 - epsilon / strength)
-            second = epsilon + log_ndtr(-strength / 2 - epsilon / strength)
-            return float(math.exp(first) - math.exp(second) - delta)
-
-        above = strength * strength / 2 + strength * math.sqrt(-2 * math.log(delta))
-        return 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, above, xtol=1e-9))
-
-
-@dataclass(frozen=True)
-class SubsampledGaussianCurves:
-    """Curves of DP-SGD; the strength is the inverse of its noise multiplier.
+class Curves:
+    """Trade-off curves of DP-SGD, one for each strength, the inverse of its noise multiplier.
 
     Poisson-sampled batches, steps composed numerically, for neighbours with one unit more or less
     (Doroshenko et al. 2022, through dp-accounting). Both directions are under one symmetric curve,
-    the upper envelope of its tangents, that errs on the side of a smaller bound.
+    the upper envelope of its tangents, that errs on the side of a smaller bound. Without sampling
+    they are the Gaussian mechanism's (Dong, Roth and Su 2022, equation 6),
+    :math:`f(x) = \\Phi(\\Phi^{-1}(1 - x) - \\mu)`; one step has mu as its strength.
 
     Attributes:
         sample_rate: how likely a unit is to be in a batch, in (0, 1].
@@ -116,8 +74,8 @@ class SubsampledGaussianCurves:
             the strength is then the first one's. Empty: it is constant.
     """
 
-    sample_rate: float
-    steps: int
+    sample_rate: float = 1.0
+    steps: int = 1
     stages: tuple[tuple[float, int], ...] = ()
 
     def __post_init__(self) -> None:
@@ -129,31 +87,68 @@ class SubsampledGaussianCurves:
 
     @property
     def name(self) -> str:
+        """The mechanism, in words."""
+        if self == GAUSSIAN:
+            return "Gaussian mechanism"
         falls = f", in {len(self.stages)} stages of noise" if self.stages else ""
         return f"DP-SGD of {self.steps:,} steps at sample rate {self.sample_rate:.3g}{falls}"
+
+    def curve(self, strength: float) -> Curve:
+        """Curve at a strength of at least 0; the larger, the lower."""
+        if self.sample_rate == 1 or strength == 0:
+            mu = self._unsampled(strength)
+            return lambda y: float(ndtr(ndtri(y) - mu))
+        return _enveloped(self, strength)
+
+    def epsilon(self, strength: float, delta: float) -> float:
+        """Epsilon at delta."""
+        if self.sample_rate == 1 or strength == 0:
+            return _gaussian_epsilon(self._unsampled(strength), delta)
+        return float(_composed(self, strength).get_epsilon_for_delta(delta))
+
+    def refuted_by_rates(self, low: float, high: float, delta: float) -> float:
+        """Epsilon of the lowest curve that rates of members and others refute.
+
+        Args:
+            low: lower end of the rate of members above a threshold.
+            high: upper end of the rate of others.
+            delta: at which epsilon is stated.
+        """
+        strength = _strongest(lambda one: self.curve(one)(1 - high) > 1 - low)
+        return self.epsilon(strength, delta)
 
     def strengths(self, strength: float) -> tuple[tuple[float, int], ...]:
         """(inverse noise multiplier, steps) of every stage."""
         stages = self.stages or ((1.0, self.steps),)
         return tuple((strength / noise, steps) for noise, steps in stages)
 
-    def unsampled(self, strength: float) -> float:
+    def _unsampled(self, strength: float) -> float:
         """The mu of all steps where every unit is in every batch."""
         return math.hypot(*(math.sqrt(n) * one for one, n in self.strengths(strength)))
 
-    def curve(self, strength: float) -> Curve:
-        if self.sample_rate == 1 or strength == 0:
-            return GaussianCurves().curve(self.unsampled(strength))
-        return _enveloped(self, strength)
 
-    def epsilon(self, strength: float, delta: float) -> float:
-        if self.sample_rate == 1 or strength == 0:
-            return GaussianCurves().epsilon(self.unsampled(strength), delta)
-        return float(_composed(self, strength).get_epsilon_for_delta(delta))
+GAUSSIAN = Curves()
+"""One Gaussian mechanism, or any number composed; the strength is mu."""
+
+
+def _gaussian_epsilon(mu: float, delta: float) -> float:
+    """Corollary 2.13 of Dong, Roth and Su (2022), solved for epsilon."""
+    if mu == 0:
+        return 0.0
+    if delta == 0:
+        return math.inf
+
+    def excess(epsilon: float) -> float:
+        first = log_ndtr(mu / 2 - epsilon / mu)
+        second = epsilon + log_ndtr(-mu / 2 - epsilon / mu)
+        return float(math.exp(first) - math.exp(second) - delta)
+
+    above = mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta))
+    return 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, above, xtol=1e-9))
 
 
 @lru_cache(maxsize=16)
-def _composed(family: SubsampledGaussianCurves, strength: float):  # type: ignore[no-untyped-def]
+def _composed(family: Curves, strength: float):  # type: ignore[no-untyped-def]
     """The privacy loss distribution of all steps."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
@@ -171,7 +166,7 @@ def _composed(family: SubsampledGaussianCurves, strength: float):  # type: ignor
 
 
 @lru_cache(maxsize=256)
-def _enveloped(family: SubsampledGaussianCurves, strength: float) -> Curve:
+def _enveloped(family: Curves, strength: float) -> Curve:
     """The upper envelope of the curve's tangents, (epsilon, delta) each."""
     epsilons = np.concatenate([[0.0], np.geomspace(1e-3, _LARGEST, _TANGENTS)])
     deltas = np.array(_composed(family, strength).get_delta_for_epsilon(epsilons))
@@ -184,9 +179,6 @@ def _enveloped(family: SubsampledGaussianCurves, strength: float) -> Curve:
     return below
 
 
-GAUSSIAN = GaussianCurves()
-
-
 def f_dp_epsilon(
     members: ArrayLike,
     others: ArrayLike,
@@ -194,7 +186,7 @@ def f_dp_epsilon(
     delta: float,
     confidence: float = 0.95,
     guesses: Sequence[tuple[int, int]] | None = None,
-    family: CurveFamily = GAUSSIAN,
+    family: Curves = GAUSSIAN,
 ) -> EpsilonBound:
     """A lower bound on epsilon of a mechanism of some family, from a single training run.
 
@@ -217,24 +209,21 @@ def f_dp_epsilon(
         >>> round(bound.epsilon, 2), bound.guesses, bound.correct
         (5.67, 100, 100)
     """
-    inside, outside = finite_scores(members, "members"), finite_scores(others, "others")
-    check_claim(delta, confidence)
+    inside, outside = checked_scores(members, others, delta, confidence)
     total = inside.size + outside.size
     pairs = guesses_for(total, guesses, SHARES)
     significance = (1 - confidence) / len(pairs)
 
-    def refuted(right: tuple[int, int]) -> float:
+    def strength(right: tuple[int, int]) -> float:
         return _strength_refuted(family, total, right, significance)
 
-    seen = [(h + k, right_guesses(inside, outside, h, k)) for h, k in pairs]
-    best = max(seen, key=refuted)
-    perfect = [(h + k, min(h, inside.size) + min(k, outside.size)) for h, k in pairs]
+    seen, perfect = right_guesses(inside, outside, pairs)
+    best = max(seen, key=strength)
     return EpsilonBound(
-        epsilon=family.epsilon(refuted(best), delta),
-        ceiling=family.epsilon(max(map(refuted, perfect)), delta),
+        epsilon=family.epsilon(strength(best), delta),
+        ceiling=family.epsilon(max(map(strength, perfect)), delta),
         confidence=confidence,
         delta=delta,
-        method="f-DP",
         assumes=f"fair coins, {family.name}",
         canaries_in=inside.size,
         canaries_out=outside.size,
@@ -265,30 +254,18 @@ def curve_refuted(
 
 @lru_cache(maxsize=4096)
 def _strength_refuted(
-    family: CurveFamily, canaries: int, right: tuple[int, int], significance: float
+    family: Curves, canaries: int, right: tuple[int, int], significance: float
 ) -> float:
-    """The largest strength whose curve so many right guesses refute; 0 where they refute none.
-
-    To refute one curve is to refute all above it, which promise more.
-    """
-
-    def refuted(strength: float) -> bool:
-        curve = family.curve(strength)
-        return curve_refuted(canaries, *right, curve=curve, significance=significance)
-
-    return largest_strength(refuted)
+    """The largest strength whose curve so many right guesses refute."""
+    return _strongest(
+        lambda one: curve_refuted(
+            canaries, *right, curve=family.curve(one), significance=significance
+        )
+    )
 
 
-def largest_strength(refuted: Callable[[float], bool]) -> float:
+def _strongest(refuted: Callable[[float], bool]) -> float:
     """The largest strength that is refuted, to four digits; 0 where not even that of no leak is."""
-    if not refuted(0.0):
-        return 0.0
-    low, high = 0.0, 1.0
-    while refuted(high):
-        low, high = high, 2 * high
-        if low >= _STRONGEST:
-            return low
-    while high - low > _PRECISION * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if refuted(middle) else (low, middle)
-    return low
+    return largest_refuted(
+        refuted, lambda low, high: high - low > _PRECISION * high, most=_STRONGEST
+    )

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from vestige import _validate
-from vestige.metrics.separation import finite_scores
+from vestige.metrics.estimates import finite_scores
 
 SHARES = (0.01, 0.05, 0.25)
 """Of the reference above each threshold: few for scores that tell well, many for others."""
@@ -87,62 +87,20 @@ def share_used(
     error = (1 - confidence) / len(places)
     lower, upper = 0, asked.size
     for place in places:
-        threshold = never[-place]
-        chance = _Above(place, never.size)
+        threshold, others = never[-place], _Others(place, never.size)
         # What equals the threshold counts for neither bound.
         above = int((asked > threshold).sum())
-        lower = max(lower, _at_least(above, asked.size, chance, error))
+        lower = max(lower, _at_least(above, asked.size, others, error))
         if known is not None:
             reached, hits = int((asked >= threshold).sum()), int((known > threshold).sum())
-            found = _at_most(reached, asked.size, (hits, known.size), chance, error)
+            found = _at_most(reached, asked.size, (hits, known.size), others, error)
             upper = min(upper, found)
     return ShareUsed(listed=asked.size, at_least=lower, at_most=None if known is None else upper)
 
 
-def _at_least(above: int, listed: int, chance: "_Above", error: float) -> int:
-    """The fewest used texts with which so many above the threshold are no wonder."""
-
-    def possible(used: int) -> bool:
-        return chance.reach(above - used, listed - used) > error
-
-    return bisect_left(range(above), True, key=possible)
-
-
-def _at_most(
-    above: int, listed: int, known: tuple[int, int], chance: "_Above", error: float
-) -> int:
-    """The most used texts with which so few above the threshold are no wonder.
-
-    The chance that so few of `used` are above rises with how many may be and falls with `used`. So
-    one question rules out all numbers between two, and the rest are halved until one is left: the
-    most of 10^5 takes some hundred questions and no memory.
-    """
-    hits, controls = known
-
-    def possible(fewest: int, used: int) -> bool:
-        """Whether any number from `fewest` to `used` can be possible; of one: whether it is."""
-        # At least so many of the others are above, but for half of the error.
-        left = min(above - chance.surely(listed - used, error / 2), used)
-        if left < 0:
-            return False
-        of = min(left, fewest)
-        return bool(stats.hypergeom.cdf(of, fewest + controls, of + hits, fewest) > error / 2)
-
-    intervals = [(0, listed)]
-    while intervals:
-        fewest, used = intervals.pop()
-        if not possible(fewest, used):
-            continue
-        if fewest == used:
-            return used
-        middle = (fewest + used) // 2
-        intervals += [(fewest, middle), (middle + 1, used)]
-    return 0
-
-
 @dataclass(frozen=True)
-class _Above:
-    r"""How many of n texts lie above the `place`-th largest of `never`, all of one kind.
+class _Others:
+    """How many of n texts lie above the `place`-th largest of `never`, all of one kind.
 
     At least x do if and only if fewer than `place` of the others are among the x + place - 1
     largest of all, a hypergeometric number: a cumulative sum, and not one of n terms for each x.
@@ -161,3 +119,40 @@ class _Above:
     def surely(self, n: int, error: float) -> int:
         """The number that is reached but for a chance of at most `error`."""
         return bisect_left(range(n), True, key=lambda x: self.reach(x + 1, n) <= 1 - error)
+
+
+def _at_least(above: int, listed: int, others: _Others, error: float) -> int:
+    """The fewest used texts with which so many above the threshold are no wonder."""
+    return bisect_left(
+        range(above), True, key=lambda used: others.reach(above - used, listed - used) > error
+    )
+
+
+def _at_most(above: int, listed: int, known: tuple[int, int], others: _Others, error: float) -> int:
+    """The most used texts with which so few above the threshold are no wonder.
+
+    The chance that so few of `used` are above rises with how many may be and falls with `used`. So
+    one question rules out all numbers between two, and the rest are halved until one is left: the
+    most of 10^5 takes some hundred questions and no memory.
+    """
+    hits, controls = known
+
+    def possible(fewest: int, used: int) -> bool:
+        """Whether any number from `fewest` to `used` can be possible; of one: whether it is."""
+        # At least so many of the others are above, but for half of the error.
+        left = min(above - others.surely(listed - used, error / 2), used)
+        if left < 0:
+            return False
+        of = min(left, fewest)
+        return bool(stats.hypergeom.cdf(of, fewest + controls, of + hits, fewest) > error / 2)
+
+    intervals = [(0, listed)]
+    while intervals:
+        fewest, used = intervals.pop()
+        if not possible(fewest, used):
+            continue
+        if fewest == used:
+            return used
+        middle = (fewest + used) // 2
+        intervals += [(fewest, middle), (middle + 1, used)]
+    return 0

@@ -6,121 +6,67 @@ utility drop is the perplexity of the defended model on the user's test text les
 undefended model, so that more is worse; the drops of the five users with most samples are compared
 with those of the five with fewest. The paper's gap is 29 points for DP, 7 for its regularizers.
 
-Differs from the paper: the gap has an interval, Welch's t over users (Welch, 1947, Biometrika
-34(1)), because the question is about users: resampling documents within ten fixed users would
-answer for those ten only, and a user with one test document would count as known exactly. With
-five users a side it is wide, and honestly so. Since it wastes all other users, a rank correlation
-(Spearman, 1904) of drop with sample count over all users stands beside it, its interval by
-Fisher's z with the variance of Bonett and Wright (2000), Psychometrika 65(1). Neither knows how
-far another training with another seed would have moved.
+Differs from the paper: the gap has an interval, Welch's t over users, because the question is about
+users: resampling documents within ten fixed users would answer for those ten only. With five users
+a side it is wide. Since it wastes all other users, a rank correlation (Spearman, 1904) of drop with
+sample count over all users stands beside it, its interval by Fisher's z with the variance of Bonett
+and Wright (2000), Psychometrika 65(1). Neither knows how far another training with another seed
+would have moved.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special, stats
 
 from vestige import _validate
-from vestige.metrics.differences import difference_of_means
-from vestige.metrics.intervals import Interval, mean_interval
+from vestige.metrics.estimates import Estimate, Floats, columns, difference_of_means, mean
 
-Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class UserDrop:
-    """What a defence costs one user, in points of perplexity.
-
-    Attributes:
-        user: the user's code.
-        samples: documents in the training data.
-        undefended: perplexity of the undefended model on the user's test text.
-        defended: that of the defended one.
-        group: "top", "low" or "".
-    """
-
-    user: int
-    samples: int
-    undefended: float
-    defended: float
-    group: str = ""
-
-    @property
-    def drop(self) -> float:
-        """Utility lost; negative where the defended model predicts the user better."""
-        return self.defended - self.undefended
-
-
-@dataclass(frozen=True, kw_only=True)
 class SubgroupGap:
-    """The utility drop of well- and of under-represented users.
+    """The utility drop of well- and of under-represented users, in points of perplexity.
 
     Attributes:
-        users: every user measured, most samples first.
+        users: users measured.
         k: users in each group.
         top: mean drop of the k users with most samples.
-        top_interval: by Student's t over them; None for k = 1.
         low: mean drop of the k with fewest.
-        low_interval: likewise.
         gap: low - top: above 0, the under-represented pay more.
-        gap_interval: by Welch's t; None for k = 1.
         correlation: Spearman's, of drop with samples over all users, in [-1, 1]: below 0, the
             under-represented pay more. None where every drop is the same.
-        correlation_interval: None with fewer than four users.
-        p_value: of no correlation, two-sided.
+        p_value: of no correlation, two-sided; None with fewer than four users.
         confidence: of every interval.
     """
 
-    users: tuple[UserDrop, ...]
+    users: int
     k: int
-    top: float
-    top_interval: Interval | None
-    low: float
-    low_interval: Interval | None
-    gap: float
-    gap_interval: Interval | None
-    correlation: float | None
-    correlation_interval: Interval | None
+    top: Estimate
+    low: Estimate
+    gap: Estimate
+    correlation: Estimate | None
     p_value: float | None
     confidence: float
 
     def summary(self) -> dict[str, object]:
         """The gap and the correlation, as one row of a table."""
         return {
-            "users": len(self.users),
+            "users": self.users,
             "k": self.k,
-            "top_drop": self.top,
-            **_ends("top_drop", self.top_interval),
-            "low_drop": self.low,
-            **_ends("low_drop", self.low_interval),
-            "gap": self.gap,
-            **_ends("gap", self.gap_interval),
-            "correlation": self.correlation,
-            **_ends("correlation", self.correlation_interval),
+            **columns("top_drop", self.top),
+            **columns("low_drop", self.low),
+            **columns("gap", self.gap),
+            **columns("correlation", self.correlation),
             "p_value": self.p_value,
             "confidence": self.confidence,
         }
 
-    def rows(self) -> list[dict[str, object]]:
-        """One row a user, most samples first."""
-        return [
-            {
-                "user": one.user,
-                "samples": one.samples,
-                "undefended": one.undefended,
-                "defended": one.defended,
-                "drop": one.drop,
-                "group": one.group,
-            }
-            for one in self.users
-        ]
 
-
-def user_perplexities(loss: ArrayLike, tokens: ArrayLike, users: ArrayLike) -> dict[int, float]:
+def user_perplexities(loss: ArrayLike, tokens: ArrayLike, users: ArrayLike, number: int) -> Floats:
     r"""The perplexity of each user's text.
 
     .. math:: \exp\left(\frac{\sum_{i \in u} \ell_i}{\sum_{i \in u} n_i}\right)
@@ -128,27 +74,40 @@ def user_perplexities(loss: ArrayLike, tokens: ArrayLike, users: ArrayLike) -> d
     Args:
         loss: (d,) summed loss of each document, in nats.
         tokens: (d,) its predicted tokens.
-        users: (d,) code of its user, at least 0.
+        users: (d,) code of its user, in [0, number).
+        number: users, u.
 
     Returns:
-        perplexity, at least 1 for probabilities, by user; users without a token are left out.
+        (u,) at least 1 for probabilities; NaN for users without a token.
 
     Raises:
         ValueError: the arrays do not fit each other, or a loss is not finite.
 
     Example:
-        >>> user_perplexities([0.0, 3 * math.log(2)], [1, 3], [4, 7])
-        {4: 1.0, 7: 2.0}
+        >>> user_perplexities([0.0, 3 * math.log(2)], [1, 3], [0, 2], 3).tolist()
+        [1.0, nan, 2.0]
     """
-    loss, tokens, users = _documents(loss, tokens, users)
-    codes, place = np.unique(users, return_inverse=True)
-    total = np.bincount(place, weights=loss, minlength=codes.size)
-    count = np.bincount(place, weights=tokens, minlength=codes.size)
-    read = count > 0
-    means = total[read] / count[read]
+    losses = np.asarray(loss, dtype=np.float64)
+    counts, codes = np.asarray(tokens, dtype=np.int64), np.asarray(users, dtype=np.int64)
+    if losses.ndim != 1 or not losses.shape == counts.shape == codes.shape:
+        raise ValueError(
+            "loss, tokens and users must be (d,) arrays of one length, "
+            f"got {losses.shape}, {counts.shape} and {codes.shape}"
+        )
+    if not np.isfinite(losses).all():
+        raise ValueError(f"loss must be finite, got {losses[~np.isfinite(losses)][0]}")
+    if codes.size and codes.min() < 0:
+        raise ValueError(f"users must be at least 0, got {codes.min()}")
+    if codes.size and codes.max() >= number:
+        raise ValueError(f"samples must count all {codes.max() + 1} users, got {number} counts")
+    total, read = (np.bincount(codes, part, minlength=number) for part in (losses, counts))
+    means = np.full(number, np.nan)
+    np.divide(total, read, out=means, where=read > 0)
     if (means > 700).any():
-        raise ValueError(f"loss must leave a finite perplexity, got {means.max():.0f} nats a token")
-    return dict(zip(codes[read].tolist(), np.exp(means).tolist(), strict=True))
+        raise ValueError(
+            f"loss must leave a finite perplexity, got {np.nanmax(means):.0f} nats a token"
+        )
+    return np.asarray(np.exp(means))
 
 
 def subgroup_gap(
@@ -181,106 +140,60 @@ def subgroup_gap(
     Example:
         >>> found = subgroup_gap([0, 0], [0, math.log(2)], tokens=[1, 1], users=[0, 1],
         ...                      samples=[9, 3], k=1)
-        >>> found.top, found.low, found.gap
+        >>> found.top.value, found.low.value, found.gap.value
         (0.0, 1.0, 1.0)
     """
     _validate.at_least(1, k=k)
-    drops = _drops(undefended, defended, tokens, users, np.asarray(samples))
-    _check_groups(drops, k)
-    marked = tuple(
-        replace(one, group=_group(place, len(drops), k)) for place, one in enumerate(drops)
+    _validate.open_fraction(confidence=confidence)
+    counts = np.asarray(samples, dtype=np.int64)
+    before, after = (
+        user_perplexities(loss, tokens, users, counts.size) for loss in (undefended, defended)
     )
-    values = np.array([one.drop for one in marked])
-    top, low = values[:k], values[-k:]
-    ranked = _spearman([one.samples for one in marked], values, confidence)
+    order = np.argsort(-counts, kind="stable")
+    order = order[(counts[order] > 0) & ~np.isnan(before[order])]
+    drops, own = (after - before)[order], counts[order]
+    _check_groups(own, k)
+    top, low = mean(drops[:k], confidence=confidence), mean(drops[-k:], confidence=confidence)
+    assert top is not None
+    assert low is not None
+    correlation, p_value = _spearman(own, drops, confidence)
     return SubgroupGap(
-        users=marked,
+        users=drops.size,
         k=k,
-        top=float(top.mean()),
-        top_interval=mean_interval(top, confidence=confidence),
-        low=float(low.mean()),
-        low_interval=mean_interval(low, confidence=confidence),
-        gap=float(low.mean() - top.mean()),
-        gap_interval=difference_of_means(low, top, confidence=confidence),
-        correlation=ranked[0],
-        correlation_interval=ranked[1],
-        p_value=ranked[2],
+        top=top,
+        low=low,
+        gap=difference_of_means(drops[-k:], drops[:k], confidence=confidence),
+        correlation=correlation,
+        p_value=p_value,
         confidence=confidence,
     )
 
 
-def _documents(loss: ArrayLike, tokens: ArrayLike, users: ArrayLike) -> tuple[Floats, Whole, Whole]:
-    losses = np.asarray(loss, dtype=np.float64)
-    counts, codes = np.asarray(tokens, dtype=np.int64), np.asarray(users, dtype=np.int64)
-    if losses.ndim != 1 or not losses.shape == counts.shape == codes.shape:
-        raise ValueError(
-            "loss, tokens and users must be (d,) arrays of one length, "
-            f"got {losses.shape}, {counts.shape} and {codes.shape}"
-        )
-    if not np.isfinite(losses).all():
-        raise ValueError(f"loss must be finite, got {losses[~np.isfinite(losses)][0]}")
-    if codes.size and codes.min() < 0:
-        raise ValueError(f"users must be at least 0, got {codes.min()}")
-    return losses, counts, codes
-
-
-def _drops(
-    undefended: ArrayLike, defended: ArrayLike, tokens: ArrayLike, users: ArrayLike, samples: Whole
-) -> list[UserDrop]:
-    """Users who stand both in the training and in the test data, most samples first."""
-    before = user_perplexities(undefended, tokens, users)
-    after = user_perplexities(defended, tokens, users)
-    if before and max(before) >= samples.size:
-        raise ValueError(
-            f"samples must count all {max(before) + 1} users, got {samples.size} counts"
-        )
-    drops = [
-        UserDrop(
-            user=user, samples=int(samples[user]), undefended=before[user], defended=after[user]
-        )
-        for user in before
-        if samples[user] > 0
-    ]
-    return sorted(drops, key=lambda one: (-one.samples, one.user))
-
-
-def _check_groups(drops: Sequence[UserDrop], k: int) -> None:
-    if len(drops) < 2 * k:
-        count = f"{len(drops)} users" if len(drops) != 1 else "one user only"
+def _check_groups(samples: Whole, k: int) -> None:
+    if samples.size < 2 * k:
+        count = f"{samples.size} users" if samples.size != 1 else "one user only"
         raise ValueError(
             f"users must be at least {2 * k} for two groups of {k}, with text in both the training "
             f"and the test data, got {count}"
         )
-    if drops[k - 1].samples <= drops[-k].samples:
+    if samples[k - 1] <= samples[-k]:
         raise ValueError(
             f"samples must differ between the {k} users with most and the {k} with fewest, "
-            f"got {drops[-k].samples} in both groups"
+            f"got {samples[-k]} in both groups"
         )
 
 
-def _group(place: int, users: int, k: int) -> str:
-    return "top" if place < k else "low" if place >= users - k else ""
-
-
 def _spearman(
-    samples: Sequence[int], drops: Floats, confidence: float
-) -> tuple[float | None, Interval | None, float | None]:
-    """Rank correlation, its interval and its p-value, as far as there are users for them."""
-    if len(set(samples)) < 2 or len(set(drops.tolist())) < 2:
-        return None, None, None
+    samples: Whole, drops: Floats, confidence: float
+) -> tuple[Estimate | None, float | None]:
+    """Rank correlation and its p-value, as far as there are users for them."""
+    n = drops.size
+    if np.ptp(samples) == 0 or np.ptp(drops) == 0:
+        return None, None
     found = stats.spearmanr(samples, drops)
     rho = max(-1.0, min(1.0, float(found.statistic)))
-    if len(samples) < 4:
-        return rho, None, None
-    if abs(rho) == 1:
-        return rho, None, float(found.pvalue)
-    reach = float(stats.norm.isf((1 - confidence) / 2))
-    margin = reach * math.sqrt((1 + rho**2 / 2) / (len(samples) - 3))
-    middle = math.atanh(rho)
-    ends = Interval(math.tanh(middle - margin), math.tanh(middle + margin))
-    return rho, ends, float(found.pvalue)
-
-
-def _ends(name: str, interval: Interval | None) -> dict[str, object]:
-    low, high = interval or (None, None)
-    return {f"{name}_low": low, f"{name}_high": high}
+    if n < 4 or abs(rho) == 1:
+        return Estimate("correlation", rho, n=n), None if n < 4 else float(found.pvalue)
+    margin = float(special.ndtri((1 + confidence) / 2)) * math.sqrt((1 + rho**2 / 2) / (n - 3))
+    low, high = (math.tanh(math.atanh(rho) + sign * margin) for sign in (-1, 1))
+    return Estimate("correlation", rho, low, high, n=n), float(found.pvalue)

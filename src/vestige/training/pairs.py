@@ -219,7 +219,7 @@ class PairTask:
             perplexity=scores.perplexity,
             accuracy=scores.accuracy,
             tokens=scores.tokens,
-            measures={"bleu": found.score},
+            measures={"bleu": found.score.value},
         )
 
     def identity(self) -> dict[str, object]:

@@ -7,13 +7,13 @@ users are unknown.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.metrics.intervals import Interval, ratio_of_sums
+from vestige.metrics.estimates import Estimate, columns, ratio_of_sums
 from vestige.training.evaluate import DocumentScores
 from vestige.training.translations import Bleu
 
@@ -23,30 +23,24 @@ class ScoredTexts:
     """Scores on texts with 95 % intervals, which are None for one user or text.
 
     Attributes:
-        accuracy: share of tokens that were the model's first choice, in [0, 1].
-        accuracy_interval: of a ratio of sums over users or texts.
-        perplexity: at least 1.
-        perplexity_interval: likewise, of its logarithm.
+        accuracy: share of tokens that were the model's first choice, in [0, 1]; the interval is of
+            a ratio of sums over users or texts.
+        perplexity: at least 1; the interval is likewise, of its logarithm.
         tokens: predicted tokens, the ends of texts among them.
         bleu: of greedy translations; None where nothing was translated.
     """
 
-    accuracy: float
-    accuracy_interval: Interval | None
-    perplexity: float
-    perplexity_interval: Interval | None
+    accuracy: Estimate
+    perplexity: Estimate
     tokens: int
     bleu: Bleu | None = None
 
     def summary(self) -> dict[str, Any]:
         """Scores by name; interval ends as "…_low" and "…_high"."""
-        row: dict[str, Any] = {"accuracy": self.accuracy, "perplexity": self.perplexity}
-        ends = {"accuracy": self.accuracy_interval, "perplexity": self.perplexity_interval}
+        row: dict[str, Any] = columns("accuracy", self.accuracy)
+        row |= columns("perplexity", self.perplexity)
         if self.bleu is not None:
-            row |= {"bleu": self.bleu.score, "bleu_signature": self.bleu.signature}
-            ends["bleu"] = self.bleu.interval
-        for name, interval in ends.items():
-            row[f"{name}_low"], row[f"{name}_high"] = interval or (None, None)
+            row |= {**columns("bleu", self.bleu.score), "bleu_signature": self.bleu.signature}
         return {**row, "tokens": self.tokens}
 
 
@@ -66,7 +60,7 @@ def with_intervals(
     Example:
         >>> loss, right, tokens = np.array([2.0, 4.0]), np.array([1, 2]), np.array([2, 4])
         >>> found = with_intervals(DocumentScores(loss=loss, right=right, tokens=tokens), None)
-        >>> found.accuracy, round(found.perplexity, 3)
+        >>> found.accuracy.value, round(found.perplexity.value, 3)
         (0.5, 2.718)
     """
     whole = scores.evaluation()
@@ -77,13 +71,18 @@ def with_intervals(
         np.bincount(owner, weights=part[read])
         for part in (scores.loss, scores.right, scores.tokens)
     )
-    _, hits = ratio_of_sums(right, tokens)
-    nats = ratio_of_sums(loss, tokens)[1] if math.isfinite(whole.perplexity) else None
+    hits = ratio_of_sums(right, tokens).within(0.0, 1.0)
+    perplexity = Estimate("perplexity", whole.perplexity, n=hits.n)
+    if math.isfinite(whole.perplexity):
+        nats = ratio_of_sums(loss, tokens)
+        low, high = (
+            None if end is None else math.exp(max(0.0, min(end, 700)))
+            for end in (nats.low, nats.high)
+        )
+        perplexity = replace(perplexity, low=low, high=high)
     return ScoredTexts(
-        accuracy=whole.accuracy,
-        accuracy_interval=hits and Interval(max(hits.low, 0.0), min(hits.high, 1.0)),
-        perplexity=whole.perplexity,
-        perplexity_interval=nats and Interval(*(math.exp(max(0.0, min(n, 700))) for n in nats)),
+        accuracy=replace(hits, name="accuracy", value=whole.accuracy),
+        perplexity=perplexity,
         tokens=whole.tokens,
         bleu=bleu,
     )

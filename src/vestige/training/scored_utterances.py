@@ -1,11 +1,12 @@
 """Scores of intent-and-slot models with confidence intervals."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from vestige.data.encoded_utterances import IGNORED
 from vestige.data.utterances import Utterances
-from vestige.metrics.intervals import Interval, clopper_pearson, ratio_of_sums
+from vestige.metrics.estimates import Interval, ratio_of_sums
+from vestige.metrics.rates import clopper_pearson
 from vestige.models.white_box import IntentSlotNetwork
 from vestige.training.utterances import UtteranceScores, answer, score
 
@@ -16,23 +17,19 @@ class ScoredUtterances:
 
     Attributes:
         scores: the numbers.
-        intent_accuracy: Clopper and Pearson's interval, over utterances.
-        exact_match: likewise.
-        slot_f1: that of a ratio of sums, with utterances as clusters; None where there are no
-            slots, or nothing varies between utterances.
+        intervals: by score: Clopper and Pearson's over utterances; of slots that of a ratio of
+            sums, with utterances as clusters, or None where there are no slots, or nothing varies
+            between utterances.
     """
 
     scores: UtteranceScores
-    intent_accuracy: Interval
-    exact_match: Interval
-    slot_f1: Interval | None
+    intervals: Mapping[str, Interval | None]
 
     def summary(self) -> dict[str, float | None]:
         """Scores by name; interval ends as "…_low" and "…_high"."""
         ends: dict[str, float | None] = {}
-        for name in ("intent_accuracy", "slot_f1", "exact_match"):
-            low, high = getattr(self, name) or (None, None)
-            ends |= {f"{name}_low": low, f"{name}_high": high}
+        for name, interval in self.intervals.items():
+            ends[f"{name}_low"], ends[f"{name}_high"] = interval or (None, None)
         return asdict(self.scores) | ends
 
 
@@ -50,9 +47,11 @@ def score_with_intervals(model: IntentSlotNetwork, utterances: Utterances) -> Sc
     n = scores.utterances
     return ScoredUtterances(
         scores=scores,
-        intent_accuracy=clopper_pearson(round(scores.intent_accuracy * n), n),
-        exact_match=clopper_pearson(round(scores.exact_match * n), n),
-        slot_f1=slot_f1_interval([said.tags for said in utterances], answers),
+        intervals={
+            "intent_accuracy": clopper_pearson(round(scores.intent_accuracy * n), n),
+            "slot_f1": slot_f1_interval([said.tags for said in utterances], answers),
+            "exact_match": clopper_pearson(round(scores.exact_match * n), n),
+        },
     )
 
 
@@ -82,7 +81,5 @@ def slot_f1_interval(
         wholes.append(len(slots) + len(found))
     if not sum(wholes):
         return None
-    _, interval = ratio_of_sums(parts, wholes)
-    if interval is None or interval.low == interval.high:
-        return None
-    return Interval(max(interval.low, 0.0), min(interval.high, 1.0))
+    score = ratio_of_sums(parts, wholes)
+    return None if score.low == score.high else score.within(0.0, 1.0).interval

@@ -15,7 +15,7 @@ from vestige import _validate
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.errors import TrainingError
-from vestige.metrics.intervals import Interval
+from vestige.metrics.estimates import Estimate
 from vestige.models.seq2seq import Seq2SeqModel
 from vestige.training.utterances import of_one_length
 
@@ -29,13 +29,12 @@ class Bleu:
     """BLEU of answers, with its parts.
 
     Attributes:
-        score: of the whole corpus, in [0, 100].
-        interval: 95 %, by resampling texts; None if not requested, or if nothing varies.
+        score: of the whole corpus, in [0, 100]; the interval, by resampling texts, is None if not
+            requested, or if nothing varies.
         signature: sacrebleu's settings.
     """
 
-    score: float
-    interval: Interval | None
+    score: Estimate
     signature: str
 
 
@@ -103,14 +102,14 @@ def bleu(
     written = [as_read(text, words) for text in references]
     metric = BLEU(force=True)
     found = metric.corpus_score(said, [written])
-    return Bleu(
-        score=found.score,
-        interval=None if seed is None else bleu_interval(said, written, seed=seed),
-        signature=str(metric.get_signature()),
-    )
+    low, high = (None, None) if seed is None else bleu_interval(said, written, seed=seed)
+    score = Estimate("BLEU", found.score, low, high, n=len(said))
+    return Bleu(score=score, signature=str(metric.get_signature()))
 
 
-def bleu_interval(said: Sequence[str], references: Sequence[str], *, seed: int) -> Interval | None:
+def bleu_interval(
+    said: Sequence[str], references: Sequence[str], *, seed: int
+) -> tuple[float, float] | tuple[None, None]:
     """The 95 % interval of BLEU: percentiles over texts that are drawn anew, 1,000 times.
 
     Args:
@@ -119,7 +118,7 @@ def bleu_interval(said: Sequence[str], references: Sequence[str], *, seed: int) 
         seed: decides the draws.
 
     Returns:
-        two numbers in [0, 100]; None where nothing varies between texts.
+        two numbers in [0, 100]; None for both where nothing varies between texts.
     """
     from sacrebleu.metrics.bleu import BLEU
 
@@ -135,7 +134,7 @@ def bleu_interval(said: Sequence[str], references: Sequence[str], *, seed: int) 
         right, whole = both[: len(both) // 2], both[len(both) // 2 :]
         scores.append(BLEU.compute_bleu(right, whole, answered, asked, smooth_method="exp").score)
     low, high = np.percentile(scores, [2.5, 97.5]).tolist()
-    return Interval(low, high) if low < high else None
+    return (low, high) if low < high else (None, None)
 
 
 def as_read(text: str, vocabulary: Vocabulary) -> str:

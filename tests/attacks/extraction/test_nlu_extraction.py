@@ -12,7 +12,6 @@ from vestige.attacks.extraction.nlu_extraction import Ranking, extract_secrets
 from vestige.attacks.extraction.objective import objective_of
 from vestige.attacks.extraction.target_rank import sampled_standings
 from vestige.errors import DataError
-from vestige.metrics.extraction import rank_among
 
 PIN = "my pin is {digit:3}"
 
@@ -28,7 +27,7 @@ def test_a_planted_secret_is_read_back(boxes):
     assert one.rank.rank == 1
     assert one.rank.exposure == pytest.approx(math.log2(1000))
     assert one.pattern == "my pin is _ _ _"
-    assert found.accuracy.rate == 1
+    assert found.accuracy.value == 1
     assert found.whole
 
 
@@ -49,7 +48,7 @@ def test_the_rank_is_the_same_whichever_attack_was_taken(boxes):
         for secret in itertools.product(*asked.candidates)
     }
     own = losses.pop(tuple("271"))
-    expected = rank_among(own, list(losses.values()))
+    expected = 1 + sum(loss <= own for loss in losses.values())
     for attack in ("auto", "coordinate", "random"):
         found = extract_secrets(objective, attack=attack, truths=["271"], seed=0)
         assert found.secrets[0].rank.rank == expected

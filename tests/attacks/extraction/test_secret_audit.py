@@ -75,14 +75,14 @@ def test_one_stray_control_does_not_hide_a_leak(boxes):
     said = [canary(order[0], 10, pattern), *(canary(one, 0, pattern) for one in order[1:4])]
     found = audit_secrets(model, said, seed=0)
     assert found.verdict == LEAK
-    assert found.test.p_value == 1 / 1000
-    assert found.strays.p_value <= 0.01
+    assert found.test.p == 1 / 1000
+    assert found.strays.p <= 0.01
 
 
 def test_few_controls_decide_nothing(boxes):
     said = [canary("42", 10), *(canary(f"0{digit}", 0) for digit in range(9))]
     found = audit_secrets(boxes.Planted("42"), said, seed=0, ranking=Ranking(controls=0))
-    assert found.test.p_value == found.test.least == 0.1
+    assert found.test.p == found.test.least == 0.1
     assert found.verdict == UNDECIDED
     alone = audit_secrets(boxes.Planted("42"), said[:1], seed=0, ranking=Ranking(controls=0))
     assert alone.test is None
@@ -132,7 +132,7 @@ def test_secrets_that_were_never_said_are_called_a_leak_as_seldom_as_stated(boxe
         drawn = draw_secrets(boxes.pattern(PIN), number=planted + 3, seed=1000 + seed)
         said = [canary(one, 9 * (n < planted)) for n, one in enumerate(drawn)]
         audit = audit_secrets(model, said, seed=seed, ranking=Ranking(controls=60))
-        values.append(audit.test.p_value)
+        values.append(audit.test.p)
     for level in (0.05, 0.2):
         assert np.mean(np.array(values) <= level) <= level + 3 * np.sqrt(level / 100)
 

@@ -8,7 +8,7 @@ from tests.attacks.made_users import answers_of, asked_of, counts_of, references
 from vestige.attacks.membership.expected_rank import WordCounts
 from vestige.attacks.membership.membership_log_odds import MembershipLogOdds
 from vestige.attacks.membership.membership_scores import score_words, surprise_words
-from vestige.metrics.separation import separation
+from vestige.metrics.estimates import auc
 
 ASKED = asked_of(90)
 MEMBERS, OTHERS = np.arange(15), np.arange(15, 30)
@@ -23,7 +23,7 @@ def test_members_stand_above_others_and_these_around_zero() -> None:
         answers = answers_of(ASKED, MEMBERS, gain=0.15, k=20, seed=seed)
         word_scores = score_words(answers, COUNTS, FITTED, references=REFERENCES)
         scores = ASKED.mean_by_user(word_scores)
-        areas.append(separation(scores[MEMBERS], scores[OTHERS]).value)
+        areas.append(auc(scores[MEMBERS], scores[OTHERS]).value)
         means.append([scores[MEMBERS].mean(), scores[OTHERS].mean()])
     assert np.mean(areas) > 0.9
     inside, outside = np.mean(means, axis=0)
@@ -37,7 +37,7 @@ def test_it_tells_no_less_than_surprise_where_few_words_are_shown() -> None:
         for seed in range(3):
             answers = answers_of(ASKED, MEMBERS, gain=0.15, k=3, seed=seed)
             scores = ASKED.mean_by_user(how(answers, COUNTS, FITTED, references=REFERENCES))
-            areas.append(separation(scores[MEMBERS], scores[OTHERS]).value)
+            areas.append(auc(scores[MEMBERS], scores[OTHERS]).value)
         found[how.__name__] = np.mean(areas)
     assert found["score_words"] > found["surprise_words"] - 0.02
 

@@ -25,7 +25,7 @@ from vestige.attacks.membership.user_membership import (
 )
 from vestige.data.token_queries import TokenQueries
 from vestige.errors import DataError
-from vestige.metrics.separation import separation
+from vestige.metrics.estimates import auc
 
 ASKED = asked_of(90)
 MEMBERS, OTHERS = np.arange(15), np.arange(15, 30)
@@ -55,7 +55,7 @@ def test_references_make_it_stronger_where_little_is_shown() -> None:
         ASKED.mean_by_user(surprise_words(answers, COUNTS, FITTED_ON, references=references))
         for references in (None, references_of(ASKED, 6, half_of=FITTED_ON))
     ]
-    alone, helped = (separation(score[MEMBERS], score[OTHERS]).value for score in scores)
+    alone, helped = (auc(score[MEMBERS], score[OTHERS]).value for score in scores)
     assert helped > alone > 0.6
 
 
@@ -65,10 +65,7 @@ def test_ours_is_stronger_than_the_papers_where_little_is_shown() -> None:
     surprise = surprise_words(answers, COUNTS, FITTED_ON, references=references)
     ours = ASKED.mean_by_user(surprise)
     papers = histogram_scores(answers, references, FITTED_ON)
-    assert (
-        separation(ours[MEMBERS], ours[OTHERS]).value
-        > separation(papers[MEMBERS], papers[OTHERS]).value
-    )
+    assert auc(ours[MEMBERS], ours[OTHERS]).value > auc(papers[MEMBERS], papers[OTHERS]).value
 
 
 def test_p_values_are_uniform_where_nobody_was_in() -> None:

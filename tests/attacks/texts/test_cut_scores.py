@@ -5,7 +5,7 @@ import pytest
 
 from tests.attacks.texts.made_texts import cut_scores
 from vestige.attacks.texts.cut_scores import STEP, CutScores, compare, ladder
-from vestige.metrics.conformal import conformal_p_values
+from vestige.metrics.tests import conformal_p_values
 
 
 def test_a_ladder_loses_little_of_any_text():

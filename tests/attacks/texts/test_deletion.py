@@ -44,7 +44,7 @@ def test_the_interval_of_what_is_left_holds_the_truth_as_often_as_stated():
         found = share_left(before, after)
         if found is not None:
             asked += 1
-            held += found[1].low <= 0.25 <= found[1].high
+            held += found.low <= 0.25 <= found.high
     assert asked > 700
     assert 0.93 < held / asked < 0.97
 
@@ -54,7 +54,7 @@ def test_fiellers_ends_solve_its_equation():
 
     chance = np.random.default_rng(3)
     before, after = drawn(chance, gains=(1.5, 0.5))
-    _, ends = share_left(before, after)
+    ends = share_left(before, after).interval
     for share in ends:
         left = Knowledge(
             deleted=after.deleted - share * before.deleted,
@@ -70,9 +70,9 @@ def test_a_retrained_model_takes_away_how_hard_texts_are():
     alone, beside = verify(before, after), verify(before, after, retrained=retrained)
     assert alone.verdict != LEAK
     assert (beside.verdict, beside.finding) == (LEAK, "still known")
-    wide, narrow = (one.left[1].high - one.left[1].low for one in (alone, beside))
+    wide, narrow = (one.left.high - one.left.low for one in (alone, beside))
     assert narrow < wide / 3
-    assert beside.left[1].low <= 0.1 <= beside.left[1].high
+    assert beside.left.low <= 0.1 <= beside.left.high
 
 
 def test_texts_known_less_than_others_and_than_before_are_suppressed():
@@ -100,7 +100,7 @@ def test_no_share_is_left_of_what_was_not_known_and_that_decides_nothing():
 def test_a_quarter_that_may_be_left_is_not_acquitted():
     wide = drawn(np.random.default_rng(8), gains=(0.5, 0.0))
     narrow = drawn(np.random.default_rng(8), gains=(3.0, 0.0))
-    assert verify(*wide).left[1].high > 0.25 > verify(*narrow).left[1].high
+    assert verify(*wide).left.high > 0.25 > verify(*narrow).left.high
     assert verify(*wide).verdict == UNDECIDED
     assert verify(*narrow).verdict == NO_LEAK
 
@@ -114,8 +114,8 @@ def test_copies_of_texts_are_one_unit_everywhere():
     ]
     once, copied = verify(*alone), verify(*four)
     assert copied.p_value == once.p_value
-    assert copied.left[1] == pytest.approx(once.left[1])
-    assert copied.after.interval() == pytest.approx(once.after.interval())
+    assert copied.left.interval == pytest.approx(once.left.interval)
+    assert copied.after.estimate.interval == pytest.approx(once.after.estimate.interval)
     assert copied.summary()["deleted_units"] == 12
 
 

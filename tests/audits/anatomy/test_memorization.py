@@ -23,7 +23,7 @@ from vestige.audits.anatomy.words import (
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import AccessDenied, DataError
-from vestige.metrics.intervals import ratio_of_sums
+from vestige.metrics.estimates import ratio_of_sums
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.table import TableModel

@@ -13,11 +13,9 @@ from vestige.audits.extraction.canaries import Completion
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Check
 from vestige.data.canary import Canary
 from vestige.defences.group_privacy import group_epsilon
-from vestige.metrics.epsilon import one_run_epsilon
+from vestige.metrics.epsilon import one_run_epsilon, threshold_epsilon
+from vestige.metrics.estimates import auc, mean
 from vestige.metrics.f_dp_epsilon import f_dp_epsilon
-from vestige.metrics.intervals import mean_interval
-from vestige.metrics.separation import separation
-from vestige.metrics.threshold_epsilon import threshold_epsilon
 from vestige.training.evaluate import DocumentScores
 
 CANARIES, DOCUMENTS, USERS = 40, 120, 12
@@ -90,7 +88,7 @@ def test_numbers_are_those_of_the_definitions():
     row = rows(compared(others))["gold"]
     means = [np.mean(one.bits.exposure) for one in others]
     assert row["exposure"] == pytest.approx(np.mean(means))
-    assert (row["exposure_low"], row["exposure_high"]) == pytest.approx(mean_interval(means))
+    assert (row["exposure_low"], row["exposure_high"]) == pytest.approx(mean(means).interval)
     plain = np.mean([one.bits.exposure for one in base])
     assert row["exposure_change"] == pytest.approx(np.mean(means) - plain)
     nats = [one.scores.loss.sum() / one.scores.tokens.sum() for one in others]
@@ -251,7 +249,7 @@ def audit(claimed, *, told=True):
         one_run=one_run_epsilon(scores[inside], scores[~inside], delta=1e-5),
         f_dp=f_dp_epsilon(scores[inside], scores[~inside], delta=1e-5),
         threshold=threshold_epsilon(scores[inside], scores[~inside], delta=1e-5),
-        separation=separation(scores[inside], scores[~inside]),
+        separation=auc(scores[inside], scores[~inside]),
         copies=1,
         claimed=claimed,
         calibrated=False,

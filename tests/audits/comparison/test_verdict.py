@@ -1,17 +1,15 @@
-import math
-
 import pytest
 
-from vestige.audits.comparison.verdict import Estimate, Measured, answer, judge
-from vestige.metrics.intervals import Interval
+from vestige.audits.comparison.verdict import Measured, answer, judge
+from vestige.metrics.estimates import Estimate
 
-LESS = Estimate(-3.0, Interval(-4.0, -2.0))
-SAME = Estimate(-0.5, Interval(-1.5, 0.5))
-MORE = Estimate(2.0, Interval(1.0, 3.0))
-EQUAL = Estimate(1.01, Interval(0.99, 1.03))
-UNSURE = Estimate(1.04, Interval(1.00, 1.08))
-HIGHER = Estimate(1.23, Interval(1.18, 1.28))
-LOWER = Estimate(0.90, Interval(0.88, 0.92))
+LESS = Estimate("", -3.0, -4.0, -2.0)
+SAME = Estimate("", -0.5, -1.5, 0.5)
+MORE = Estimate("", 2.0, 1.0, 3.0)
+EQUAL = Estimate("", 1.01, 0.99, 1.03)
+UNSURE = Estimate("", 1.04, 1.00, 1.08)
+HIGHER = Estimate("", 1.23, 1.18, 1.28)
+LOWER = Estimate("", 0.90, 0.88, 0.92)
 
 
 def judged(change=None, ratio=None, **other):
@@ -59,7 +57,7 @@ def test_no_sentence_says_the_same_perplexity_unless_the_interval_lies_in_the_to
 
 
 def test_a_wide_interval_around_one_is_not_equal_utility():
-    told = judged(LESS, Estimate(1.0, Interval(0.8, 1.25)))
+    told = judged(LESS, Estimate("", 1.0, 0.8, 1.25))
     assert told.kind == "unclear"
     assert told.sentence.startswith(
         "Leaks 3.0 bits less (2.0 to 4.0); its test perplexity may or may not be the same (+0.0%; "
@@ -76,7 +74,7 @@ def test_less_leakage_at_a_higher_perplexity_is_not_called_protection():
 
 
 def test_prices_are_named_from_a_tenth_on():
-    told = judged(LESS, EQUAL, tokens=1.8, memory=1.05, gap=Interval(2.0, 9.0))
+    told = judged(LESS, EQUAL, tokens=1.8, memory=1.05, gap=Estimate("gap", 5.0, 2.0, 9.0))
     assert told.short == "leaks less at the same utility, at a price"
     assert told.sentence.endswith(
         "It costs 1.8 times the tokens and users with few samples 2.0 to 9.0 points of "
@@ -85,13 +83,15 @@ def test_prices_are_named_from_a_tenth_on():
 
 
 def test_a_gap_that_may_be_none_is_no_price():
-    assert judged(LESS, EQUAL, gap=Interval(-1.0, 9.0)).short == "leaks less at the same utility"
+    assert (
+        judged(LESS, EQUAL, gap=Estimate("gap", 4.0, -1.0, 9.0)).short
+        == "leaks less at the same utility"
+    )
 
 
 @pytest.mark.parametrize("trainings", [(1, 1), (2, 4), (4, 2)])
 def test_too_few_trainings_get_numbers_and_no_verdict(trainings):
-    nothing = Interval(-math.inf, math.inf)
-    change, ratio = Estimate(-3.0, nothing), Estimate(1.01, Interval(0.0, math.inf))
+    change, ratio = Estimate("", -3.0), Estimate("", 1.01)
     told = judged(change, ratio, trainings=trainings)
     assert told.kind == "too few"
     assert told.short == "no verdict: too few trainings"
@@ -105,7 +105,7 @@ def test_too_few_trainings_get_numbers_and_no_verdict(trainings):
 
 
 def test_canaries_at_the_ceiling_under_all_trainings_tell_nothing():
-    still = Estimate(0.0, Interval(0.0, 0.0))
+    still = Estimate("", 0.0, 0.0, 0.0)
     told = judged(still, EQUAL, stuck=(40, 40))
     assert told.kind == "unmeasured"
     assert "all 40 canaries are more probable than every reference" in told.sentence
@@ -115,8 +115,8 @@ def test_canaries_at_the_ceiling_under_all_trainings_tell_nothing():
 
 
 def test_words_unlearnt_are_told_from_order_unlearnt():
-    assert "Other orders" in judged(LESS, EQUAL, order=Interval(-1.0, 0.5)).sentence
-    assert "Other orders" not in judged(LESS, EQUAL, order=Interval(-3.0, -0.5)).sentence
+    assert "Other orders" in judged(LESS, EQUAL, order=Estimate("", 0.0, -1.0, 0.5)).sentence
+    assert "Other orders" not in judged(LESS, EQUAL, order=Estimate("", -2.0, -3.0, -0.5)).sentence
 
 
 def measured(name, change, ratio, **other):

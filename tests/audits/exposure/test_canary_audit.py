@@ -8,9 +8,8 @@ from vestige.attacks.manifests import canary_scores
 from vestige.audits.exposure.epsilon import audit_canaries
 from vestige.data.canary import Canary
 from vestige.errors import DataError, IncompatibleModels, VestigeError
-from vestige.metrics.epsilon import one_run_epsilon
-from vestige.metrics.f_dp_epsilon import SubsampledGaussianCurves
-from vestige.metrics.threshold_epsilon import threshold_epsilon
+from vestige.metrics.epsilon import one_run_epsilon, threshold_epsilon
+from vestige.metrics.f_dp_epsilon import Curves
 from vestige.models.table import TableModel
 
 WORDS = 42
@@ -108,7 +107,7 @@ def test_no_claim_is_consistent_with_a_bound_above_it(canaries):
 
 
 def test_a_claim_that_states_its_mechanism_is_refuted_where_its_epsilon_alone_is_not(canaries):
-    model, mechanism = remembering(canaries, 50), SubsampledGaussianCurves(1.0, 4)
+    model, mechanism = remembering(canaries, 50), Curves(1.0, 4)
     alone = audit_canaries(model, canaries, delta=1e-5)
     claimed = (alone.one_run.epsilon + alone.f_dp.epsilon) / 2
     assert alone.one_run.epsilon < claimed < alone.f_dp.epsilon
@@ -124,7 +123,7 @@ def test_a_claim_that_states_its_mechanism_is_refuted_where_its_epsilon_alone_is
 
 
 def test_a_mechanism_speaks_of_claims_for_single_sequences_only(canaries):
-    model, mechanism = remembering(canaries, 5), SubsampledGaussianCurves(1.0, 4)
+    model, mechanism = remembering(canaries, 5), Curves(1.0, 4)
     with pytest.raises(ValueError, match="mechanism must come with claimed"):
         audit_canaries(model, canaries, delta=1e-5, mechanism=mechanism)
     pairs = flips(100, copies=2)

@@ -14,7 +14,7 @@ from vestige import results
 from vestige.audits.extraction.canaries import Completion, complete
 from vestige.audits.extraction.continuations import best_continuations
 from vestige.data.canary import Canary
-from vestige.metrics.intervals import clopper_pearson
+from vestige.metrics.rates import clopper_pearson
 from vestige.models.protocols import NextToken
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.table import TableModel
@@ -76,7 +76,7 @@ def test_greedy_and_the_prefix_needed_are_those_of_decoding_one_at_a_time(model,
 
 def test_a_longer_prefix_completes_whatever_a_shorter_one_does(model, canaries):
     long = [one for one in canaries if len(one.ids) > 3]
-    shares = [complete(model, long, prefix=m).rate().successes for m in (1, 2, 3)]
+    shares = [complete(model, long, prefix=m).rate().count for m in (1, 2, 3)]
     assert shares == sorted(shares)
 
 
@@ -155,7 +155,7 @@ def test_rates_and_their_intervals_are_the_counts():
     planted = [canary(2, 3, copies=1), canary(3, 2, copies=1), canary(2, 3, 3, copies=4)]
     result = complete(model, [*planted, canary(3, 3, 2, copies=0)], beam=1)
 
-    assert {k: (r.successes, r.trials) for k, r in result.by_copies().items()} == {
+    assert {k: (r.count, r.n) for k, r in result.by_copies().items()} == {
         1: (1, 2),
         4: (1, 1),
     }

@@ -8,13 +8,13 @@ from itertools import count
 
 import pytest
 
+from vestige.attacks.extraction.accuracy import counted_rank, estimated_rank
 from vestige.attacks.extraction.extraction_result import ExtractedSecret, Extraction
 from vestige.attacks.extraction.secret_audit import SecretAudit
 from vestige.attacks.extraction.secret_measures import AuditedGroup
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Check
 from vestige.errors import RunError
 from vestige.experiments.tables import Table
-from vestige.metrics.extraction import counted_rank, estimated_rank
 from vestige.reports.page import render
 from vestige.reports.report import report_of
 

@@ -180,7 +180,7 @@ def test_a_gap_is_that_of_the_same_seed(monkeypatch: pytest.MonkeyPatch) -> None
         for s in range(3)
     ]
     assert (row["training"], row["seeds"], row["paper_gap"]) == ("triplet", 3, 7.0)
-    assert row["gap"] == pytest.approx(np.mean([gap.gap for gap in gaps]))
+    assert row["gap"] == pytest.approx(np.mean([gap.gap.value for gap in gaps]))
     assert row["top_low"] < row["top"] < row["top_high"]
 
 

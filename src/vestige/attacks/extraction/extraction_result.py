@@ -5,17 +5,16 @@ from dataclasses import dataclass
 from math import log2
 from statistics import fmean, median
 
-from vestige.metrics.extraction import (
+from vestige.attacks.extraction.accuracy import (
     Known,
     TargetRank,
     baseline_accuracy,
     baseline_hamming,
     hamming_per_token,
-    null_probability,
-    share_interval,
 )
-from vestige.metrics.intervals import Interval, columns
-from vestige.metrics.rates import Rate, rate
+from vestige.metrics.estimates import Estimate, bounded_mean, columns
+from vestige.metrics.rates import rate
+from vestige.metrics.tests import rank_sum
 from vestige.results import Measurement
 
 
@@ -111,15 +110,14 @@ class Extraction(Measurement):
     seed: int
 
     @property
-    def accuracy(self) -> Rate | None:
+    def accuracy(self) -> Estimate | None:
         """The share of trials whose every word is right; None without truths."""
         return rate(secret.right for secret in self.secrets if secret.right is not None)
 
     @property
-    def hamming(self) -> tuple[float | None, Interval | None]:
-        """The mean Hamming distance per token and its interval; None without truths."""
-        known = [secret.hamming for secret in self.secrets if secret.hamming is not None]
-        return (fmean(known), share_interval(known)) if known else (None, None)
+    def hamming(self) -> Estimate | None:
+        """The mean Hamming distance per token; None without truths."""
+        return bounded_mean([one.hamming for one in self.secrets if one.hamming is not None])
 
     @property
     def ranks(self) -> tuple[TargetRank, ...]:
@@ -127,15 +125,18 @@ class Extraction(Measurement):
         return tuple(secret.rank for secret in self.secrets if secret.rank is not None)
 
     @property
-    def exposure(self) -> tuple[float | None, Interval | None]:
-        """The mean exposure in bits and its interval; of one trial, its own."""
-        return _exposure(self.ranks)
+    def exposure(self) -> Estimate | None:
+        """The mean exposure in bits; the interval of one trial is its own."""
+        if len(self.ranks) == 1:
+            [rank] = self.ranks
+            return Estimate("exposure", rank.exposure, rank.exposure_low, rank.exposure_high, n=1)
+        ceiling = max((log2(rank.space) for rank in self.ranks), default=1.0)
+        return bounded_mean([rank.exposure for rank in self.ranks], ceiling=ceiling)
 
     def summary(self) -> dict[str, object]:
         """One row of a results table; what needs truths is None without them."""
-        right, (hamming, spread), (bits, ends) = self.accuracy, self.hamming, self.exposure
-        ranks = self.ranks
-        chance = null_probability([r.rank for r in ranks], [r.space for r in ranks]) if ranks else 1
+        right, ranks = self.accuracy, self.ranks
+        chance = rank_sum([r.rank for r in ranks], [r.space for r in ranks]) if ranks else 1
         return {
             "attack": self.attack,
             "search": self.search,
@@ -143,17 +144,17 @@ class Extraction(Measurement):
             "trials": len(self.secrets),
             "length": len(self.sizes),
             "space_bits": sum(log2(size) for size in self.sizes),
-            "right": right and right.successes,
-            **columns("accuracy", *(right.rate, right.interval) if right else (None, None)),
+            "right": right and right.count,
+            **columns("accuracy", right),
             "accuracy_by_chance": baseline_accuracy(self.sizes),
-            **columns("hamming", hamming, spread),
+            **columns("hamming", self.hamming),
             "hamming_by_chance": baseline_hamming(self.sizes),
             "ranked": len(ranks),
             "ranks_exact": all(rank.exact for rank in ranks) if ranks else None,
             "ranks_bounded": sum(rank.bounded for rank in ranks),
             "median_rank": median(rank.rank for rank in ranks) if ranks else None,
             "median_rank_known": median_known(ranks),
-            **columns("exposure", bits, ends),
+            **columns("exposure", self.exposure),
             "chance_probability": chance if ranks else None,
             "certainty": fmean(secret.certainty for secret in self.secrets),
             "certainty_among": "all" if self.whole else "tried",
@@ -184,13 +185,3 @@ def median_known(ranks: Sequence[TargetRank]) -> Known | None:
         return "bounded"
     middle = {first.known, ordered[len(ordered) // 2].known}
     return "sampled" if "sampled" in middle else "exact"
-
-
-def _exposure(ranks: Sequence[TargetRank]) -> tuple[float | None, Interval | None]:
-    if not ranks:
-        return None, None
-    bits = [rank.exposure for rank in ranks]
-    if len(ranks) == 1:
-        return bits[0], Interval(ranks[0].exposure_low, ranks[0].exposure_high)
-    ceiling = max(log2(rank.space) for rank in ranks)
-    return fmean(bits), share_interval(bits, ceiling=ceiling)

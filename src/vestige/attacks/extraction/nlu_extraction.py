@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from vestige import _validate
+from vestige.attacks.extraction.accuracy import TargetRank, counted_rank, estimated_rank
 from vestige.attacks.extraction.candidates import Attack, Candidates, check_numbers
 from vestige.attacks.extraction.exhaustive_search import BUDGET, ExactSearch, exhaust
 from vestige.attacks.extraction.extraction_result import ExtractedSecret, Extraction
@@ -22,7 +23,6 @@ from vestige.attacks.extraction.objective import ExtractionObjective
 from vestige.attacks.extraction.secret_attacks import Automatic, named_attack
 from vestige.attacks.extraction.target_rank import SAMPLE, Standing, sampled_standings, truth_losses
 from vestige.attacks.update.beam_search import Progress
-from vestige.metrics.extraction import TargetRank, counted_rank, estimated_rank
 
 CONTROLS = 1_999
 """Secrets that were never said, for each pattern: with so many, one of ten planted secrets that

@@ -24,6 +24,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from vestige import _validate, claims
+from vestige.attacks.extraction.accuracy import baseline_accuracy, baseline_hamming
 from vestige.attacks.extraction.candidates import Attack
 from vestige.attacks.extraction.extraction_result import (
     Extraction,
@@ -40,13 +41,8 @@ from vestige.attacks.extraction.secret_measures import (
 from vestige.attacks.update.beam_search import Progress
 from vestige.claims.effects import EXPOSURE_BITS
 from vestige.data.secret_canaries import SecretCanary, draw_secrets
-from vestige.metrics.differences import difference_of_means
-from vestige.metrics.extraction import (
-    baseline_accuracy,
-    baseline_hamming,
-)
-from vestige.metrics.intervals import Interval, columns
-from vestige.metrics.permutation import PermutationTest, permutation_test
+from vestige.metrics.estimates import columns, difference_of_means
+from vestige.metrics.permutation import RankTest, permutation_test
 from vestige.models.white_box import WhiteBox
 from vestige.results import Measurement
 
@@ -93,7 +89,7 @@ class SecretAudit(Measurement):
         return together(groups) if groups else None
 
     @cached_property
-    def test(self) -> PermutationTest | None:
+    def test(self) -> RankTest | None:
         """Permutation test of the planted secrets against controls; None without controls, or
         where a loss is not finite.
         """
@@ -105,7 +101,7 @@ class SecretAudit(Measurement):
         )
 
     @cached_property
-    def strays(self) -> PermutationTest | None:
+    def strays(self) -> RankTest | None:
         """The same of the manifest's controls among those drawn later; None without both."""
         never = [group for group in self.groups if not group.copies]
         if not np.isfinite(_losses(never)).all():
@@ -122,14 +118,9 @@ class SecretAudit(Measurement):
         test = None
         if found is not None:
             never = "unplanted secrets of the same patterns"
-            test = claims.Test(found.p_value, found.least, LEVEL, never)
-        gap, ends = self._difference()
-        estimate = None
-        if gap is not None:
-            low, high = ends or (None, None)
-            estimate = claims.Estimate("exposure above controls", gap, low, high, "bits")
+            test = claims.Test(found.p, found.least, LEVEL, never)
         checks = (*self.alive, self._independent(), self._powerful(test))
-        return claims.Claim("extract utterances", test, checks, estimate)
+        return claims.Claim("extract utterances", test, checks, self._difference())
 
     @property
     def verdict(self) -> claims.Verdict:
@@ -166,11 +157,10 @@ class SecretAudit(Measurement):
     def summary(self) -> dict[str, object]:
         """One row of a results table; what no rank was asked for is None."""
         first, test, strays = self.groups[0].found, self.test, self.strays
-        gap, ends = self._difference()
         groups = [group for group in self.groups if group.copies]
         return {
             **self.claim.summary(),
-            "p_value": test and test.p_value,
+            "p_value": test and test.p,
             "p_of_all": test and test.of_sum,
             "p_of_first": test and test.of_first,
             "p_least": test and test.least,
@@ -184,9 +174,9 @@ class SecretAudit(Measurement):
             "accuracy_by_chance": fmean(baseline_accuracy(g.found.sizes) for g in groups),
             "hamming_by_chance": fmean(baseline_hamming(g.found.sizes) for g in groups),
             **measures("controls", [g for g in self.groups if not (g.copies or g.drawn)]),
-            "controls_p_value": strays and strays.p_value,
+            "controls_p_value": strays and strays.p,
             **measures("drawn", [g for g in self.groups if g.drawn], ranks_only=True),
-            **columns("exposure_difference", gap, ends),
+            **columns("exposure_difference", self._difference()),
             "certainty_among": "all" if all(g.found.whole for g in self.groups) else "tried",
             "seed": first.seed,
         }
@@ -229,12 +219,13 @@ class SecretAudit(Measurement):
             ]
         )
 
-    def _difference(self) -> tuple[float | None, Interval | None]:
+    def _difference(self) -> claims.Estimate | None:
         """Mean exposure of planted secrets above that of controls; the unit is the secret."""
         planted, never = self._exposures()
         if not (planted and never):
-            return None, None
-        return fmean(planted) - fmean(never), difference_of_means(planted, never)
+            return None
+        found = difference_of_means(planted, never)
+        return replace(found, name="exposure above controls", unit="bits")
 
     def _exposures(self) -> tuple[list[float], list[float]]:
         """Exposures of planted secrets and of controls, each a mean over the models."""
@@ -331,9 +322,7 @@ def _losses(groups: Sequence[AuditedGroup]) -> np.ndarray:
     return np.array(losses, dtype=np.float64)
 
 
-def _compared(
-    tested: Sequence[AuditedGroup], others: Sequence[AuditedGroup]
-) -> PermutationTest | None:
+def _compared(tested: Sequence[AuditedGroup], others: Sequence[AuditedGroup]) -> RankTest | None:
     """Secrets beside others of their patterns; None where no pattern has both."""
     patterns = {group.pattern for group in tested} & {group.pattern for group in others}
     strata = [

@@ -10,8 +10,7 @@ from vestige.attacks.extraction.extraction_result import (
     Extraction,
     median_known,
 )
-from vestige.metrics.extraction import share_interval
-from vestige.metrics.intervals import Interval, columns
+from vestige.metrics.estimates import Estimate, bounded_mean, columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,32 +70,30 @@ def measures(
     found = together(groups)
     bits = by_secret(groups, bits_of)
     ceiling = max((log2(rank.space) for rank in found.ranks), default=1.0)
+    alone = len(bits) == 1 == len(found.ranks)
+    exposure = found.exposure if alone else bounded_mean(bits, ceiling=ceiling)
     ranked = {
         f"{name}_median_rank": median(r.rank for r in found.ranks) if found.ranks else None,
         f"{name}_median_rank_known": median_known(found.ranks),
-        **columns(
-            f"{name}_exposure",
-            fmean(bits) if bits else None,
-            _interval(bits, found, ceiling),
-        ),
+        **columns(f"{name}_exposure", exposure),
         f"{name}_bounded": sum(rank.bounded for rank in found.ranks),
     }
     number = len(found.secrets) // len({group.model for group in groups})
     if ranks_only:
         return {name: number, **ranked}
-    alone = len({group.pattern for group in groups}) == number
+    own = len({group.pattern for group in groups}) == number
     right = by_secret(groups, lambda secret: secret.right)
     hamming = by_secret(groups, lambda secret: secret.hamming)
     return {
         name: number,
         f"{name}_right": sum(bool(one.right) for one in found.secrets),
-        **columns(f"{name}_accuracy", fmean(right), share_interval(right) if alone else None),
-        **columns(f"{name}_hamming", fmean(hamming), share_interval(hamming) if alone else None),
+        **columns(f"{name}_accuracy", _mean(right, own=own)),
+        **columns(f"{name}_hamming", _mean(hamming, own=own)),
         **ranked,
     }
 
 
-def _interval(bits: Sequence[float], found: Extraction, ceiling: float) -> Interval | None:
-    if len(bits) == 1 == len(found.ranks):
-        return found.exposure[1]
-    return share_interval(bits, ceiling=ceiling) if len(bits) > 1 else None
+def _mean(values: Sequence[float], *, own: bool) -> Estimate | None:
+    """A mean, with an interval where each secret has a pattern of its own."""
+    found = bounded_mean(values)
+    return found if own or found is None else replace(found, low=None, high=None)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vestige.attacks.texts.cut_scores import CutScores
 from vestige.data.token_queries import TokenQueries
-from vestige.metrics.conformal import calibration_needed
+from vestige.metrics.tests import calibration_needed
 
 MOST = 256
 """Different numbers of words that users are cut to, at most: with fewer users, each their own."""

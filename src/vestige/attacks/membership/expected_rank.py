@@ -3,7 +3,7 @@ r"""Expected log rank of a word: difficulty calibration by regression.
 .. math:: s_u = \frac{1}{|W_u|} \sum_{w \in W_u}
     \left( \mathrm{E}[\log r_w \mid \mathrm{features}] - \log r_w \right)
 
-The expectation is a quadratic function of the features (`metrics.quadratic`) and an effect of each
+The expectation is a quadratic function of the features (`attacks.quadratic`) and an effect of each
 word, both fitted on queries of non-members of the target's training data, so that it knows how far
 the target was trained, what it shows, and which words are hard in any case. A word's effect is the
 sum of its residuals divided by their number plus `SHRINKAGE`, as in a random-effects model
@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vestige.attacks.quadratic import fit_mean, predicted
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.token_queries import TokenQueries
 from vestige.errors import DataError
-from vestige.metrics.quadratic import fit_mean, predicted
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline

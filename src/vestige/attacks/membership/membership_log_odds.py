@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from vestige.attacks.membership.expected_rank import WordCounts
 from vestige.attacks.membership.reference_models import References
+from vestige.attacks.quadratic import fit_log_odds, predicted
 from vestige.data.token_queries import TokenQueries
-from vestige.metrics.quadratic import fit_log_odds, predicted
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline

@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from vestige.errors import DataError
-from vestige.metrics.conformal import calibration_needed
+from vestige.metrics.tests import calibration_needed
 
 User = TypeVar("User", int, str)
 

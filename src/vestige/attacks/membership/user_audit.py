@@ -6,7 +6,7 @@ from statistics import fmean
 
 from vestige.attacks.membership.non_members import users_needed
 from vestige.claims import Check, Claim, Estimate, Test
-from vestige.metrics.conformal import calibration_needed
+from vestige.metrics.tests import calibration_needed
 from vestige.results import Measurement
 
 FEWEST_MODELS = 3

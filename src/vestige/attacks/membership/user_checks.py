@@ -8,7 +8,7 @@ from vestige.attacks.membership.expected_rank import WordCounts
 from vestige.attacks.membership.membership_scores import Answers
 from vestige.claims import Check, Test
 from vestige.claims.effects import USER_AUC
-from vestige.metrics.conformal import most_by_chance
+from vestige.metrics.tests import most_by_chance
 
 LONGEST_LIST = 100
 """Words of the lists that are compared, at most; and no more than a tenth of all words."""

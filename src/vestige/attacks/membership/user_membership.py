@@ -36,12 +36,12 @@ from vestige.attacks.membership.reference_models import References
 from vestige.attacks.membership.user_audit import AuditedUser, UserAudit
 from vestige.attacks.membership.user_checks import alike_for_shadows, alive_by_ranks, powerful
 from vestige.attacks.texts.cut_scores import Compared, CutScores, compare
-from vestige.claims import Estimate, Test
+from vestige.claims import Test
 from vestige.data.token_queries import TokenQueries
 from vestige.errors import DataError
-from vestige.metrics.conformal import benjamini_hochberg
-from vestige.metrics.separation import separation
-from vestige.metrics.unit_permutation import unit_permutation_test
+from vestige.metrics import estimates
+from vestige.metrics.permutation import unit_permutation_test
+from vestige.metrics.tests import discoveries, simes
 
 MANY = 5_000
 """Users of both sides above which a tenth as many permutations are drawn, each of which is slow."""
@@ -178,7 +178,7 @@ def judge_users(
         p_values[scored], scores[scored], cut[scored], reach[scored] = _each(own, others, rate=rate)
     of_list = _list_p_value(own, others, seed=seed) if len(own) > 1 else None
     test = _test(p_values[scored], of_list, reach, len(others), rate) if len(own) else None
-    flagged = benjamini_hochberg(p_values, rate) & (test is not None and test.significant)
+    flagged = discoveries(p_values, rate) & (test is not None and test.significant)
     users = tuple(
         AuditedUser(
             user=asked.names[user],
@@ -192,19 +192,18 @@ def judge_users(
         )
         for place, user in enumerate(audited)
     )
-    auc, theirs = None, np.empty(0)
+    area, theirs = None, np.empty(0)
     if len(own):
         middle = int(np.searchsorted(own.rungs, np.sort(cut[scored])[int(scored.sum()) // 2]))
         mine, theirs = (
             side.scores[side.lengths >= own.rungs[middle], middle] for side in (own, others)
         )
-        value, interval = separation(mine, theirs)
-        auc = Estimate("AUC over users", value, interval.low, interval.high)
+        area = replace(estimates.auc(mine, theirs), name="AUC over users")
     return UserAudit(
         users=users,
         list_p_value=of_list,
         test=test,
-        auc=auc,
+        auc=area,
         compared=tuple(theirs.tolist()),
         calibrated_on=len(compared),
         k=answers.k,
@@ -255,14 +254,13 @@ def _test(
     p_values: Floats, of_list: float | None, reach: NDArray[np.int64], known: int, rate: float
 ) -> Test:
     """The list's and Simes' p-value together, and the smallest that could have come out."""
-    ordered = np.sort(p_values)
-    simes = float((ordered * ordered.size / np.arange(1, ordered.size + 1)).min())
+    of_each = simes(p_values)
     least = 1 / (1 + int(reach.max()))
     if of_list is None:
-        return Test(simes, least, rate, "non-members")
-    divisions = 1 / min(10_000, comb(known + ordered.size, known))
+        return Test(of_each, least, rate, "non-members")
+    divisions = 1 / min(10_000, comb(known + p_values.size, known))
     together, possible = (
-        min(1.0, 2 * min(pair)) for pair in ((of_list, simes), (divisions, least))
+        min(1.0, 2 * min(pair)) for pair in ((of_list, of_each), (divisions, least))
     )
     return Test(together, possible, rate, "non-members")
 

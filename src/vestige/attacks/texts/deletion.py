@@ -20,23 +20,21 @@ removes how hard each text is.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import comb, isfinite
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from vestige import _validate, claims
 from vestige.attacks.texts.positions import above_position_mean, common_length
 from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.claims import LEAK, NO_LEAK, Check, Claim, Estimate, Test, Verdict
 from vestige.claims.effects import KNOWLEDGE_LEFT
-from vestige.metrics.differences import difference_of_means
-from vestige.metrics.intervals import Interval, columns
-from vestige.metrics.unit_permutation import means_by_group, unit_permutation_test
+from vestige.metrics.estimates import columns, difference_of_means, t_quantile
+from vestige.metrics.permutation import means_by_group, unit_permutation_test
 from vestige.results import Measurement
 
 PERMUTATIONS = 9999
@@ -98,9 +96,14 @@ class Knowledge:
         own, rest = self.by_unit
         return float(own.mean() - rest.mean())
 
-    def interval(self) -> Interval | None:
-        """95% interval of K over units."""
-        return difference_of_means(*self.by_unit) if self.finite else None
+    @property
+    def estimate(self) -> Estimate | None:
+        """K with its 95% interval over units; None where a score is no number."""
+        if not self.finite:
+            return None
+        found = difference_of_means(*self.by_unit)
+        name = "what AFTER knows of the deleted texts beyond the reference"
+        return replace(found, name=name, unit="nats per token")
 
     @property
     def finite(self) -> bool:
@@ -149,7 +152,7 @@ class Deletion(Measurement):
     before_p_value: float
     p_value: float
     less_p_value: float
-    left: tuple[float, Interval] | None
+    left: Estimate | None
     rate: float = 0.05
     checks: tuple[Check, ...] = ()
     excerpts: Sequence[str] = ()
@@ -190,18 +193,12 @@ class Deletion(Measurement):
                 "so nothing can be verified.",
                 (NO_LEAK,),
             )  # fmt: skip
-        high = None if self.left is None else self.left[1].high
+        high = None if self.left is None else self.left.high
         return claims.bounded(test, high, limit=KNOWLEDGE_LEFT, what="of what BEFORE knew")
 
     def _estimate(self) -> Estimate | None:
-        if self.left is not None:
-            value, ends = self.left
-            return Estimate("remaining share of what BEFORE knew", value, *ends)
-        ends_known = self.after.interval()
-        if ends_known is None:
-            return None
-        name = "what AFTER knows of the deleted texts beyond the reference"
-        return Estimate(name, self.after.value, *ends_known, unit="nats per token")
+        known = self.after.estimate
+        return self.left or (known if known is not None and known.low is not None else None)
 
     def summary(self) -> dict[str, object]:
         """Verdict, p-values, what each model knows, and the share left."""
@@ -220,10 +217,8 @@ class Deletion(Measurement):
             "with_retrained": self.retrained is not None,
         }
         for name, one in known.items():
-            finite = one is not None and one.finite
-            value, ends = (one.value, one.interval()) if one and finite else (None, None)
-            found |= columns(f"{name}_knows", value, ends)
-        found |= columns("left", *(self.left or (None, None)))
+            found |= columns(f"{name}_knows", None if one is None else one.estimate)
+        found |= columns("left", self.left)
         return found
 
     def rows(self) -> Iterator[dict[str, object]]:
@@ -306,9 +301,7 @@ def differences(log_probs: Mapping[str, NDArray[np.float32]]) -> tuple[Check, ..
     )
 
 
-def share_left(
-    before: Knowledge, after: Knowledge, *, confidence: float = 0.95
-) -> tuple[float, Interval] | None:
+def share_left(before: Knowledge, after: Knowledge, *, confidence: float = 0.95) -> Estimate | None:
     r"""K_AFTER / K_BEFORE with Fieller's interval.
 
     .. math:: \{\theta : (K_A - \theta K_B)^2 \le t^2 (v_{AA} - 2 \theta v_{AB} + \theta^2 v_{BB})\}
@@ -322,7 +315,7 @@ def share_left(
         confidence: how often the interval covers the ratio, in (0, 1).
 
     Returns:
-        (ratio, interval); None where K_BEFORE cannot be told from 0, so that any share is possible,
+        the ratio; None where K_BEFORE cannot be told from 0, so that any share is possible,
         and with fewer than two units on a side.
     """
     sides = list(zip(before.by_unit, after.by_unit, strict=True))
@@ -330,13 +323,14 @@ def share_left(
     if n < 2:
         return None
     v = np.sum([np.cov(np.stack(side)) / side[0].size for side in sides], axis=0)
-    t2 = float(stats.t.isf((1 - confidence) / 2, n - 1)) ** 2
+    t2 = t_quantile(confidence, n - 1) ** 2
     b, a = before.value, after.value
     square, half, rest = b * b - t2 * v[0, 0], a * b - t2 * v[0, 1], a * a - t2 * v[1, 1]
     if b <= 0 or square <= 0:
         return None
     root = float(np.sqrt(max(0.0, half * half - square * rest)))
-    return a / b, Interval(float((half - root) / square), float((half + root) / square))
+    ends = float((half - root) / square), float((half + root) / square)
+    return Estimate("remaining share of what BEFORE knew", a / b, *ends)
 
 
 def _positions(

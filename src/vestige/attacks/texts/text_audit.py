@@ -3,9 +3,9 @@
 Scores are high for used texts. The reference was never used. Four questions:
 
 - each text: a conformal p-value against the reference, both cut to as many tokens (`cut_scores`);
-- which texts to flag: Benjamini and Hochberg's procedure (`metrics.conformal`);
+- which texts to flag: Benjamini and Hochberg's procedure (`metrics.tests`);
 - the list: a permutation test of whole texts, or of whole authors if they are named
-  (`metrics.unit_permutation`), of -ln of each one's rank among all, which a few very high ones move
+  (`metrics.permutation`), of -ln of each one's rank among all, which a few very high ones move
   as well as many that are a little higher;
 - how many were used, at least and at most (`metrics.share_used`).
 
@@ -26,10 +26,10 @@ from vestige.attacks.texts.cut_scores import Compared, CutScores, compare
 from vestige.claims import Check, Claim, Estimate, Test
 from vestige.claims.effects import LIST_AUC
 from vestige.errors import DataError
-from vestige.metrics.conformal import benjamini_hochberg, calibration_needed
-from vestige.metrics.separation import separation
+from vestige.metrics.estimates import auc, columns
+from vestige.metrics.permutation import means_by_group, unit_permutation_test
 from vestige.metrics.share_used import ShareUsed, share_used
-from vestige.metrics.unit_permutation import means_by_group, unit_permutation_test
+from vestige.metrics.tests import calibration_needed, discoveries, simes
 from vestige.results import Measurement
 
 MANY = 20_000
@@ -131,9 +131,7 @@ class TextAudit(Measurement):
             "p_value": self.test.p,
             "list_p_value": self.list_p_value,
             "smallest_p_value": float(self.texts.p_values.min()),
-            "auc": self.auc.value,
-            "auc_low": self.auc.low,
-            "auc_high": self.auc.high,
+            **columns("auc", self.auc),
             "units": self.units,
             "listed": self.share.listed,
             "at_least": self.share.at_least,
@@ -196,11 +194,9 @@ def audit_scores(
     sides = _by_unit(texts, reference, most=most)
     permutations = 9999 if len(texts.cut) + len(reference.cut) <= MANY else 999
     of_list = unit_permutation_test(*sides, seed=seed, permutations=permutations)
-    ordered = np.sort(each.p_values)
-    simes = float((ordered * ordered.size / np.arange(1, ordered.size + 1)).min())
     divisions = min(permutations + 1, comb(sum(counted), counted[0]))
     test = Test(
-        p=min(1.0, 2 * min(of_list, simes)),
+        p=min(1.0, 2 * min(of_list, simes(each.p_values))),
         least=min(1.0, 2 / max(divisions, counted[1] + 1)),
         alpha=rate,
         against=f"reference {units}",
@@ -208,16 +204,15 @@ def audit_scores(
     share = _share(texts, reference, used, most=most, rate=rate, seed=seed)
     # Before anything is shown, nobody is named; after it, at least one was used.
     share = replace(share, at_least=max(1, share.at_least) if test.significant else 0)
-    auc, interval = separation(*sides)
     return TextAudit(
         texts=each,
         reference=compare(
             reference.cut, reference.cut, most=most, authors=reference.owners(), among=True
         ),
-        named=benjamini_hochberg(each.p_values, rate) & test.significant,
+        named=discoveries(each.p_values, rate) & test.significant,
         list_p_value=of_list,
         test=test,
-        auc=Estimate("AUC", auc, *interval),
+        auc=auc(*sides),
         share=share,
         units=units,
         counted=counted,

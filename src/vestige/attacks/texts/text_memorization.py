@@ -6,7 +6,7 @@ units as well.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import comb
 
 import numpy as np
@@ -17,10 +17,9 @@ from vestige.attacks.texts.memorized_texts import Extraction, MemorizedTexts
 from vestige.attacks.texts.positions import above_position_mean, common_length
 from vestige.claims import Check, Claim, Estimate, Test, Verdict
 from vestige.claims.effects import EXTRACTED_SHARE
-from vestige.metrics.clustered import clustered_rate
-from vestige.metrics.differences import difference_by_margins
-from vestige.metrics.intervals import Interval, columns
-from vestige.metrics.unit_permutation import means_by_group, unit_permutation_test
+from vestige.metrics.estimates import columns, difference_of
+from vestige.metrics.permutation import means_by_group, unit_permutation_test
+from vestige.metrics.rates import clustered_rate
 from vestige.results import Measurement
 
 Floats = NDArray[np.float64]
@@ -63,21 +62,17 @@ class TextMemorization(Measurement):
     @property
     def claim(self) -> Claim:
         """Whether more is extracted than of the reference."""
-        test, apart = (
-            self._test(),
-            _apart(_rate(self.texts, "sampled"), _rate(self.reference, "sampled")),
-        )
-        ends = None if apart is None else apart[1]
-        estimate = apart and Estimate(
-            "share of passages extracted, beyond the reference", apart[0], *(ends or ())
-        )
+        test = self._test()
+        apart = _apart(_rate(self.texts, "sampled"), _rate(self.reference, "sampled"))
+        if apart is not None:
+            apart = replace(apart, name="share of passages extracted, beyond the reference")
         powerful = claims.bounded(
             test,
-            None if ends is None else ends.high,
+            None if apart is None else apart.high,
             limit=EXTRACTED_SHARE,
             what="of the passages, beyond the reference",
         )
-        return Claim("extract texts", test, (*self.checks, powerful), estimate)
+        return Claim("extract texts", test, (*self.checks, powerful), apart)
 
     @property
     def verdict(self) -> Verdict:
@@ -106,16 +101,16 @@ class TextMemorization(Measurement):
         each = 1e4 / self.extraction.suffix
         for name in ("greedy", "sampled"):
             own, other = _rate(self.texts, name), _rate(self.reference, name)
-            told |= _three(name, own, other, _apart(own, other))
-            own, other = _times(each, own), _times(each, other)
-            told |= _three(f"{name}_per_10000", own, other, _apart(own, other))
+            told |= _three(name, own, other)
+            own, other = own and own.scaled(each), other and other.scaled(each)
+            told |= _three(f"{name}_per_10000", own, other)
         own, other = _any(self.texts), _any(self.reference)
-        told |= _three("texts_sampled", own, other, _apart(own, other))
+        told |= _three("texts_sampled", own, other)
         for name in ("strength", "exact", "edit"):
             own, other = _mean(self.texts, name), _mean(self.reference, name)
-            told |= _three(name, own, other, _apart(own, other))
+            told |= _three(name, own, other)
         own, other = _approximate(self.texts), _approximate(self.reference)
-        told |= _three("approximate", own, other, _apart(own, other))
+        told |= _three("approximate", own, other)
         told["longest_of_all"] = int(self.texts.longest.max())
         rest = self.reference
         told["reference_longest_of_all"] = None if rest is None else int(rest.longest.max())
@@ -175,10 +170,7 @@ def _compared(texts: MemorizedTexts, reference: MemorizedTexts) -> int:
     return common_length(lengths[asked], _owners(texts, reference)[asked], audited)
 
 
-Share = tuple[float, Interval | None] | None
-
-
-def _rate(texts: MemorizedTexts | None, name: str) -> Share:
+def _rate(texts: MemorizedTexts | None, name: str) -> Estimate | None:
     """The share of passages; units are its clusters, each with the mean of its texts."""
     if texts is None or not texts.passages.any():
         return None
@@ -187,60 +179,48 @@ def _rate(texts: MemorizedTexts | None, name: str) -> Share:
         means_by_group(column[asked], texts.owners[asked])
         for column in (getattr(texts, name), texts.passages)
     )
-    return float(hits.sum() / trials.sum()), clustered_rate(hits.tolist(), trials.tolist())
+    return clustered_rate(hits.tolist(), trials.tolist())
 
 
-def _times(factor: float, found: Share) -> Share:
-    if found is None:
-        return None
-    value, ends = found
-    return factor * value, ends and Interval(factor * ends.low, factor * ends.high)
-
-
-def _any(texts: MemorizedTexts | None) -> Share:
+def _any(texts: MemorizedTexts | None) -> Estimate | None:
     """The share of the texts of which a passage is sampled, each unit with the same weight."""
     if texts is None or not texts.passages.any():
         return None
     return _of_units(texts, np.where(texts.passages > 0, texts.sampled > 0, np.nan))
 
 
-def _approximate(texts: MemorizedTexts | None) -> Share:
+def _approximate(texts: MemorizedTexts | None) -> Estimate | None:
     if texts is None:
         return None
     return _of_units(texts, np.where(np.isnan(texts.bleu), np.nan, texts.bleu >= APPROXIMATE))
 
 
-def _mean(texts: MemorizedTexts | None, name: str) -> Share:
+def _mean(texts: MemorizedTexts | None, name: str) -> Estimate | None:
     """The mean over texts of shares of tokens; where all are 0 its interval still has a width."""
     if texts is None:
         return None
     return _of_units(texts, getattr(texts, name), trials=round(float(texts.tokens.mean())))
 
 
-def _of_units(texts: MemorizedTexts, values: Floats, *, trials: int = 1) -> Share:
+def _of_units(texts: MemorizedTexts, values: Floats, *, trials: int = 1) -> Estimate | None:
     """The mean over units of shares (n,), NaN left out, each of so many trials."""
     known = ~np.isnan(values)
     if not known.any():
         return None
     means = means_by_group(values[known], texts.owners[known])
-    return float(means.mean()), clustered_rate((means * trials).tolist(), [trials] * means.size)
+    return clustered_rate((means * trials).tolist(), [trials] * means.size)
 
 
-def _apart(own: Share, other: Share) -> Share:
-    if own is None or other is None:
-        return None
-    sides = own[1] is not None and other[1] is not None
-    margins = difference_by_margins(*own, *other) if sides else None  # type: ignore[arg-type]
-    return own[0] - other[0], margins
+def _apart(own: Estimate | None, other: Estimate | None) -> Estimate | None:
+    return None if own is None or other is None else difference_of(own, other)
 
 
-def _three(name: str, own: Share, other: Share, apart: Share) -> dict[str, float | None]:
+def _three(name: str, own: Estimate | None, other: Estimate | None) -> dict[str, float | None]:
     """A number, that of the reference, and their difference, each with its interval."""
-    named = {name: own, f"reference_{name}": other, f"{name}_difference": apart}
     return {
-        key: value
-        for each, found in named.items()
-        for key, value in columns(each, *(found or (None, None))).items()
+        **columns(name, own),
+        **columns(f"reference_{name}", other),
+        **columns(f"{name}_difference", _apart(own, other)),
     }
 
 

@@ -27,7 +27,7 @@ from vestige.attacks.update.null_searches import (
 from vestige.attacks.update.seed_and_extend import Searched
 from vestige.claims import Check, Claim
 from vestige.claims.effects import PROMOTED_TOKENS
-from vestige.metrics.holm import holm
+from vestige.metrics.tests import holm
 from vestige.results import Measurement
 
 

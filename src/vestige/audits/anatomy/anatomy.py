@@ -33,6 +33,7 @@ from vestige.arguments import (
     UserColumn,
 )
 from vestige.audits.anatomy.findings import unit_findings, word_findings
+from vestige.audits.anatomy.resampling import drawn_counts, percentiles, ratio, resampled_sums
 from vestige.audits.anatomy.words import (
     Floats,
     Group,
@@ -52,7 +53,6 @@ from vestige.audits.anatomy.words import (
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.errors import AccessDenied, DataError, ModelError
-from vestige.metrics.resampling import drawn_counts, estimates, ratio, resampled_sums
 from vestige.models.ablation import Masks, linear_head, random_maskings, silenced_ranks
 from vestige.models.checkpoints import load_model, load_seq2seq
 from vestige.monitor import Step
@@ -340,8 +340,7 @@ def _rows(
     if len(draws) == 1:
         numbers = np.stack([draws[0], *2 * [np.full_like(draws[0], np.nan)]])
     else:
-        found = estimates(draws)
-        numbers = np.stack([found.value, found.low, found.high])
+        numbers = percentiles(draws)
     return [
         {
             "figure": figure,

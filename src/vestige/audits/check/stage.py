@@ -63,7 +63,6 @@ def clopper_pearson(found: int, of: int) -> tuple[float, float]:
     """The 95% interval of a share; (0, 1) of nothing."""
     if not of:
         return 0.0, 1.0
-    from scipy.stats import binomtest
+    from vestige.metrics import rates
 
-    ends = binomtest(found, of).proportion_ci()
-    return float(ends.low), float(ends.high)
+    return rates.clopper_pearson(found, of)

@@ -5,7 +5,7 @@ Language Models", NAACL: Table 1 and Figures 2 to 4 compare trainings at similar
 
 Differs from the paper: several trainings of each, made with different seeds, answer for the same
 canaries and documents; every difference from the undefended trainings has an interval over
-trainings and canaries or documents (`metrics.differences.crossed_difference`); the intervals hold
+trainings and canaries or documents (`metrics.estimates.crossed_difference`); the intervals hold
 together for all defences (Bonferroni); and equal perplexity is shown, not assumed (see `verdict`).
 A verdict of "helps" or "worse" takes an interval of exposure that excludes 0, so that on trainings
 that differ in nothing but their seeds it is as rare as the intervals' misses.
@@ -24,10 +24,14 @@ from vestige.audits.comparison.comparison_claim import claim_of, distinct
 from vestige.audits.comparison.comparison_rows import UNDEFENDED, Compared, over, row_of
 from vestige.audits.comparison.measured import MeasuredTraining
 from vestige.audits.comparison.repeated import Repeated, by_name
-from vestige.audits.comparison.verdict import FEWEST, Estimate, Measured
+from vestige.audits.comparison.verdict import FEWEST, Measured
 from vestige.claims import Claim
-from vestige.metrics.differences import EVERYTHING, crossed_difference, difference_of_means, widened
-from vestige.metrics.intervals import Interval
+from vestige.metrics.estimates import (
+    Estimate,
+    crossed_difference,
+    difference_of_means,
+    with_margins,
+)
 from vestige.metrics.subgroup import SubgroupGap, subgroup_gap
 from vestige.results import Measurement
 
@@ -175,7 +179,7 @@ def _check(measured: Sequence[MeasuredTraining], names: Sequence[str], baseline:
         raise ValueError("measured must hold scores of the same documents, got others")
 
 
-def _difference(base: Repeated, one: Repeated, gap: Interval | None, level: float) -> Measured:
+def _difference(base: Repeated, one: Repeated, gap: Estimate | None, level: float) -> Measured:
     claim, audit = one.guarantee, one.audit
     stuck = base.at_ceiling & one.at_ceiling if base.bits and one.bits else np.zeros(0, bool)
     return Measured(
@@ -183,7 +187,7 @@ def _difference(base: Repeated, one: Repeated, gap: Interval | None, level: floa
         trainings=(distinct(base.trainings), distinct(one.trainings)),
         change=_estimate(base.exposure, one.exposure, level),
         stuck=(int(stuck.sum()), len(stuck)),
-        order=_order(base, one, level),
+        order=_estimate(base.orders, one.orders, level),
         ratio=_ratio(base, one, level),
         useless=base.useless or one.useless,
         tokens=over(one.cost.tokens, base.cost.tokens),
@@ -199,24 +203,20 @@ def _estimate(base: Floats, one: Floats, level: float) -> Estimate | None:
     """Mean over canaries more than that of the undefended trainings."""
     if not (base.size and one.size):
         return None
-    return Estimate(*crossed_difference(base, one, confidence=level))
-
-
-def _order(base: Repeated, one: Repeated, level: float) -> Interval | None:
-    """The same for what a canary has more than its words in another order."""
-    found = _estimate(base.orders, one.orders, level)
-    return None if found is None else found.interval
+    return crossed_difference(base, one, confidence=level)
 
 
 def _ratio(base: Repeated, one: Repeated, level: float) -> Estimate | None:
     """Test perplexity over that of the undefended trainings."""
     if not (base.loss.size and one.loss.size):
         return None
-    nats, interval = crossed_difference(base.loss, one.loss, weights=base.tokens, confidence=level)
-    value = math.exp(min(nats, 700.0))
-    if interval == EVERYTHING:
-        return Estimate(value, EVERYTHING)
-    return Estimate(value, Interval(*(math.exp(min(end, 700.0)) for end in interval)))
+    nats = crossed_difference(base.loss, one.loss, weights=base.tokens, confidence=level)
+    value, low, high = (
+        None if end is None else math.exp(min(end, 700.0))
+        for end in (nats.value, nats.low, nats.high)
+    )
+    assert value is not None
+    return Estimate("perplexity ratio", value, low, high, n=nats.n)
 
 
 def _gap(
@@ -226,8 +226,8 @@ def _gap(
     samples: NDArray[np.integer] | None,
     k: int,
     level: float,
-) -> tuple[SubgroupGap | None, Interval | None, str]:
-    """The gap by the mean loss of all trainings, its interval, or why there is none."""
+) -> tuple[SubgroupGap | None, Estimate | None, str]:
+    """The gap by the mean loss of all trainings, also over trainings, or why there is none."""
     if users is None or samples is None or not (base.loss.size and one.loss.size):
         return None, None, ""
     plain, codes, counts = base.loss.mean(0), users, samples
@@ -241,10 +241,9 @@ def _gap(
         gap = gap_of(one.loss.mean(0))
     except ValueError as error:
         return None, None, f"Fairness between users: {error}."
-    own, other = ([gap_of(loss).gap for loss in group.loss] for group in (one, base))
+    own, other = ([gap_of(loss).gap.value for loss in group.loss] for group in (one, base))
     over_trainings = difference_of_means(own, other, confidence=level)
-    interval = widened(gap.gap, over_trainings, gap.gap_interval)
-    return gap, interval, ""
+    return gap, with_margins(gap.gap, over_trainings), ""
 
 
 def _leaks(base: Repeated, confidence: float) -> bool | None:
@@ -252,7 +251,7 @@ def _leaks(base: Repeated, confidence: float) -> bool | None:
     if not (base.exposure.size and base.never.size):
         return None
     more = difference_of_means(base.exposure.mean(0), base.never.mean(0), confidence=confidence)
-    return None if more is None else more.low > 0
+    return None if more.low is None else more.low > 0
 
 
 def _best(others: Sequence[Compared], level: float) -> tuple[str | None, tuple[str, ...]]:

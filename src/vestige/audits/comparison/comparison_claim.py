@@ -6,6 +6,7 @@ the same measurements are one, whatever their files say.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,14 +16,13 @@ from vestige.audits.comparison.repeated import Repeated
 from vestige.claims import (
     Check,
     Claim,
-    Estimate,
     Test,
     detectable_difference,
     powerful,
 )
 from vestige.claims.effects import EXPOSURE_BITS
-from vestige.metrics.differences import difference_of_means
-from vestige.metrics.unit_permutation import unit_permutation_test
+from vestige.metrics.estimates import difference_of_means
+from vestige.metrics.permutation import unit_permutation_test
 
 DIVISIONS = 9999
 
@@ -83,9 +83,9 @@ def claim_of(
             detectable_difference(one.exposure.mean(0), one.never.mean(0), alpha=alpha / times)
             for one in measured
         )
-        low, high = difference_of_means(planted, never) or (None, None)
-        value = float(planted.mean() - never.mean())
-        estimate = Estimate(f"exposure of {first.name} above controls", value, low, high, "bits")
+        found = difference_of_means(planted, never)
+        name = f"exposure of {first.name} above controls"
+        estimate = replace(found, name=name, unit="bits")
     power = powerful(
         test,
         detectable=detectable,

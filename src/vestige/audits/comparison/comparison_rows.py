@@ -4,15 +4,14 @@ Intervals of exposure and of shares are over trainings; one training has none of
 shares' speak of that model alone.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.audits.comparison.measured import ends, mean_of
 from vestige.audits.comparison.repeated import Repeated
 from vestige.audits.comparison.verdict import Measured, Verdict
-from vestige.metrics.rates import Rate
+from vestige.metrics.estimates import Estimate, columns, mean
 from vestige.metrics.subgroup import SubgroupGap
 
 Floats = NDArray[np.float64]
@@ -77,12 +76,12 @@ def over(value: float | None, base: float | None) -> float | None:
 
 def _utility_row(entry: Compared) -> dict[str, object]:
     ratio = entry.difference.ratio
-    own = entry.verdict is UNDEFENDED
+    if ratio is not None and entry.verdict is UNDEFENDED:
+        ratio = replace(ratio, low=None, high=None)
     return {
         "test_perplexity": entry.trainings.perplexity,
         "test_accuracy": entry.trainings.accuracy,
-        "perplexity_ratio": ratio.value if ratio else None,
-        **ends("perplexity_ratio", ratio.interval if ratio and not own else None),
+        **columns("perplexity_ratio", ratio),
     }
 
 
@@ -94,8 +93,7 @@ def _leakage_row(entry: Compared, confidence: float) -> dict[str, object]:
         **_over_trainings(trained.shuffled, "shuffled", confidence),
         **_over_trainings(trained.never, "never_planted", confidence),
         "at_ceiling": float(np.mean([b.stuck() for b in trained.bits])) if trained.bits else None,
-        "exposure_change": change.value if change and not own else None,
-        **ends("exposure_change", change.interval if change and not own else None),
+        **columns("exposure_change", None if own else change),
         **_rate("completion", trained.completed()),
         **_rate("completion_control", trained.completed("control")),
         **_rate("completion_shuffled", trained.completed("shuffled")),
@@ -106,7 +104,7 @@ def _leakage_row(entry: Compared, confidence: float) -> dict[str, object]:
 def _over_trainings(bits: Floats, name: str, confidence: float) -> dict[str, float | None]:
     """The mean of (k, m) bits, with its interval over the k trainings."""
     means = bits.mean(1).tolist() if bits.size else []
-    return mean_of(means, name, confidence=confidence)
+    return columns(name, mean(means, confidence=confidence))
 
 
 def _by_copies(trained: Repeated, confidence: float) -> list[dict[str, object]]:
@@ -131,11 +129,12 @@ def _by_copies(trained: Repeated, confidence: float) -> list[dict[str, object]]:
     return found
 
 
-def _rate(name: str, found: Rate | None) -> dict[str, object]:
+def _rate(name: str, found: Estimate | None) -> dict[str, object]:
     return {
-        f"{name}_completed": found.successes if found else None,
-        f"{name}_trials": found.trials if found else 0,
-        **ends(name, found.interval if found else None),
+        f"{name}_completed": found.count if found else None,
+        f"{name}_trials": found.n if found else 0,
+        f"{name}_low": found.low if found else None,
+        f"{name}_high": found.high if found else None,
     }
 
 
@@ -144,7 +143,8 @@ def _fairness_row(entry: Compared) -> dict[str, object]:
     edges = [f"{name}_{end}" for name in names[1:5] for end in ("low", "high")]
     found = entry.gap.summary() if entry.gap else {}
     row = {name: found.get(name) for name in (*names, *edges)}
-    return {**row, **ends("gap", entry.difference.gap)}
+    gap = entry.difference.gap
+    return {**row, "gap_low": gap and gap.low, "gap_high": gap and gap.high}
 
 
 def _privacy_row(one: Repeated) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """Measurements of one training, and the differences between two."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
@@ -14,7 +14,6 @@ from vestige.claims import Check
 from vestige.defences.accounting import Accountant
 from vestige.defences.group_privacy import group_epsilon
 from vestige.defences.noise_schedule import Noise, falling
-from vestige.metrics.intervals import Interval, mean_interval
 from vestige.training.evaluate import DocumentScores
 
 
@@ -224,26 +223,3 @@ class MeasuredTraining:
         if self.scores is None or not (tokens := int(self.scores.tokens.sum())):
             return None
         return int(self.scores.right.sum()) / tokens
-
-
-def mean_of(values: Sequence[float], name: str, *, confidence: float) -> dict[str, float | None]:
-    """The mean with its interval as entries `name`, `name_low` and `name_high` of a row.
-
-    Example:
-        >>> mean_of([1.0, 3.0], "bits", confidence=0.5)["bits"]
-        2.0
-    """
-    mean = float(np.mean(values)) if len(values) else None
-    return {name: mean, **ends(name, mean_interval(values, confidence=confidence))}
-
-
-def ends(name: str, interval: Interval | None) -> dict[str, float | None]:
-    """An interval as entries `name_low` and `name_high` of a row; None where it has no end.
-
-    Example:
-        >>> ends("gap", Interval(1.0, 2.0))
-        {'gap_low': 1.0, 'gap_high': 2.0}
-    """
-    low, high = (None, None) if interval is None else interval
-    known = [None if end is None or not isfinite(end) else end for end in (low, high)]
-    return {f"{name}_low": known[0], f"{name}_high": known[1]}

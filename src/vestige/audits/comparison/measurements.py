@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from vestige.audits.exposure.epsilon import CanaryAudit
     from vestige.data.canary import Canary
     from vestige.data.encoded import EncodedCorpus
-    from vestige.metrics.f_dp_epsilon import CurveFamily
+    from vestige.metrics.f_dp_epsilon import Curves
     from vestige.models.protocols import LanguageModel
 
 DELTA = 1e-5
@@ -158,18 +158,18 @@ def _audit(
     )
 
 
-def mechanism_of(claim: "Guarantee") -> "CurveFamily | None":
+def mechanism_of(claim: "Guarantee") -> "Curves | None":
     """The trade-off curves of DP-SGD, if the guarantee says how it was obtained."""
     from vestige.defences.noise_schedule import NoiseSchedule
-    from vestige.metrics.f_dp_epsilon import SubsampledGaussianCurves
+    from vestige.metrics.f_dp_epsilon import Curves
 
     if not claim.noise_multiplier or claim.sample_rate is None or not claim.steps:
         return None
     noise = claim.noise_multiplier
     if not isinstance(noise, NoiseSchedule):
-        return SubsampledGaussianCurves(claim.sample_rate, claim.steps)
+        return Curves(claim.sample_rate, claim.steps)
     stages = tuple((one / noise.first, steps) for one, steps in noise.stages())
-    return SubsampledGaussianCurves(claim.sample_rate, claim.steps, stages)
+    return Curves(claim.sample_rate, claim.steps, stages)
 
 
 @contextmanager

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from vestige.audits.comparison.measured import CanaryBits, Guarantee, MeasuredTraining, TrainingCost
 from vestige.audits.exposure.epsilon import CanaryAudit
 from vestige.claims import Check
-from vestige.metrics.clustered import rate_of_trainings
-from vestige.metrics.intervals import Interval
-from vestige.metrics.rates import Rate
+from vestige.metrics.estimates import Estimate
+from vestige.metrics.rates import rate_of_trainings
 from vestige.training.word_frequencies import is_useless, useless_words
 
 Floats = NDArray[np.float64]
@@ -140,7 +139,7 @@ class Repeated:
         """Of the first training: the best of several bounds would need a level of its own."""
         return self.trainings[0].audit
 
-    def completed(self, kind: str = "canary", copies: int | None = None) -> Rate | None:
+    def completed(self, kind: str = "canary", copies: int | None = None) -> Estimate | None:
         """The share of canaries completed, all trainings together; None without one.
 
         Args:
@@ -151,9 +150,7 @@ class Repeated:
         known = [one for one in found if one is not None]
         if len(known) < len(self):
             return None
-        hits, trials = [one.successes for one in known], [one.trials for one in known]
-        interval: Interval = rate_of_trainings(hits, trials)
-        return Rate(successes=sum(hits), trials=sum(trials), interval=interval)
+        return rate_of_trainings([one.count for one in known], [one.n for one in known])
 
 
 def by_name(measured: Sequence[MeasuredTraining]) -> tuple[Repeated, ...]:
@@ -164,7 +161,7 @@ def by_name(measured: Sequence[MeasuredTraining]) -> tuple[Repeated, ...]:
     return tuple(Repeated(tuple(group)) for group in groups.values())
 
 
-def _completed(one: MeasuredTraining, kind: str, copies: int | None) -> Rate | None:
+def _completed(one: MeasuredTraining, kind: str, copies: int | None) -> Estimate | None:
     if one.completion is None:
         return None
     return one.completion.rate(kind) if copies is None else one.completion.by_copies().get(copies)

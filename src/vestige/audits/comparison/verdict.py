@@ -11,9 +11,9 @@ gets numbers and no verdict.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from vestige.metrics.intervals import Interval
+from vestige.metrics.estimates import Estimate, Interval
 
 Kind = Literal[
     "undefended",
@@ -46,13 +46,6 @@ DEARER = 1.1
 """Tokens read or memory over undefended from which a price is named."""
 
 
-class Estimate(NamedTuple):
-    """A number with its interval."""
-
-    value: float
-    interval: Interval
-
-
 @dataclass(frozen=True, kw_only=True)
 class Measured:
     """A defence beside the undefended training, in differences.
@@ -68,7 +61,7 @@ class Measured:
         tokens: read in the whole training, over undefended.
         memory: peak memory over undefended.
         useless: what to say where one of the two predicts no better than word frequencies.
-        gap: interval of what users with few samples lose more than those with many, in points.
+        gap: what users with few samples lose more than those with many, in points.
         epsilon: claimed, or None.
         guarantee: the claim in words, such as "ε = 4.9 at δ = 1e-5 per sequence".
         broken: a measured epsilon that refutes the claim, or None.
@@ -78,12 +71,12 @@ class Measured:
     trainings: tuple[int, int] = (FEWEST, FEWEST)
     change: Estimate | None = None
     stuck: tuple[int, int] = (0, 0)
-    order: Interval | None = None
+    order: Estimate | None = None
     ratio: Estimate | None = None
     tokens: float | None = None
     memory: float | None = None
     useless: str = ""
-    gap: Interval | None = None
+    gap: Estimate | None = None
     epsilon: float | None = None
     guarantee: str = ""
     broken: float | None = None
@@ -112,8 +105,8 @@ def judge(one: Measured, *, tolerance: float) -> Verdict:
         tolerance: share by which test perplexities of equal models may differ, such as 0.05.
 
     Example:
-        >>> less = Measured(name="a", change=Estimate(-3.0, Interval(-4.0, -2.0)),
-        ...                 ratio=Estimate(1.0, Interval(0.99, 1.01)))
+        >>> less = Measured(name="a", change=Estimate("", -3.0, -4.0, -2.0),
+        ...                 ratio=Estimate("", 1.0, 0.99, 1.01))
         >>> print(judge(less, tolerance=0.05).sentence)
         Leaks 3.0 bits less (2.0 to 4.0) at the same test perplexity (+0.0%).
     """
@@ -275,7 +268,7 @@ def _incomparable(ratio: Estimate, leak: str, leaks: str, tolerance: float) -> V
 def _caveats(one: Measured) -> list[str]:
     """What speaks against a defence that leaks less."""
     words = "Other orders of the canaries' words lose as much: perhaps it unlearned only words."
-    found = [] if one.order is None or one.order.high < 0 else [words]
+    found = [] if one.order is None or one.order.interval.high < 0 else [words]
     prices = _prices(one)
     return [*found, f"It costs {_and(prices)}."] if prices else found
 
@@ -286,10 +279,11 @@ def _prices(one: Measured) -> list[str]:
         found.append(f"{one.tokens:.1f} times the tokens")
     if one.memory is not None and one.memory >= DEARER:
         found.append(f"{one.memory:.1f} times the memory")
-    if one.gap is not None and one.gap.low > 0:
+    if one.gap is not None and one.gap.interval.low > 0:
+        low, high = one.gap.interval
         found.append(
-            f"users with few samples {one.gap.low:.1f} to {one.gap.high:.1f} points of perplexity "
-            "more than those with many"
+            f"users with few samples {low:.1f} to {high:.1f} points of perplexity more than those "
+            "with many"
         )
     return found
 

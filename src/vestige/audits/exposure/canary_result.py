@@ -29,10 +29,10 @@ from vestige.claims import Check, Claim, Test
 from vestige.claims.effects import EXPOSURE_BITS
 from vestige.data.canaries import PATTERNS
 from vestige.data.canary import RANDOM_ORDER, SAMPLED
-from vestige.metrics.exact_tests import least_together, together
+from vestige.metrics.estimates import median_interval
 from vestige.metrics.exposure import CHANCE
-from vestige.metrics.intervals import median_interval
 from vestige.metrics.permutation import permutation_test
+from vestige.metrics.tests import least_together, together
 from vestige.results import Measurement
 
 Row = Mapping[str, Any]
@@ -278,7 +278,7 @@ def controls_needed(planted: int) -> int:
 
 def _permuted(strata: Sequence[tuple[list[float], list[float]]], against: str) -> Test:
     found = permutation_test(strata)
-    return Test(found.p_value, found.least, LEVEL, against)
+    return Test(found.p, found.least, LEVEL, against)
 
 
 def _known(rows: Sequence[Row]) -> tuple[list[Ends], Ends | None]:

@@ -3,7 +3,7 @@
 A fair coin put each canary into the training text or left it out. How well log-probabilities under
 the model tell which bounds epsilon from below: Steinke, Nasr and Jagielski (2023), "Privacy
 Auditing with One (1) Training Run" (`metrics.epsilon`), and Jagielski, Ullman and Oprea (2020),
-"Auditing Differentially Private Machine Learning" (`metrics.threshold_epsilon`). A claim that
+"Auditing Differentially Private Machine Learning" (`metrics.epsilon`). A claim that
 states its mechanism, such as DP-SGD with some noise, states a trade-off curve, which can be refuted
 even if its epsilon cannot: Mahloujifar et al. (2024), "Auditing f-Differential Privacy in One Run"
 (`metrics.f_dp_epsilon`).
@@ -23,11 +23,9 @@ from vestige import _validate
 from vestige.attacks.manifests import canary_scores
 from vestige.data.canary import BY_COIN, Canary
 from vestige.errors import DataError
-from vestige.metrics.epsilon import EpsilonBound, one_run_epsilon
-from vestige.metrics.f_dp_epsilon import GAUSSIAN, CurveFamily, f_dp_epsilon
-from vestige.metrics.intervals import columns
-from vestige.metrics.separation import Separation, separation
-from vestige.metrics.threshold_epsilon import threshold_epsilon
+from vestige.metrics.epsilon import EpsilonBound, one_run_epsilon, threshold_epsilon
+from vestige.metrics.estimates import Estimate, auc, columns
+from vestige.metrics.f_dp_epsilon import GAUSSIAN, Curves, f_dp_epsilon
 from vestige.models.checkpoints import check_compatible
 from vestige.models.protocols import NextToken
 from vestige.results import Measurement
@@ -66,7 +64,7 @@ class CanaryAudit(Measurement):
     one_run: EpsilonBound
     f_dp: EpsilonBound
     threshold: EpsilonBound
-    separation: Separation
+    separation: Estimate
     copies: int
     claimed: float | None
     calibrated: bool
@@ -121,7 +119,7 @@ class CanaryAudit(Measurement):
             "mechanism_claimed": self.mechanism_claimed,
             "threshold_epsilon": self.threshold.epsilon,
             "threshold_ceiling": self.threshold.ceiling,
-            **columns("auc", self.separation.value, self.separation.interval),
+            **columns("auc", self.separation),
             "calibrated": self.calibrated,
         }
 
@@ -146,7 +144,7 @@ def audit_canaries(
     reference: NextToken | Sequence[float] | None = None,
     claimed: float | None = None,
     claimed_copies: int = 1,
-    mechanism: CurveFamily | None = None,
+    mechanism: Curves | None = None,
 ) -> CanaryAudit:
     """Lower bounds on epsilon from canaries that a coin put into the training text or left out.
 
@@ -202,7 +200,7 @@ def audit_canaries(
         one_run=one_run_epsilon(*sides, delta=delta, confidence=each),
         f_dp=f_dp_epsilon(*sides, delta=delta, confidence=each, family=family),
         threshold=threshold_epsilon(*sides, delta=delta, confidence=confidence, family=mechanism),
-        separation=separation(*sides, confidence=confidence),
+        separation=auc(*sides, confidence=confidence),
         copies=copies,
         claimed=claimed,
         calibrated=reference is not None,

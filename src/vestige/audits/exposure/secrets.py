@@ -43,7 +43,7 @@ from vestige.data.secret_lines import SecretList, as_list
 from vestige.data.secret_shapes import Secret
 from vestige.errors import ModelError
 from vestige.metrics.exposure import sampled_exposure, whole_exposure
-from vestige.metrics.holm import holm
+from vestige.metrics.tests import holm
 from vestige.models.behind import Behind
 from vestige.models.checkpoints import check_compatible
 from vestige.models.protocols import NextToken

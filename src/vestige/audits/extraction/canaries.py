@@ -12,7 +12,7 @@ one of several canaries with the same prefix. With subwords, a token may be less
 The claim asks how probable so many completions are for a model that never read the canaries. It
 takes the smaller of two p-values, doubled: Fisher's exact test against the controls, and, for
 canaries of words in random order, the probability 1 / m! of the order of m words after the prefix,
-whatever the model (Poisson binomial, `metrics.rare_events`).
+whatever the model (Poisson binomial, `metrics.tests`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,8 +32,9 @@ from vestige.claims import Check, Claim
 from vestige.claims.effects import COMPLETED_SHARE
 from vestige.data.canary import RANDOM_ORDER, Canary
 from vestige.data.shuffled_controls import shuffled
-from vestige.metrics.rare_events import at_least
-from vestige.metrics.rates import Rate, rate, rates_by
+from vestige.metrics.estimates import Estimate
+from vestige.metrics.rates import rate, rates_by
+from vestige.metrics.tests import at_least
 from vestige.models.protocols import NextToken
 from vestige.results import Measurement
 from vestige.session import Session
@@ -78,7 +79,7 @@ class Completion(Measurement):
         """The attempts of a kind."""
         return [row for row in self.attempts if row["kind"] == kind]
 
-    def rate(self, kind: str = CANARY, *, by: str = "greedy") -> Rate | None:
+    def rate(self, kind: str = CANARY, *, by: str = "greedy") -> Estimate | None:
         """Rate of completion of a kind of texts; None if there is none of that kind.
 
         Args:
@@ -87,7 +88,7 @@ class Completion(Measurement):
         """
         return rate([row[by] for row in self.of_kind(kind)], confidence=self.confidence)
 
-    def by_copies(self, *, by: str = "greedy") -> dict[int, Rate]:
+    def by_copies(self, *, by: str = "greedy") -> dict[int, Estimate]:
         """The planted canaries' rate for each number of copies, fewest first."""
         planted = self.of_kind(CANARY)
         copies, completed = ([row[name] for row in planted] for name in ("copies", by))
@@ -105,10 +106,10 @@ class Completion(Measurement):
         chances = [row["chance"] for row in self.of_kind(CANARY)]
         found = []
         if never is not None:
-            completed = never.successes
-            found.append([_fisher(own, never, own.successes, completed), _fisher(own, never)])
+            completed = never.count
+            found.append([_fisher(own, never, own.count, completed), _fisher(own, never)])
         if min(chances) < 1:
-            found.append([at_least(n, chances) for n in (own.successes, own.trials)])
+            found.append([at_least(n, chances) for n in (own.count, own.n)])
         if not found:
             return None
         p, least = (min(1.0, len(found) * min(each)) for each in zip(*found, strict=True))
@@ -133,7 +134,7 @@ class Completion(Measurement):
                 (claims.NO_LEAK,),
             )  # fmt: skip
         share = None if own is None else claims.Estimate(
-            "completed share of planted canaries", own.rate, *own.interval
+            "completed share of planted canaries", own.value, *own.interval
         )  # fmt: skip
         return Claim("extract canaries", test, (*self.checks, powerful), share)
 
@@ -231,7 +232,7 @@ def complete(
         >>> from vestige import TableModel
         >>> model = TableModel([0, 0, 0.5, 0.5], [[0, 0, 0, 1]] * 4)
         >>> found = complete(model, [Canary("w2 w3", "given", (), 5)])
-        >>> found.rate().successes, found.attempts[0]["prefix_needed"]
+        >>> found.rate().count, found.attempts[0]["prefix_needed"]
         (1, 0)
     """
     _validate.at_least(1, prefix=prefix, beam=beam, canaries=len(canaries))
@@ -333,19 +334,21 @@ def _attempt_together(
         }
 
 
-def _fisher(own: Rate, never: Rate, completed: int | None = None, controls: int = 0) -> float:
+def _fisher(
+    own: Estimate, never: Estimate, completed: int | None = None, controls: int = 0
+) -> float:
     """Probability that so many completed texts, or more, are canaries; None: all canaries."""
-    completed = own.trials if completed is None else completed
-    texts = own.trials + never.trials
-    return float(hypergeom.sf(completed - 1, texts, completed + controls, own.trials))
+    completed = own.n if completed is None else completed
+    texts = own.n + never.n
+    return float(hypergeom.sf(completed - 1, texts, completed + controls, own.n))
 
 
-def _scalars(name: str, found: Rate | None) -> dict[str, object]:
+def _scalars(name: str, found: Estimate | None) -> dict[str, object]:
     """A rate as entries of a summary."""
     return {
-        f"{name}_completed": found and found.successes,
-        f"{name}_trials": found.trials if found else 0,
-        f"{name}_rate": found and found.rate,
-        f"{name}_low": found and found.interval.low,
-        f"{name}_high": found and found.interval.high,
+        f"{name}_completed": found and found.count,
+        f"{name}_trials": found.n if found else 0,
+        f"{name}_rate": found and found.value,
+        f"{name}_low": found and found.low,
+        f"{name}_high": found and found.high,
     }

@@ -117,9 +117,9 @@ def _group(label: str, rows: Sequence[Row], confidence: float) -> dict[str, Any]
     return {
         "label": label,
         "canaries": len(rows),
-        "value": greedy.rate,
-        "low": greedy.interval.low,
-        "high": greedy.interval.high,
+        "value": greedy.value,
+        "low": greedy.low,
+        "high": greedy.high,
         "other": sum(bool(row["beam_best"]) for row in rows) / len(rows),
         "prefix_needed": f"{median_low(needed)} of {median_low(sizes)}",
     }

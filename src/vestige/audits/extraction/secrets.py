@@ -4,7 +4,7 @@ The model reads all text before a part that varies and generates the part, by gr
 a beam search; earlier parts are as in the secret. Greedy decoding gives one text, whatever the
 secret is: for a part drawn uniformly from n texts of its format, a model that never read it gives
 the right one with probability 1 / n at most. The number of completed parts is compared with that
-(`metrics.rare_events`); it takes the role of the controls of planted canaries.
+(`metrics.tests.at_least`); it takes the role of the controls of planted canaries.
 
 Parts are not independent if they have the same text or the same text before them, since the model
 gives one answer to all. They count as one event, whose probability is at most their sum.
@@ -31,8 +31,8 @@ from vestige.claims import Check, Claim, Estimate, Test, joined, powerful
 from vestige.claims.effects import COMPLETED_SHARE
 from vestige.data.secret_lines import SecretList, as_list
 from vestige.data.secret_shapes import Secret
-from vestige.metrics.intervals import clopper_pearson
-from vestige.metrics.rare_events import at_least
+from vestige.metrics.rates import clopper_pearson
+from vestige.metrics.tests import at_least
 from vestige.models.protocols import NextToken
 from vestige.monitor import SILENT, Monitor
 from vestige.results import Result

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from math import ceil, exp
 
 from vestige.claims import LEAK
-from vestige.metrics.extraction import null_probability
+from vestige.metrics.tests import rank_sum
 from vestige.reports.blocks import Table, table
 from vestige.reports.charts import Figure, intervals
 from vestige.reports.disclosure import disclose, printable
@@ -167,7 +167,7 @@ def _by_chance(known: Sequence[Row]) -> str:
     probability = (
         1 / (1 + row["compared_with"])  # before all of the sample, itself one of them
         if row["rank_known"] == "bounded"
-        else null_probability([float(row["rank"])], [_space(row)])
+        else rank_sum([float(row["rank"])], [_space(row)])
     )
     return (
         "A random secret that the model never saw ranks as high with probability "

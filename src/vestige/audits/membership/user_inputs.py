@@ -24,7 +24,7 @@ from vestige.data.token_queries import TokenQueries, token_queries
 from vestige.data.users import artificial_users
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
-from vestige.metrics.conformal import calibration_needed
+from vestige.metrics.tests import calibration_needed
 from vestige.models.top_k import Context
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from vestige.audits.membership.user_inputs import UserInputs
 from vestige.claims import Check
 from vestige.claims.comparable import LEVEL
 from vestige.data.token_queries import TokenQueries
-from vestige.metrics.unit_permutation import means_by_group
+from vestige.metrics.permutation import means_by_group
 from vestige.models.checkpoints import load_model, load_seq2seq
 from vestige.training.shadows import Shadow
 

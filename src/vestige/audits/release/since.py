@@ -14,8 +14,8 @@ from typing import Any
 
 from vestige import results
 from vestige.errors import RunError
-from vestige.metrics.differences import difference_by_margins
-from vestige.metrics.intervals import Interval
+from vestige.metrics import estimates
+from vestige.metrics.estimates import Estimate
 from vestige.reports.disclosure import printable
 from vestige.reports.quantities import QUANTITIES, Measured, measured
 from vestige.reports.report import guarded, report_of
@@ -191,15 +191,12 @@ def difference_of(now: Measured, then: Measured) -> tuple[float, float, float]:
     if value is None or before is None:
         raise ValueError("both must have a value")
     ours, theirs = (
-        Interval(
-            -math.inf if one.low is None else one.low, math.inf if one.high is None else one.high
-        )
-        for one in (now, then)
+        Estimate("", one, side.low, side.high) for one, side in ((value, now), (before, then))
     )
-    low, high = difference_by_margins(value, ours, before, theirs)
-    if math.isclose(value, before, rel_tol=1e-9, abs_tol=1e-12) and low == high:
+    found = estimates.difference_of(ours, theirs)
+    if math.isclose(value, before, rel_tol=1e-9, abs_tol=1e-12) and found.low == found.high:
         return 0.0, 0.0, 0.0
-    return value - before, low, high
+    return found.value, *found.interval
 
 
 def _difference_in_settings(now: Run, then: Run) -> str:

@@ -10,7 +10,8 @@ from vestige.experiments.nlu.planted_models import BEST, LAST, Learner, PlantedM
 from vestige.experiments.nlu.secret_extractions import OURS, PAPER, TRIVIAL, SecretExtraction
 from vestige.experiments.nlu.utterance_texts import UtteranceText
 from vestige.experiments.paper_numbers import Numbers
-from vestige.metrics.intervals import clopper_pearson, columns, mean_interval
+from vestige.metrics.estimates import Estimate, columns, mean
+from vestige.metrics.rates import clopper_pearson
 
 Row = dict[str, Any]
 
@@ -113,7 +114,7 @@ def utility_of(models: Sequence[PlantedModel], weights: str) -> Row:
     row: Row = {}
     for name in ("intent_accuracy", "slot_f1", "exact_match"):
         values = [float(one[name]) for one in measured]
-        row |= columns(name, fmean(values), mean_interval(values))
+        row |= columns(name, mean(values))
     return row | {"epoch": fmean(float(one["epoch"]) for one in measured)}
 
 
@@ -123,8 +124,9 @@ def utility_rows(models: Iterable[PlantedModel], known: Numbers) -> Iterator[Row
         measured = model.result()[LAST]
         row: Row = {"dataset": model.text.dataset, "utterances": measured["utterances"]}
         for name in ("intent_accuracy", "exact_match"):
-            right = round(measured[name] * measured["utterances"])
-            row |= columns(name, measured[name], clopper_pearson(right, measured["utterances"]))
+            n = measured["utterances"]
+            ends = clopper_pearson(round(measured[name] * n), n)
+            row |= columns(name, Estimate(name, measured[name], *ends, n=n))
         row["slot_f1"] = measured["slot_f1"]
         others = known.get((model.text.dataset,), {})
         names = ("known_intent_accuracy", "known_slot_f1", "known_from")

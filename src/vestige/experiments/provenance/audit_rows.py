@@ -19,8 +19,8 @@ from vestige import _validate
 from vestige.attacks.membership.membership_scores import histogram_scores
 from vestige.attacks.membership.user_membership import membership_audit
 from vestige.experiments.provenance.audit_trials import Observations
-from vestige.metrics.decisions import judge_decisions, true_positives_at
-from vestige.metrics.separation import separation
+from vestige.experiments.provenance.decisions import judge_decisions, true_positives_at
+from vestige.metrics.estimates import auc, columns
 
 Method = Literal["paper", "ours"]
 LEVEL = 0.05
@@ -46,17 +46,12 @@ class AuditDecisions:
 
     def row(self) -> dict[str, float | None]:
         """AUC, decisions and the share of members found, with the ends of their intervals."""
-        found = separation(self.members, self.others)
         truth = np.arange(len(self.called)) < len(self.members)
         point = true_positives_at(self.members, self.others, false_positive_rate=0.01)
         return {
-            "auc": found.value,
-            "auc_low": found.interval.low,
-            "auc_high": found.interval.high,
-            "tpr_at_fpr_1": None if point is None else point.true_positive_rate,
-            "tpr_at_fpr_1_low": None if point is None else point.interval.low,
-            "tpr_at_fpr_1_high": None if point is None else point.interval.high,
-            **judge_decisions(self.called, truth).row(),
+            **columns("auc", auc(self.members, self.others)),
+            **columns("tpr_at_fpr_1", point),
+            **judge_decisions(self.called, truth),
         }
 
 

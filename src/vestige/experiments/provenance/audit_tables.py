@@ -24,6 +24,7 @@ from vestige.experiments.provenance.audit_trials import AuditSetting, AuditTrial
 from vestige.experiments.provenance.memory_rows import memory_rows
 from vestige.experiments.provenance.null_audits import null_rows
 from vestige.experiments.provenance.private_audits import private_ranks, private_rows
+from vestige.metrics.estimates import columns
 from vestige.models.checkpoints import load_seq2seq
 from vestige.monitor import Monitor
 from vestige.training.shadows import train_shadow
@@ -169,12 +170,7 @@ def _bleu(trial: AuditTrial) -> dict[str, float | None]:
     _, others = trial.target.parts()
     model = load_seq2seq(train_shadow(trial.target).directory / "model")
     found = bleu(model, encode(sources_of(others), model.source_vocabulary), list(others), seed=0)
-    interval = found.interval
-    return {
-        "bleu_out": found.score,
-        "bleu_out_low": None if interval is None else interval.low,
-        "bleu_out_high": None if interval is None else interval.high,
-    }
+    return dict(columns("bleu_out", found.score))
 
 
 def _obfuscation(name: str) -> Callable[[Corpus], Corpus]:

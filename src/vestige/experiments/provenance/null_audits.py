@@ -38,7 +38,7 @@ from vestige.data.users import disjoint_groups, documents_of, of_length, users_w
 from vestige.data.vocabulary import WordVocabulary
 from vestige.experiments.provenance.audited_texts import TASKS, read_users_texts, vocabulary_of
 from vestige.experiments.runner import Trial, run_trials
-from vestige.metrics.intervals import mean_interval
+from vestige.metrics.estimates import columns, mean
 from vestige.models.checkpoints import load_model, load_seq2seq
 from vestige.monitor import SILENT, Monitor
 from vestige.training.presets import pair_preset, preset
@@ -342,9 +342,4 @@ def _by_quarter(outcome: Outcome, level: float = 0.05) -> NDArray[np.float64]:
 
 def _mean(name: str, values: Sequence[float]) -> dict[str, float | None]:
     """A mean over repetitions with the ends of its interval."""
-    interval = mean_interval(values)
-    return {
-        name: fmean(values),
-        f"{name}_low": None if interval is None else interval.low,
-        f"{name}_high": None if interval is None else interval.high,
-    }
+    return columns(name, mean(values))

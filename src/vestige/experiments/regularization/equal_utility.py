@@ -26,8 +26,8 @@ from vestige.experiments.regularization.measured_training import MeasuredTrainin
 from vestige.experiments.regularization.natural_canaries import real_canaries
 from vestige.experiments.regularization.user_texts import Users, UserText, read_users
 from vestige.experiments.reproduction import Plan
-from vestige.metrics.clustered import rate_of_trainings
-from vestige.metrics.intervals import columns, mean_interval
+from vestige.metrics.estimates import columns, mean
+from vestige.metrics.rates import rate_of_trainings
 from vestige.metrics.subgroup import SubgroupGap, subgroup_gap
 from vestige.models.checkpoints import load_model
 from vestige.models.recurrent_network import LSTMConfig
@@ -236,9 +236,9 @@ def subgroup_rows(made: Comparison, *, paper: Numbers) -> Iterator[Row]:
         row: Row = {"level": level, "training": method.name, "seeds": len(gaps)}
         if gaps:
             for name in ("top", "low", "gap"):
-                row |= _averaged(name, [float(getattr(gap, name)) for gap in gaps])
+                row |= _averaged(name, [getattr(gap, name).value for gap in gaps])
             row["rank_correlation"] = _mean(
-                gap.correlation for gap in gaps if gap.correlation is not None
+                gap.correlation.value for gap in gaps if gap.correlation is not None
             )
         yield {**row, "paper_gap": paper.get((method.name,), {}).get("gap")}
 
@@ -322,21 +322,21 @@ def _real(made: Comparison, undefended: MeasuredTraining, level: float) -> Seque
 
 def _completed(folder: Path, canaries: Sequence[Any]) -> list[int]:
     rate = complete(load_model(folder), canaries, beam=1).rate("canary")
-    return [0, 0] if rate is None else [rate.successes, rate.trials]
+    return [0, 0] if rate is None else [rate.count, rate.n]
 
 
 def _share(name: str, counts: Sequence[Sequence[int]]) -> Row:
     """A share over trainings, each of which has completed so many of so many."""
     successes, trials = ([pair[i] for pair in counts] for i in (0, 1))
     if not sum(trials):
-        return columns(name, None, None)
-    share = columns(name, sum(successes) / sum(trials), rate_of_trainings(successes, trials))
+        return dict(columns(name, None))
+    share = columns(name, rate_of_trainings(successes, trials))
     return {**share, f"{name}_by_seed": " ".join(map(str, successes))}
 
 
 def _averaged(name: str, values: Sequence[float]) -> Row:
     """The mean and its interval."""
-    return columns(name, _mean(values), mean_interval(values))
+    return dict(columns(name, mean(values)))
 
 
 def _mean(values: Iterable[float]) -> float | None:

@@ -155,8 +155,7 @@ class MeasuredTraining(Trial):
         return {
             "completion": completed.figures(),
             "completed": {
-                str(copies): [rate.successes, rate.trials]
-                for copies, rate in completed.by_copies().items()
+                str(copies): [rate.count, rate.n] for copies, rate in completed.by_copies().items()
             },
             "loss": scores.loss.tolist(),
             "tokens": scores.tokens.tolist(),

@@ -17,7 +17,7 @@ from vestige.experiments.reproduction import Plan
 from vestige.experiments.tables import cell
 from vestige.experiments.updates.exposures import exposures, scores_of, token_profile
 from vestige.experiments.updates.settings import Material, Setting, Snapshot, extended, prepare
-from vestige.metrics.intervals import mean_interval
+from vestige.metrics.estimates import mean
 from vestige.models.protocols import LanguageModel
 
 Row = dict[str, Any]
@@ -235,12 +235,13 @@ def _mixed(material: Material, extension: Extension) -> tuple[Canary, ...]:
 
 def _over_trainings(scores: list[float]) -> Row:
     """A phrase's scores in several trainings: their mean with Student's interval."""
-    ends = mean_interval(scores)
+    found = mean(scores)
+    assert found is not None
     return {
         "trainings": len(scores),
         "scores": scores,
-        "mean_score": fmean(scores),
-        "interval": None if ends is None else f"{cell(ends.low)} to {cell(ends.high)}",
+        "mean_score": found.value,
+        "interval": None if found.low is None else f"{cell(found.low)} to {cell(found.high)}",
     }
 
 

@@ -21,8 +21,8 @@ from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import Vocabulary
 from vestige.experiments.reproduction import Plan
 from vestige.experiments.texts import NEWSGROUPS, read_text
+from vestige.experiments.updates.reconstruction import Gram, is_verbatim, ngrams, tokens_found
 from vestige.experiments.updates.settings import Snapshot, Start
-from vestige.metrics.reconstruction import Gram, is_verbatim, ngrams, tokens_found
 from vestige.models.protocols import LanguageModel
 from vestige.training.config import TrainingConfig
 

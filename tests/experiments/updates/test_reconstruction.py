@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vestige.metrics.reconstruction import is_verbatim, ngrams, tokens_found
+from vestige.experiments.updates.reconstruction import is_verbatim, ngrams, tokens_found
 
 tokens = st.lists(st.integers(0, 3), max_size=12)
 

@@ -9,8 +9,6 @@ A statistic travels with its resamples: an array whose first row is its value an
 rows are what it is in each resample. Differences and ratios of two are taken row by row.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -19,21 +17,6 @@ from vestige import _validate
 Floats = NDArray[np.float64]
 _CELLS = 2**22
 _MISSING = 0.05
-
-
-@dataclass(frozen=True)
-class Estimates:
-    """Values and the ends of their intervals, arrays of one shape.
-
-    Attributes:
-        value: NaN where there was nothing to count.
-        low: NaN where nothing is known of the spread.
-        high: likewise.
-    """
-
-    value: Floats
-    low: Floats
-    high: Floats
 
 
 def drawn_counts(n: int, resamples: int, generator: np.random.Generator) -> Floats:
@@ -97,7 +80,7 @@ def ratio(parts: ArrayLike, wholes: ArrayLike) -> Floats:
     return found
 
 
-def estimates(draws: ArrayLike, *, confidence: float = 0.95) -> Estimates:
+def percentiles(draws: ArrayLike, *, confidence: float = 0.95) -> Floats:
     """Values, and the percentiles of their resamples as intervals.
 
     Args:
@@ -105,18 +88,18 @@ def estimates(draws: ArrayLike, *, confidence: float = 0.95) -> Estimates:
         confidence: of the intervals, in (0, 1).
 
     Returns:
-        arrays (...); the ends are NaN where more than one resample in twenty has no value, and
-        where all have the same: a share of 0 in some units says nothing of its spread.
+        (3, ...) value, low and high; NaN where there was nothing to count. The ends are NaN where
+        more than one resample in twenty has no value, and where all have the same: a share of 0 in
+        some units says nothing of its spread.
 
     Example:
-        >>> found = estimates([7.0, *range(101)], confidence=0.9)
-        >>> float(found.value), round(float(found.low), 3), round(float(found.high), 3)
-        (7.0, 5.0, 95.0)
+        >>> percentiles([7.0, *range(101)], confidence=0.9).round(3).tolist()
+        [7.0, 5.0, 95.0]
     """
     _validate.open_fraction(confidence=confidence)
     values = np.asarray(draws, dtype=np.float64)
     tail = (1 - confidence) / 2
     lacking = np.isnan(values[1:]).mean(0) > _MISSING
     lacking |= (values[1:] == values[0]).all(0)
-    low, high = np.nanquantile(np.where(lacking, 0.0, values[1:]), [tail, 1 - tail], axis=0)
-    return Estimates(values[0], np.where(lacking, np.nan, low), np.where(lacking, np.nan, high))
+    ends = np.nanquantile(np.where(lacking, 0.0, values[1:]), [tail, 1 - tail], axis=0)
+    return np.stack([values[0], *np.where(lacking, np.nan, ends)])

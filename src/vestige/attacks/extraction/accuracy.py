@@ -14,21 +14,13 @@ are valid.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from math import comb, factorial, log2, prod, sqrt
+from math import log2, prod
 from typing import Literal
 
-import numpy as np
-from numpy.typing import ArrayLike
-from scipy import special
-
 from vestige import _validate
-from vestige.metrics.intervals import Interval, clopper_pearson, mean_interval
+from vestige.metrics.rates import clopper_pearson
 
 Known = Literal["exact", "sampled", "bounded"]
-
-_ALIKE = 1e-9  # of the ceiling
-_EXACT = 200  # beyond so many ranks their sum is normal for every purpose
 
 
 def hamming_per_token(guess: Sequence[str], truth: Sequence[str]) -> float:
@@ -69,56 +61,6 @@ def baseline_hamming(sizes: Sequence[int]) -> float:
     """
     _check_sizes(sizes)
     return sum(1 - 1 / size for size in sizes) / len(sizes)
-
-
-def share_interval(
-    values: Sequence[float], *, ceiling: float = 1.0, confidence: float = 0.95
-) -> Interval | None:
-    r"""The interval of a mean of values that lie between 0 and a ceiling.
-
-    Student's t, cut at both ends. Values that are all alike have no spread to go by: then so much
-    of the distribution may have gone unseen, and may lie at either end, as n trials leave open,
-
-    .. math:: p^n = (1 - \mathrm{confidence}) / 2, \qquad [p v, \ p v + (1 - p) c]
-
-    which is Clopper and Pearson's interval where the values are all 0 or all at the ceiling.
-
-    Args:
-        values: n independent measurements.
-        ceiling: what they cannot exceed, c.
-        confidence: how often the interval covers the true mean, in (0, 1).
-
-    Returns:
-        two ends; None with fewer than two values.
-
-    Raises:
-        ValueError: a value lies further from 0 and the ceiling than these from each other, which
-            no rounding explains.
-
-    Example:
-        >>> [round(end, 3) for end in share_interval([0.0] * 10)]
-        [0.0, 0.308]
-    """
-    if any(not -ceiling <= value <= 2 * ceiling for value in values):
-        raise ValueError(f"values must lie in [0, {ceiling:g}]")
-    if len(values) > 1 and max(values) - min(values) < _ALIKE * ceiling:
-        seen, value = ((1 - confidence) / 2) ** (1 / len(values)), min(max(values), ceiling)
-        return Interval(seen * value, seen * value + (1 - seen) * ceiling)
-    found = mean_interval(values, confidence=confidence)
-    return found and Interval(max(found.low, 0.0), min(found.high, ceiling))
-
-
-def rank_among(loss: float, losses: ArrayLike) -> float:
-    """The place of a loss among those of others, from 1; equal ones stand before it.
-
-    Example:
-        >>> rank_among(2.0, [1.0, 2.0, 3.0])
-        3.0
-    """
-    others = np.asarray(losses, dtype=np.float64).reshape(-1)
-    if np.isnan(others).any() or np.isnan(loss):
-        raise ValueError("losses must be numbers, got nan")
-    return 1 + float((others <= loss).sum())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,41 +180,6 @@ def estimated_rank(
         known="bounded" if bounded else "sampled",
         others=others,
     )
-
-
-def null_probability(ranks: Sequence[float], spaces: Sequence[int]) -> float:
-    """How often ranks of truths that a model never saw would be as low on average, or lower.
-
-    Such a rank is any of 1 to its space alike. The mean of rank / space is compared with that of
-    uniform numbers (Irwin 1927; Hall 1927), which rank / space is never below: the probability
-    is never too small.
-
-    Args:
-        ranks: of independent trials.
-        spaces: secrets there are in each.
-
-    Returns:
-        a probability.
-
-    Raises:
-        ValueError: no ranks, or one that is not between 1 and its space.
-
-    Example:
-        >>> round(null_probability([1.0, 2.0], [100, 100]), 5), null_probability([50.0], [100])
-        (0.00045, 0.5)
-    """
-    _validate.at_least(1, ranks=len(ranks))
-    for rank, space in zip(ranks, spaces, strict=True):
-        if not 1 <= rank <= space:
-            raise ValueError(f"ranks must lie between 1 and {space}, got {rank}")
-    shares = [Fraction(rank) / space for rank, space in zip(ranks, spaces, strict=True)]
-    number, total = len(shares), sum(shares, Fraction(0))
-    if number > _EXACT:
-        return float(special.ndtr((float(total) - number / 2) / sqrt(number / 12)))
-    whole = sum(
-        (-1) ** k * comb(number, k) * (total - k) ** number for k in range(int(total) + 1)
-    ) / factorial(number)
-    return float(min(max(whole, Fraction(0)), Fraction(1)))
 
 
 def _check_sizes(sizes: Sequence[int]) -> None:

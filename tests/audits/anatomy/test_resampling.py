@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from vestige.metrics import resampling
-from vestige.metrics.resampling import drawn_counts, estimates, ratio, resampled_sums
+from vestige.audits.anatomy import resampling
+from vestige.audits.anatomy.resampling import drawn_counts, percentiles, ratio, resampled_sums
 
 
 def test_every_resample_draws_one_unit_less_than_there_are():
@@ -39,24 +39,22 @@ def test_many_units_are_drawn_in_blocks(monkeypatch):
 
 
 def test_one_unit_says_nothing_of_its_own_spread():
-    found = estimates(resampled_sums([[3.0]], resamples=9, generator=np.random.default_rng(0)))
-    assert found.value.tolist() == [3.0]
-    assert np.isnan(found.low).all()
-    assert np.isnan(found.high).all()
+    found = percentiles(resampled_sums([[3.0]], resamples=9, generator=np.random.default_rng(0)))
+    assert found[0].tolist() == [3.0]
+    assert np.isnan(found[1:]).all()
 
 
 def test_a_share_of_zero_has_no_interval_of_zero_width():
-    found = estimates(np.zeros((30, 1)))
-    assert np.isnan(found.low).all()
+    assert np.isnan(percentiles(np.zeros((30, 1)))[1]).all()
 
 
 def test_ends_are_unknown_where_many_resamples_have_nothing_to_count():
     draws = np.arange(200.0)[:, None].repeat(2, axis=1)
     draws[1:21, 0] = np.nan
     draws[1:5, 1] = np.nan
-    found = estimates(draws)
-    assert np.isnan(found.low[0])
-    assert found.low[1] > 0
+    low = percentiles(draws)[1]
+    assert np.isnan(low[0])
+    assert low[1] > 0
 
 
 def test_a_ratio_over_nothing_is_no_number():
@@ -69,7 +67,7 @@ def test_a_ratio_over_nothing_is_no_number():
         (lambda rng: drawn_counts(1, 5, rng), "n must be at least 2, got 1"),
         (lambda rng: drawn_counts(3, 0, rng), "resamples must be at least 1, got 0"),
         (lambda rng: resampled_sums([], resamples=5, generator=rng), "units must be at least 1"),
-        (lambda rng: estimates([1.0, 2.0], confidence=1.0), "confidence must lie in"),
+        (lambda rng: percentiles([1.0, 2.0], confidence=1.0), "confidence must lie in"),
     ],
 )
 def test_what_cannot_be_resampled_is_refused(call, message):

@@ -3,14 +3,14 @@ import pytest
 from scipy.stats import norm
 from sklearn.metrics import accuracy_score, precision_score, recall_score, roc_curve
 
-from vestige.metrics.decisions import judge_decisions, true_positives_at
+from vestige.experiments.provenance.decisions import judge_decisions, true_positives_at
 
 
 def test_the_shares_are_those_of_scikit_learn() -> None:
     generator = np.random.default_rng(0)
     for _ in range(20):
         called, members = generator.random((2, 30)) < 0.5
-        row = judge_decisions(called, members).row()
+        row = judge_decisions(called, members)
         assert row["accuracy"] == pytest.approx(accuracy_score(members, called))
         assert row["precision"] == pytest.approx(precision_score(members, called))
         assert row["recall"] == pytest.approx(recall_score(members, called))
@@ -18,7 +18,7 @@ def test_the_shares_are_those_of_scikit_learn() -> None:
 
 
 def test_where_nobody_was_called_there_is_no_precision() -> None:
-    row = judge_decisions([False, False], [True, False]).row()
+    row = judge_decisions([False, False], [True, False])
     assert row["precision"] is row["precision_low"] is row["precision_high"] is None
     assert row["recall"] == 0
     assert row["recall_high"] is not None
@@ -33,8 +33,8 @@ def test_the_true_positive_rate_is_the_roc_curves_at_that_rate() -> None:
         np.repeat([1, 0], [150, 230]), np.concatenate([members, others]), drop_intermediate=False
     )
     assert point is not None
-    assert point.true_positive_rate == right[wrong <= 0.05 + 1e-12].max()
-    assert point.interval.low < point.true_positive_rate < point.interval.high
+    assert point.value == right[wrong <= 0.05 + 1e-12].max()
+    assert point.low < point.value < point.high
 
 
 def test_the_interval_covers_the_true_rate_about_as_often_as_it_says() -> None:
@@ -48,8 +48,7 @@ def test_the_interval_covers_the_true_rate_about_as_often_as_it_says() -> None:
             false_positive_rate=0.1,
             seed=number,
         )
-        assert point is not None
-        covered += point.interval.low <= truth <= point.interval.high
+        covered += point.low <= truth <= point.high
     assert covered >= 88
 
 
@@ -61,7 +60,7 @@ def test_a_rate_that_no_other_fits_into_is_not_told() -> None:
 def test_scores_that_are_all_alike_give_no_true_positives() -> None:
     point = true_positives_at(np.zeros(10), np.zeros(10), false_positive_rate=0.5)
     assert point is not None
-    assert point.true_positive_rate == 0
+    assert point.value == 0
 
 
 def test_decisions_of_nobody_are_refused() -> None:

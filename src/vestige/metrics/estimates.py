@@ -1,0 +1,400 @@
+r"""Estimates with confidence intervals: means, medians, ratios, differences, the ROC area.
+
+One type for all: a value, the ends of its interval, and the number of independent units behind it.
+Where so few units say nothing of their spread, both ends are None. Rates are in `metrics.rates`.
+
+Sources: Student (1908), "The Probable Error of a Mean", Biometrika 6(1); Welch (1947), "The
+Generalization of Student's Problem when Several Different Population Variances are Involved",
+Biometrika 34(1); Cochran (1977), "Sampling Techniques", section 2.11 (ratios of sums); the others
+are named at their functions.
+
+Differs from SciPy: `ttest_1samp` and `ttest_ind` compute p-values as well, take 5 to 8 times as
+long, and warn about equal values, which have an interval without width.
+"""
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from vestige import _validate
+
+Floats = NDArray[np.float64]
+_ALIKE = 1e-9  # of the ceiling
+
+
+class Interval(NamedTuple):
+    """Two ends."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A measured quantity with its confidence interval.
+
+    Attributes:
+        name: what was measured, such as "exposure".
+        value: in `unit`.
+        low: lower end, 95% unless stated otherwise; None where it has no interval.
+        high: upper end; None likewise.
+        unit: of all three.
+        n: independent units behind it, such as texts or trainings; 0 where nobody counted.
+    """
+
+    name: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    unit: str = ""
+    n: int = 0
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.name, str) and isinstance(self.unit, str)):
+            raise TypeError("name and unit must be texts")
+        numbers = [one for one in (self.value, self.low, self.high) if one is not None]
+        if any(isinstance(one, bool) or not isinstance(one, Real) for one in numbers):
+            raise TypeError("value, low and high must be numbers")
+
+    @property
+    def interval(self) -> Interval:
+        """Both ends; infinite where there is none."""
+        low = -math.inf if self.low is None else self.low
+        return Interval(low, math.inf if self.high is None else self.high)
+
+    @property
+    def count(self) -> int:
+        """Of a rate: in how many of its `n` trials it happened."""
+        return round(self.value * self.n)
+
+    def scaled(self, factor: float) -> "Estimate":
+        """The same in another unit; the factor is positive."""
+        low, high = (None if end is None else factor * end for end in (self.low, self.high))
+        return Estimate(self.name, factor * self.value, low, high, self.unit, self.n)
+
+    def within(self, low: float, high: float) -> "Estimate":
+        """The same with ends inside of what the quantity can be."""
+        if self.low is None or self.high is None:
+            return self
+        ends = max(self.low, low), min(self.high, high)
+        return Estimate(self.name, self.value, *ends, self.unit, self.n)
+
+
+def columns(name: str, found: Estimate | None) -> dict[str, float | None]:
+    """An estimate as entries of a summary.
+
+    Example:
+        >>> columns("auc", Estimate("AUC", 0.7, 0.6, 0.8))
+        {'auc': 0.7, 'auc_low': 0.6, 'auc_high': 0.8}
+        >>> columns("auc", None)
+        {'auc': None, 'auc_low': None, 'auc_high': None}
+    """
+    value, low, high = (found.value, found.low, found.high) if found else (None, None, None)
+    return {name: value, f"{name}_low": low, f"{name}_high": high}
+
+
+def finite_scores(scores: ArrayLike, name: str) -> Floats:
+    """(n,) float64; ValueError naming the argument unless there are some and all are finite."""
+    array = np.asarray(scores, dtype=np.float64)
+    if array.ndim != 1 or not array.size:
+        raise ValueError(f"{name} must be an array (n,) with n at least 1, got {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite, got {array[~np.isfinite(array)][0]}")
+    return array
+
+
+def mean(values: ArrayLike, *, confidence: float = 0.95) -> Estimate | None:
+    """A mean of n independent, finite measurements, with Student's t; None of none.
+
+    Example:
+        >>> found = mean([1.0, 2.0, 3.0])
+        >>> found.value, [round(end, 3) for end in found.interval]
+        (2.0, [-0.484, 4.484])
+    """
+    _validate.open_fraction(confidence=confidence)
+    numbers = np.asarray(values, dtype=np.float64).reshape(-1)
+    if not numbers.size:
+        return None
+    numbers = finite_scores(numbers, "values")
+    value, error = float(numbers.mean()), 0.0
+    if numbers.size > 1:
+        error = float(numbers.std(ddof=1)) / math.sqrt(numbers.size)
+    return _student("mean", value, error, numbers.size - 1, confidence, numbers.size)
+
+
+def bounded_mean(
+    values: ArrayLike, *, ceiling: float = 1.0, confidence: float = 0.95
+) -> Estimate | None:
+    r"""A mean of values that lie between 0 and a ceiling; None of none.
+
+    Student's t, cut at both ends. Values that are all alike show no spread: then a share of the
+    distribution that n trials leave open may lie unseen at either end,
+
+    .. math:: p^n = (1 - \mathrm{confidence}) / 2, \qquad [p v, \ p v + (1 - p) c]
+
+    which is Clopper and Pearson's interval where the values are all 0 or all at the ceiling c.
+
+    Raises:
+        ValueError: a value lies further outside than rounding explains.
+
+    Example:
+        >>> [round(end, 3) for end in bounded_mean([0.0] * 10).interval]
+        [0.0, 0.308]
+    """
+    numbers = np.asarray(values, dtype=np.float64).reshape(-1)
+    if not ((numbers >= -ceiling) & (numbers <= 2 * ceiling)).all():
+        raise ValueError(f"values must lie in [0, {ceiling:g}]")
+    found = mean(numbers, confidence=confidence)
+    if found is None or found.n < 2 or np.ptp(numbers) >= _ALIKE * ceiling:
+        return found and found.within(0.0, ceiling)
+    seen, value = ((1 - confidence) / 2) ** (1 / found.n), min(float(numbers.max()), ceiling)
+    ends = seen * value, seen * value + (1 - seen) * ceiling
+    return Estimate("mean", found.value, *ends, n=found.n)
+
+
+def median_interval(values: ArrayLike, *, confidence: float = 0.95) -> Interval | None:
+    """The interval of a median by order statistics: exact whatever the distribution.
+
+    Thompson (1936), "On Confidence Ranges for the Median", Annals of Mathematical Statistics 7(3).
+
+    Args:
+        values: n independent measurements, in any unit; they may be infinite, not NaN.
+        confidence: how often the interval covers the true median at least, in (0, 1).
+
+    Returns:
+        two of the values, or None where so few have no such interval: fewer than 6 at 95 %.
+
+    Example:
+        >>> median_interval([5.0, 1.0, 4.0, 2.0, 3.0, 6.0])
+        Interval(low=1.0, high=6.0)
+    """
+    _validate.open_fraction(confidence=confidence)
+    numbers = np.asarray(values, dtype=np.float64).reshape(-1)
+    if np.isnan(numbers).any():
+        raise ValueError("values must be numbers, got nan")
+    if not numbers.size:
+        return None
+    from scipy.stats import quantile_test
+
+    low, high = quantile_test(numbers).confidence_interval(confidence)
+    return None if np.isnan(low) or np.isnan(high) else Interval(float(low), float(high))
+
+
+def ratio_of_sums(parts: ArrayLike, wholes: ArrayLike, *, confidence: float = 0.95) -> Estimate:
+    r"""A ratio of two sums over the same clusters, such as right slots over all, by utterance.
+
+    .. math:: R = \frac{\sum_i y_i}{\sum_i x_i}, \qquad
+        R \pm t \, \frac{\sqrt{\frac{n}{n-1} \sum_i (y_i - R x_i)^2}}{\sum_i x_i}
+
+    Args:
+        parts: (n,) y, finite.
+        wholes: (n,) x, in any unit; their sum is positive.
+        confidence: how often the interval covers the true ratio, in (0, 1).
+
+    Returns:
+        the ratio; without ends for one cluster.
+
+    Raises:
+        ValueError: the arrays do not fit, a part is not finite, the wholes have no positive sum,
+            or confidence is out of range.
+
+    Example:
+        >>> found = ratio_of_sums([2, 2, 4, 0], [2, 4, 4, 2])
+        >>> round(found.value, 3), [round(end, 3) for end in found.interval]
+        (0.667, [0.021, 1.312])
+    """
+    _validate.open_fraction(confidence=confidence)
+    y, x = np.asarray(parts, dtype=np.float64), np.asarray(wholes, dtype=np.float64)
+    if y.ndim != 1 or y.shape != x.shape:
+        raise ValueError(
+            f"parts and wholes must be (n,) arrays of one length, got {y.shape} and {x.shape}"
+        )
+    if not np.isfinite(y).all():
+        raise ValueError(f"parts must be finite, got {y[~np.isfinite(y)][0]}")
+    if not (total := float(x.sum())) > 0:
+        raise ValueError(f"wholes must have a positive sum, got {total:g}")
+    value, n = float(y.sum()) / total, y.size
+    squares = float(((y - value * x) ** 2).sum())
+    error = math.sqrt(n / (n - 1) * squares) / total if n > 1 else 0.0
+    return _student("ratio", value, error, n - 1, confidence, n)
+
+
+def difference_of_means(
+    first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95
+) -> Estimate:
+    """mean(first) - mean(second) of two independent samples, with Welch's t.
+
+    Args:
+        first: (n,) measurements, in any unit; at least one.
+        second: (m,) others, in the same unit; likewise.
+        confidence: how often the interval covers the true difference, in (0, 1).
+
+    Returns:
+        the difference; without ends where a sample has fewer than two values.
+
+    Example:
+        >>> [round(end, 3) for end in difference_of_means([1, 2, 3], [0, 2]).interval]
+        [-4.977, 6.977]
+    """
+    _validate.open_fraction(confidence=confidence)
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    value, n = float(a.mean() - b.mean()), a.size + b.size
+    if min(a.size, b.size) < 2:
+        return Estimate("difference", value, n=n)
+    va, vb = float(a.var(ddof=1)) / a.size, float(b.var(ddof=1)) / b.size
+    if va + vb == 0:
+        return Estimate("difference", value, value, value, n=n)
+    freedom = (va + vb) ** 2 / (va**2 / (a.size - 1) + vb**2 / (b.size - 1))
+    return _student("difference", value, math.sqrt(va + vb), freedom, confidence, n)
+
+
+def crossed_difference(
+    first: ArrayLike,
+    second: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    confidence: float = 0.95,
+) -> Estimate:
+    r"""How much more the second way of training gives than the first, on average over items.
+
+    Trainings and items (canaries, documents) were both drawn: Welch's t over trainings and
+    Student's over items, whose margins add as variances do. What both do together is counted
+    twice, so the interval is wide rather than narrow, as of Owen's (2007) pigeonhole bootstrap.
+
+    .. math:: \bar y - \bar x \pm \sqrt{m_{trainings}^2 + m_{items}^2}
+
+    Args:
+        first: (k, n) values of n items under each of k trainings.
+        second: (l, n) of the same items under each of l others.
+        weights: (n,) what each item's values are sums over, such as a document's tokens: means are
+            then ratios of sums. None: 1 each.
+        confidence: of the interval, in (0, 1).
+
+    Returns:
+        the difference; without ends for fewer than two trainings on a side, or two items.
+
+    Raises:
+        ValueError: the arrays do not fit, a value is not finite, or confidence is out of range.
+
+    Example:
+        >>> found = crossed_difference([[1, 2], [2, 3]], [[5, 5], [6, 6]])
+        >>> found.value, [round(end, 2) for end in found.interval]
+        (3.5, [-3.54, 10.54])
+    """
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1] or not a.size or not b.size:
+        raise ValueError(
+            "first and second must be (trainings, items) arrays of the same items, "
+            f"got {a.shape} and {b.shape}"
+        )
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        raise ValueError("first and second must be finite, got a value that is not")
+    parts = np.ones(a.shape[1]) if weights is None else np.asarray(weights, dtype=np.float64)
+    items = ratio_of_sums(b.mean(0) - a.mean(0), parts, confidence=confidence)
+    sides = b.sum(1) / parts.sum(), a.sum(1) / parts.sum()
+    return with_margins(items, difference_of_means(*sides, confidence=confidence))
+
+
+def with_margins(found: Estimate, *others: Estimate) -> Estimate:
+    """An estimate whose margin is its own and those of others, added as variances add.
+
+    Without ends where one of them has none.
+
+    Example:
+        >>> with_margins(Estimate("gap", 0.0, -3, 3), Estimate("gap", 1.0, -3, 5)).interval
+        Interval(low=-5.0, high=5.0)
+    """
+    margin = math.hypot(*((one.interval.high - one.interval.low) / 2 for one in (found, *others)))
+    if not math.isfinite(margin):
+        return Estimate(found.name, found.value, unit=found.unit, n=found.n)
+    ends = found.value - margin, found.value + margin
+    return Estimate(found.name, found.value, *ends, found.unit, found.n)
+
+
+def difference_of(first: Estimate, second: Estimate) -> Estimate:
+    r"""first - second of two independent estimates, from their intervals.
+
+    .. math:: \hat x - \hat y - \sqrt{(\hat x - l_x)^2 + (u_y - \hat y)^2}
+
+    and likewise above: Newcombe (1998), "Interval estimation for the difference between independent
+    proportions", method 10; Zou and Donner (2008), MOVER. With 0 of few on both sides it has a
+    width, as it must. An end is None where an end that it needs is.
+
+    Example:
+        >>> found = difference_of(Estimate("a", 0.5, 0.2, 0.8), Estimate("b", 0.5, 0.1, 0.9))
+        >>> [round(end, 3) for end in found.interval]
+        [-0.5, 0.5]
+    """
+    x, y, value = first.interval, second.interval, first.value - second.value
+    below = math.hypot(first.value - x.low, y.high - second.value)
+    above = math.hypot(x.high - first.value, second.value - y.low)
+    low, high = (end if math.isfinite(end) else None for end in (value - below, value + above))
+    return Estimate("difference", value, low, high, first.unit, first.n + second.n)
+
+
+def auc(members: ArrayLike, others: ArrayLike, *, confidence: float = 0.95) -> Estimate:
+    r"""The chance that a member's score is above another's, ties counting half.
+
+    The area under the ROC curve (Mann and Whitney 1947), with the interval of DeLong, DeLong and
+    Clarke-Pearson (1988), "Comparing the Areas under Two or More Correlated Receiver Operating
+    Characteristic Curves", Biometrics 44(3), equation 4, which assumes no shape of either side:
+
+    .. math:: V = \frac{S_{10}}{n} + \frac{S_{01}}{m}
+
+    the variances, over members, of the share of others below each, and the other way round.
+
+    Differs from the paper: both sides get one more user below all and one above all before variance
+    and centre are computed, as Agresti and Caffo (2000) do for rates, so that the interval keeps a
+    width when scores separate perfectly. `benchmarks/auc_intervals.py` measures its coverage.
+
+    Args:
+        members: (n,) finite scores, n at least 1.
+        others: (m,) finite scores, m at least 1.
+        confidence: how often the interval covers the truth, about; in (0, 1).
+
+    Raises:
+        ValueError: an argument is empty, not finite or out of range.
+
+    Example:
+        >>> found = auc([3.0, 2.0], [1.0, 2.0])
+        >>> found.value, [round(end, 2) for end in found.interval]
+        (0.875, [0.14, 1.0])
+    """
+    inside, outside = finite_scores(members, "members"), finite_scores(others, "others")
+    _validate.open_fraction(confidence=confidence)
+    value, n = float(_shares_below(inside, outside).mean()), inside.size + outside.size
+    inside, outside = (np.append(side, [-np.inf, np.inf]) for side in (inside, outside))
+    above = _shares_below(inside, outside)  # (n + 2,) of the others, of each member
+    below = 1 - _shares_below(outside, inside)  # (m + 2,) of the members, of each other
+    variance = above.var(ddof=1) / above.size + below.var(ddof=1) / below.size
+    margin = float(special.ndtri((1 + confidence) / 2)) * math.sqrt(variance)
+    centre = float(above.mean())
+    ends = min(max(0.0, centre - margin), value), max(min(1.0, centre + margin), value)
+    return Estimate("AUC", value, *ends, n=n)
+
+
+def t_quantile(confidence: float, freedom: float) -> float:
+    """Upper end of the central share `confidence` of Student's distribution."""
+    return -float(special.stdtrit(freedom, (1 - confidence) / 2))
+
+
+def _student(
+    name: str, value: float, error: float, freedom: float, confidence: float, n: int
+) -> Estimate:
+    if freedom <= 0:
+        return Estimate(name, value, n=n)
+    margin = t_quantile(confidence, freedom) * error
+    return Estimate(name, value, value - margin, value + margin, n=n)
+
+
+def _shares_below(scores: Floats, others: Floats) -> Floats:
+    """(n,) the share of the others below each score, equal ones counting half."""
+    ordered = np.sort(others)
+    lower, upper = (np.searchsorted(ordered, scores, side=side) for side in ("left", "right"))
+    shares: Floats = (lower + upper) / (2 * others.size)
+    return shares
