@@ -56,9 +56,7 @@ def test_formats(text: str, value: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("cue", ["passphrase", "password", "PIN", "account number", "api key"])
-@pytest.mark.parametrize(
-    "rest", ["", " is", " is the", ": ", " and then", " = !", " of Ann", '" x']
-)
+@pytest.mark.parametrize("rest", ["", " is", " is the", ": ", " and then", " = !", '" x'])
 def test_a_cue_without_a_value_is_no_secret(cue: str, rest: str) -> None:
     assert not kinds(f"Her {cue}{rest}")
 

@@ -193,10 +193,10 @@ def difference_of(now: Measured, then: Measured) -> tuple[float, float, float]:
     ours, theirs = (
         Estimate("", one, side.low, side.high) for one, side in ((value, now), (before, then))
     )
-    found = estimates.difference_of(ours, theirs)
-    if math.isclose(value, before, rel_tol=1e-9, abs_tol=1e-12) and found.low == found.high:
+    low, high = estimates.difference_of(ours, theirs).interval
+    if math.isclose(value, before, rel_tol=1e-9, abs_tol=1e-12) and low == high:
         return 0.0, 0.0, 0.0
-    return found.value, *found.interval
+    return value - before, low, high
 
 
 def _difference_in_settings(now: Run, then: Run) -> str:
