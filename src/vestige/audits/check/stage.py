@@ -9,8 +9,9 @@ State = Literal["leak", "clear", "open", "not run"]
 ALPHA = 0.05
 """Probability that any stage reports a leak where there is none."""
 
-SHARES: Mapping[str, float] = {"secrets": 0.4, "unprompted": 0.2, "passages": 0.4}
-"""Of `ALPHA`, by stage (Bonferroni with weights)."""
+SHARES: Mapping[str, float] = {"secrets": 0.6, "unprompted": 0.2, "passages": 0.2}
+"""Of `ALPHA`, by stage (Bonferroni with weights). Most belongs to secrets, which found most leaks on
+the development corpora of the calibration; passages found none that the others had missed."""
 
 CONTROL_LEVEL = 0.01
 """Level at which the control half of the reference must not look like a leak."""
