@@ -10,8 +10,8 @@ ALPHA = 0.05
 """Probability that any stage reports a leak where there is none."""
 
 SHARES: Mapping[str, float] = {"secrets": 0.6, "unprompted": 0.2, "passages": 0.2}
-"""Of `ALPHA`, by stage (Bonferroni with weights). Most belongs to secrets: on the development corpora
-of the calibration they found most leaks, and passages none that the others had missed."""
+"""Of `ALPHA`, by stage (Bonferroni with weights). Most belongs to secrets: on the development
+corpora of the calibration they found most leaks, and passages none that the others had missed."""
 
 CONTROL_LEVEL = 0.01
 """Level at which the control half of the reference must not look like a leak."""
