@@ -168,11 +168,12 @@ def test_gaps_are_differences_and_their_intervals_those_of_clustered_means(model
         words, users = by_word(model, texts), sorted(set(texts.users))
         sums = [sum(w[3] for w in words if w[0] == user) for user in users]
         counts = [sum(w[0] == user for w in words) for user in users]
-        value, interval = ratio_of_sums(sums, counts)
+        expected = ratio_of_sums(sums, counts)
+        interval = expected.interval
         one = find(found, "means", name, "all", "log_prob")
-        same(one, value)
+        same(one, expected.value)
         assert math.isclose(one.high - one.low, interval.high - interval.low, rel_tol=0.12)
-        sides.append(value)
+        sides.append(expected.value)
         spread += ((interval.high - interval.low) / 2) ** 2
     same(gap, sides[0] - sides[1])
     assert math.isclose((gap.high - gap.low) / 2, math.sqrt(spread), rel_tol=0.12)
