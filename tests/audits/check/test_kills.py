@@ -27,7 +27,7 @@ work.MOST_SECRETS, work.EFFORTS = 4, ((8, 1, 8),)
 work.MOST_TEXTS = work.LEAST_TEXTS = 24
 words = json.loads(sys.argv[1])
 calls = {
-    "control": (control, "_knows"),
+    "control": (control, "_is_sure"),
     "planted": (control, "_moved"),
     "folder": (check.shutil, "rmtree"),
     "rows": (pyarrow.parquet, "write_table"),
