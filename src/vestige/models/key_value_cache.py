@@ -12,6 +12,9 @@ from torch import Tensor
 ROOM = 64
 """Tokens that memory is grown by at most; below, it is doubled."""
 
+STEP = 32
+"""Memory is for a multiple of so many tokens."""
+
 
 @dataclass(frozen=True)
 class KeysAndValues:
@@ -64,7 +67,8 @@ class KeysAndValues:
             self.written[0] = length
             longer = replace(self, length=length)
         else:
-            capacity = length + min(self.length, ROOM)
+            # Blocks of few sizes: the allocator can use a freed one again.
+            capacity = -(-(length + min(self.length, ROOM)) // STEP) * STEP
             moved = self._moved(self.keys, capacity), self._moved(self.values, capacity)
             longer = KeysAndValues(*moved, length=length, written=[length])
         longer.keys[:, :, self.length : length] = keys
