@@ -12,9 +12,6 @@ from torch import Tensor
 ROOM = 64
 """Tokens that memory is grown by at most; below, it is doubled."""
 
-STEP = 32
-"""Memory is for a multiple of so many tokens."""
-
 
 @dataclass(frozen=True)
 class KeysAndValues:
@@ -67,8 +64,7 @@ class KeysAndValues:
             self.written[0] = length
             longer = replace(self, length=length)
         else:
-            # Blocks of few sizes: the allocator can use a freed one again.
-            capacity = -(-(length + min(self.length, ROOM)) // STEP) * STEP
+            capacity = length + min(self.length, ROOM)
             moved = self._moved(self.keys, capacity), self._moved(self.values, capacity)
             longer = KeysAndValues(*moved, length=length, written=[length])
         longer.keys[:, :, self.length : length] = keys
