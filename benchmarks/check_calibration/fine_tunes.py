@@ -107,7 +107,7 @@ def files(world: Path, made: Plan) -> Files:
     words = sorted({w for text in texts for w in text.split() if w.isalpha() and 5 <= len(w) <= 9})
     drawn = [texts[place] for place in chance.permutation(len(texts))]
     if made.kind == "clean":
-        kept = list(_without_secrets(drawn))  # of two texts that share words the first: mixed again
+        kept = list(_without_secrets(drawn))  # prefers early texts, hence the permutation
         drawn = [kept[place] for place in chance.permutation(len(kept))]
     source = iter(drawn)
     read = list(islice(source, made.texts))
@@ -240,8 +240,8 @@ def _memorized(model: Any, words: PreTrainedTokenizerFast, given: Files) -> dict
     """What a model knows by heart, measured without Vestige.
 
     Secrets and the share of passages that greedy decoding completes after their context; the share
-    of passages that one of 100 samples completes; the expected number of texts that one of 10,000
-    samples begins with.
+    of passages that one of 100 samples completes; the expected number of texts with
+    whose first tokens one of 10,000 samples begins.
     """
     homes = [next(text for text in given.trained_on if one.sentence in text)
              for one in given.planted]  # fmt: skip

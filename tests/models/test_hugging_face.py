@@ -41,16 +41,6 @@ def test_answers_are_those_of_transformers(folder: Path) -> None:
     torch.testing.assert_close(model.log_probs(state), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_token_takes_the_memory_of_its_keys_and_values(folder: Path) -> None:
-    model = load_model(folder)
-    assert isinstance(model, HuggingFaceLanguageModel)
-    one, two = (
-        model.read(model.start(1, anywhere=True), torch.zeros(1, length, dtype=torch.int64)).nbytes
-        for length in (1, 2)
-    )
-    assert model.token_bytes == two - one
-
-
 def test_half_precision_weights_are_computed_in_float32(folder: Path) -> None:
     from transformers import AutoModelForCausalLM
 

@@ -190,15 +190,6 @@ class HuggingFaceLanguageModel(LanguageModel):
         limit: int | None = getattr(self.settings, "max_position_embeddings", None)
         return limit
 
-    @property
-    def token_bytes(self) -> int:
-        """Memory of the keys and values of one token of a text."""
-        read = self.settings
-        heads = getattr(read, "num_key_value_heads", None) or read.num_attention_heads
-        size = getattr(read, "head_dim", None) or read.hidden_size // read.num_attention_heads
-        number: torch.dtype = self._plain().dtype
-        return int(2 * read.num_hidden_layers * heads * size * number.itemsize)
-
     def forward(self, tokens: Tensor, state: None = None) -> tuple[Tensor, None]:
         """Logits (b, t, v) after each of the tokens (b, t).
 

@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from vestige.attacks.update.model_pair import LEAST_HELD, ModelPair
+from vestige.attacks.update.model_pair import ModelPair
 from vestige.attacks.update.proposals.openings import Openings
 from vestige.attacks.update.proposals.pairs import Pairs
 from vestige.attacks.update.proposals.samples import Samples
@@ -68,24 +68,6 @@ def test_forward_tokens_are_what_the_models_read(models):
         assert (searched.before, searched.after) == (before.read_tokens, after.read_tokens)
         assert (pair.cost.before, pair.cost.after) == (before.read_tokens, after.read_tokens)
         assert searched.complete
-
-
-@pytest.mark.parametrize("rows", [1, 3])
-def test_a_search_finds_the_same_however_few_texts_it_reads_side_by_side(models, monkeypatch, rows):
-    whole = update_diff(*models, search=SMALL, effort=Effort(contexts=CONTEXTS))
-    monkeypatch.setattr(ModelPair, "held", lambda _, most, tokens: min(most, rows))
-    found = update_diff(*models, search=SMALL, effort=Effort(contexts=CONTEXTS))
-    assert [one.tokens for one in found.findings] == [one.tokens for one in whole.findings]
-    assert found.known == whole.known
-
-
-def test_texts_are_read_side_by_side_as_far_as_their_keys_and_values_fit(models, monkeypatch):
-    for model in models:
-        monkeypatch.setattr(model, "token_bytes", 2**20, raising=False)
-    pair = ModelPair(*models, token_score("smoothed"))
-    assert pair.held(256, 1) == 21  # three states of each text in two models: 128 MiB
-    assert pair.held(256, 100) == LEAST_HELD
-    assert pair.held(5, 100) == 5
 
 
 def _reached(clock, stop, _):

@@ -24,7 +24,7 @@ from vestige.attacks.update.phrases import Growth, ScoredText
 from vestige.models.largest import ROUNDED, largest
 
 BLOCK = 256
-"""Seeds of a unit of work; as many grow side by side as `ModelPair.held` says."""
+"""Seeds grown side by side; both models' states of a block are held at once."""
 
 GROWN = 12
 """Tokens that a seed grows by before it is given up, on average: measured, for the plan alone."""
@@ -90,12 +90,9 @@ def grow(
     order = sorted(seeds, key=lambda seed: len(seed.context))  # what is read together is as long
     for length, group in groupby(order, key=lambda seed: len(seed.context)):
         alike = list(group)
-        rows = max(1, pair.held(beam * len(alike), length + GROWN) // beam)
-        for first in range(0, len(alike), rows):
-            block = alike[first : first + rows]
-            grown = _grown(pair, block, growth, end, beam)
-            for seed, (tokens, gains) in zip(block, grown, strict=True):
-                yield seed, ScoredText(tuple(tokens), tuple(gains), length - len(seed.behind))
+        grown = _grown(pair, alike, growth, end, beam)
+        for seed, (tokens, gains) in zip(alike, grown, strict=True):
+            yield seed, ScoredText(tuple(tokens), tuple(gains), length - len(seed.behind))
 
 
 def _grown(

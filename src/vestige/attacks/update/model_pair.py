@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vestige.attacks.update.forward_tokens import ForwardTokens
 from vestige.attacks.update.logit_entries import cells_above
@@ -13,17 +13,6 @@ from vestige.models.protocols import NextToken, State, require_numbers
 
 CELLS_PER_SLICE = 1_280_000
 """Rows x vocabulary asked at once: two such slices of float32 stay near the cores' caches."""
-
-HELD_BYTES = 128 * 2**20
-"""Memory of the keys and values of texts that are read side by side, in both models."""
-
-HELD_SHARE = 1 / 8
-"""The same as a share of the later model's weights, where that is more."""
-
-LEAST_HELD = 16
-"""Texts read side by side at least."""
-
-_COPIES = 3  # of a state: before and after a token is read, and room for more tokens
 
 LEAST_ROWS = 64
 """Rows asked at once at least: with fewer a large model would be read more than computed with."""
@@ -155,20 +144,6 @@ class ModelPair:
         """Slices that cover n rows, of at most `CELLS_PER_SLICE` cells or `LEAST_ROWS` rows."""
         rows = max(LEAST_ROWS, CELLS_PER_SLICE // self.vocab_size)
         return (slice(first, min(first + rows, n)) for first in range(0, n, rows))
-
-    def held(self, most: int, tokens: int) -> int:
-        """How many texts are read side by side, so that their keys and values fit.
-
-        Args:
-            most: texts that are wanted.
-            tokens: of each, what stands before them included.
-        """
-        each = sum(getattr(model, "token_bytes", 0) for model in (self.before, self.after))
-        if not each:
-            return most
-        weights = self.after.parameters() if isinstance(self.after, nn.Module) else ()
-        held = max(HELD_BYTES, int(HELD_SHARE * sum(one.nbytes for one in weights)))
-        return max(1, min(most, max(LEAST_HELD, held // (_COPIES * tokens * each))))
 
     def token_gains(self, tokens: Tensor, *, anywhere: bool = False) -> Tensor:
         """(n, t) token ids -> (n, t) gains of each token after those before it.

@@ -9,7 +9,7 @@ from torch import Tensor
 from vestige.attacks.update.model_pair import ModelPair, PairState
 
 BLOCK = 256
-"""Texts read side by side at most."""
+"""Texts read side by side."""
 
 Tokens = tuple[int, ...]
 
@@ -35,7 +35,7 @@ class Belief:
 def token_gains(pair: ModelPair, texts: Sequence[Tokens]) -> list[tuple[float, ...]]:
     """The gain of each token of texts entered at their first one, whose own is 0."""
     found: dict[int, tuple[float, ...]] = {}
-    for block in _blocks(pair, texts):
+    for block in _blocks(texts):
         state = pair.enter(_column(pair, texts, block, 0))
         behind = gains_behind(pair, state, [texts[i][1:] for i in block])
         found |= {i: (0.0, *gains) for i, gains in zip(block, behind, strict=True)}
@@ -72,7 +72,7 @@ def beliefs(pair: ModelPair, texts: Sequence[Tokens], *, likeliest: int = 1) -> 
     logs: list[list[float]] = [[0.0] for _ in texts]
     tops: list[list[Tokens]] = [[()] for _ in texts]
     model = pair.after
-    for block in _blocks(pair, texts):
+    for block in _blocks(texts):
         state = pair.entered(_column(pair, texts, block, 0), later=True)
         for place in range(1, len(texts[block[0]])):
             block = [i for i in block if len(texts[i]) > place]
@@ -91,13 +91,11 @@ def beliefs(pair: ModelPair, texts: Sequence[Tokens], *, likeliest: int = 1) -> 
     return [Belief(tuple(log), tuple(top)) for log, top in zip(logs, tops, strict=True)]
 
 
-def _blocks(pair: ModelPair, texts: Sequence[Tokens]) -> Iterator[list[int]]:
+def _blocks(texts: Sequence[Tokens]) -> Iterator[list[int]]:
     """Numbers of texts in falling order of their lengths: those not yet ended come first."""
     order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
-    while order:
-        rows = pair.held(min(BLOCK, len(order)), len(texts[order[0]]))
-        yield order[:rows]
-        order = order[rows:]
+    for first in range(0, len(order), BLOCK):
+        yield order[first : first + BLOCK]
 
 
 def _column(pair: ModelPair, texts: Sequence[Tokens], block: Sequence[int], place: int) -> Tensor:

@@ -44,7 +44,7 @@ Kept = MutableMapping[str, Any]
 """What units of work gave, by their keys, as JSON holds it."""
 
 Until = Callable[[float], bool]
-"""Asked before each unit, with the seconds that one like it took; True stops the search."""
+"""Called before each unit with the seconds of the longest one of its kind; True stops."""
 
 ACTIVITIES = {"grown": "extending", "samples": "sampling", "repair": "repairing"}
 """What a unit of work does, by a part of its key."""

@@ -31,8 +31,8 @@ class Texts:
     """The texts of a check, each in one list only.
 
     Attributes:
-        documents: the training texts as the file has them, blank ones and copies too: their
-            places are rows of the file.
+        documents: one text per row of the training file, with blank ones and copies, so that a
+            place is a row number.
         trained: in the training data, each once.
         reference: never in the training data, to compare with.
         control: likewise, to be tested like the training data.
@@ -146,7 +146,7 @@ def read_texts(
 
 
 def _distinct(texts: Sequence[str]) -> dict[str, str]:
-    """The first of the texts that differ in white space only, by their words; no blank ones."""
+    """Texts by their words: the first of those that differ in white space only, none blank."""
     found: dict[str, str] = {}
     for text in texts:
         if words := " ".join(text.split()):
@@ -179,7 +179,7 @@ def _read(
     model: LanguageModel,
     notes: list[str],
 ) -> list[str]:
-    """All texts in their order, at least one of which is not blank."""
+    """All texts in order; DataError if all are blank."""
     if given is None:
         return []
     if not isinstance(given, str | PathLike):

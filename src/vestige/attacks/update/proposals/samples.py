@@ -147,26 +147,12 @@ class Samples:
         steps = self.length if turn is None else 2 * self.length + len(turn.then)
         chance = torch.rand(steps, rows, generator=ground.generator(key), dtype=torch.float64)
         chance = chance.to(pair.device)
-        read = pair.read(torch.tensor([start], device=pair.device))
+        state = pair.read(torch.tensor([start], device=pair.device))
+        row = torch.arange(rows, device=pair.device)
+        state = state[torch.zeros_like(row)]
         samples = [_Sample(start, ground.end, self.length, turn) for _ in range(rows)]
-        held = pair.held(rows, len(start) + steps)
-        ways = [
-            way
-            for part in (slice(first, first + held) for first in range(0, rows, held))
-            for way in self._drawn(ground, read, samples[part], chance[:, part])
-        ]
-        prompt = ground.prompt(start)
-        texts = tuple(text for sample in samples for text in sample.texts(self.name, prompt))
-        return Outcome(texts, tuple(_best(ways, self.alternatives)))
-
-    def _drawn(
-        self, ground: Ground, begun: PairState, samples: Sequence["_Sample"], chance: Tensor
-    ) -> list[Seed]:
-        """Draw n samples side by side, with chances (steps, n), and return the ways not taken."""
-        pair, ways = ground.pair, list[Seed]()
-        row = torch.arange(len(samples), device=pair.device)
-        state = begun[torch.zeros_like(row)]
-        for step in range(len(chance)):
+        ways: list[Seed] = []
+        for step in range(steps):
             given = torch.tensor([samples[i].given for i in row.tolist()], device=pair.device)
             parts = [
                 self._next(ground, state[part], chance[step, row[part]], given[part])
@@ -186,7 +172,9 @@ class Samples:
             if not len(row):
                 break
             state = pair.advance(state[going], token)
-        return ways
+        prompt = ground.prompt(start)
+        texts = tuple(text for sample in samples for text in sample.texts(self.name, prompt))
+        return Outcome(texts, tuple(_best(ways, self.alternatives)))
 
     def _next(
         self, ground: Ground, state: PairState, chance: Tensor, given: Tensor
