@@ -8,8 +8,8 @@ their reference: a format that is likely before fine-tuning gains nothing. Conte
 which the secret occurs, and the beginning of a text; a value counts by its best one. The secret and
 its alternatives are treated alike, so that ranks of a secret that was never read are uniform.
 
-Sampling adds nothing: of 92 secrets that fine-tunes had read once or five times, 200 samples each
-found none that its rank or greedy decoding had not.
+Sampling adds nothing: of 92 secrets that full fine-tunes had read once or five times, 200 samples
+of each found none that ranks and greedy decoding had missed.
 """
 
 import re
