@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from vestige.attacks.texts import token_statistics as statistics
 from vestige.attacks.texts.other_texts import zlib_score
 from vestige.attacks.texts.scores import SCORES
-from vestige.attacks.texts.token_statistics import token_statistics
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.experiments.updates.subwords import gpt2
+from vestige.models import token_statistics as statistics
+from vestige.models.token_statistics import token_statistics
 
 
 @torch.no_grad()

@@ -20,10 +20,10 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from vestige.attacks.texts import token_statistics as statistics
 from vestige.attacks.texts.scores import SCORES
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
+from vestige.models import token_statistics as statistics
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 
 SHAPES = {

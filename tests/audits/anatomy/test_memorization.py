@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from vestige.models.word_ranks import word_ranks
 
 import vestige.audits.anatomy.anatomy as module
 from vestige.audits.anatomy.anatomy import CELLS, anatomy
@@ -27,7 +28,6 @@ from vestige.metrics.estimates import ratio_of_sums
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.table import TableModel
-from vestige.models.word_ranks import word_ranks
 
 NAMES = tuple(f"w{i}" for i in range(2, 42))
 WORDS = WordVocabulary(("<unk>", "<eos>", *NAMES))
