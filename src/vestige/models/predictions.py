@@ -25,6 +25,7 @@ from vestige.models.behind import Context
 from vestige.models.largest import largest
 from vestige.models.ranks import LinearRanks, not_finite, ranks_in
 from vestige.models.reading import (
+    ON_GPU,
     Ids,
     Span,
     evaluation_mode,
@@ -44,9 +45,6 @@ PRODUCT_CELLS = 2**23
 
 CACHE_CELLS = 2**20
 """Logits that statistics use together: they read them several times, from the cache."""
-
-ON_GPU = 8
-"""Times as many of both."""
 
 LEAST_LOG_PROB = -200.0
 """Below this a probability is 0 in float32, and 0 x inf would be NaN."""
@@ -313,6 +311,7 @@ def next_log_probs(model: Any, context: Context | None = None) -> NDArray[np.flo
 
 def _sums(model: Any, texts: EncodedCorpus, first: NDArray[np.float32]) -> NDArray[np.float64]:
     """(n,) log-probabilities of texts, given those of all first tokens (v,)."""
+    require_ids(model.vocab_size, texts=texts)
     require_uncut(model, texts)
     places = np.delete(np.arange(len(texts.tokens)), texts.offsets[:-1])
     later = measure(model, texts, [log_prob], places)["log_probs"].astype(np.float64)

@@ -24,13 +24,16 @@ from vestige.models.protocols import TwoParts, require_evaluation
 
 Ids = NDArray[np.int64]
 
-BATCH_TOKENS = 8192
-"""Tokens of one forward pass, with padding and context."""
+BATCH_TOKENS = 4096
+"""Tokens of one forward pass on a CPU, with padding and context."""
 
 LOGITS = 2**23
-"""Logits of one forward pass, for models that give nothing else."""
+"""Logits of one forward pass on a CPU, for models that give nothing else."""
 
-RECURRENT_ROWS = 16
+ON_GPU = 8
+"""Times as many of both on a GPU."""
+
+RECURRENT_ROWS = 64
 """Fewest texts that a recurrent model reads together: fewer waste the product."""
 
 
@@ -61,7 +64,7 @@ def read(
     *,
     context: Context | None = None,
     max_length: int | None = None,
-    batch_tokens: int = BATCH_TOKENS,
+    batch_tokens: int | None = None,
 ) -> Iterator[Span]:
     """What a model has read before each wanted token, each token once, in any order.
 
@@ -71,12 +74,14 @@ def read(
         positions: of the wanted tokens, see `places_of`.
         context: read before each text; None: the beginning of a text, or a `Behind`'s prefix.
         max_length: tokens of a piece, if fewer than the model's limit.
-        batch_tokens: tokens read together; bounds memory.
+        batch_tokens: tokens read together, which bounds memory; None: by device.
 
     Raises:
         ValueError: the model is in training mode, a position or an id is out of range, or the
             context leaves no room for a text.
     """
+    factor = 1 if model.device.type == "cpu" else ON_GPU
+    batch_tokens = factor * BATCH_TOKENS if batch_tokens is None else batch_tokens
     _validate.at_least(1, batch_tokens=batch_tokens)
     places = np.unique(places_of(texts, positions, context=context))
     if not len(places):
@@ -89,7 +94,7 @@ def read(
         require_evaluation(model)
         context = Context(model.first_token) if context is None else context
         if not model.separate_head:
-            batch_tokens = min(batch_tokens, max(1, LOGITS // model.vocab_size))
+            batch_tokens = min(batch_tokens, max(1, factor * LOGITS // model.vocab_size))
     limit = _limit(model, context, max_length, batch_tokens)
     recurrent = isinstance(model, TwoParts) and getattr(model, "carries_state", True)
     pieces = _cut(texts, places, context, limit)
