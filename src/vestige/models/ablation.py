@@ -27,7 +27,7 @@ from vestige import _validate
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.encoded_pairs import EncodedPairs
 from vestige.errors import AccessDenied
-from vestige.models.predictions import Progress, fold, rank_counter, reader_of
+from vestige.models.predictions import Progress, finite, fold, of_spans, rank, reader_of
 from vestige.models.reading import places_of, read
 from vestige.models.seq2seq import Seq2SeqModel
 
@@ -103,7 +103,7 @@ def silenced_ranks(
     model, data, context = reader_of(model, texts)
     places = np.unique(places_of(data, positions))
     spans = list(read(model, data, places, context=context))
-    count = rank_counter(model)
+    count = of_spans(model, [finite, rank])
     ranks = np.zeros((len(silent), len(places)), dtype=np.int32)
     for row, mask in enumerate(silent):
         active = torch.from_numpy(~mask)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -134,7 +134,7 @@ def predictions(model: Any, span: Span) -> Iterator[Predictions]:
 
 def measure(
     model: Any,
-    texts: EncodedCorpus,
+    texts: EncodedCorpus | EncodedPairs,
     statistics: Sequence[Statistic],
     positions: ArrayLike | None = None,
     *,
@@ -143,6 +143,9 @@ def measure(
     **reading: Any,
 ) -> dict[str, NDArray[Any]]:
     """Statistics of tokens, in the order of `positions`; see `read` for arguments and errors.
+
+    Args:
+        texts: of pairs, the targets are read after their sources, by an encoder-decoder.
 
     Returns:
         columns (m, ...) by name.
@@ -153,18 +156,41 @@ def measure(
         >>> measure(model, pack([[2, 1], [0]]), [rank])["ranks"]
         array([1, 2, 3], dtype=int32)
     """
-    given = places_of(texts, positions, context=context)
-    places, back = np.unique(given, return_inverse=True)
-
-    def of_span(span: Span) -> Iterator[Columns]:
-        return (_apply(statistics, part) for part in predictions(model, span))
-
-    spans = read(model, texts, places, context=context, **reading)
-    columns = fold(spans, of_span, places, progress=progress)
+    model, data, context = reader_of(model, texts, context)
+    places, back = np.unique(places_of(data, positions, context=context), return_inverse=True)
     if not len(places):
         nothing = Predictions(torch.empty(0, model.vocab_size), torch.empty(0, dtype=torch.int64))
         return {name: column.numpy() for name, column in _apply(statistics, nothing).items()}
+    spans = read(model, data, places, context=context, **reading)
+    columns = fold(spans, of_spans(model, statistics), places, progress=progress)
     return columns if positions is None else {name: row[back] for name, row in columns.items()}
+
+
+def reader_of(
+    model: Any, texts: EncodedCorpus | EncodedPairs, context: Context | None = None
+) -> tuple[Any, EncodedCorpus, Context | None]:
+    """Model, texts and context for `read`: of pairs, a decoder, the targets and their sources.
+
+    Raises:
+        ValueError: an encoder-decoder is in training mode, or an id is not in its vocabulary.
+    """
+    if not isinstance(texts, EncodedPairs):
+        return model, texts, context
+    require_ids(model.vocab_size, targets=texts.targets)
+    decoder, after = after_sources(model, texts.sources)
+    return decoder, texts.targets, after
+
+
+def of_spans(model: Any, statistics: Sequence[Statistic]) -> Callable[[Span], Iterable[Columns]]:
+    """The function that applies statistics to a span, part by part.
+
+    Ranks of finite logits are counted in blocks of a linear head's product.
+    """
+    if finite in statistics and rank in statistics and set(statistics) <= {finite, rank, log_prob}:
+        linear = LinearRanks.of(model, log_probs=log_prob in statistics)
+        if linear is not None:
+            return lambda span: [linear(span.hidden, span.targets)]
+    return lambda span: (_apply(statistics, part) for part in predictions(model, span))
 
 
 @torch.no_grad()
@@ -193,23 +219,7 @@ def fold(
     return columns
 
 
-def reader_of(
-    model: Any, texts: EncodedCorpus | EncodedPairs
-) -> tuple[Any, EncodedCorpus, Context | None]:
-    """Model, texts and context for `read`: of pairs, the decoder and the targets after sources.
-
-    Raises:
-        ValueError: an encoder-decoder is in training mode, or an id is not in its vocabulary.
-    """
-    if isinstance(texts, EncodedPairs):
-        require_ids(model.vocab_size, targets=texts.targets)
-        decoder, context = after_sources(model, texts.sources)
-        return decoder, texts.targets, context
-    return model, texts, None
-
-
-@dataclass(frozen=True)
-class WordRanks:
+class WordRanks(NamedTuple):
     """Ranks (w,) int32 in [1, v], 1 the most probable, and natural log-probabilities (w,)."""
 
     ranks: NDArray[np.int32]
@@ -231,7 +241,7 @@ def word_ranks(
     Args:
         model: of next tokens, or an encoder-decoder for pairs.
         texts: ids of the model's own vocabulary.
-        positions: of the words, see `places_of`; None: every token but the ends of texts.
+        positions: of w words, see `places_of`; None: every token but the ends of texts.
         progress: called with (words done, words in all).
 
     Returns:
@@ -241,23 +251,11 @@ def word_ranks(
         ValueError: see `read`.
         ModelError: a logit is not finite.
     """
-    model, data, context = reader_of(model, texts)
-    given = places_of(data, word_places(data) if positions is None else positions)
-    places, back = np.unique(given, return_inverse=True)
-    spans = read(model, data, places, context=context, **reading)
-    found = fold(spans, rank_counter(model, log_probs=True), places, progress=progress)
-    none = np.empty(0, np.int32)
-    ranks, log_probs = found.get("ranks", none), found.get("log_probs", none.astype(np.float32))
-    return WordRanks(ranks[back], log_probs[back])
-
-
-def rank_counter(model: Any, *, log_probs: bool = False) -> Callable[[Span], Iterable[Columns]]:
-    """Columns `ranks` and `log_probs` of spans, in blocks of the head's product where possible."""
-    linear = LinearRanks.of(model, log_probs=log_probs)
-    if linear is not None:
-        return lambda span: [linear(span.hidden, span.targets)]
-    statistics: list[Statistic] = [finite, rank, *([log_prob] if log_probs else [])]
-    return lambda span: (_apply(statistics, part) for part in predictions(model, span))
+    if positions is None:
+        positions = word_places(texts.targets if isinstance(texts, EncodedPairs) else texts)
+    statistics = [finite, rank, log_prob]
+    found = measure(model, texts, statistics, positions, progress=progress, **reading)
+    return WordRanks(found["ranks"], found["log_probs"])
 
 
 def text_log_probs(
