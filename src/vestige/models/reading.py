@@ -113,10 +113,31 @@ def read(
 
 def head_of(model: Any) -> Callable[[Any], Tensor]:
     """The function from a span's `hidden` to logits (m, v)."""
-    inner = model.model if isinstance(model, Behind) else model
+    inner = unprefixed(model)
     if isinstance(inner, TwoParts):
         return inner.predict
     return lambda hidden: hidden if isinstance(hidden, Tensor) else model.logits(hidden)
+
+
+@torch.no_grad()
+def beginning(model: Any) -> tuple[Context | None, Tensor]:
+    """The context of the later tokens of texts, and the logits (1, v) of all first tokens.
+
+    What is before the texts is read once. The context is None for a model that `read` reads
+    token by token.
+    """
+    state = model.start(1)
+    logits: Tensor = model.logits(state)
+    if not isinstance(unprefixed(model), TwoParts):
+        return None, logits
+    zero = torch.zeros(1, dtype=torch.int64, device=model.device)
+    length = int(getattr(state, "length", 0))
+    return Context(None, lambda texts: state[zero.expand(len(texts))], length), logits
+
+
+def unprefixed(model: Any) -> Any:
+    """The model without the prefix of a `Behind`."""
+    return model.model if isinstance(model, Behind) else model
 
 
 def pack(texts: Sequence[Sequence[int] | NDArray[np.int32]]) -> EncodedCorpus:
@@ -197,7 +218,7 @@ def require_uncut(model: Any, texts: EncodedCorpus) -> None:
 @contextmanager
 def evaluation_mode(model: Any) -> Iterator[None]:
     """A model without dropout, for a while."""
-    network: Any = model.model if isinstance(model, Behind) else model
+    network = unprefixed(model)
     was_training = getattr(network, "training", False)
     if was_training:
         network.eval()

@@ -76,7 +76,6 @@ def test_words_in_any_order_keep_their_ranks(texts: EncodedCorpus, asked: TokenQ
     lots = np.random.default_rng(1).permutation(len(asked))
     there, shuffled = ranks_of(model(), texts, asked), ranks_of(model(), texts, asked.take(lots))
     assert shuffled.ranks.tolist() == there.ranks[lots].tolist()
-    assert shuffled.tokens.tolist() == asked.tokens[lots].tolist()
 
 
 def test_references_know_whom_they_saw(texts: EncodedCorpus, asked: TokenQueries) -> None:
