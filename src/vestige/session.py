@@ -163,7 +163,7 @@ class Session:
         Raises:
             DataError: the file cannot be read, is too large, or is not UTF-8.
         """
-        from vestige.data.regular_file import read_lines
+        from vestige.data.files import read_lines
 
         if isinstance(given, str | PathLike):
             return read_lines(Path(given), one=one)

@@ -24,8 +24,7 @@ import torch
 from safetensors.torch import load_model as load_weights
 from safetensors.torch import save_model as save_weights
 
-from vestige.data.json_file import Count, Excerpt, Name, Sha256, read_json
-from vestige.data.regular_file import require_regular
+from vestige.data.files import Count, Excerpt, Name, Sha256, read_json, require_regular
 from vestige.data.vocabulary import Vocabulary, WordVocabulary, differences, load_vocabulary
 from vestige.errors import AccessDenied, IncompatibleModels, ModelError, VestigeError
 from vestige.memory import require_room

@@ -12,7 +12,7 @@ from math import prod
 from pathlib import Path
 from typing import BinaryIO
 
-from vestige.data.regular_file import require_regular
+from vestige.data.files import require_regular
 from vestige.errors import ModelError
 from vestige.models.sizes import MOST_LAYERS, WIDEST
 

@@ -25,7 +25,7 @@ from torch.nn.functional import cross_entropy
 
 from vestige import _validate
 from vestige.data.encoded_utterances import IGNORED, EncodedUtterances, Labels
-from vestige.data.json_file import Excerpt, Name, read_json
+from vestige.data.files import Excerpt, Name, read_json
 from vestige.data.subwords import SubwordVocabulary, read_tokenizer
 from vestige.data.utterances import Utterances
 from vestige.data.word_pieces import special_tokens, word_pieces

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from vestige.data.json_file import read_object
+from vestige.data.files import read_object
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError, VestigeError
 from vestige.models.folders import gguf_file

@@ -10,7 +10,7 @@ Every tokenizer and vocabulary is hashed as it was read, and needs no list of fi
 from pathlib import Path
 from typing import Any
 
-from vestige.data.json_file import read_object
+from vestige.data.files import read_object
 from vestige.errors import ModelError
 from vestige.models.folders import ANSWERS, gguf_file
 

@@ -17,7 +17,7 @@ from pydantic import Field
 from vestige import _validate
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import load_encoded
-from vestige.data.json_file import Measurements, read_json
+from vestige.data.files import Measurements, read_json
 from vestige.data.vocabulary import Vocabulary
 from vestige.errors import DataError, TrainingError
 from vestige.models.protocols import LanguageModel

@@ -11,7 +11,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from vestige.data.json_file import Measurements, conform
+from vestige.data.files import Measurements, conform
 from vestige.errors import DataError, IncompatibleModels, RunError
 from vestige.preparation.trained import RUN, repeats
 from vestige.training.directory import DATA
