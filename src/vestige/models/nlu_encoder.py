@@ -30,9 +30,8 @@ from vestige.data.subwords import SubwordVocabulary, read_tokenizer
 from vestige.data.utterances import Utterances
 from vestige.data.word_pieces import special_tokens, word_pieces
 from vestige.errors import DataError, ModelError
-from vestige.models.folders import ANSWERS
+from vestige.models.folders import ANSWERS, HEADS
 from vestige.models.pretrained import read_pretrained
-from vestige.models.weight_files import HEADS
 from vestige.models.white_box import IntentSlotNetwork, Losses
 
 FORMAT = 1
