@@ -22,10 +22,10 @@ from torch.nn import functional
 from vestige import _validate
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import Vocabulary
+from vestige.memory import WIDEST
 from vestige.models.behind import Context, Ids
 from vestige.models.protocols import Network, require_evaluation, require_read
 from vestige.models.recurrent_network import Layers, RecurrentState, read_on
-from vestige.models.sizes import WIDEST
 
 Cell = Literal["lstm", "gru"]
 LAYERS: dict[str, type[Layers]] = {"lstm": nn.LSTM, "gru": nn.GRU}
