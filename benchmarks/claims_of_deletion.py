@@ -33,10 +33,10 @@ from vestige.attacks.texts.text_memorization import (
     more_extracted,
 )
 from vestige.attacks.texts.text_units import text_units
-from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.claims import LEAK, NO_LEAK, REQUIRED, Check
 from vestige.metrics.estimates import difference_of
 from vestige.metrics.rates import clopper_pearson, clustered_rate
+from vestige.models.token_statistics import TokenStatistics
 
 WORDS = [f"w{number}" for number in range(400)]
 PASSED = tuple(

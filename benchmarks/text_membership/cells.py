@@ -13,10 +13,9 @@ from vestige.attacks.texts.cached_outputs import cached_outputs
 from vestige.attacks.texts.other_texts import zlib_score
 from vestige.attacks.texts.scores import SCORES
 from vestige.attacks.texts.shown_tokens import shown_only
-from vestige.attacks.texts.statistics_of_parts import first_tokens
-from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.attacks.texts.weighted_gains import Shadow, WeightedGains, unread_means
 from vestige.models.checkpoints import load_model
+from vestige.models.token_statistics import TokenStatistics, first_tokens
 from vestige.monitor import SILENT
 
 SHOWN = 20

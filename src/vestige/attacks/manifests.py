@@ -109,7 +109,7 @@ def canary_ids(number: int, canary: "Canary", vocabulary: "Vocabulary") -> tuple
 
 def canary_scores(model: "NextToken", canaries: "Sequence[Canary]") -> "NDArray[np.float64]":
     """(n,) log-probability of each whole canary, in nats."""
-    from vestige.models.sequence_scores import text_log_probs
+    from vestige.models.predictions import text_log_probs
 
     numbered = enumerate(canaries, start=1)
     return text_log_probs(model, [canary_ids(n, one, model.vocabulary) for n, one in numbered])
@@ -135,7 +135,8 @@ def canary_checks(
         useless: what the training itself says against the model, if anything.
     """
     from vestige import claims
-    from vestige.attacks.model_checks import adapter_check, alive_by_samples, log_probs_of
+    from vestige.attacks.model_checks import adapter_check, alive_by_samples
+    from vestige.models.predictions import log_probs_of
 
     texts = [] if not isinstance(manifest, str | PathLike) else _texts_beside(manifest, sealed)
     longest = min(LENGTH, (getattr(model, "longest", None) or LENGTH) - 1)

@@ -15,21 +15,18 @@ from math import isfinite, nan
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch.nn.utils.rnn import pad_sequence
 
 from vestige import claims
 from vestige.errors import NotFinite
-from vestige.models.next_logits import next_logits
+from vestige.models.predictions import log_probs_of, predictions
 from vestige.models.protocols import NextToken
+from vestige.models.reading import pack, read
 from vestige.models.sampling import sample
 
 SAMPLES = 16
 LENGTH = 24
 LEAST_INFORMATION = 0.5
 """Nats of mutual information between context and next token."""
-
-_CELLS = 2**22
 
 
 @torch.no_grad()
@@ -57,41 +54,17 @@ def samples_of(
 
 
 @torch.no_grad()
-def log_probs_of(model: NextToken, texts: Sequence[Sequence[int]]) -> list[NDArray[np.float64]]:
-    """The natural log-probability of each token of each text, from its beginning."""
-    tokens, lengths, order = _padded(model, texts)
-    found = torch.full(tokens.shape, torch.nan, dtype=torch.float64, device=model.device).flatten()
-    truth = tokens.flatten()
-    for places, row, logits in next_logits(model, tokens, lengths, cells=_CELLS):
-        told = torch.log_softmax(logits.float(), dim=-1)
-        found[places] = told[row, truth[places]].double()
-    scored = found.view(tokens.shape).cpu().numpy()
-    by_place = {place: scored[row, : len(texts[place])] for row, place in enumerate(order)}
-    return [by_place[place] for place in range(len(texts))]
-
-
-def _padded(
-    model: NextToken, texts: Sequence[Sequence[int]]
-) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
-    """Texts as a rectangle, the longest first, their lengths, and the place of each row."""
-    order = sorted(range(len(texts)), key=lambda place: -len(texts[place]))
-    rows = [torch.tensor(list(texts[place])) for place in order]
-    tokens = pad_sequence(rows, batch_first=True).to(model.device)
-    return tokens, torch.tensor([len(row) for row in rows], device=model.device), order
-
-
-@torch.no_grad()
 def context_information(model: NextToken, texts: Sequence[Sequence[int]]) -> float:
     """Mutual information of context and next token over the contexts of some texts, in nats."""
-    tokens, lengths, _ = _padded(model, texts)
     total = torch.zeros(model.vocab_size, dtype=torch.float64, device=model.device)
-    entropy, number = 0.0, 0.0
-    for _, row, logits in next_logits(model, tokens, lengths, cells=_CELLS):
-        log_probs = torch.log_softmax(logits.double(), dim=-1)
-        probs, weights = log_probs.exp(), torch.bincount(row, minlength=len(logits)).double()
-        total += weights @ probs
-        entropy -= float(weights @ (probs * log_probs.clamp(min=-1e3)).sum(1))
-        number += float(weights.sum())
+    entropy, number = 0.0, 0
+    for span in read(model, pack(texts)):
+        for part in predictions(model, span):
+            log_probs = torch.log_softmax(part.logits.double(), dim=-1)
+            probs = log_probs.exp()
+            total += probs.sum(0).to(total.device)
+            entropy -= float((probs * log_probs.clamp(min=-1e3)).sum())
+            number += len(probs)
     mean = total / number
     return float(torch.special.entr(mean).sum()) - entropy / number
 

@@ -184,7 +184,7 @@ def _best(model: "NextToken", forms: "Sequence[tuple[str, Secret]]") -> Readable
     """The most probable form; as listed unless that is clearly less probable."""
     import numpy as np
 
-    from vestige.models.sequence_scores import text_log_probs
+    from vestige.models.predictions import text_log_probs
 
     name, secret = forms[0]
     around = [form.having([""] * len(form.parts)) for _, form in forms]

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from vestige.attacks.texts.calibrated_gain import CalibratedGain
-from vestige.attacks.texts.statistics_of_parts import first_tokens
-from vestige.attacks.texts.token_statistics import TokenStatistics
+from vestige.models.token_statistics import TokenStatistics, first_tokens
 
 TEXTS, LENGTH = 300, 25
 

@@ -6,8 +6,8 @@ import pytest
 from tests.attacks.texts.made_checks import passed
 from vestige.attacks.texts.deletion import Knowledge, compared_tokens, differences, share_left
 from vestige.attacks.texts.deletion import verify as verify_with
-from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
+from vestige.models.token_statistics import TokenStatistics
 
 
 def verify(*known, **more):

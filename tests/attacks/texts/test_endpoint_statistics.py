@@ -7,7 +7,6 @@ import pytest
 
 from tests.models.served import Served, network, serving
 from vestige.attacks.texts.endpoint_statistics import endpoint_statistics
-from vestige.attacks.texts.token_statistics import token_statistics
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.models.endpoint import Endpoint
@@ -15,6 +14,7 @@ from vestige.models.endpoint_address import EndpointAddress
 from vestige.models.endpoint_probe import probe
 from vestige.models.endpoint_store import EndpointStore
 from vestige.models.endpoint_tokens import EndpointTokens
+from vestige.models.token_statistics import token_statistics
 
 pytest.importorskip("openai")
 

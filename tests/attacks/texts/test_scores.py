@@ -8,7 +8,7 @@ import pytest
 from vestige.attacks.texts.other_texts import zlib_score
 from vestige.attacks.texts.scores import SCORES
 from vestige.attacks.texts.scores.error_zone import EPSILON
-from vestige.attacks.texts.token_statistics import TokenStatistics
+from vestige.models.token_statistics import TokenStatistics
 
 LENGTHS = (1, 2, 3, 7, 20, 64)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vestige.attacks.texts.shown_tokens import shown_only, with_expected
-from vestige.attacks.texts.token_statistics import TokenStatistics
+from vestige.models.token_statistics import TokenStatistics
 
 TOKENS, OUTPUTS = 200, 30
 

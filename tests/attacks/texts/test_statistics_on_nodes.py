@@ -10,10 +10,10 @@ import torch
 
 from vestige.attacks.texts import statistics_cache
 from vestige.attacks.texts.statistics_cache import Nodes, StatisticsCache
-from vestige.attacks.texts.token_statistics import token_statistics
 from vestige.audits.membership.membership import membership
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
+from vestige.models.token_statistics import token_statistics
 from vestige.monitor import SILENT
 
 CHANCE = np.random.default_rng(0)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.attacks.texts.weighted_gains import Shadow, WeightedGains, unread_means
+from vestige.models.token_statistics import TokenStatistics
 
 TEXTS, LENGTH = 60, 25
 

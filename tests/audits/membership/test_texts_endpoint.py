@@ -77,7 +77,7 @@ def test_log_ratios_to_a_folder_are_those_of_the_model_but_for_the_first_token(m
 
 def test_log_probabilities_are_those_that_the_model_gives(models, tmp_path):
     """Of texts as long as compared, the loss is the mean over all tokens behind the first."""
-    from vestige.attacks.texts.token_statistics import token_statistics
+    from vestige.models.token_statistics import token_statistics
 
     target, _ = models
     with serving(Served(target)) as url:

@@ -16,8 +16,7 @@ from vestige.attacks.membership.reference_models import References
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.encoded_pairs import EncodedPairs
 from vestige.data.token_queries import TokenQueries
-from vestige.models.pair_ranks import pair_ranks
-from vestige.models.word_ranks import Progress, WordRanks, word_ranks
+from vestige.models.predictions import Progress, WordRanks, word_ranks
 
 Texts = EncodedCorpus | EncodedPairs
 
@@ -37,21 +36,7 @@ def ranks_of(
         the w words in the order of `asked`.
     """
     targets = texts.targets if isinstance(texts, EncodedPairs) else texts
-    where = places_of(targets, asked)
-    order = np.argsort(where, kind="stable")
-    if isinstance(texts, EncodedPairs):
-        found = pair_ranks(model, texts, where=where, log_probs=True, progress=progress)
-    else:
-        found = word_ranks(model, texts, where=where, log_probs=True, progress=progress)
-    back = np.argsort(order, kind="stable")
-    known = found.log_probs
-    return WordRanks(
-        texts=found.texts[back],
-        positions=found.positions[back],
-        tokens=found.tokens[back],
-        ranks=found.ranks[back],
-        log_probs=None if known is None else known[back],
-    )
+    return word_ranks(model, texts, places_of(targets, asked), progress=progress)
 
 
 def narrowed(asked: TokenQueries, ranks: ArrayLike, *, k: int, vocab_size: int) -> Answers:
@@ -77,7 +62,7 @@ def references_of(
     found, members = [], []
     for model, learnt in models:
         ranks = ranks_of(model, texts, asked)
-        found.append((ranks.ranks, known_of(ranks)))
+        found.append((ranks.ranks, ranks.log_probs))
         members.append(learnt)
     if not found:
         raise ValueError("models must be at least one, got none")
@@ -87,14 +72,3 @@ def references_of(
 def places_of(targets: EncodedCorpus, asked: TokenQueries) -> NDArray[np.int64]:
     """(w,) where the asked words stand in the ids of the texts."""
     return np.asarray(targets.offsets[asked.texts] + asked.positions, dtype=np.int64)
-
-
-def known_of(found: WordRanks) -> NDArray[np.float32]:
-    """Log-probabilities that were asked for.
-
-    Raises:
-        ValueError: they were not.
-    """
-    if found.log_probs is None:
-        raise ValueError("log_probs must be given, got None")
-    return found.log_probs

@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from vestige.attacks.texts.statistics_cache import Nodes, StatisticsCache, Texts, require_ours
-from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.models.protocols import LanguageModel
+from vestige.models.token_statistics import TokenStatistics
 from vestige.monitor import Monitor
 from vestige.store import KEPT
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from vestige import _validate
 from vestige.attacks.quadratic import fit_mean, predicted
-from vestige.attacks.texts.token_statistics import TokenStatistics
+from vestige.models.token_statistics import TokenStatistics
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline

@@ -30,11 +30,11 @@ from numpy.typing import NDArray
 
 from vestige import _validate, claims
 from vestige.attacks.texts.positions import above_position_mean, common_length
-from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.claims import LEAK, NO_LEAK, Check, Claim, Estimate, Test, Verdict
 from vestige.claims.effects import KNOWLEDGE_LEFT
 from vestige.metrics.estimates import columns, difference_of_means, t_quantile
 from vestige.metrics.permutation import means_by_group, unit_permutation_test
+from vestige.models.token_statistics import TokenStatistics
 from vestige.results import Measurement
 
 PERMUTATIONS = 9999

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige import _validate
-from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.data.subwords import SubwordVocabulary
 from vestige.models.endpoint_tokens import by_ours, ends
 from vestige.models.token_scores import ShownToken, TokenScores
+from vestige.models.token_statistics import TokenStatistics
 
 
 def endpoint_statistics(

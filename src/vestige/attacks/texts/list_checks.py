@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from vestige import claims
 from vestige.attacks.texts.shift import word_shift
-from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.claims import Check
 from vestige.claims.comparable import LEVEL, TESTS
 from vestige.errors import ModelError
+from vestige.models.token_statistics import TokenStatistics
 
 REFERENCE = "reference"
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige.attacks.texts.scores.loss import loss
-from vestige.attacks.texts.token_statistics import TokenStatistics
+from vestige.models.token_statistics import TokenStatistics
 
 Floats = NDArray[np.float64]
 

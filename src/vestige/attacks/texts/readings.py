@@ -6,9 +6,8 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.attacks.texts.statistics_of_parts import first_tokens
-from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.errors import DataError
+from vestige.models.token_statistics import TokenStatistics, first_tokens
 
 Mask = NDArray[np.bool_]
 

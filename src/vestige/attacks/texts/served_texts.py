@@ -20,9 +20,7 @@ from vestige.attacks.texts.cached_outputs import CachedOutputs
 from vestige.attacks.texts.endpoint_statistics import numbered, shown_statistics
 from vestige.attacks.texts.readings import Readings, by_list, known_by_all, only, require_shown
 from vestige.attacks.texts.shown_tokens import BASE_LIKELIEST, with_expected
-from vestige.attacks.texts.statistics_of_parts import first_tokens
 from vestige.attacks.texts.text_models import TextModels
-from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, IncompatibleModels
@@ -35,6 +33,7 @@ from vestige.models.endpoint_tokens import EndpointTokens, ends, places
 from vestige.models.endpoint_wire import Question
 from vestige.models.remote_options import RemoteOptions
 from vestige.models.token_scores import ShownToken
+from vestige.models.token_statistics import TokenStatistics, first_tokens
 from vestige.monitor import Monitor
 
 if TYPE_CHECKING:

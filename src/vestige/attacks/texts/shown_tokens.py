@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.attacks.texts.token_statistics import TokenStatistics
+from vestige.models.token_statistics import TokenStatistics
 
 BASE_LIKELIEST = 100
 """Of the base so many of the likeliest are worth asking for: what it says of those shown."""

@@ -17,10 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from vestige.attacks.texts.statistics_of_parts import first_tokens, joined
-from vestige.attacks.texts.token_statistics import TokenStatistics, token_statistics
 from vestige.errors import RunError
 from vestige.models.protocols import LanguageModel, choose_device
+from vestige.models.token_statistics import TokenStatistics, first_tokens, joined, token_statistics
 from vestige.monitor import Monitor
 from vestige.parallel import map_cluster
 from vestige.store import Store

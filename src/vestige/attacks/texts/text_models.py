@@ -9,13 +9,13 @@ from vestige.attacks.texts.cached_outputs import CachedOutputs
 from vestige.attacks.texts.lists import require_tokens
 from vestige.attacks.texts.readings import Readings
 from vestige.attacks.texts.statistics_cache import Texts
-from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.data.corpus import Corpus
 from vestige.models.checkpoints import load_model
 from vestige.models.folders import ADAPTER_CONFIG, model_folder, of_model, of_object
 from vestige.models.precision import common_dtype
 from vestige.models.protocols import LanguageModel, placed
 from vestige.models.snapshots import load_snapshots
+from vestige.models.token_statistics import TokenStatistics
 from vestige.monitor import Monitor
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from vestige import _validate
 from vestige.attacks.texts.scores.error_zone import error_zone
 from vestige.attacks.texts.scores.loss import means
 from vestige.attacks.texts.shown_tokens import shown_only
-from vestige.attacks.texts.token_statistics import TokenStatistics
+from vestige.models.token_statistics import TokenStatistics
 
 Floats = NDArray[np.float64]
 

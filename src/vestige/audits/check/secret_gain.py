@@ -26,8 +26,8 @@ from vestige import _validate
 from vestige.audits.check.finder import FoundSecret
 from vestige.data.vocabulary import Vocabulary
 from vestige.models.behind import Behind
+from vestige.models.predictions import text_log_probs
 from vestige.models.protocols import LanguageModel, NextToken
-from vestige.models.sequence_scores import text_log_probs
 
 CONTEXTS = 4
 """Distinct contexts of a secret that are read unless fewer are asked for."""

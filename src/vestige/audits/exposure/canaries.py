@@ -37,8 +37,8 @@ from vestige.metrics.exposure import (
     sampled_exposure,
     whole_exposure,
 )
+from vestige.models.predictions import text_log_probs
 from vestige.models.protocols import NextToken
-from vestige.models.sequence_scores import text_log_probs
 
 Progress = Callable[[int, int], None]
 

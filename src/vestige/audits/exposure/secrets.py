@@ -46,8 +46,8 @@ from vestige.metrics.exposure import sampled_exposure, whole_exposure
 from vestige.metrics.tests import holm
 from vestige.models.behind import Behind
 from vestige.models.checkpoints import check_compatible
+from vestige.models.predictions import text_log_probs
 from vestige.models.protocols import NextToken
-from vestige.models.sequence_scores import text_log_probs
 from vestige.monitor import SILENT, Monitor
 from vestige.results import Result
 

@@ -8,8 +8,9 @@ from torch import Tensor
 
 from vestige.errors import NotFinite
 from vestige.models.largest import largest
-from vestige.models.next_logits import next_logits
+from vestige.models.predictions import Columns, Predictions, measure
 from vestige.models.protocols import NextToken, State
+from vestige.models.reading import pack
 
 CELLS_PER_SLICE = 2**22
 """Rows x vocabulary that are computed together: 16 MiB of float32."""
@@ -55,23 +56,31 @@ def read_through(model: NextToken, tokens: Tensor, lengths: Tensor | None = None
     Args:
         model: any model.
         tokens: (n, t) int64 ids, each row from the beginning of a text, on the model's device.
-        lengths: (n,) int64 tokens of each text, the longest first; None: t of each.
+        lengths: (n,) int64 tokens of each text; None: t of each.
 
     Raises:
         NotFinite: the model gives numbers that are no probabilities.
     """
-    ids, device = tokens.flatten(), model.device
-    if lengths is None:
-        lengths = torch.full((len(tokens),), tokens.shape[1], device=device)
-    likeliest, word = (torch.zeros(len(ids), dtype=torch.bool, device=device) for _ in range(2))
-    log_probs = torch.zeros(len(ids), device=device)
-    for places, rows, logits in next_logits(model, tokens, lengths, cells=CELLS_PER_SLICE):
-        answers, own = _normalised(logits), ids[places]
-        likeliest[places] = largest(answers, 1, alike=ALIKE)[rows, 0] == own
-        log_probs[places] = answers[rows, own]
+    n, t = tokens.shape
+    sizes = [t] * n if lengths is None else lengths.tolist()
+    rows = [row[:size] for row, size in zip(tokens.tolist(), sizes, strict=True)]
+
+    def statistic(part: Predictions) -> Columns:
+        answers = _normalised(part.logits)
+        own = answers.gather(1, part.targets[:, None])[:, 0]
+        likeliest = largest(answers, 1, alike=ALIKE)[:, 0] == part.targets
         answers[:, model.vocabulary.eos_id] = -torch.inf
-        word[places] = largest(answers, 1, alike=ALIKE)[rows, 0] == own
-    return ReadThrough(*(found.view(tokens.shape) for found in (likeliest, word, log_probs)))
+        word = largest(answers, 1, alike=ALIKE)[:, 0] == part.targets
+        return {"likeliest": likeliest, "likeliest_word": word, "log_probs": own}
+
+    found = measure(model, pack(rows), [statistic])
+    inside = torch.arange(t) < torch.tensor(sizes)[:, None]
+    columns = {}
+    for name, values in found.items():
+        column = torch.zeros(n, t, dtype=torch.from_numpy(values).dtype)
+        column[inside] = torch.from_numpy(values)
+        columns[name] = column.to(model.device)
+    return ReadThrough(**columns)
 
 
 def best_continuations(

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from vestige.attacks.texts.cached_outputs import CachedOutputs
     from vestige.attacks.texts.lists import ListedTexts
     from vestige.attacks.texts.memorized_texts import Extraction, MemorizedTexts
-    from vestige.attacks.texts.token_statistics import TokenStatistics
     from vestige.claims import Check
+    from vestige.models.token_statistics import TokenStatistics
 
     Places: TypeAlias = Mapping[str, NDArray[np.int64]]
 

@@ -26,16 +26,15 @@ from vestige.attacks.texts.readings import Readings
 from vestige.attacks.texts.scores import SCORES
 from vestige.attacks.texts.served_texts import ServedTexts
 from vestige.attacks.texts.shown_tokens import BASE_LIKELIEST
-from vestige.attacks.texts.statistics_of_parts import first_tokens
 from vestige.attacks.texts.text_audit import Scored
 from vestige.attacks.texts.text_models import TextModels, identity
-from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.attacks.texts.weighted_gains import Shadow, WeightedGains
 from vestige.audits.membership.shadows import ShadowModel
 from vestige.data.corpus import Corpus
 from vestige.errors import DataError
 from vestige.models.folders import of_model
 from vestige.models.protocols import LanguageModel
+from vestige.models.token_statistics import TokenStatistics, first_tokens
 
 OTHERS = ("calibrated", "learned", "zlib")
 """Scores that are not a function of one pass."""

@@ -19,7 +19,7 @@ from scipy.stats import rankdata
 
 from vestige import claims
 from vestige.attacks.membership.membership_scores import Answers
-from vestige.attacks.membership.query_answers import known_of, narrowed, ranks_of
+from vestige.attacks.membership.query_answers import narrowed, ranks_of
 from vestige.attacks.membership.reference_models import References
 from vestige.attacks.membership.user_audit import UserAudit
 from vestige.attacks.membership.user_membership import judge_users, membership_audit
@@ -27,9 +27,7 @@ from vestige.attacks.texts.cached_outputs import CachedOutputs
 from vestige.attacks.texts.calibrated_gain import CalibratedGain
 from vestige.attacks.texts.list_checks import comparable_texts, require_finite
 from vestige.attacks.texts.shown_tokens import shown_only
-from vestige.attacks.texts.statistics_of_parts import first_tokens
 from vestige.attacks.texts.text_models import TextModels
-from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.audits.membership.service import Service
 from vestige.audits.membership.user_inputs import UserInputs
 from vestige.claims import Check
@@ -37,6 +35,7 @@ from vestige.claims.comparable import LEVEL
 from vestige.data.token_queries import TokenQueries
 from vestige.metrics.permutation import means_by_group
 from vestige.models.checkpoints import load_model, load_seq2seq
+from vestige.models.token_statistics import TokenStatistics, first_tokens
 from vestige.training.shadows import Shadow
 
 if TYPE_CHECKING:
@@ -211,7 +210,7 @@ def _ranks(
             model = load(model, device=run.device)
         with run.progress(task) as step:
             found = ranks_of(model, inputs.encoded, queries, progress=step)
-        part[key] = {"ranks": found.ranks, "log_probs": known_of(found)}
+        part[key] = {"ranks": found.ranks, "log_probs": found.log_probs}
     kept = part[key]
     return kept["ranks"], kept["log_probs"]
 

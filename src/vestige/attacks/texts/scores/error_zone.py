@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from vestige.attacks.texts.scores.registry import SCORES
 
 if TYPE_CHECKING:
-    from vestige.attacks.texts.token_statistics import TokenStatistics
+    from vestige.models.token_statistics import TokenStatistics
 
 EPSILON = 0.01
 """Nats added to gains and losses."""

@@ -9,7 +9,7 @@ from vestige.attacks.texts.scores.loss import means
 from vestige.attacks.texts.scores.registry import SCORES
 
 if TYPE_CHECKING:
-    from vestige.attacks.texts.token_statistics import TokenStatistics
+    from vestige.models.token_statistics import TokenStatistics
 
 
 @SCORES.register("log-ratio")

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from vestige.attacks.texts.scores.registry import SCORES
 
 if TYPE_CHECKING:
-    from vestige.attacks.texts.token_statistics import TokenStatistics
+    from vestige.models.token_statistics import TokenStatistics
 
 
 @SCORES.register("loss")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from vestige.attacks.texts.scores.registry import SCORES
 
 if TYPE_CHECKING:
-    from vestige.attacks.texts.token_statistics import TokenStatistics
+    from vestige.models.token_statistics import TokenStatistics
 
 LEAST = 0.2
 """Share of the tokens that counts, as in both papers."""

@@ -18,7 +18,7 @@ from vestige.attacks.texts.scores.loss import means
 from vestige.attacks.texts.scores.registry import SCORES
 
 if TYPE_CHECKING:
-    from vestige.attacks.texts.token_statistics import TokenStatistics
+    from vestige.models.token_statistics import TokenStatistics
 
 ADJUSTMENT = 0.3
 """The paper's a: how far a model that saw a text is from one that did not."""

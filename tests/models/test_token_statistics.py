@@ -8,13 +8,12 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from vestige.attacks.texts import token_statistics as module
-from vestige.attacks.texts.statistics_of_parts import first_tokens, joined
-from vestige.attacks.texts.token_statistics import token_statistics
 from vestige.data.vocabulary import WordVocabulary
+from vestige.models import predictions, reading
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.shared_vocabulary import SharedIds
 from vestige.models.table import TableModel
+from vestige.models.token_statistics import first_tokens, joined, token_statistics
 
 WORDS = tuple("abcdefgh")
 CHANCE = np.random.default_rng(0)
@@ -41,7 +40,8 @@ def naive(ids, k):
 
 @pytest.mark.parametrize("room", [1, 2**25])
 def test_each_token_has_what_the_table_says(monkeypatch, room):
-    monkeypatch.setattr(module, "LOGITS", room)
+    monkeypatch.setattr(predictions, "PRODUCT_CELLS", room)
+    monkeypatch.setattr(predictions, "CACHE_CELLS", room)
     found = token_statistics(MODEL, TEXTS, likeliest=4)
     columns = [
         np.array(c) for c in zip(*(row for ids in TEXTS for row in naive(ids, 4)), strict=True)
@@ -93,7 +93,7 @@ def test_memory_holds_a_slice_of_the_logits_of_a_long_text():
     model = wide_model(49_152)
     with Largest() as seen:
         token_statistics(model, [[5] * 1_000, [7] * 3])
-    assert seen.most <= module.LOGITS
+    assert seen.most <= predictions.PRODUCT_CELLS
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -104,7 +104,9 @@ def test_slices_and_padding_change_nothing(monkeypatch, shared):
     texts = [CHANCE.integers(8, 300, n).tolist() for n in (30, 4, 17, 1)]
     whole = token_statistics(model, texts, likeliest=5)
     each = joined([token_statistics(model, [ids], likeliest=5) for ids in texts])
-    monkeypatch.setattr(module, "LOGITS", 1500)
+    monkeypatch.setattr(predictions, "PRODUCT_CELLS", 1500)
+    monkeypatch.setattr(predictions, "CACHE_CELLS", 600)
+    monkeypatch.setattr(reading, "RECURRENT_ROWS", 1)
     with Largest() as seen:
         sliced = token_statistics(model, texts, likeliest=5)
     assert seen.most <= 1500
@@ -130,7 +132,7 @@ def test_half_precision_has_the_statistics_of_its_own_logits_with_its_many_ties(
 
 GROWING = """
 import resource, torch
-from vestige.attacks.texts.token_statistics import token_statistics
+from vestige.models.token_statistics import token_statistics
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 
@@ -146,7 +148,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="kilobytes are Linux's")
 def test_many_texts_take_no_more_memory_than_one():
-    """What was kept of each pinned the heap, which grew by gigabytes."""
+    """Columns kept of each text would pin the heap, which grew by gigabytes."""
     done = subprocess.run(
         [sys.executable, "-c", GROWING], check=True, capture_output=True, text=True
     )
