@@ -9,9 +9,9 @@ import torch
 
 from vestige.attacks.texts import memorization
 from vestige.attacks.texts.memorized_texts import Extraction, memorized
-from vestige.attacks.texts.token_statistics import token_statistics
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.table import TableModel
+from vestige.models.token_statistics import token_statistics
 
 WORDS = tuple("abcdefghijkl")
 VOCABULARY = WordVocabulary(("<unk>", "<eos>", *WORDS))

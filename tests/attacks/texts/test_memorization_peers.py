@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from vestige.attacks.texts import memorization
-from vestige.attacks.texts.token_statistics import token_statistics
+from vestige.models.token_statistics import token_statistics
 
 CHECKOUTS = os.environ.get("VESTIGE_PEER_CHECKOUTS")
 VOCABULARY, LENGTH, IGNORED = 60, 24, -100

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from vestige.attacks.texts import token_statistics as module
-from vestige.attacks.texts.statistics_of_parts import first_tokens, joined
-from vestige.attacks.texts.token_statistics import token_statistics
 from vestige.data.vocabulary import WordVocabulary
+from vestige.models import token_statistics as module
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.shared_vocabulary import SharedIds
+from vestige.models.statistics_of_parts import first_tokens, joined
 from vestige.models.table import TableModel
+from vestige.models.token_statistics import token_statistics
 
 WORDS = tuple("abcdefgh")
 CHANCE = np.random.default_rng(0)
@@ -130,7 +130,7 @@ def test_half_precision_has_the_statistics_of_its_own_logits_with_its_many_ties(
 
 GROWING = """
 import resource, torch
-from vestige.attacks.texts.token_statistics import token_statistics
+from vestige.models.token_statistics import token_statistics
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vestige import _validate
-from vestige.attacks.texts.token_statistics import TokenStatistics
+from vestige.models.token_statistics import TokenStatistics
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige.attacks.texts import memorization
-from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.errors import DataError
+from vestige.models.token_statistics import TokenStatistics
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
