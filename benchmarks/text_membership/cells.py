@@ -14,8 +14,7 @@ from vestige.audits.membership.text_scores import SCORES, zlib_score
 from vestige.models.cached_outputs import cached_outputs
 from vestige.models.checkpoints import load_model
 from vestige.models.shown_statistics import shown_only
-from vestige.models.statistics_of_parts import first_tokens
-from vestige.models.token_statistics import TokenStatistics
+from vestige.models.token_statistics import TokenStatistics, first_tokens
 from vestige.monitor import SILENT
 
 SHOWN = 20

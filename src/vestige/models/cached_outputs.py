@@ -25,8 +25,7 @@ import numpy as np
 
 from vestige.errors import RunError
 from vestige.models.protocols import LanguageModel, choose_device
-from vestige.models.statistics_of_parts import first_tokens, joined
-from vestige.models.token_statistics import TokenStatistics, token_statistics
+from vestige.models.token_statistics import TokenStatistics, first_tokens, joined, token_statistics
 from vestige.monitor import Monitor
 from vestige.parallel import map_cluster
 from vestige.store import KEPT, Store

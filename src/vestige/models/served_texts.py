@@ -37,10 +37,9 @@ from vestige.models.shown_statistics import (
     shown_statistics,
     with_expected,
 )
-from vestige.models.statistics_of_parts import first_tokens
 from vestige.models.text_models import Readings, TextModels
 from vestige.models.token_scores import ShownToken
-from vestige.models.token_statistics import TokenStatistics
+from vestige.models.token_statistics import TokenStatistics, first_tokens
 from vestige.monitor import Monitor
 
 if TYPE_CHECKING:

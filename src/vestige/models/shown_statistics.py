@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 
 from vestige.data.subwords import SubwordVocabulary
 from vestige.models.endpoint_tokens import by_ours
-from vestige.models.statistics_of_parts import first_tokens
 from vestige.models.token_scores import ShownToken
-from vestige.models.token_statistics import TokenStatistics
+from vestige.models.token_statistics import TokenStatistics, first_tokens
 
 BASE_LIKELIEST = 100
 """Most probable tokens of a base that hidden tokens are estimated by."""

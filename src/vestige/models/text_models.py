@@ -13,13 +13,11 @@ from vestige.data.corpus import Corpus
 from vestige.errors import DataError
 from vestige.models.cached_outputs import CachedOutputs, Texts
 from vestige.models.checkpoints import load_model
-from vestige.models.folders import model_folder
+from vestige.models.folders import ADAPTER_CONFIG, model_folder, of_model, of_object
 from vestige.models.precision import common_dtype
 from vestige.models.protocols import LanguageModel, placed
-from vestige.models.provenance import of_model, of_object
 from vestige.models.snapshots import load_snapshots
 from vestige.models.token_statistics import TokenStatistics
-from vestige.models.weight_files import ADAPTER_CONFIG
 from vestige.monitor import Monitor
 from vestige.parallel import connected
 

@@ -12,9 +12,8 @@ from vestige.data.vocabulary import WordVocabulary
 from vestige.models import token_statistics as module
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.shared_vocabulary import SharedIds
-from vestige.models.statistics_of_parts import first_tokens, joined
 from vestige.models.table import TableModel
-from vestige.models.token_statistics import token_statistics
+from vestige.models.token_statistics import first_tokens, joined, token_statistics
 
 WORDS = tuple("abcdefgh")
 CHANCE = np.random.default_rng(0)

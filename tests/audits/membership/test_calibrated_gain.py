@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from vestige.audits.membership.learned_scores import CalibratedGain
-from vestige.models.statistics_of_parts import first_tokens
-from vestige.models.token_statistics import TokenStatistics
+from vestige.models.token_statistics import TokenStatistics, first_tokens
 
 TEXTS, LENGTH = 300, 25
 

@@ -16,13 +16,12 @@ from vestige.data.corpus import Corpus
 from vestige.errors import DataError
 from vestige.metrics.equal_length import CutScores, Floats, Whole, ladder
 from vestige.models.cached_outputs import CachedOutputs
+from vestige.models.folders import of_model
 from vestige.models.protocols import LanguageModel
-from vestige.models.provenance import of_model
 from vestige.models.served_texts import ServedTexts
 from vestige.models.shown_statistics import BASE_LIKELIEST
-from vestige.models.statistics_of_parts import first_tokens
 from vestige.models.text_models import Readings, TextModels
-from vestige.models.token_statistics import TokenStatistics
+from vestige.models.token_statistics import TokenStatistics, first_tokens
 
 HELD_OUT = 3
 """One in so many reference units is held out for `calibrated`."""

@@ -34,9 +34,8 @@ from vestige.metrics.permutation import means_by_group
 from vestige.models.cached_outputs import CachedOutputs
 from vestige.models.checkpoints import load_model, load_seq2seq
 from vestige.models.shown_statistics import shown_only
-from vestige.models.statistics_of_parts import first_tokens
 from vestige.models.text_models import TextModels
-from vestige.models.token_statistics import TokenStatistics
+from vestige.models.token_statistics import TokenStatistics, first_tokens
 from vestige.training.shadows import Shadow
 
 if TYPE_CHECKING:

@@ -187,29 +187,22 @@ def verify(
     _validate.open_fraction(rate=rate)
     if retrained is not None:
         before, after = before - retrained, after - retrained
-    known = before.p_value(seed=seed)
-    p, less = after.p_value(seed=seed), after.p_value(seed=seed, less=True)
+    known, p = before.p_value(seed=seed), after.p_value(seed=seed)
+    less = after.p_value(seed=seed, less=True)
     if less <= rate / 2:
         less = max(less, (after - before).p_value(seed=seed, less=True))
     left = share_left(before, after) if known <= rate / 2 and after.finite else None
-    n, m = (side.size for side in after.by_unit)
-    test = None
-    if isfinite(p) and isfinite(less):  # both directions, Bonferroni
-        least = max(1 / (PERMUTATIONS + 1), 1 / comb(n + m, n))
-        test = Test(min(1.0, 2 * min(p, less)), min(1.0, 2 * least), rate, "reference texts")
-    own = after.estimate
+    counts, own = [side.size for side in after.by_unit], after.estimate
+    test = _test(p, less, counts, rate)
     estimate = left or (own if own is not None and own.low is not None else None)
     claim = Claim("unlearning", test, (*checks, _powerful(test, known, left)), estimate)
-    finding = None
-    if claim.verdict == LEAK:
-        finding = "still known" if p <= less else "suppressed"
     summary = {
         **claim.summary(),
-        "finding": finding,
+        "finding": _finding(claim, p, less),
         "deleted": len(after.deleted),
         "reference": len(after.reference),
-        "deleted_units": n,
-        "reference_units": m,
+        "deleted_units": counts[0],
+        "reference_units": counts[1],
         "rate": rate,
         "p_value": p,
         "less_p_value": less,
@@ -220,9 +213,25 @@ def verify(
         **columns("retrained_knows", None if retrained is None else retrained.estimate),
         **columns("left", left),
     }
-    rows = [*_rows("deleted", before.deleted, after.deleted, lengths, excerpts)]
-    rows += _rows("reference", before.reference, after.reference)
+    rows = [
+        *_rows("deleted", before.deleted, after.deleted, lengths, excerpts),
+        *_rows("reference", before.reference, after.reference),
+    ]
     return Result(kind="Deletion", summary=summary, rows=rows, claim=claim)
+
+
+def _test(p: float, less: float, counts: Sequence[int], rate: float) -> Test | None:
+    """Both directions, Bonferroni; None if a score is not finite."""
+    if not (isfinite(p) and isfinite(less)):
+        return None
+    least = max(1 / (PERMUTATIONS + 1), 1 / comb(sum(counts), counts[0]))
+    return Test(min(1.0, 2 * min(p, less)), min(1.0, 2 * least), rate, "reference texts")
+
+
+def _finding(claim: Claim, p: float, less: float) -> str | None:
+    if claim.verdict != LEAK:
+        return None
+    return "still known" if p <= less else "suppressed"
 
 
 def _powerful(test: Test | None, before_p_value: float, left: Estimate | None) -> Check:
