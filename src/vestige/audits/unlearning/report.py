@@ -36,7 +36,7 @@ LIMITS = (
     "A model that hides what it knows until it is trained or queried in another way is not "
     "detected.",
 )
-ROLES = {
+MODELS = {
     "before": "the model before the deletion",
     "after": "the model after it",
     "retrained": "a model stated to be trained without them",
@@ -51,6 +51,11 @@ def unlearning_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of a `Deletion`."""
     summary = run.summary
     answer, *evidence = findings(summary)
+    question = (
+        f"Whether a model still knows {int(summary['deleted']):,} deleted texts better than a "
+        "reference, and how much of what it knew before the deletion remains."
+    )
+    found = " ".join((answer, *evidence))
     return Report(
         title="Are these texts gone?",
         answer=answer,
@@ -61,14 +66,7 @@ def unlearning_report(run: Run, *, show_secrets: bool) -> Report:
             _text_table(run.rows, show_secrets=show_secrets),
             Prose(title="Next", lines=(NEXT,)),
             file_note(
-                run.run,
-                asked=f"Whether a model still knows {int(summary['deleted']):,} deleted texts "
-                "better than a reference, and how much of what it knew before the deletion "
-                "remains.",
-                models=ROLES,
-                data=DATA,
-                found=" ".join((answer, *evidence)),
-                unsaid=LIMITS,
+                run.run, asked=question, models=MODELS, data=DATA, found=found, unsaid=LIMITS
             ),
             Prose(title="Method", lines=(METHOD,)),
         ),
@@ -122,8 +120,8 @@ def findings(summary: Row) -> tuple[str, ...]:
 def _remains(summary: Row) -> str:
     if summary["left"] is None:
         return ""
-    ends = f"{_share(summary['left_low'])} to {_share(summary['left_high'])}"
-    return f"{_share(summary['left'])} of what BEFORE knew remains (95% CI {ends})."
+    share, low, high = (_share(summary[name]) for name in ("left", "left_low", "left_high"))
+    return f"{share} of what BEFORE knew remains (95% CI {low} to {high})."
 
 
 def _share(value: float) -> str:
@@ -162,6 +160,7 @@ def _chart(rows: Sequence[Row]) -> Figure:
 
 
 def _text_table(rows: Sequence[Row], *, show_secrets: bool) -> Table:
+    """The deleted texts that AFTER knows best."""
     deleted = [row for row in rows if row["kind"] == "deleted"]
     others = _scores(rows, "reference")
 
