@@ -95,26 +95,23 @@ def audit_scores(
     _validate.open_fraction(rate=rate)
     _require_apart(texts, reference)
     units = "texts" if reference.authors is None else "authors"
-    counts = len(set(texts.owners())), len(set(reference.owners()))
-    _require_enough(counts[1], rate, of=units)
-    most, owners = _last_rung(reference.cut, rate), reference.owners()
+    owners = reference.owners()
+    _require_enough(len(set(owners)), rate, of=units)
+    most = _last_rung(reference.cut, rate)
     each = compare(texts.cut, reference.cut, most=most, authors=owners)
     among = compare(reference.cut, reference.cut, most=most, authors=owners, among=True)
     sides = _by_unit(texts, reference, most=most)
+    counts, area = (sides[0].size, sides[1].size), auc(*sides)
     permutations = 9999 if len(texts.cut) + len(reference.cut) <= MANY else 999
     of_list = unit_permutation_test(*sides, seed=seed, permutations=permutations)
     divisions = min(permutations + 1, comb(sum(counts), counts[0]))
-    test = Test(
-        p=min(1.0, 2 * min(of_list, simes(each.p_values))),
-        least=min(1.0, 2 / max(divisions, counts[1] + 1)),
-        alpha=rate,
-        against=f"reference {units}",
-    )
+    p = min(1.0, 2 * min(of_list, simes(each.p_values)))
+    least = min(1.0, 2 / max(divisions, counts[1] + 1))
+    test = Test(p, least, rate, f"reference {units}")
     share = _share(texts, reference, used, most=most, rate=rate, seed=seed)
     # Unless anything is shown, none is bounded or flagged; if it is, at least one was used.
     share = replace(share, at_least=max(1, share.at_least) if test.significant else 0)
     flagged = discoveries(each.p_values, rate) & test.significant
-    area = auc(*sides)
     claim = _claim(test, area, counts, checks, based=based)
     rows = [
         *_rows("audited", each, named=flagged.tolist(), **(more_columns or {})),
