@@ -23,8 +23,6 @@ import json
 
 import numpy as np
 
-from vestige.attacks.texts.deletion import Knowledge, verify
-from vestige.attacks.texts.list_checks import comparable_texts
 from vestige.attacks.texts.memorized_texts import MemorizedTexts
 from vestige.attacks.texts.text_memorization import (
     ALPHA,
@@ -32,8 +30,10 @@ from vestige.attacks.texts.text_memorization import (
     TextMemorization,
     more_extracted,
 )
-from vestige.attacks.texts.text_units import text_units
+from vestige.audits.unlearning.knowledge import Knowledge, verify
 from vestige.claims import LEAK, NO_LEAK, REQUIRED, Check
+from vestige.claims.text_lists import comparable_texts, listed_texts
+from vestige.data.corpus import Corpus
 from vestige.metrics.estimates import difference_of
 from vestige.metrics.rates import clopper_pearson, clustered_rate
 from vestige.models.token_statistics import TokenStatistics
@@ -128,11 +128,16 @@ def deletion(kind, seed):
     knows = np.arange(len(texts)) < DELETED
     left = 0.5 if kind == "half is left" else 0.0
     before, after = known(chance, hard, (1.0, left), (knows, sizes), trend=0.05 if short else 0.0)
-    units = text_units(texts[:DELETED], texts[DELETED:], authors)
-    owners = units.audited, units.reference
+    own, rest = authors or (None, None)
+    lists = {
+        "deleted": Corpus.from_texts(texts[:DELETED], users=own),
+        "reference": Corpus.from_texts(texts[DELETED:], users=rest),
+    }
+    listed = listed_texts(lists, author=None)
+    owners = listed.units["deleted"], listed.units["reference"]
     found = verify(
         Knowledge.of(*before, owners), Knowledge.of(*after, owners),
-        checks=(*(one for one in PASSED if one.name != "independent"), units.check), seed=seed,
+        checks=(*(one for one in PASSED if one.name != "independent"), listed.check), seed=seed,
     )  # fmt: skip
     return found.verdict, old_rule(*after, seed)
 
@@ -172,7 +177,7 @@ def words_differ(share, seed):
     )  # fmt: skip
     rest = tuple(one for one in PASSED if one.name != "comparable")
     found = verify(before, after, checks=(*rest, check), seed=seed)
-    return found.verdict, min(found.p_value, found.less_p_value) <= 0.025
+    return found.verdict, min(found.summary["p_value"], found.summary["less_p_value"]) <= 0.025
 
 
 def passages(times, seed):

@@ -10,8 +10,8 @@ amounts of text alone, not on scores.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vestige.attacks.texts.cut_scores import CutScores
 from vestige.data.token_queries import TokenQueries
+from vestige.metrics.equal_length import CutScores
 from vestige.metrics.tests import calibration_needed
 
 MOST = 256

@@ -35,11 +35,11 @@ from vestige.attacks.membership.non_members import NonMembers
 from vestige.attacks.membership.reference_models import References
 from vestige.attacks.membership.user_audit import AuditedUser, UserAudit
 from vestige.attacks.membership.user_checks import alike_for_shadows, alive_by_ranks, powerful
-from vestige.attacks.texts.cut_scores import Compared, CutScores, compare
 from vestige.claims import Test
 from vestige.data.token_queries import TokenQueries
 from vestige.errors import DataError
 from vestige.metrics import estimates
+from vestige.metrics.equal_length import Compared, CutScores, compare
 from vestige.metrics.permutation import unit_permutation_test
 from vestige.metrics.tests import discoveries, simes
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from vestige import claims
 from vestige.attacks.texts.memorized_texts import Extraction, MemorizedTexts
-from vestige.attacks.texts.positions import above_position_mean, common_length
 from vestige.claims import Check, Claim, Estimate, Test, Verdict
 from vestige.claims.effects import EXTRACTED_SHARE
+from vestige.metrics.equal_length import above_position_mean, common_length
 from vestige.metrics.estimates import columns, difference_of
 from vestige.metrics.permutation import means_by_group, unit_permutation_test
 from vestige.metrics.rates import clustered_rate

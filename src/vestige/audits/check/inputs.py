@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from vestige.attacks.manifests import template_of
-from vestige.attacks.texts.text_models import base_of_adapter
 from vestige.claims import near_duplicates
 from vestige.data.chat_template import whole_chats
 from vestige.data.corpus import Corpus
@@ -19,6 +18,7 @@ from vestige.data.sources import MANIFEST
 from vestige.errors import AccessDenied, DataError, ModelError
 from vestige.models.endpoint_address import is_endpoint
 from vestige.models.protocols import LanguageModel
+from vestige.models.text_models import base_of_adapter
 from vestige.models.weight_change import weight_change
 from vestige.session import Session
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from vestige.attacks.texts.cached_outputs import CachedOutputs
-    from vestige.attacks.texts.lists import ListedTexts
     from vestige.attacks.texts.memorized_texts import Extraction, MemorizedTexts
     from vestige.claims import Check
+    from vestige.claims.text_lists import ListedTexts
+    from vestige.models.cached_outputs import CachedOutputs
     from vestige.models.token_statistics import TokenStatistics
 
     Places: TypeAlias = Mapping[str, NDArray[np.int64]]
@@ -50,8 +50,6 @@ def extract_passages(run: Session, model: Any, texts: Any) -> Result:
         DataError: a text is in both lists, none is long enough for a passage, the budget is too
             small, or no prompt is echoed.
     """
-    from vestige.attacks.texts.cached_outputs import cached_outputs
-    from vestige.attacks.texts.lists import listed_texts
     from vestige.attacks.texts.memorized_texts import (
         Extraction,
         drawn_texts,
@@ -59,6 +57,8 @@ def extract_passages(run: Session, model: Any, texts: Any) -> Result:
         with_continued,
     )
     from vestige.attacks.texts.text_memorization import TextMemorization, more_extracted
+    from vestige.claims.text_lists import listed_texts
+    from vestige.models.cached_outputs import cached_outputs
     from vestige.models.endpoint_address import is_endpoint
 
     given = run.arguments
@@ -81,7 +81,7 @@ def extract_passages(run: Session, model: Any, texts: Any) -> Result:
         source = (_Server if is_endpoint(model) else _Files)(run, model, lists, how, outputs)
         how = replace(how, top_k=source.top_k)
         found = {
-            role: memorized(source.statistics(role), how, lists.units_of(role))
+            role: memorized(source.statistics(role), how, lists.units[role])
             for role in lists.compared
         }
         drawn = {
@@ -123,7 +123,7 @@ class _Files:
         outputs: "CachedOutputs",
     ) -> None:
         from vestige.attacks.model_checks import adapter_check
-        from vestige.attacks.texts.text_models import TextModels
+        from vestige.models.text_models import TextModels
 
         run.arguments["remote"].reject_for_local()
         self._models = TextModels.alone(model, device=run.device)
@@ -183,10 +183,15 @@ class _Server:
     ) -> None:
         import numpy as np
 
-        from vestige.attacks.texts.endpoint_statistics import numbered, shown_statistics
-        from vestige.attacks.texts.readings import by_list, known_by_all, only
-        from vestige.attacks.texts.served_texts import ServedTexts
         from vestige.models.endpoint_tokens import places
+        from vestige.models.served_texts import ServedTexts
+        from vestige.models.shown_statistics import (
+            by_list,
+            known_by_all,
+            numbered,
+            only,
+            shown_statistics,
+        )
 
         self._run, self._outputs = run, outputs
         self._served = ServedTexts.open(model, None, run.arguments["remote"], device="cpu")
@@ -230,8 +235,8 @@ class _Server:
 
     def continued(self, places: "Places", how: "Extraction") -> Iterator[Pair]:
         """Some texts of each list after their prefix."""
-        from vestige.attacks.texts.served_texts import STEP
         from vestige.models.endpoint_wire import Question
+        from vestige.models.served_texts import STEP
 
         firsts = accumulate(self._counts.values(), initial=0)
         asked = [
@@ -276,8 +281,8 @@ def _checks(
 ) -> "tuple[Check, ...]":
     """All checks but "powerful"."""
     from vestige import claims
-    from vestige.attacks.texts.list_checks import comparable_texts, model_checks
     from vestige.attacks.texts.text_memorization import compared_tokens
+    from vestige.claims.text_lists import comparable_texts, model_checks
 
     known = {"the model": (source.known["texts"], source.known["reference" if rest else "texts"])}
     scored, every = source.read

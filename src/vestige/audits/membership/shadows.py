@@ -20,7 +20,6 @@ import numpy as np
 
 from vestige import results
 from vestige.arguments import ModelLike
-from vestige.attacks.texts.text_models import base_of_adapter
 from vestige.audits.membership.options import TRAINING, ShadowOptions
 from vestige.audits.membership.target import Target
 from vestige.audits.membership.user_inputs import UserInputs
@@ -31,6 +30,7 @@ from vestige.models.folders import model_folder
 from vestige.models.protocols import LanguageModel, choose_device
 from vestige.models.recurrent_network import GRUConfig, LSTMConfig
 from vestige.models.seq2seq import Seq2SeqConfig
+from vestige.models.text_models import base_of_adapter
 from vestige.models.transformer import TransformerConfig
 from vestige.monitor import Monitor
 from vestige.parallel import map_cluster, map_processes

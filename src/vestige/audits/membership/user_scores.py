@@ -23,18 +23,18 @@ from vestige.attacks.membership.query_answers import narrowed, ranks_of
 from vestige.attacks.membership.reference_models import References
 from vestige.attacks.membership.user_audit import UserAudit
 from vestige.attacks.membership.user_membership import judge_users, membership_audit
-from vestige.attacks.texts.cached_outputs import CachedOutputs
-from vestige.attacks.texts.calibrated_gain import CalibratedGain
-from vestige.attacks.texts.list_checks import comparable_texts, require_finite
-from vestige.attacks.texts.shown_tokens import shown_only
-from vestige.attacks.texts.text_models import TextModels
+from vestige.audits.membership.learned_scores import CalibratedGain
 from vestige.audits.membership.service import Service
 from vestige.audits.membership.user_inputs import UserInputs
 from vestige.claims import Check
 from vestige.claims.comparable import LEVEL
+from vestige.claims.text_lists import comparable_texts, require_finite
 from vestige.data.token_queries import TokenQueries
 from vestige.metrics.permutation import means_by_group
+from vestige.models.cached_outputs import CachedOutputs
 from vestige.models.checkpoints import load_model, load_seq2seq
+from vestige.models.shown_statistics import shown_only
+from vestige.models.text_models import TextModels
 from vestige.models.token_statistics import TokenStatistics, first_tokens
 from vestige.training.shadows import Shadow
 

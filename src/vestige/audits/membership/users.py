@@ -10,8 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from vestige.attacks.membership.query_policy import QueryPolicy, usual_selection
-from vestige.attacks.texts.cached_outputs import cached_outputs
-from vestige.attacks.texts.text_models import TextModels, base_of_adapter
 from vestige.audits.membership.options import OF_SERVICE, QueryOptions, ShadowOptions
 from vestige.audits.membership.service import Service
 from vestige.audits.membership.shadows import (
@@ -29,8 +27,10 @@ from vestige.audits.membership.target import (
 )
 from vestige.audits.membership.user_inputs import UserInputs, read_user_texts
 from vestige.audits.membership.user_scores import based_users, ranked_users
+from vestige.models.cached_outputs import cached_outputs
 from vestige.models.endpoint_address import EndpointAddress
 from vestige.models.remote_options import RemoteOptions
+from vestige.models.text_models import TextModels, base_of_adapter
 from vestige.results import Result
 
 if TYPE_CHECKING:

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from tests.attacks.texts.made_checks import passed
-from vestige.attacks.texts.deletion import Knowledge, compared_tokens, differences, share_left
-from vestige.attacks.texts.deletion import verify as verify_with
+from tests.audits.passed import passed
+from vestige.audits.unlearning.knowledge import Knowledge, compared_tokens, share_left
+from vestige.audits.unlearning.knowledge import verify as verify_with
+from vestige.audits.unlearning.unlearning import differences
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.models.token_statistics import TokenStatistics
 
@@ -13,6 +14,11 @@ from vestige.models.token_statistics import TokenStatistics
 def verify(*known, **more):
     """As the verb, where all checks of lists and models passed."""
     return verify_with(*known, checks=passed("unlearning"), **more)
+
+
+def left(found, name="left"):
+    """The ends of an interval."""
+    return found.summary[f"{name}_low"], found.summary[f"{name}_high"]
 
 
 def drawn(chance, *, gains, count=(25, 60), hardness=0.5):
@@ -69,29 +75,30 @@ def test_a_retrained_model_takes_away_how_hard_texts_are():
     before, after, retrained = drawn(chance, gains=(1.0, 0.1, 0.0), hardness=1.0)
     alone, beside = verify(before, after), verify(before, after, retrained=retrained)
     assert alone.verdict != LEAK
-    assert (beside.verdict, beside.finding) == (LEAK, "still known")
-    wide, narrow = (one.left.high - one.left.low for one in (alone, beside))
+    assert (beside.verdict, beside.summary["finding"]) == (LEAK, "still known")
+    wide, narrow = (high - low for low, high in map(left, (alone, beside)))
     assert narrow < wide / 3
-    assert beside.left.low <= 0.1 <= beside.left.high
+    low, high = left(beside)
+    assert low <= 0.1 <= high
 
 
 def test_texts_known_less_than_others_and_than_before_are_suppressed():
     before, after = drawn(np.random.default_rng(5), gains=(1.0, -1.0))
     found = verify(before, after)
-    assert (found.verdict, found.finding) == (LEAK, "suppressed")
+    assert (found.verdict, found.summary["finding"]) == (LEAK, "suppressed")
 
 
 def test_texts_that_were_as_low_before_are_not_suppressed():
     before, after = drawn(np.random.default_rng(5), gains=(-1.0, -1.0))
     found = verify(before, after)
     assert after.p_value(seed=0, less=True) < 0.001
-    assert (found.verdict, found.finding) == (UNDECIDED, None)
+    assert (found.verdict, found.summary["finding"]) == (UNDECIDED, None)
 
 
 def test_no_share_is_left_of_what_was_not_known_and_that_decides_nothing():
     before, after = drawn(np.random.default_rng(6), gains=(0.0, 0.0))
     found = verify(before, after)
-    assert found.left is None
+    assert found.summary["left"] is None
     assert found.verdict == UNDECIDED
     [reason] = found.claim.reasons
     assert "BEFORE is not shown to know the deleted texts" in reason
@@ -100,7 +107,7 @@ def test_no_share_is_left_of_what_was_not_known_and_that_decides_nothing():
 def test_a_quarter_that_may_be_left_is_not_acquitted():
     wide = drawn(np.random.default_rng(8), gains=(0.5, 0.0))
     narrow = drawn(np.random.default_rng(8), gains=(3.0, 0.0))
-    assert verify(*wide).left.high > 0.25 > verify(*narrow).left.high
+    assert left(verify(*wide))[1] > 0.25 > left(verify(*narrow))[1]
     assert verify(*wide).verdict == UNDECIDED
     assert verify(*narrow).verdict == NO_LEAK
 
@@ -113,10 +120,10 @@ def test_copies_of_texts_are_one_unit_everywhere():
         for k in alone
     ]
     once, copied = verify(*alone), verify(*four)
-    assert copied.p_value == once.p_value
-    assert copied.left.interval == pytest.approx(once.left.interval)
-    assert copied.after.estimate.interval == pytest.approx(once.after.estimate.interval)
-    assert copied.summary()["deleted_units"] == 12
+    assert copied.summary["p_value"] == once.summary["p_value"]
+    assert left(copied) == pytest.approx(left(once))
+    assert left(copied, "after_knows") == pytest.approx(left(once, "after_knows"))
+    assert copied.summary["deleted_units"] == 12
 
 
 def test_scores_that_are_not_finite_decide_nothing():
@@ -125,7 +132,7 @@ def test_scores_that_are_not_finite_decide_nothing():
     found = verify(before, after)
     assert found.verdict == UNDECIDED
     assert found.claim.test is None
-    assert found.summary()["after_knows"] is None
+    assert found.summary["after_knows"] is None
 
 
 @pytest.mark.parametrize(

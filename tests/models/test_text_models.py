@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from vestige.attacks.texts.cached_outputs import cached_outputs
-from vestige.attacks.texts.text_models import TextModels
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
+from vestige.models.cached_outputs import cached_outputs
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.lora import add_lora
+from vestige.models.text_models import TextModels
 from vestige.monitor import SILENT
 
 TEXTS = ["the gate opens at nine", "nobody knows the code at night", "a lantern stands at the mill"]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from vestige.attacks.texts import statistics_cache
-from vestige.attacks.texts.statistics_cache import Nodes, StatisticsCache
 from vestige.audits.membership.membership import membership
 from vestige.data.vocabulary import WordVocabulary
+from vestige.models import cached_outputs
+from vestige.models.cached_outputs import CachedOutputs, Nodes
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.token_statistics import token_statistics
 from vestige.monitor import SILENT
@@ -27,10 +27,9 @@ def lstm():
     return LSTMLanguageModel(words, config).eval()
 
 
-def kept(folder, address):
-    return StatisticsCache(
-        folder and folder / "0.sqlite", SILENT, nodes=address and Nodes(address, "cpu")
-    )
+def asked_on_nodes(folder, address, model):
+    outputs = CachedOutputs(folder, SILENT, Nodes(address, "cpu"))
+    return outputs.statistics(model, {}, TEXTS, task="asking")
 
 
 @pytest.mark.slow
@@ -38,7 +37,7 @@ def kept(folder, address):
 def test_a_node_that_dies_costs_its_batch_and_a_driver_that_is_killed_what_was_under_way(
     address, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(statistics_cache, "TOKENS", 40)
+    monkeypatch.setattr(cached_outputs, "GROUP_TOKENS", 40)
     model, dies, asked = lstm(), str(tmp_path / "dies"), str(tmp_path / "asked")
 
     def watch(module, inputs):  # sent with the model
@@ -49,21 +48,21 @@ def test_a_node_that_dies_costs_its_batch_and_a_driver_that_is_killed_what_was_u
             os.kill(os.getpid(), signal.SIGKILL)
 
     model.embedding.register_forward_pre_hook(watch)
-    groups = statistics_cache._groups({str(n): ids for n, ids in enumerate(TEXTS)})
+    groups = cached_outputs._groups({str(n): ids for n, ids in enumerate(TEXTS)})
     assert len(groups) > 10
-    write, written = StatisticsCache._write, []
+    write, written = cached_outputs._write, []
 
-    def killed(self, store, names, told):
-        write(self, store, names, told)
+    def killed(store, names, told):
+        write(store, names, told)
         written.append(tuple(names))
         if len(written) == 8:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(StatisticsCache, "_write", killed)
+    monkeypatch.setattr(cached_outputs, "_write", killed)
     with pytest.raises(KeyboardInterrupt):
-        kept(tmp_path / "kept", address).of(model, TEXTS, task="asking")
+        asked_on_nodes(tmp_path / "kept", address, model)
     assert Path(dies).exists()
-    found = kept(tmp_path / "kept", address).of(model, TEXTS, task="asking")
+    found = asked_on_nodes(tmp_path / "kept", address, model)
     assert len(set(written)) == len(written) == len(groups)
     here = token_statistics(lstm(), TEXTS)
     for name in vars(here):

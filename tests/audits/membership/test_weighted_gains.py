@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vestige.attacks.texts.weighted_gains import Shadow, WeightedGains, unread_means
+from vestige.audits.membership.learned_scores import Shadow, WeightedGains, unread_means
 from vestige.models.token_statistics import TokenStatistics
 
 TEXTS, LENGTH = 60, 25
@@ -78,7 +78,7 @@ def test_the_mean_is_of_those_that_did_not_read_and_else_of_the_base():
 def test_one_shadow_has_gains_over_the_base_alone():
     [only] = fine_tunes(4, gain=2.0, count=1)
     learnt = WeightedGains.fit([only])
-    assert not learnt.beside_shadows
+    assert not learnt.over_shadows
     [target] = fine_tunes(5, gain=2.0, count=1)
     assert auc(learnt.scores(target.target, target.base), target.seen) > 0.9
 
@@ -86,11 +86,11 @@ def test_one_shadow_has_gains_over_the_base_alone():
 def test_where_no_other_shadow_left_a_text_unread_it_is_not_compared_with_any():
     one, two = fine_tunes(7, gain=0.3, count=2)
     two = replace(two, seen=~one.seen)
-    assert not WeightedGains.fit([one, two]).beside_shadows
+    assert not WeightedGains.fit([one, two]).over_shadows
     three, four = fine_tunes(8, gain=0.3, count=2)
     texts = replace(three, base=one.base), replace(four, base=one.base)
     pairs = [one, two, texts[0], replace(texts[1], seen=~three.seen)]
-    assert WeightedGains.fit(pairs).beside_shadows
+    assert WeightedGains.fit(pairs).over_shadows
 
 
 def test_shadows_of_other_texts_are_refused():

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.attacks.texts.made_texts import cut_scores
-from vestige.attacks.texts.cut_scores import STEP, CutScores, compare, ladder
+from tests.audits.membership.made_texts import cut_scores
+from vestige.metrics.equal_length import STEP, CutScores, compare, ladder
 from vestige.metrics.tests import conformal_p_values
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vestige.attacks.texts.shown_tokens import shown_only, with_expected
+from vestige.models.shown_statistics import shown_only, with_expected
 from vestige.models.token_statistics import TokenStatistics
 
 TOKENS, OUTPUTS = 200, 30

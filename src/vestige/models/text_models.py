@@ -1,15 +1,17 @@
 """Local models that read the same texts, over one set of token ids."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from vestige.attacks.texts.cached_outputs import CachedOutputs
-from vestige.attacks.texts.lists import require_tokens
-from vestige.attacks.texts.readings import Readings
-from vestige.attacks.texts.statistics_cache import Texts
+import numpy as np
+from numpy.typing import NDArray
+
 from vestige.data.corpus import Corpus
+from vestige.errors import DataError
+from vestige.models.cached_outputs import CachedOutputs, Texts
 from vestige.models.checkpoints import load_model
 from vestige.models.folders import ADAPTER_CONFIG, model_folder, of_model, of_object
 from vestige.models.precision import common_dtype
@@ -17,6 +19,7 @@ from vestige.models.protocols import LanguageModel, placed
 from vestige.models.snapshots import load_snapshots
 from vestige.models.token_statistics import TokenStatistics
 from vestige.monitor import Monitor
+from vestige.parallel import connected
 
 if TYPE_CHECKING:
     from vestige.arguments import ModelLike
@@ -25,8 +28,30 @@ else:
 
 
 @dataclass(frozen=True)
+class Readings:
+    """What models output for lists of texts.
+
+    Attributes:
+        statistics: by list, then by model; the model in question is the first.
+        read: tokens of the first list that were scored, and all that it has.
+        known: by list, (t,) which tokens `statistics` has; None: all.
+        shown: most probable tokens that the first model shows; None: it shows everything.
+    """
+
+    statistics: Mapping[str, Mapping[str, TokenStatistics]]
+    read: tuple[int, int]
+    known: Mapping[str, NDArray[np.bool_]] | None = None
+    shown: int | None = None
+
+    def by_model(self, *lists: str) -> dict[str, list[TokenStatistics]]:
+        """By model, the statistics of some lists, or of all."""
+        chosen = [self.statistics[name] for name in lists or self.statistics]
+        return {model: [own[model] for own in chosen] for model in chosen[0]}
+
+
+@dataclass(frozen=True)
 class TextModels:
-    """Models by role, such as "target" and "base".
+    """Local models by role, such as "target" and "base", over one set of token ids.
 
     Attributes:
         models: the model in question first.
@@ -50,11 +75,9 @@ class TextModels:
         if base is None:
             return cls.alone(model, device=device)
         two = cls.several({"before": base, "after": model}, device=device, monitor=monitor)
-        roles = {"target": "after", "base": "before"}
-        return cls(
-            {role: two.models[name] for role, name in roles.items()},
-            {role: two.recorded[name] for role, name in roles.items()},
-        )
+        names = {"target": "after", "base": "before"}
+        models = {role: two.models[name] for role, name in names.items()}
+        return cls(models, {role: two.recorded[name] for role, name in names.items()})
 
     @classmethod
     def alone(cls, model: ModelLike, *, device: str) -> "TextModels":
@@ -104,8 +127,12 @@ class TextModels:
             DataError: a text has none.
         """
         rows = {name: self.encoded(list(corpus)) for name, corpus in lists.items()}
-        for name, ids in rows.items():
-            require_tokens(name, ids)
+        for name, texts in rows.items():
+            if empty := [number for number, ids in enumerate(texts, start=1) if not ids]:
+                raise DataError(
+                    f"text {empty[0]} of `{name}` has no token of the model's vocabulary",
+                    remedy="Remove it.",
+                )
         return rows
 
     def tokens_read(self, texts: Sequence[str]) -> tuple[int, int]:
@@ -130,7 +157,7 @@ class TextModels:
         return {
             role: outputs.statistics(
                 model,
-                identity(self.recorded[role], model),
+                self.recorded[role],
                 texts,
                 task=f"reading {of} with the {role}",
                 likeliest=likeliest,
@@ -144,10 +171,12 @@ class TextModels:
         Raises:
             DataError: a text has no token.
         """
-        found = {
-            name: self.statistics(rows, outputs, of=f"`{name}`")
-            for name, rows in self.encoded_lists(lists).items()
-        }
+        nodes = outputs.nodes
+        with nullcontext() if nodes is None else connected(nodes.address):
+            found = {
+                name: self.statistics(rows, outputs, of=f"`{name}`")
+                for name, rows in self.encoded_lists(lists).items()
+            }
         return Readings(found, self.tokens_read(list(next(iter(lists.values())))))
 
 
@@ -159,15 +188,3 @@ def base_of_adapter(model: ModelLike) -> str | None:
         return None
     folder = model_folder(fspath(model))
     return str(base_of(folder)) if (folder / ADAPTER_CONFIG).is_file() else None
-
-
-def identity(recorded: object, model: LanguageModel) -> dict[str, object]:
-    """Whatever determines a model's outputs, regardless of its path."""
-    own = dict(recorded) if isinstance(recorded, dict) else {}
-    return {
-        "sha256": own.get("sha256"),
-        "base": (own.get("base") or {}).get("sha256"),
-        "vocabulary": model.vocabulary.fingerprint(),
-        "outputs": model.vocab_size,
-        "precision": str(getattr(next(iter(model.parameters()), None), "dtype", None)),
-    }

@@ -1,11 +1,11 @@
 """Statistics of texts under a served model, and under its base: a served or a local one.
 
 Scores use only tokens whose log-probability all models show. If a server shows only the most
-probable tokens, a local base estimates the others (`shown_tokens`). The rule is the same for the
-texts and for the reference, so that p-values hold; hidden tokens cost power.
+probable tokens, a local base estimates the others (`shown_statistics`). The rule is the same for
+the texts and for the reference, so that p-values hold; hidden tokens cost power.
 
 Tokens are those of a local base, whose tokenizer must split texts as the server's does, or else the
-target's. The log-probabilities of another server are summed over the same characters.
+first server's. The log-probabilities of another server are summed over the same characters.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,14 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.attacks.texts.cached_outputs import CachedOutputs
-from vestige.attacks.texts.endpoint_statistics import numbered, shown_statistics
-from vestige.attacks.texts.readings import Readings, by_list, known_by_all, only, require_shown
-from vestige.attacks.texts.shown_tokens import BASE_LIKELIEST, with_expected
-from vestige.attacks.texts.text_models import TextModels
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, IncompatibleModels
+from vestige.models.cached_outputs import CachedOutputs
 from vestige.models.endpoint import CHECK_EVERY, Endpoint
 from vestige.models.endpoint_address import EndpointAddress, is_endpoint
 from vestige.models.endpoint_limits import reckon
@@ -32,6 +28,16 @@ from vestige.models.endpoint_session import opened
 from vestige.models.endpoint_tokens import EndpointTokens, ends, places
 from vestige.models.endpoint_wire import Question
 from vestige.models.remote_options import RemoteOptions
+from vestige.models.shown_statistics import (
+    BASE_LIKELIEST,
+    by_list,
+    known_by_all,
+    numbered,
+    only,
+    shown_statistics,
+    with_expected,
+)
+from vestige.models.text_models import Readings, TextModels
 from vestige.models.token_scores import ShownToken
 from vestige.models.token_statistics import TokenStatistics, first_tokens
 from vestige.monitor import Monitor
@@ -53,11 +59,11 @@ Shown = Sequence[Sequence[ShownToken]]
 
 @dataclass
 class ServedTexts:
-    """A served target and its base, if there is one.
+    """A served model, and another one that it is compared with, if there is one.
 
     Attributes:
-        addresses: of the served models, by role ("target", "base").
-        local: the base, if it is local.
+        addresses: of the served models, by role; the model in question first.
+        local: the other model, if it is local.
         remote: budgets, speed and key.
         recorded: provenance of each model.
         spent: calls, tokens and seconds in all sessions, after the reading.
@@ -75,38 +81,49 @@ class ServedTexts:
 
     @classmethod
     def open(
-        cls, model: object, base: "ModelLike | None", remote: RemoteOptions, *, device: str
+        cls,
+        model: object,
+        other: "ModelLike | None",
+        remote: RemoteOptions,
+        *,
+        device: str,
+        roles: tuple[str, str] = ("target", "base"),
     ) -> "ServedTexts":
-        """Parse addresses and load a local base; no call is made.
+        """Parse addresses and load a local model; no call is made.
+
+        Args:
+            model: an address.
+            other: an address or a local model.
+            remote: budgets, speed and key.
+            device: of the local model.
+            roles: of both models.
 
         Raises:
-            ModelError: an address is invalid, or the base cannot be read.
+            ModelError: an address is invalid, or the other model cannot be read.
         """
-        addresses = {"target": EndpointAddress.parse(str(model))}
+        first, second = roles
+        addresses = {first: EndpointAddress.parse(str(model))}
         local = None
-        if is_endpoint(base):
-            addresses["base"] = EndpointAddress.parse(str(base))
-        elif base is not None:
-            local = TextModels.alone(base, device=device)
+        if is_endpoint(other):
+            addresses[second] = EndpointAddress.parse(str(other))
+        elif other is not None:
+            alone = TextModels.alone(other, device=device)
+            local = TextModels({second: alone.target}, {second: alone.recorded["target"]})
         recorded: dict[str, object] = {
             role: {"path": str(address), "architecture": "endpoint"}
             for role, address in addresses.items()
         }
-        if local is not None:
-            recorded["base"] = local.recorded["target"]
-        return cls(addresses, local, remote, recorded)
+        return cls(addresses, local, remote, recorded | (local.recorded if local else {}))
 
     @property
     def models(self) -> dict[str, object]:
-        """The target, and the base if there is one, by role."""
-        return {**self.addresses, **({} if self.local is None else {"base": self.local.target})}
+        """Addresses and models by role; the model in question first."""
+        return {**self.addresses, **(self.local.models if self.local else {})}
 
     @property
-    def local_base(self) -> TextModels:
-        """The base as the only model, if it is local."""
-        if self.local is None:
-            return TextModels({}, {})
-        return TextModels({"base": self.local.target}, {"base": self.recorded["base"]})
+    def target(self) -> str:
+        """Role of the model in question."""
+        return next(iter(self.addresses))
 
     def readings(self, lists: Mapping[str, Corpus], outputs: CachedOutputs) -> Readings:
         """Query the servers about every text, once.
@@ -114,20 +131,18 @@ class ServedTexts:
         Raises:
             ModelError: a server does not answer; its answers are cached.
             DataError: the budget is too small, or a text has no token with a log-probability.
-            IncompatibleModels: the local base splits texts otherwise.
+            IncompatibleModels: the local model splits texts otherwise.
         """
         texts = [text for corpus in lists.values() for text in corpus]
         self.log_cost(texts, outputs.monitor)
         shown = {role: self.shown_by(role, texts, outputs) for role in self.addresses}
-        statistics = self._statistics(texts, shown, outputs)
-        whole = by_list({name: len(corpus) for name, corpus in lists.items()}, statistics)
-        known = {name: known_by_all(own) for name, own in whole.items()}
-        found = {
-            name: {role: only(one, known[name]) for role, one in own.items()}
-            for name, own in whole.items()
-        }
-        for name, own in found.items():
-            require_shown(name, own["target"])
+        every = self._statistics(texts, shown, outputs)
+        found, known = {}, {}
+        counts = {name: len(corpus) for name, corpus in lists.items()}
+        for name, own in by_list(counts, every).items():
+            known[name] = known_by_all(own)
+            found[name] = {role: only(one, known[name]) for role, one in own.items()}
+            _require_shown(name, found[name][self.target])
         first, corpus = next(iter(lists.items()))
         return Readings(found, self._read(known[first], list(corpus)), known, self._shown)
 
@@ -141,7 +156,7 @@ class ServedTexts:
 
     @property
     def _shown(self) -> int | None:
-        access = self.accesses["target"]
+        access = self.accesses[self.target]
         return None if access.echo == "right" else min(access.shown, SHOWN)
 
     @property
@@ -156,6 +171,7 @@ class ServedTexts:
 
         Args:
             texts: the queries, each sent once.
+            monitor: gets the line.
             continued: how many of them the server also continues.
             length: tokens that it then generates.
 
@@ -202,6 +218,15 @@ class ServedTexts:
             finally:
                 self._record(role, endpoint, access)
 
+    def _record(self, role: str, endpoint: Endpoint, access: EndpointAccess) -> None:
+        counted = endpoint.store.statistics()
+        for name in ("calls", "failed_calls", "tokens", "seconds"):
+            key = name if role == self.target else f"{role}_{name}"
+            self.spent[key] = round(counted[name], 3)
+        self.accesses[role] = access
+        path = {"path": str(endpoint.address), "architecture": "endpoint"}
+        self.recorded[role] = {**path, **access.summary()}
+
     def shown_by(
         self, role: str, texts: Sequence[str], outputs: CachedOutputs
     ) -> list[tuple[ShownToken, ...]]:
@@ -226,15 +251,6 @@ class ServedTexts:
                     step(len(found), len(texts))
         return found
 
-    def _record(self, role: str, endpoint: Endpoint, access: EndpointAccess) -> None:
-        counted = endpoint.store.statistics()
-        for name in ("calls", "failed_calls", "tokens", "seconds"):
-            key = name if role == "target" else f"{role}_{name}"
-            self.spent[key] = round(counted[name], 3)
-        self.accesses[role] = access
-        path = {"path": str(endpoint.address), "architecture": "endpoint"}
-        self.recorded[role] = {**path, **access.summary()}
-
     def _require_affordable(self, role: str, access: EndpointAccess, texts: Sequence[str]) -> None:
         """Refuse one call per token, unless the budget allows it."""
         if access.echo != "no":
@@ -257,28 +273,27 @@ class ServedTexts:
         self, texts: Sequence[str], shown: Mapping[str, Shown], outputs: CachedOutputs
     ) -> dict[str, TokenStatistics]:
         """Statistics of all texts, by role."""
+        own = shown[self.target]
         if self.local is None:
             cuts = [
-                sorted(set(places(text, own)) - {0})
-                for text, own in zip(texts, shown["target"], strict=True)
+                sorted(set(places(text, one)) - {0}) for text, one in zip(texts, own, strict=True)
             ]
             ids = numbered(texts, cuts)
             return {
-                role: shown_statistics(texts, own, cuts, ids=ids) for role, own in shown.items()
+                role: shown_statistics(texts, one, cuts, ids=ids) for role, one in shown.items()
             }
-        vocabulary, monitor = self._vocabulary, outputs.monitor
+        [other] = self.local.models
+        vocabulary, rows = self._vocabulary, self.local.encoded(texts)
         cuts = [ends(text, vocabulary) for text in texts]
-        self._require_alike(texts, shown["target"], cuts, monitor)
-        target = shown_statistics(
-            texts, shown["target"], cuts, ids=vocabulary.encode_batch(texts), vocabulary=vocabulary
-        )
-        rows = self.local.encoded(texts)
-        base = self.local.statistics(
-            rows, outputs, of="the texts", likeliest=BASE_LIKELIEST
-        )["target"]  # fmt: skip
-        lengths = np.array([len(ids) for ids in rows])
-        target = first_tokens(target, np.arange(len(rows)), lengths)
-        return {"target": self._completed(target, base, monitor), "base": base}
+        self._require_alike(texts, own, cuts, outputs.monitor)
+        ids = vocabulary.encode_batch(texts)
+        whole = shown_statistics(texts, own, cuts, ids=ids, vocabulary=vocabulary)
+        read = self.local.statistics(rows, outputs, of="the texts", likeliest=BASE_LIKELIEST)
+        target = first_tokens(whole, np.arange(len(rows)), [len(row) for row in rows])
+        return {
+            self.target: self._completed(target, read[other], outputs.monitor),
+            other: read[other],
+        }
 
     def _completed(
         self, target: TokenStatistics, base: TokenStatistics, monitor: Monitor
@@ -317,3 +332,14 @@ class ServedTexts:
                 f"{share:.1%} of the base's tokens end where tokens of the server end; the others "
                 "are not compared."
             )
+
+
+def _require_shown(name: str, statistics: TokenStatistics) -> None:
+    """Refuse a list with a text of which no token is shown."""
+    numbers: list[int] = np.flatnonzero(np.diff(statistics.offsets) == 0).tolist()
+    if numbers:
+        raise DataError(
+            f"the server shows no log-probability of any token of {len(numbers):,} texts of "
+            f"`{name}`, such as text {numbers[0] + 1}",
+            remedy="Remove such texts from every list, or pass longer ones.",
+        )

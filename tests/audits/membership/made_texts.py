@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from vestige.attacks.texts.cut_scores import CutScores, ladder
 from vestige.claims import Check
+from vestige.metrics.equal_length import CutScores, ladder
 
 RUNGS = ladder(400)
 PASSED = tuple(

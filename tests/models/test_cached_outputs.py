@@ -2,8 +2,8 @@
 
 import pytest
 
-from vestige.attacks.texts.cached_outputs import cached_outputs
 from vestige.errors import RunError
+from vestige.models.cached_outputs import cached_outputs
 from vestige.monitor import SILENT
 from vestige.store import KEPT, Store
 
@@ -17,10 +17,21 @@ def test_a_missing_folder_is_made_and_none_is_temporary(tmp_path):
     assert not temporary.exists()
 
 
-def test_a_folder_of_something_else_is_refused(tmp_path):
-    (tmp_path / "data").mkdir()
-    with pytest.raises(RunError, match="holds data"), cached_outputs(tmp_path, SILENT):
+@pytest.mark.parametrize("there", ["dataset_info.json", "0123456789abcdeg", "data"])
+def test_a_folder_of_something_else_is_refused_and_left_as_it_is(tmp_path, there):
+    (tmp_path / there).mkdir()
+    message = f"{tmp_path} holds {there}"
+    with pytest.raises(RunError, match=message) as refused, cached_outputs(tmp_path, SILENT):
         pass
+    assert "`statistics`" in refused.value.remedy
+    assert [path.name for path in tmp_path.iterdir()] == [there]
+
+
+@pytest.mark.parametrize("there", ["0123456789abcdef", "0123456789abcdef.sqlite-wal", ".DS_Store"])
+def test_a_folder_of_statistics_and_answers_is_used_again(tmp_path, there):
+    (tmp_path / there).mkdir()
+    with cached_outputs(tmp_path, SILENT) as outputs:
+        assert outputs.folder == tmp_path
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])

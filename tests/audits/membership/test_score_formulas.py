@@ -5,9 +5,7 @@ import zlib
 import numpy as np
 import pytest
 
-from vestige.attacks.texts.other_texts import zlib_score
-from vestige.attacks.texts.scores import SCORES
-from vestige.attacks.texts.scores.error_zone import EPSILON
+from vestige.audits.membership.text_scores import EPSILON, SCORES, zlib_score
 from vestige.models.token_statistics import TokenStatistics
 
 LENGTHS = (1, 2, 3, 7, 20, 64)
@@ -79,7 +77,7 @@ NAIVE = {
 
 
 def test_every_score_has_its_formula_here():
-    assert set(NAIVE) == set(SCORES.names())
+    assert set(NAIVE) == set(SCORES)
 
 
 @pytest.mark.parametrize("name", NAIVE)

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.models.served import Served, network, serving
-from vestige.attacks.texts.endpoint_statistics import endpoint_statistics
+from tests.models.served import Served, endpoint_statistics, network, serving
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.models.endpoint import Endpoint
