@@ -15,8 +15,7 @@ import argparse
 
 import numpy as np
 
-from vestige.attacks.membership.membership_scores import Answers
-from vestige.attacks.membership.user_membership import judge_users
+from vestige.audits.membership.user_audit import judge_users
 from vestige.data.token_queries import TokenQueries
 
 COMPARED, AUDITED, LEVEL = 99, 40, 0.05
@@ -99,10 +98,9 @@ def whole_texts(asked, word_scores, chance):
 
 def cut_texts(asked, word_scores, seed):
     """P-values by `judge_users`, and who is called."""
-    answers = Answers(asked=asked, ranks=np.ones(len(asked), dtype=np.int32), k=1, vocab_size=2)
     audited = range(COMPARED, COMPARED + AUDITED)
-    judged = judge_users(answers, word_scores, audited, range(COMPARED), seed=seed).users
-    return np.array([(user.p_value, user.called) for user in judged]).T
+    judged = judge_users(asked, word_scores, audited, range(COMPARED), seed=seed)
+    return np.array([judged.column("p_value"), judged.column("called")])
 
 
 def discoveries(layout, trials):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vestige.attacks.membership.user_audit import AuditedUser, UserAudit
+from vestige.audits.membership.user_audit import COLUMNS, UserAudit
 from vestige.claims import REQUIRED, Check, Estimate, Test
 from vestige.metrics.tests import conformal_p_values, discoveries
 
@@ -44,13 +44,13 @@ def audit_of(scores, *, known=KNOWN, null=(), names=None, rate=0.05, checks=None
         auc=None if nobody else Estimate("AUC over users", 0.7, 0.6, 0.8),
         checks=checks or checks_of(),
         users=tuple(
-            AuditedUser(
-                user=name, score=score, p_value=p, called=bool(one), texts=12,
-                words=0 if score is None else 240,
-                compared_with=0 if score is None else len(known),
-                compared_words=0 if score is None else 240,
-            )
+            dict(zip(
+                COLUMNS,
+                (name, score, p, bool(one), 12, words, len(known) if words else 0, words),
+                strict=True,
+            ))
             for name, score, p, one in zip(names, scores, p_values, called, strict=True)
+            for words in [0 if score is None else 240]
         ),
         calibrated_on=len(known),
         fitted_on=min(60, (len(known) + 1) // 2),

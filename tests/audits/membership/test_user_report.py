@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.attacks.made_users import answers_of, asked_of, counts_of
+from tests.audits.membership.made_users import queries_of, words_of
 from tests.reports.made_audits import KNOWN, audit_of, checks_of, uniform
-from vestige.attacks.membership.non_members import NonMembers
-from vestige.attacks.membership.user_membership import membership_audit
 from vestige.audits.membership.findings import UNDECIDED_SENTENCE
+from vestige.audits.membership.groups import NonMembers
 from vestige.audits.membership.report import LISTED
+from vestige.audits.membership.user_audit import membership_audit
 from vestige.errors import RunError
 from vestige.reports.charts import sorted_p_values, svg_of
 from vestige.reports.page import render
@@ -60,7 +60,7 @@ def test_somebody_of_whom_nothing_was_queried_has_a_page(saved):
 def test_words_beyond_what_others_have_do_not_count(saved):
     audit = audit_of([0.2], null=NULL)
     [user] = audit.users
-    page = shown(saved, replace(audit, users=(replace(user, compared_words=90),)))
+    page = shown(saved, replace(audit, users=({**user, "compared_words": 90},)))
     assert page.evidence[2] == (
         "Only 90 of the user's 240 words are compared: few non-members have more."
     )
@@ -141,16 +141,14 @@ def test_a_chart_is_drawn_for_a_broad_page_and_for_a_slim_one(saved):
 
 
 def test_an_audit_of_made_up_answers_becomes_a_page(saved):
-    asked = asked_of(80, texts=4)
     audit = membership_audit(
-        answers_of(asked, np.arange(10), gain=1.0),
-        counts_of(),
+        words_of(queries_of(80, texts=4), np.arange(10), gain=1.0),
         audited=range(20),
         known=NonMembers(fitted=tuple(range(20, 40)), compared=tuple(range(40, 80))),
     )
     audit = replace(audit, checks=checks_of())  # the workflow makes them
     page = shown(saved, audit)
-    called = sum(user.called for user in audit.users)
+    called = sum(audit.column("called"))
     assert called >= 10
     assert page.answer.startswith(f"The texts of {called} of 20 users are recognized")
     assert str(audit.calibrated_on) in dict(page.facts)["calibrated on"]

@@ -20,8 +20,8 @@ def decisions(members: Any, others: Any, *, above: float) -> AuditDecisions:
     )
 
 
-def user(score: float | None, p_value: float) -> SimpleNamespace:
-    return SimpleNamespace(score=score, p_value=p_value)
+def user(score: float | None, p_value: float) -> dict[str, float | None]:
+    return {"score": score, "p_value": p_value}
 
 
 @pytest.fixture
@@ -32,10 +32,8 @@ def observed() -> SimpleNamespace:
         others=(0, 2),
         audited=(1, 3, 0, 2),
         shadowed=(4, 5),
-        counts=None,
         known=None,
-        references=None,
-        vocab_size=30,
+        words=SimpleNamespace(vocab_size=30),
         ratio=1.25,
         shown=lambda k: k,
     )

@@ -84,12 +84,7 @@ def test_quarters_go_by_words_from_the_fewest_on() -> None:
 
 
 def test_what_is_attainable_depends_on_the_number_compared() -> None:
-    from vestige.attacks.membership.user_audit import AuditedUser
-
-    user = AuditedUser(
-        user="ann", score=0.0, p_value=1.0, called=False, texts=1, words=5, compared_with=19,
-        compared_words=5,
-    )  # fmt: skip
-    assert audit_null._attainable([user], 0.05) == 0.05
-    assert audit_null._attainable([replace(user, compared_with=29)], 0.05) == pytest.approx(1 / 30)
-    assert audit_null._attainable([user], 0.01) == 0.0
+    few, more = ({"compared_with": count} for count in (19, 29))
+    assert audit_null._attainable([few], 0.05) == 0.05
+    assert audit_null._attainable([more], 0.05) == pytest.approx(1 / 30)
+    assert audit_null._attainable([few], 0.01) == 0.0

@@ -13,7 +13,7 @@ arXiv:2111.08440; a conditional null in place of shadow models of Bertran et al.
 Membership Inference Attacks via Quantile Regression", arXiv:2307.03694.
 
 Differs from the papers: tokens in place of examples; expectation and variance in place of a
-difference or a quantile. Both are quadratic functions of the features (`attacks.quadratic`), which
+difference or a quantile. Both are quadratic functions of the features (`metrics.quadratic`), which
 rounding does not move.
 """
 
@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige import _validate
-from vestige.attacks.quadratic import fit_mean, predicted
 from vestige.attacks.texts.token_statistics import TokenStatistics
+from vestige.metrics.quadratic import fit_mean, predicted
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline

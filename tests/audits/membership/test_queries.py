@@ -3,16 +3,17 @@
 import numpy as np
 import pytest
 
-from tests.attacks.made_users import asked_of, references_of
-from vestige.attacks.membership.expected_rank import WordCounts
-from vestige.attacks.membership.query_policy import QueryPolicy, usual_selection
+from tests.audits.membership.made_users import VOCABULARY, queries_of, shadows_of
+from vestige.audits.membership.features import WordCounts
+from vestige.audits.membership.options import QueryOptions
+from vestige.audits.membership.queries import QueryPolicy, best_of_each, information
 
-ASKED = asked_of(12)
+ASKED = queries_of(12)
 COUNTS = WordCounts.of(ASKED.tokens, int(ASKED.tokens.max()) + 1)
 
 
-def selected(policy, references=None):
-    return ASKED.take(policy.mask(ASKED, COUNTS, references))
+def selected(policy, shadows=None):
+    return ASKED.take(policy.mask(ASKED, COUNTS, shadows))
 
 
 def test_all_words_are_queried_unless_fewer_are_wanted():
@@ -26,7 +27,7 @@ def test_nobody_has_more_single_words_than_calls(how):
     assert (selected(policy).counts() <= policy.most(ASKED)).all()
 
 
-@pytest.mark.parametrize("how", ["random", "rare", "rare-sum"])
+@pytest.mark.parametrize("how", ["random", "rare"])
 def test_texts_are_queried_whole(how):
     policy = QueryPolicy(how=how, queries=2, k=5)
     chosen = selected(policy)
@@ -45,16 +46,16 @@ def test_rare_calls_are_the_rarest_words_of_each_user():
 
 
 def test_informative_words_are_those_near_the_end_of_the_list():
-    references = references_of(ASKED, 4, half_of=np.arange(4))
+    shadows = shadows_of(ASKED, 4, half_of=np.arange(4))
     policy = QueryPolicy(how="informative", calls=5, k=20)
-    ranks = references.typical_ranks(ASKED, seed=0)
-    mask = policy.mask(ASKED, COUNTS, references)
+    ranks = shadows.typical_ranks(ASKED, seed=0)
+    mask = policy.mask(ASKED, COUNTS, shadows)
     inside = (ranks >= 2) & (ranks <= 80)
     assert inside[mask].mean() > inside[~mask].mean()
 
 
-def test_informative_words_need_references():
-    with pytest.raises(ValueError, match="reference_ranks"):
+def test_informative_words_need_shadow_models():
+    with pytest.raises(ValueError, match="needs shadow models"):
         QueryPolicy(how="informative", calls=5, k=20).mask(ASKED, COUNTS)
 
 
@@ -65,7 +66,6 @@ def test_informative_words_need_references():
         ({"how": "rare"}, "must come with `queries` or `calls`"),
         ({"calls": 3}, "must come with another `select`"),
         ({"how": "random", "calls": 3, "queries": 2}, "`calls` must be left out"),
-        ({"how": "rare-sum", "calls": 3}, "a word has no sum"),
     ],
 )
 def test_contradictions_are_refused(named, message):
@@ -79,4 +79,35 @@ def test_contradictions_are_refused(named, message):
      (None, 3, 0, "random")],
 )  # fmt: skip
 def test_the_usual_selection(queries, calls, shadows, wanted):
-    assert usual_selection(queries=queries, calls=calls, shadows=shadows) == wanted
+    options = QueryOptions(queries=queries, calls=calls)
+    assert QueryPolicy.of(options, shadows=shadows, seed=0).how == wanted
+
+
+def naive_best(users: np.ndarray, texts: np.ndarray, value: np.ndarray, limit: int) -> set[int]:
+    chosen = set()
+    for user in np.unique(users):
+        own = sorted({*texts[users == user].tolist()}, key=lambda t: (-value[texts == t].mean(), t))
+        chosen |= set(own[:limit])
+    return chosen
+
+
+def test_rare_texts_are_those_of_the_smallest_mean_frequency() -> None:
+    chosen = selected(QueryPolicy(how="rare", queries=3, k=5))
+    value = -COUNTS.words[ASKED.tokens].astype(float)
+    assert set(chosen.texts.tolist()) == naive_best(ASKED.users, ASKED.texts, value, 3)
+
+
+def test_informative_words_are_those_that_k_can_show() -> None:
+    ranks = np.exp(np.random.default_rng(0).uniform(0, np.log(VOCABULARY), len(ASKED)))
+    mask = best_of_each(ASKED.users, information(ranks, k=20), 10)
+    assert ((ranks[mask] >= 2) & (ranks[mask] <= 80)).all()
+
+
+def test_everyone_is_asked_by_the_same_rule_and_as_much() -> None:
+    chosen = selected(QueryPolicy(how="random", queries=2, k=5, seed=4))
+    assert (np.bincount(chosen.users) == 40).all()
+
+
+def test_a_limit_is_at_least_one() -> None:
+    with pytest.raises(ValueError, match="limit must be at least 1"):
+        selected(QueryPolicy(how="rare", calls=0, k=5))
