@@ -22,7 +22,7 @@ import numpy as np
 
 from vestige.audits.membership.features import RankedWords, WordCounts, ranks_of
 from vestige.audits.membership.groups import NonMembers
-from vestige.audits.membership.learned import surprise_words, unexpected
+from vestige.audits.membership.word_scores import surprise_words, unexpected
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.token_queries import token_queries

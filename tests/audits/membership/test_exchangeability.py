@@ -12,13 +12,15 @@ import numpy as np
 import pytest
 
 from tests.audits.membership.made_users import VOCABULARY, shadows_of, words_of
+from tests.reports.made_audits import checks_of
 from vestige.audits.membership.features import WordCounts
 from vestige.audits.membership.groups import NonMembers
 from vestige.audits.membership.options import Select
 from vestige.audits.membership.queries import QueryPolicy
-from vestige.audits.membership.user_audit import UserAudit, membership_audit
+from vestige.audits.membership.user_audit import membership_audit
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.token_queries import token_queries
+from vestige.results import Result
 
 USERS, EOS = 80, 1
 KNOWN = NonMembers(
@@ -65,7 +67,7 @@ def audited(
     shadows: int,
     k: int,
     select: Select | None,
-) -> UserAudit:
+) -> Result:
     """A whole audit of one user; neither the target nor a shadow has seen anybody compared."""
     counts = WordCounts.of_users(DATA, counted, VOCABULARY)
     taught = np.array([*known.counted, *known.fitted])
@@ -75,12 +77,13 @@ def audited(
         limit = {"calls": 60} if select == "informative" else {"queries": 3}
         policy = QueryPolicy(how=select, k=k, seed=2, **limit)
         words = words.take(policy.mask(ASKED, counts, models))
-    return membership_audit(words, audited=[one], known=known)
+    return membership_audit(words, audited=[one], known=known, checks=checks_of())
 
 
-def scores_of(audit: UserAudit) -> list[float | None]:
-    """Of the audited user, and of those compared with, in no order."""
-    return sorted([*audit.column("score"), *audit.compared])  # type: ignore[type-var]
+def scores_of(found: Result, *kinds: str) -> list[float]:
+    """Of the audited user, and of those compared with, in order of size."""
+    wanted = kinds or ("audited", "known out")
+    return sorted(row["score"] for row in found.rows if row["kind"] in wanted)
 
 
 def changed(known: NonMembers) -> NonMembers:
@@ -105,13 +108,14 @@ def test_an_audited_and_a_compared_user_may_change_places(
 ) -> None:
     how = {"counted": KNOWN.counted, "shadows": shadows, "k": k, "select": select}
     before, after = audited(B, KNOWN, **how), audited(A, changed(KNOWN), **how)  # type: ignore[arg-type]
-    (first,), (second,) = before.column("score"), after.column("score")
+    (first,), (second,) = scores_of(before, "audited"), scores_of(after, "audited")
     assert first != second
     assert scores_of(before) == scores_of(after)
-    assert first in after.compared
-    assert second in before.compared
+    assert first in scores_of(after, "known out")
+    assert second in scores_of(before, "known out")
     if shadows > 2:
-        assert len(before.null) == len(after.null) == shadows
+        nulls = [sum(row["kind"] == "null" for row in one.rows) for one in (before, after)]
+        assert nulls == [shadows, shadows]
 
 
 def test_whose_text_is_counted_may_not_change_places_with_the_audited() -> None:

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations, permutations
 
@@ -8,12 +9,15 @@ from scipy import stats
 from tests.audits.membership.made_users import queries_of, shadows_of, words_of
 from tests.reports.made_audits import checks_of
 from vestige.audits.membership.equal_words import MOST_CUTS, cut_users, fewest_compared
+from vestige.audits.membership.features import RankedWords
 from vestige.audits.membership.groups import FITTED, NonMembers, users_needed
-from vestige.audits.membership.learned import surprise_words
 from vestige.audits.membership.user_audit import FEWEST_MODELS, judge_users, membership_audit
+from vestige.audits.membership.word_scores import surprise_words
+from vestige.claims import LEAK
 from vestige.data.token_queries import TokenQueries
 from vestige.errors import DataError
 from vestige.metrics.estimates import auc
+from vestige.results import Result
 
 QUERIES = queries_of(90)
 MEMBERS, OTHERS = np.arange(15), np.arange(15, 30)
@@ -21,18 +25,28 @@ FITTED_ON, COMPARED = np.arange(30, 50), np.arange(50, 90)
 KNOWN = NonMembers(fitted=tuple(FITTED_ON.tolist()), compared=tuple(COMPARED.tolist()))
 
 
+def audited(words: RankedWords, users: Sequence[int], known: NonMembers = KNOWN, seed: int = 0):
+    """An audit whose checks of the texts passed."""
+    return membership_audit(words, audited=users, known=known, checks=checks_of(), seed=seed)
+
+
+def column(found: Result, name: str, kind: str = "audited") -> list:
+    return [row[name] for row in found.rows if row["kind"] == kind]
+
+
 def test_members_are_found_and_others_are_not() -> None:
     words = words_of(QUERIES, MEMBERS)
-    audit = membership_audit(words, audited=range(30), known=KNOWN, rate=0.05, null=False)
-    called = np.array(audit.column("called"))
+    audit = audited(words, range(30))
+    names = [f"user {place:04}" for place in range(30)]
+    by_name = dict(zip(column(audit, "user"), column(audit, "called"), strict=True))
+    called = np.array([by_name[name] for name in names])
     assert called[:15].mean() > 0.9
     assert called[15:].sum() <= 2
-    assert audit.test is not None
-    assert audit.test.significant
-    assert audit.list_p_value is not None
-    assert audit.list_p_value < 0.001
-    assert audit.calibrated_on == 40
-    assert audit.fitted_on == 20
+    assert audit.claim.test.significant
+    assert audit.verdict == LEAK
+    assert audit.summary["list_p_value"] < 0.001
+    assert audit.summary["calibrated_on"] == 40
+    assert audit.summary["fitted_on"] == 20
 
 
 def test_shadow_models_make_it_stronger_where_little_is_shown() -> None:
@@ -66,11 +80,11 @@ def test_how_much_text_a_user_gave_does_not_tell_membership() -> None:
     kept = asked.take(~(np.isin(asked.users, short) & (asked.texts % 8 >= 2)))
     words = words_of(kept, np.array([]), gain=0)
     few = NonMembers(fitted=tuple(range(60, 80)), compared=tuple(range(80, 120)))
-    audit = membership_audit(words, audited=range(60), known=few)
-    assert np.mean(np.array(audit.column("p_value")) <= 0.1) < 0.2
+    found = audited(words, range(60), few)
+    assert np.mean(np.array(column(found, "p_value")) <= 0.1) < 0.2
     much = NonMembers(fitted=tuple(range(20)), compared=tuple(range(20, 60)))
-    others = membership_audit(words, audited=short[:30].tolist(), known=much)
-    assert np.mean(np.array(others.column("p_value")) <= 0.1) < 0.27
+    others = audited(words, short[:30].tolist(), much)
+    assert np.mean(np.array(column(others, "p_value")) <= 0.1) < 0.27
 
 
 def test_the_null_shows_users_who_differ_in_more_than_membership() -> None:
@@ -80,23 +94,22 @@ def test_the_null_shows_users_who_differ_in_more_than_membership() -> None:
     words = words_of(QUERIES, np.array([]), gain=0)
     words = replace(words, ranks=np.where(apart, np.maximum(words.ranks // 3, 1), words.ranks))
     audits = [
-        membership_audit(
-            replace(words, shadows=replace(shadows, ranks=ranks)), audited=range(30), known=KNOWN
-        )
+        audited(replace(words, shadows=replace(shadows, ranks=ranks)), range(30))
         for ranks in (shadows.ranks, easier)
     ]
-    assert np.mean(np.array(audits[0].null) <= 0.05) < 0.15
-    assert len(audits[0].null) == 4 * 30
-    states = [{c.name: c.state for c in audit.checks} for audit in audits]
-    assert [one["comparable"] for one in states] == ["passed", "failed"]
+    null = np.array(column(audits[0], "p_value", "null"))
+    assert np.mean(null <= 0.05) < 0.15
+    assert len(null) == 4 * 30
+    failed = [{c.name for c in audit.claim.checks if c.state == "failed"} for audit in audits]
+    assert failed[0] == set()
+    assert failed[1] == {"comparable"}
 
 
 def test_who_is_too_few_is_told_how_many_it_takes() -> None:
     few = replace(KNOWN, compared=KNOWN.compared[:18])
-    audit = membership_audit(words_of(QUERIES, MEMBERS, gain=2.0), audited=[0], known=few)
-    assert audit.test is not None
-    assert not audit.test.possible
-    made = replace(audit, checks=checks_of()).summary()
+    audit = audited(words_of(QUERIES, MEMBERS, gain=2.0), [0], few)
+    assert not audit.claim.test.possible
+    made = audit.summary
     assert made["calibration_needed"] == 19
     assert made["known_needed"] == users_needed(0.05) == 37
     for known, compared in ((37, 19), (36, 18)):
@@ -116,33 +129,33 @@ def test_groups_share_nobody_and_half_are_compared(users: int) -> None:
 
 def test_a_user_without_words_is_not_called() -> None:
     left = words_of(QUERIES, MEMBERS).take(QUERIES.users != 3)
-    audit = membership_audit(left, audited=[2, 3], known=KNOWN)
-    assert audit.users[1]["score"] is None
-    assert audit.users[1]["p_value"] == 1
-    assert not audit.users[1]["called"]
-    rows = [row for row in audit.rows() if row["kind"] == "audited"]
-    assert [row["user"] for row in rows] == ["user 0002", "user 0003"]
+    audit = audited(left, [2, 3])
+    assert column(audit, "user") == ["user 0002", "user 0003"]
+    _, last = (row for row in audit.rows if row["kind"] == "audited")
+    assert (last["score"], last["p_value"], last["called"]) == (None, 1, False)
 
 
 def test_the_rows_hold_what_one_user_was_compared_with() -> None:
     shadows = shadows_of(QUERIES, 4, half_of=FITTED_ON)
     words = words_of(QUERIES, MEMBERS, gain=0.05, shadows=shadows)
-    audit = membership_audit(words, audited=[4], known=KNOWN)
-    own, *others = audit.rows()
+    audit = audited(words, [4])
+    own, *others = audit.rows
     known = [row["score"] for row in others if row["kind"] == "known out"]
-    assert len(known) == audit.calibrated_on
+    assert len(known) == audit.summary["calibrated_on"]
     reached = sum(score >= own["score"] for score in known)
     assert own["p_value"] == (1 + reached) / (1 + len(known))
     assert (own["compared_with"], own["compared_words"]) == (len(known), own["words"])
     null = [row for row in others if row["kind"] == "null"]
-    assert [row["p_value"] for row in null] == list(audit.null)
+    assert len(null) == 4
+    small = np.mean([row["p_value"] <= 0.05 for row in null])
+    assert audit.summary["null_below_rate"] == small
     assert {row["user"] for row in null} == {"user 0004"}
     assert all(row.keys() == own.keys() for row in others)
 
 
 def test_the_same_seed_gives_the_same_audit() -> None:
     words = words_of(QUERIES, MEMBERS)
-    one, other = (membership_audit(words, audited=[1, 2], known=KNOWN, seed=5) for _ in range(2))
+    one, other = (audited(words, [1, 2], seed=5) for _ in range(2))
     assert one == other
 
 
@@ -184,9 +197,9 @@ def test_half_of_those_known_are_compared_with_or_as_many_as_a_p_value_needs() -
     assert [fewest_compared(n, 0.05) for n in (10, 19, 30, 38, 39, 101)] == [10, 19, 19, 19, 20, 51]
 
 
-def audit(audited: list[int], half_of: np.ndarray = FITTED_ON) -> None:
+def audit(users: list[int], half_of: np.ndarray = FITTED_ON) -> None:
     words = words_of(QUERIES, MEMBERS, shadows=shadows_of(QUERIES, 4, half_of=half_of))
-    membership_audit(words, audited=audited, known=KNOWN)
+    audited(words, users)
 
 
 @pytest.mark.parametrize(
@@ -219,14 +232,14 @@ def test_too_few_known_users_are_refused() -> None:
         NonMembers.drawn([40, 41, 42], seed=0)
     words = words_of(QUERIES, MEMBERS).take(QUERIES.users != 30)
     with pytest.raises(DataError, match="0 non-members with words to fit on and 40"):
-        membership_audit(words, audited=[0], known=replace(KNOWN, fitted=(30,)))
+        audited(words, [0], replace(KNOWN, fitted=(30,)))
 
 
 @pytest.mark.parametrize("models", [2, 3, 4])
 def test_it_takes_three_models_of_ones_own_to_audit_one_in_the_targets_place(models: int) -> None:
     words = words_of(QUERIES, MEMBERS, shadows=shadows_of(QUERIES, models, half_of=FITTED_ON))
-    found = membership_audit(words, audited=[0, 1], known=KNOWN)
-    assert bool(found.null) == (models >= FEWEST_MODELS)
+    found = audited(words, [0, 1])
+    assert bool(column(found, "p_value", "null")) == (models >= FEWEST_MODELS)
 
 
 def test_users_whom_every_shadow_saw_are_refused() -> None:

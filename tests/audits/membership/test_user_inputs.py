@@ -158,7 +158,8 @@ def test_a_limit_counts_documents_of_each_corpus(tmp_path):
 
 
 def test_every_non_member_is_in_one_group_and_nobody_in_two():
-    groups = parts_of().groups(seed=3)
+    found = parts_of().groups(seed=3)
+    groups = (found.counted, found.fitted, found.compared)
     assert sorted(name for group in groups for name in group) == sorted(set(OTHERS.users))
     assert [len(group) for group in groups] == [10, 10, 20]
 

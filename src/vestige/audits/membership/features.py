@@ -108,12 +108,11 @@ class WordCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class ShadowRanks:
-    """Ranks of the same w words of u users under m shadow models.
+    """Ranks of w words of u users under m shadow models, which are references for users unseen.
 
-    Models 2 i and 2 i + 1 are a pair: each was trained on one half of the users that the shadow
-    models are trained on (`training.shadow_jobs`). A model is a reference for the users that it was
-    not trained on. Everybody has the same number of references, one of each pair if possible: with
-    more of them for some users than for others, scores would not be comparable.
+    Models 2 i and 2 i + 1 are a pair, trained on two halves of the same users
+    (`training.shadow_jobs`). Everybody has as many references, one of each pair if possible:
+    otherwise scores would not be comparable.
 
     Attributes:
         ranks: (m, w) from 1 in the whole vocabulary.
@@ -150,11 +149,7 @@ class ShadowRanks:
         return len(self.ranks)
 
     def without_pair_of(self, model: int) -> Self:
-        """All models but one, which plays the target, and its pair.
-
-        The other of the pair was trained on exactly the users that the one was not trained on: as
-        a reference, it would tell who they are.
-        """
+        """All models but one and its pair, whose members are those whom the one has not seen."""
         kept = np.arange(len(self)) // 2 != model // 2
         return replace(
             self, ranks=self.ranks[kept], log_probs=self.log_probs[kept], seen=self.seen[kept]
@@ -201,18 +196,10 @@ class ShadowRanks:
         return np.asarray(np.exp(logs.mean(axis=1)), dtype=np.float64)
 
     def features(self, queries: TokenQueries, count: int, *, k: int, seed: int) -> Floats:
-        """What so many references say about each word.
+        """(w, 6) features of each word under `count` references of its user.
 
-        Args:
-            queries: the w words.
-            count: references of each user.
-            k: words that the target shows.
-            seed: of the draw of references.
-
-        Returns:
-            (w, 6): mean log rank; the same with ranks above k cut to k + 1; mean log-probability;
-            the least log rank; share of references that rank the word within k; standard deviation
-            of log ranks.
+        Mean log rank; the same with ranks cut to k + 1; mean log-probability; least log rank; share
+        of references that rank the word within k; standard deviation of log ranks.
         """
         chosen, words = self.draw(count, seed=seed)[queries.users], np.arange(len(queries))[:, None]
         ranks = self.ranks[chosen, words].astype(np.float64)
@@ -286,12 +273,7 @@ class RankedWords:
         )
 
     def features(self, references: int, *, seed: int) -> Floats:
-        """(w, 4 or 10) features that do not depend on the target: counts, then references'.
-
-        Args:
-            references: of each user.
-            seed: of the draw of references.
-        """
+        """(w, 4 or 10) features from counts, and from so many references of each user."""
         counts = self.counts.features(self.queries)
         if self.shadows is None:
             return counts

@@ -1,45 +1,42 @@
-"""User-level membership inference: from scores of users' words to p-values and a claim.
+"""From scores of users' words to p-values, flags and the claim.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD: membership of
 users from the ranks of their words among a model's most probable ones.
 
-Differs from the paper: a user's score is the mean over words (`learned`), instead of a support
+Differs from the paper: a user's score is the mean over words (`word_scores`), instead of a support
 vector machine's of a histogram; the decision is by p-values against non-members who have no other
 part (`groups`), over equally many words (`equal_words`), instead of a threshold learned from shadow
 models, which does not hold for a target of another domain or another extent of training.
 
-Two tests share one level, as for texts: a permutation test of whole users on -ln of each one's rank
-among all, and Simes' test (1986) of the conformal p-values of single users. Users are flagged
-(Benjamini and Hochberg) only if the smaller of both p-values, doubled, is at most the rate. A
-single user has one p-value, which is not doubled.
-
-Benjamini and Hochberg's procedure is proved for conformal p-values against one set of non-members.
-Here users with little text are compared with more of them than users with much;
-`benchmarks/claims_of_users.py` measures the false discovery rate with these sets.
+Two tests share one level: a permutation test of whole users on -ln of each one's rank among all,
+and Simes' test (1986) of the conformal p-values of single users. Users are flagged (Benjamini and
+Hochberg) only if the smaller of both p-values, doubled, is at most the rate. A single user has one
+p-value, which is not doubled. The procedure is proved for p-values against one set of non-members;
+here users with little text are compared with more of them: `benchmarks/claims_of_users.py` measures
+the false discovery rate.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import comb
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige import _validate
 from vestige.audits.membership.equal_words import compare_users, list_p_value, sides_of
 from vestige.audits.membership.features import Floats, RankedWords, Whole
 from vestige.audits.membership.groups import NonMembers, users_needed
-from vestige.audits.membership.learned import score_words
 from vestige.audits.membership.user_checks import alike_for_shadows, alive_by_ranks, powerful
+from vestige.audits.membership.word_scores import score_words
 from vestige.claims import Check, Claim, Estimate, Test
 from vestige.data.token_queries import TokenQueries
 from vestige.errors import DataError
 from vestige.metrics import estimates
 from vestige.metrics.tests import calibration_needed, discoveries, simes
-from vestige.results import Measurement
+from vestige.results import Result
 
 FEWEST_MODELS = 3
 """Shadow models needed to audit one in the target's place: it and its pair cannot be references."""
@@ -48,105 +45,100 @@ COLUMNS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class UserAudit(Measurement):
-    """An audit of some users.
+class Judged(NamedTuple):
+    """What the scores show about some users.
 
     Attributes:
         users: a row for each, in the order in which they were given, with `COLUMNS`: the mean score
             of the compared words in nats, above 0 if the model does better than expected, None if
             no word was queried; how often non-members score as high; whether the user is flagged;
             texts and words that were queried; non-members with enough words, and words compared.
+        compared: scores of the non-members over as many words as the audited user with the middle
+            amount of text was compared over.
         list_p_value: that non-members score as high, of all users together; None for one user.
         test: the same, with single users; None if nobody has a score.
         auc: how often an audited user outranks a non-member.
-        compared: scores of the non-members over as many words as the audited user with the middle
-            amount of text was compared over.
-        calibrated_on: non-members that the users are compared with: all, or those with enough text.
-        fitted_on: other non-members that the expectation was learned from; 0 if it was learned from
-            all audited and compared users.
-        counted_on: other non-members whose words were counted; 0 if other text was counted.
-        references: shadow models that were used.
-        k: words that the target shows.
-        vocab_size: words that it could show.
+        known: non-members that the users are compared with: all, or those with enough text.
         rate: false discovery rate, and level of the test.
-        null: p-values of the same users under shadow models, which never saw them, model by model.
-        statistics: of queries, by name; a part of the summary.
-        checks: that the claim depends on.
-        based: whether there was a base, which saw nobody.
     """
 
     users: tuple[Mapping[str, Any], ...]
+    compared: tuple[float, ...]
     list_p_value: float | None
     test: Test | None
     auc: Estimate | None
-    compared: tuple[float, ...]
-    calibrated_on: int
-    fitted_on: int = 0
-    counted_on: int = 0
-    references: int = 0
-    k: int = 0
-    vocab_size: int = 0
+    known: int
     rate: float
-    null: tuple[float, ...] = ()
-    statistics: Mapping[str, object] = field(default_factory=dict)
-    checks: tuple[Check, ...] = ()
-    based: bool = False
-
-    @property
-    def claim(self) -> Claim:
-        """Whether somebody was a member, by the test and the checks.
-
-        Raises:
-            ValueError: a check is missing; only the verb makes all of them.
-        """
-        verb = "membership --base" if self.based else "membership"
-        return Claim(verb, self.test, self.checks, self.auc)
 
     def column(self, name: str) -> list[Any]:
         """The values of a column, user by user."""
         return [row[name] for row in self.users]
 
-    def summary(self) -> dict[str, object]:
-        """Verdict, users flagged, p-values, and what they depend on."""
-        known = users_needed(self.rate) if self.fitted_on else calibration_needed(self.rate)
-        return {
-            **self.claim.summary(),
+    @property
+    def powerful(self) -> Check:
+        """The check of that name."""
+        return powerful(self.test, len(self.users), self.known)
+
+    def result(
+        self,
+        checks: tuple[Check, ...],
+        facts: Mapping[str, object],
+        *,
+        null: Sequence[float] = (),
+        based: bool = False,
+    ) -> Result:
+        """Whether somebody was a member, by the test and the checks.
+
+        Rows of kind "audited" are users, the smallest p-value first; those of kind "known out" hold
+        the score of a non-member in falling order; those of kind "null" the p-value of one user
+        under one shadow model.
+
+        Args:
+            checks: all that the claim requires.
+            facts: entries of the summary, such as k.
+            null: p-values of the users with scores under shadow models, model by model.
+            based: whether there was a base, which saw nobody.
+
+        Raises:
+            ValueError: a check is missing.
+        """
+        claim = Claim("membership --base" if based else "membership", self.test, checks, self.auc)
+        unknown = dict.fromkeys(COLUMNS)
+        scored = [row["user"] for row in self.users if row["score"] is not None]
+        ordered = sorted(self.users, key=lambda one: (one["p_value"], -(one["score"] or 0.0)))
+        rows = [
+            *({"kind": "audited", **row} for row in ordered),
+            *(
+                {"kind": "known out", **unknown, "score": score}
+                for score in sorted(self.compared, reverse=True)
+            ),
+            *(
+                {"kind": "null", **unknown, "user": scored[n % len(scored)], "p_value": p_value}
+                for n, p_value in enumerate(null)
+            ),
+        ]
+        learned = facts.get("fitted_on", 0)
+        summary = {
+            **claim.summary(),
             "users": len(self.users),
             "called": sum(self.column("called")),
             "p_value": None if self.test is None else self.test.p,
             "list_p_value": self.list_p_value,
             "least_p_value": min(self.column("p_value")),
             "rate": self.rate,
-            "calibrated_on": self.calibrated_on,
+            "calibrated_on": self.known,
             "calibration_needed": calibration_needed(self.rate, tested=len(self.users)),
-            "fitted_on": self.fitted_on,
-            "counted_on": self.counted_on,
-            "known_needed": known,
-            "references": self.references,
+            "fitted_on": 0,
+            "counted_on": 0,
+            "known_needed": (users_needed if learned else calibration_needed)(self.rate),
+            "references": 0,
             "references_needed": FEWEST_MODELS,
-            "k": self.k,
-            "vocab_size": self.vocab_size,
+            "k": None,
+            "vocab_size": None,
             "words": sum(self.column("words")),
-            "null_below_rate": fmean(p <= self.rate for p in self.null) if self.null else None,
-            **self.statistics,
+            "null_below_rate": fmean(p <= self.rate for p in null) if null else None,
         }
-
-    def rows(self) -> Iterator[dict[str, object]]:
-        """Audited users, the smallest p-value first; then unnamed non-members and null p-values.
-
-        Rows of kind "known out" hold the score of a non-member in falling order, those of kind
-        "null" the p-value of one user under one shadow model.
-        """
-        for row in sorted(self.users, key=lambda one: (one["p_value"], -(one["score"] or 0.0))):
-            yield {"kind": "audited", **row}
-        unknown = dict.fromkeys(COLUMNS)
-        for score in sorted(self.compared, reverse=True):
-            yield {"kind": "known out", **unknown, "score": score}
-        scored = [row["user"] for row in self.users if row["score"] is not None]
-        for place, p_value in enumerate(self.null):
-            name = scored[place % len(scored)]
-            yield {"kind": "null", **unknown, "user": name, "p_value": p_value}
+        return Result(kind="UserAudit", summary={**summary, **facts}, rows=rows, claim=claim)
 
 
 def membership_audit(
@@ -154,11 +146,12 @@ def membership_audit(
     *,
     audited: Sequence[int],
     known: NonMembers[int],
+    checks: Sequence[Check],
+    facts: Mapping[str, object] | None = None,
     rate: float = 0.05,
-    null: bool = True,
     seed: int = 0,
-) -> UserAudit:
-    """Score the words of a target that shows ranks, and compare the users.
+) -> Result:
+    """Audit a target that shows ranks, and shadow models in its place.
 
     Args:
         words: of all users; their counts are of text of nobody audited, fitted or compared, and
@@ -166,40 +159,36 @@ def membership_audit(
             the fitted.
         audited: users, as indices of `words.queries.names`.
         known: groups of non-members, likewise. Those without a queried word are left out.
+        checks: of the texts: all that the claim requires beside those of ranks.
+        facts: further entries of the summary.
         rate: false discovery rate, and level of the list's test.
-        null: audit the shadow models, too.
         seed: of everything random.
-
-    Returns:
-        with the checks that ranks allow; a claim needs those of the texts, too.
 
     Raises:
         ValueError: nobody is audited, or a non-member is; a shadow model was trained on somebody
-            who is audited or compared.
+            who is audited or compared; a check is missing.
         DataError: there are too few non-members, or too few words of them.
     """
-    _validate.open_fraction(rate=rate)
     known = _with_words(words.queries, audited, known)
     _refuse_seen(words, audited, known)
-    word_scores = score_words(words, known.fitted, seed=seed)
-    judged = judge_users(words.queries, word_scores, audited, known.compared, rate=rate, seed=seed)
-    nulls = np.empty((0, 0))
-    if null and words.shadows is not None:
-        nulls = null_p_values(words, audited, known, seed=seed)
-    with_scores = [int(row["compared_with"]) for row in judged.users if row["score"] is not None]
-    return replace(
-        judged,
-        fitted_on=len(known.fitted),
-        counted_on=len(known.counted),
-        references=0 if words.shadows is None else len(words.shadows),
-        k=words.k,
-        vocab_size=words.vocab_size,
-        null=tuple(nulls.ravel().tolist()),
-        checks=(
-            alive_by_ranks(words, (*known.fitted, *known.compared)),
-            *alike_for_shadows(nulls, rate=rate, compared=min(with_scores, default=0)),
-            *judged.checks,
-        ),
+    scores = score_words(words, known.fitted, seed=seed)
+    judged = judge_users(words.queries, scores, audited, known.compared, rate=rate, seed=seed)
+    nulls = null_p_values(words, audited, known, seed=seed)
+    fewest = min((n for n in judged.column("compared_with") if n), default=0)
+    of_ranks = (
+        alive_by_ranks(words, (*known.fitted, *known.compared)),
+        *alike_for_shadows(nulls, rate=rate, compared=fewest),
+        judged.powerful,
+    )
+    counts = {
+        "fitted_on": len(known.fitted),
+        "counted_on": len(known.counted),
+        "references": 0 if words.shadows is None else len(words.shadows),
+        "k": words.k,
+        "vocab_size": words.vocab_size,
+    }
+    return judged.result(
+        (*of_ranks, *checks), {**counts, **(facts or {})}, null=nulls.ravel().tolist()
     )
 
 
@@ -213,11 +202,12 @@ def null_p_values(
         they are compared with in more than membership. A model that leaves too few references,
         fitted users or words has none; of fewer than 3 models, each does.
     """
-    assert words.shadows is not None
     found: list[Floats] = []
-    for model in range(len(words.shadows)):
+    for model in range(len(words.shadows or ())):
         played = words.played_by(model)
-        if played.shadows is None or played.shadows.each < 1:
+        assert words.shadows is not None
+        assert played.shadows is not None
+        if played.shadows.each < 1:
             continue
         fitted = [user for user in known.fitted if not words.shadows.seen[model, user]]
         with suppress(DataError):  # half of the words may be too few
@@ -235,7 +225,7 @@ def judge_users(
     *,
     rate: float = 0.05,
     seed: int = 0,
-) -> UserAudit:
+) -> Judged:
     """Compare each audited user with non-members, over as much text, and all users together.
 
     Args:
@@ -245,9 +235,6 @@ def judge_users(
         compared: non-members, who had no part in the scores.
         rate: false discovery rate, and level of the list's test.
         seed: of the order of each user's texts, and of permutations.
-
-    Returns:
-        with the check "powerful" only.
 
     Raises:
         DataError: no non-member has a word.
@@ -281,15 +268,14 @@ def judge_users(
             side.scores[side.lengths >= own.rungs[middle], middle] for side in (own, others)
         )
         area = replace(estimates.auc(mine, theirs), name="AUC over users")
-    return UserAudit(
+    return Judged(
         users=tuple(dict(zip(COLUMNS, row, strict=True)) for row in zip(*columns, strict=True)),
+        compared=tuple(theirs.tolist()),
         list_p_value=of_list,
         test=test,
         auc=area,
-        compared=tuple(theirs.tolist()),
-        calibrated_on=len(compared),
+        known=len(compared),
         rate=rate,
-        checks=(powerful(test, len(places), len(compared)),),
     )
 
 

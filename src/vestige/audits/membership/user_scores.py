@@ -8,7 +8,6 @@ World", section 2.2). A function of 27 numbers cannot memorize the gains of a fe
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -26,12 +25,13 @@ from vestige.attacks.texts.text_models import TextModels
 from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.audits.membership.features import RankedWords, Ranks, ShadowRanks, ranks_of
 from vestige.audits.membership.service import Service
-from vestige.audits.membership.user_audit import UserAudit, judge_users, membership_audit
+from vestige.audits.membership.user_audit import judge_users, membership_audit
 from vestige.audits.membership.user_checks import checks_of_texts
 from vestige.audits.membership.user_inputs import UserInputs
 from vestige.claims import Check
 from vestige.data.token_queries import TokenQueries
 from vestige.models.checkpoints import load_model, load_seq2seq
+from vestige.results import Result
 from vestige.training.shadows import Shadow
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def ranked_users(
     *,
     service: Service | None,
     train: Callable[[], list[Shadow]],
-) -> UserAudit:
+) -> Result:
     """Query the target and the shadow models, and compare the users.
 
     Args:
@@ -85,19 +85,20 @@ def ranked_users(
         counts=inputs.counts,
         shadows=said,
     )
-    found = membership_audit(
-        words, audited=inputs.audited, known=inputs.known, rate=alpha, seed=policy.seed
-    )
     ratios = [one.outside.perplexity / one.inside.perplexity for one in shadows]
-    statistics = _statistics(policy.how, len(answered), int(answered.sum())) | {
+    facts = _statistics(policy.how, len(answered), int(answered.sum())) | {
         "shadow_perplexity_ratio": fmean(ratios) if ratios else None,
         "useless_shadows": sum(one.useless for one in shadows),
+        **(service.statistics if service else {}),
     }
-    checks = checks_of_texts(inputs, np.unique(queries.texts), answered=float(answered.mean()))
-    return replace(
-        found,
-        statistics=statistics | (service.statistics if service else {}),
-        checks=(*found.checks, *checks),
+    return membership_audit(
+        words,
+        audited=inputs.audited,
+        known=inputs.known,
+        checks=checks_of_texts(inputs, np.unique(queries.texts), answered=float(answered.mean())),
+        facts=facts,
+        rate=alpha,
+        seed=policy.seed,
     )
 
 
@@ -108,7 +109,7 @@ def based_users(
     *,
     models: TextModels,
     outputs: CachedOutputs,
-) -> UserAudit:
+) -> Result:
     """Read the texts with the target and the base, calibrate the gains, and compare the users.
 
     Args:
@@ -136,22 +137,18 @@ def based_users(
     words = queries.counts()
     known = [user for user in inputs.known.compared if words[user]]
     of_queries = scores[base.offsets[text] + queries.positions]
-    found = judge_users(queries, of_queries, inputs.audited, known, rate=alpha, seed=policy.seed)
+    judged = judge_users(queries, of_queries, inputs.audited, known, rate=alpha, seed=policy.seed)
     means = np.add.reduceat(base.log_probs.astype(np.float64), base.offsets[:-1])
     means /= np.diff(base.offsets)
     checks = (
         *_alive(inputs, texts, {"the model": target, "the base": base}),
         claims.different(base.log_probs, target.log_probs),
         *checks_of_texts(inputs, texts, means, longest=longest),
+        judged.powerful,
     )
-    return replace(
-        found,
-        k=policy.k,
-        vocab_size=max(inputs.target.vocab_size, policy.k),
-        statistics=_statistics(policy.how, len(queries), len(queries)),
-        checks=(*checks, *found.checks),
-        based=True,
-    )
+    size = max(inputs.target.vocab_size, policy.k)
+    counts = _statistics(policy.how, len(queries), len(queries))
+    return judged.result(checks, {"k": policy.k, "vocab_size": size, **counts}, based=True)
 
 
 def _statistics(how: str, queried: int, answered: int) -> dict[str, object]:

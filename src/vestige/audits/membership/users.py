@@ -100,7 +100,7 @@ def users_membership(
     with cached_outputs(folder, run.monitor) as outputs:
         if models is not None:
             _identify(run, inputs, alpha, None)
-            return Result.of(based_users(run, inputs, alpha, models=models, outputs=outputs))
+            return based_users(run, inputs, alpha, models=models, outputs=outputs)
         client = None
         if service is not None:
             client = Service(run=run, inputs=inputs, options=remote, outputs=outputs)
@@ -114,7 +114,7 @@ def users_membership(
                 train_planned, run, plan, inputs, models_folder,
                 processes=shadows.processes, cluster=cluster,
             )  # fmt: skip
-            return Result.of(ranked_users(run, inputs, alpha, service=client, train=train))
+            return ranked_users(run, inputs, alpha, service=client, train=train)
 
 
 def _check_model(

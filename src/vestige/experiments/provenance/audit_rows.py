@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige import _validate
-from vestige.audits.membership.user_audit import membership_audit
+from vestige.audits.membership.user_audit import judge_users
+from vestige.audits.membership.word_scores import score_words
 from vestige.experiments.provenance.audit_trials import Observations
 from vestige.experiments.provenance.decisions import judge_decisions, true_positives_at
 from vestige.experiments.provenance.rank_histogram import histogram_scores
@@ -67,14 +68,16 @@ def decide(observed: Observations, method: Method, *, k: int, seed: int = 0) -> 
         scores = histogram_scores(words, observed.shadowed)[list(observed.audited)]
         called, p_values = scores > 0, None
     else:
-        audit = membership_audit(
-            words, audited=observed.audited, known=observed.known, null=False, seed=seed
+        known = observed.known
+        word_scores = score_words(words, known.fitted, seed=seed)
+        judged = judge_users(
+            words.queries, word_scores, observed.audited, known.compared, seed=seed
         )
         # Who has no words left has no score: nothing speaks for membership.
-        known = [row["score"] for row in audit.users]
-        least = min((score for score in known if score is not None), default=0.0)
-        scores = np.array([least if score is None else score for score in known])
-        p_values = np.array([row["p_value"] for row in audit.users])
+        found = judged.column("score")
+        least = min((score for score in found if score is not None), default=0.0)
+        scores = np.array([least if score is None else score for score in found])
+        p_values = np.array(judged.column("p_value"))
         called = p_values <= LEVEL
     members = len(observed.members)
     return AuditDecisions(

@@ -31,8 +31,8 @@ from vestige.audits.membership.features import (
     ranks_of,
 )
 from vestige.audits.membership.groups import NonMembers
-from vestige.audits.membership.learned import score_words
 from vestige.audits.membership.user_audit import judge_users
+from vestige.audits.membership.word_scores import score_words
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.encoded_pairs import EncodedPairs, encode_pairs, sources_of
