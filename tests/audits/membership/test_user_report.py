@@ -6,9 +6,9 @@ import pytest
 from tests.audits.membership.made_users import queries_of, words_of
 from tests.reports.made_audits import KNOWN, audit_of, checks_of, uniform
 from vestige.audits.membership.findings import UNDECIDED_SENTENCE
-from vestige.audits.membership.groups import NonMembers
 from vestige.audits.membership.report import LISTED
-from vestige.audits.membership.user_audit import membership_audit
+from vestige.audits.membership.user_audit import judge_users
+from vestige.audits.membership.word_scores import score_words
 from vestige.errors import RunError
 from vestige.reports.charts import sorted_p_values, svg_of
 from vestige.reports.page import render
@@ -135,12 +135,10 @@ def test_a_chart_is_drawn_for_a_broad_page_and_for_a_slim_one(saved):
 
 
 def test_an_audit_of_made_up_answers_becomes_a_page(saved):
-    audit = membership_audit(
-        words_of(queries_of(80, texts=4), np.arange(10), gain=1.0),
-        audited=range(20),
-        known=NonMembers(fitted=tuple(range(20, 40)), compared=tuple(range(40, 80))),
-        checks=checks_of(),
-    )
+    words = words_of(queries_of(80, texts=4), np.arange(10), gain=1.0)
+    scores = score_words(words, range(20, 40))
+    judged = judge_users(words.queries, scores, range(20), range(40, 80))
+    audit = judged.result(checks_of(), {"k": words.k, "vocab_size": words.vocab_size})
     page = shown(saved, audit)
     called = audit.summary["called"]
     assert called >= 10

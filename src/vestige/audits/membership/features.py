@@ -277,5 +277,5 @@ class RankedWords:
         counts = self.counts.features(self.queries)
         if self.shadows is None:
             return counts
-        said = self.shadows.features(self.queries, references, k=self.k, seed=seed)
-        return np.concatenate([counts, said], axis=1)
+        of_shadows = self.shadows.features(self.queries, references, k=self.k, seed=seed)
+        return np.concatenate([counts, of_shadows], axis=1)

@@ -169,7 +169,7 @@ def membership_audit(
             who is audited or compared; a check is missing.
         DataError: there are too few non-members, or too few words of them.
     """
-    known = _with_words(words.queries, audited, known)
+    known = with_words(words.queries, audited, known)
     _refuse_seen(words, audited, known)
     scores = score_words(words, known.fitted, seed=seed)
     judged = judge_users(words.queries, scores, audited, known.compared, rate=rate, seed=seed)
@@ -298,10 +298,15 @@ def _texts_of(queries: TokenQueries) -> NDArray[np.int64]:
     return np.bincount(queries.users[first], minlength=len(queries.names))
 
 
-def _with_words(
+def with_words(
     queries: TokenQueries, audited: Sequence[int], known: NonMembers[int]
 ) -> NonMembers[int]:
-    """The non-members of whom a word was queried."""
+    """The non-members of whom a word was queried.
+
+    Raises:
+        ValueError: nobody is audited, or a non-member is.
+        DataError: no word of theirs was queried.
+    """
     if not len(audited):
         raise ValueError(f"audited must be at least one user, got {list(audited)}")
     everybody = {*known.fitted, *known.compared, *known.counted}

@@ -25,7 +25,7 @@ from vestige.attacks.texts.text_models import TextModels
 from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.audits.membership.features import RankedWords, Ranks, ShadowRanks, ranks_of
 from vestige.audits.membership.service import Service
-from vestige.audits.membership.user_audit import judge_users, membership_audit
+from vestige.audits.membership.user_audit import judge_users, membership_audit, with_words
 from vestige.audits.membership.user_checks import checks_of_texts
 from vestige.audits.membership.user_inputs import UserInputs
 from vestige.claims import Check
@@ -58,24 +58,24 @@ def ranked_users(
         service: a remote target; None for a local one.
         train: trains the shadow models.
     """
-    policy, queries = inputs.policy, inputs.queries
+    policy, every, of_shadows = inputs.policy, inputs.queries, None
     if policy.how == "informative":  # shadow models select the words
         if service is not None:
             service.probe()
         shadows = train()
-        said = _shadow_ranks(run, inputs, shadows, queries)
-        mask = inputs.chosen(said)
-        queries, said = queries.take(mask), said and said.of_words(mask)
-        ranks = _target_ranks(run, inputs, service, queries)
-        answered = ranks > 0
-        queries, said = queries.take(answered), said and said.of_words(answered)
-    else:  # the target first: a failure comes before training
-        queries = queries.take(inputs.chosen())
-        ranks = _target_ranks(run, inputs, service, queries)
-        answered = ranks > 0
-        queries = queries.take(answered)
+        of_shadows = _shadow_ranks(run, inputs, shadows, every)
+        chosen = np.flatnonzero(inputs.chosen(of_shadows))
+    else:
+        chosen = np.flatnonzero(inputs.chosen())
+    ranks = _target_ranks(run, inputs, service, every.take(chosen))
+    answered = ranks > 0
+    queries = every.take(chosen[answered])
+    known = with_words(queries, inputs.audited, inputs.known)
+    if of_shadows is not None:
+        of_shadows = of_shadows.of_words(chosen[answered])
+    else:  # after the target, whose failure comes before training
         shadows = train()
-        said = _shadow_ranks(run, inputs, shadows, queries)
+        of_shadows = _shadow_ranks(run, inputs, shadows, queries)
     run.log(f"Comparing {len(queries):,} words.")
     words = RankedWords(
         queries=queries,
@@ -83,7 +83,7 @@ def ranked_users(
         k=policy.k,
         vocab_size=max(inputs.target.vocab_size, policy.k),
         counts=inputs.counts,
-        shadows=said,
+        shadows=of_shadows,
     )
     ratios = [one.outside.perplexity / one.inside.perplexity for one in shadows]
     facts = _statistics(policy.how, len(answered), int(answered.sum())) | {
@@ -94,7 +94,7 @@ def ranked_users(
     return membership_audit(
         words,
         audited=inputs.audited,
-        known=inputs.known,
+        known=known,
         checks=checks_of_texts(inputs, np.unique(queries.texts), answered=float(answered.mean())),
         facts=facts,
         rate=alpha,

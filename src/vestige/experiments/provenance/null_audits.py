@@ -200,9 +200,9 @@ def null_audit(
         return load(train_shadow(job).directory / "model")
 
     ranks, _ = ranks_of(trained(target), texts, asked)
-    said = [ranks_of(trained(shadow), texts, asked) for shadow in shadows]
+    of_shadows = [ranks_of(trained(shadow), texts, asked) for shadow in shadows]
     members = [shadow.members for shadow in shadows]
-    references = ShadowRanks.of(said, members, asked.names) if shadows else None
+    references = ShadowRanks.of(of_shadows, members, asked.names) if shadows else None
     place = {name: at for at, name in enumerate(asked.names)}
     audited = [place[name] for name in people.audited if name in place]
     found: list[Outcome] = []
