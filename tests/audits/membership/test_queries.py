@@ -103,6 +103,13 @@ def test_informative_words_are_those_that_k_can_show() -> None:
     assert ((ranks[mask] >= 2) & (ranks[mask] <= 80)).all()
 
 
+def test_a_word_at_the_end_of_the_list_is_worth_most_and_one_far_from_it_nothing() -> None:
+    inside, outside = information([2, 21, 80], k=20), information([1, 82], k=20)
+    assert (inside > 0).all()
+    assert (outside < 0).all()
+    assert inside.argmax() == 1
+
+
 def test_everyone_is_asked_by_the_same_rule_and_as_much() -> None:
     chosen = selected(QueryPolicy(how="random", queries=2, k=5, seed=4))
     assert (np.bincount(chosen.users) == 40).all()

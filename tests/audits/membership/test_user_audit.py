@@ -115,7 +115,7 @@ def test_who_is_too_few_is_told_how_many_it_takes() -> None:
         assert sizes == [9, 9, compared]
 
 
-@pytest.mark.parametrize("users", [4, 5, 37, 200, 1000])
+@pytest.mark.parametrize("users", [4, 5, 7, 37, 200, 1000])
 def test_groups_share_nobody_and_half_are_compared(users: int) -> None:
     groups = NonMembers.drawn(range(users), seed=1)
     assert sorted(groups.counted + groups.fitted + groups.compared) == list(range(users))

@@ -40,12 +40,12 @@ def by_queries(
     """Figure 3: rows for every number of queries, chosen in each way.
 
     Args:
-        said: about all words.
+        observed: about all words.
         queries: numbers of texts, or of words.
         k: words that the target shows.
         how: the ways to choose.
         single: queries are single words, in place of texts.
-        said_too: what the rows say besides.
+        labels: further columns of the rows.
     """
     for chosen_by in how:
         for count in queries:
@@ -146,7 +146,7 @@ def _turns(observed: Observations, *, each: int, learnt: int) -> _Turns:
     """Number the texts of every user: those of the trial, then a member's further ones.
 
     Args:
-        said: of which the audited texts come first and the further texts last.
+        observed: of which the audited texts come first and the further texts last.
         each: texts of a user that belong to the trial.
         learnt: audited texts; a member's texts behind these are further ones.
     """
