@@ -71,6 +71,37 @@ def test_p_values_are_uniform_where_nobody_was_in() -> None:
     assert np.mean(np.array(found) <= 0.05) < 0.11
 
 
+def single_words(scores: Sequence[float]) -> tuple[TokenQueries, np.ndarray]:
+    """A word of each user, with its score."""
+    users = np.arange(len(scores), dtype=np.int32)
+    columns = dict.fromkeys(("users", "texts", "positions", "tokens", "previous"), users)
+    return TokenQueries(**columns, names=tuple(map(str, users))), np.array(scores)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_list_and_single_users_share_the_level(seed: int) -> None:
+    scores = np.random.default_rng(seed).normal(size=43) + np.repeat([1, 0], [3, 40])
+    judged = judge_users(*single_words(scores), range(3), range(3, 43))
+    ordered = sorted(judged.column("p_value"))
+    simes = min(3 * p / (place + 1) for place, p in enumerate(ordered))
+    assert judged.test is not None
+    assert judged.test.p == pytest.approx(min(1, 2 * min(judged.list_p_value, simes)))
+    alone = judge_users(*single_words(scores), [0], range(3, 43))
+    assert alone.test is not None
+    assert [alone.test.p] == alone.column("p_value")
+
+
+def test_nobody_is_flagged_unless_the_test_is_significant() -> None:
+    others = np.random.default_rng(0).normal(size=40)
+    judged = judge_users(*single_words([9.0, -9.0, *others]), range(2), range(2, 42))
+    assert judged.column("p_value") == [1 / 41, 1.0]  # 2 / 41 is at most 0.05
+    assert judged.test is not None
+    assert judged.test.p > 0.05
+    assert judged.column("called") == [False, False]
+    alone = judge_users(*single_words([9.0, *others]), [0], range(1, 41))
+    assert alone.column("called") == [True]
+
+
 def test_how_much_text_a_user_gave_does_not_tell_membership() -> None:
     """Members gave four times as much text, and the model learnt nothing."""
     asked = queries_of(120)
