@@ -99,7 +99,7 @@ def test_our_audit_calls_whose_p_value_is_no_larger_than_its_level(
     observed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     users = [user(2.0, 0.05), user(1.0, 0.051), user(0.5, 0.01), user(-1.0, 1.0)]
-    monkeypatch.setattr(audit_rows, "judge_ranked", lambda *_, **__: SimpleNamespace(users=users))
+    judge(monkeypatch, users)
     found = decide(observed, "ours", k=5)
     assert found.called.tolist() == [True, False, True, False]
     assert (found.members.tolist(), found.others.tolist()) == ([2.0, 1.0], [0.5, -1.0])
@@ -109,7 +109,7 @@ def test_a_user_without_words_stands_no_higher_than_anybody(
     observed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     users = [user(None, 1.0), user(1.0, 0.2), user(0.5, 0.3), user(-4.0, 1.0)]
-    monkeypatch.setattr(audit_rows, "judge_ranked", lambda *_, **__: SimpleNamespace(users=users))
+    judge(monkeypatch, users)
     found = decide(observed, "ours", k=5)
     assert found.members.tolist() == [-4.0, 1.0]
     assert not found.called[0]

@@ -167,14 +167,14 @@ def test_noise_replaces_as_many_of_a_members_texts(
     more = Corpus.from_texts(list(trial.texts.spare)[:2], users=[member] * 2)
     mixed = trial.observe(more=more)
     turns = _turns(mixed, each=12, learnt=len(audited))
-    place = mixed.asked.names.index(member)
+    place = mixed.words.queries.names.index(member)
     assert turns.further[place] == 2
     assert turns.further.sum() == 2
-    kept = mixed.asked.take(turns.kept(2))
+    kept = mixed.words.queries.take(turns.kept(2))
     own = np.unique(kept.texts[kept.users == place])
     assert len(own) == 12
     assert (own >= len(audited)).sum() == 2
-    other = mixed.asked.names.index(trial.texts.others[0])
+    other = mixed.words.queries.names.index(trial.texts.others[0])
     assert len(np.unique(kept.texts[kept.users == other])) == 12
 
 
