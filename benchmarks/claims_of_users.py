@@ -148,6 +148,10 @@ def rates(texts, draws):
 
 
 def disturbed(found, chance):
+    if isinstance(found, tuple):
+        ranks, log_probs = found
+        factor = 1 + NOISE * chance.standard_normal(log_probs.shape)
+        return ranks, (log_probs * factor).astype(log_probs.dtype)
     changed = {}
     for name in ("log_probs", "means", "deviations"):
         column = getattr(found, name, None)

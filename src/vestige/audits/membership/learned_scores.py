@@ -12,7 +12,7 @@ Importance of Difficulty Calibration in Membership Inference Attacks", arXiv:211
 conditional null in place of shadow models: Bertran et al. (2023), "Scalable Membership Inference
 Attacks via Quantile Regression", arXiv:2307.03694. Differs from both: tokens in place of examples;
 expectation and variance in place of a difference or a quantile. Both are quadratic functions of the
-features (`attacks.quadratic`), which rounding does not move.
+features (`metrics.quadratic`), which rounding does not move.
 
 **Learned**: a fine-tune makes the texts that it read more probable than its base does, and other
 texts of their kind as well. Shadow models, fine-tunes of the same base on other texts of the kind,
@@ -38,8 +38,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vestige import _validate
-from vestige.attacks.quadratic import fit_mean, predicted
 from vestige.audits.membership.text_scores import error_zone, means
+from vestige.metrics.quadratic import fit_mean, predicted
 from vestige.models.shown_statistics import shown_only
 from vestige.models.token_statistics import TokenStatistics
 

@@ -277,20 +277,16 @@ class _Update:
 
     def train(self, place: Path, text: "Corpus", held: "Corpus", *, number: int, of: int) -> float:
         """Train one null model; how far it moved, as a multiple of the update's change."""
-        from vestige.training.snapshot import snapshot
-
         # People choose few seeds: the null models stay away from the update's own.
         seed = self.recipe.config.seed + 1 + 1000 * self.run.seed + number
         with self.run.progress(f"training null model {number + 1} of {of}") as step:
-            model = snapshot(
+            model = self.recipe.repeat(
                 place,
                 text,
-                start=self.start(seed),
-                base=self.base,
-                vocabulary=self.before.vocabulary,
-                config=self.recipe.seeded(seed),
+                self.before,
+                seed=seed,
                 validation=held if len(held) else None,
-                progress=lambda done, total, *_: step(done, total),
+                progress=step,
             )
         return weight_change(self.before, model) / self.moved
 

@@ -76,8 +76,8 @@ def private_ranks(
     """Figure 8: mean predicted ranks of words by their rank in the training text's frequencies."""
     for name, target in (("plain", None), ("private", private_target(trial, private))):
         observed = trial.observe(target=target)
-        place = _frequency_ranks(trial)[observed.asked.tokens]
-        edges = np.linspace(0, observed.vocab_size, bins + 1)
+        place = _frequency_ranks(trial)[observed.words.queries.tokens]
+        edges = np.linspace(0, observed.words.vocab_size, bins + 1)
         for low, high in itertools.pairwise(edges):
             within = (place > low) & (place <= high)
             yield {
@@ -143,7 +143,9 @@ def _mean_rank(
     observed: Observations, within: NDArray[np.bool_], users: tuple[int, ...], name: str
 ) -> dict[str, float | int | None]:
     """Mean predicted rank of these users' words, with its interval over words (as Figure 6)."""
-    ranks = observed.ranks[within & np.isin(observed.asked.users, users)].astype(np.float64)
+    ranks = observed.words.ranks[within & np.isin(observed.words.queries.users, users)].astype(
+        np.float64
+    )
     if len(ranks) < 2:
         return {name: None, f"{name}_low": None, f"{name}_high": None, f"{name}_words": len(ranks)}
     mean, half = float(ranks.mean()), 1.96 * float(ranks.std(ddof=1)) / len(ranks) ** 0.5

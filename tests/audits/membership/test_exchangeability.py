@@ -11,19 +11,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.attacks.made_users import VOCABULARY, answers_of, references_of
-from vestige.attacks.membership.expected_rank import WordCounts
-from vestige.attacks.membership.non_members import NonMembers
-from vestige.attacks.membership.query_policy import (
-    Selection,
-    select_calls,
-    select_texts,
-    value_of,
-)
-from vestige.attacks.membership.user_audit import UserAudit
-from vestige.attacks.membership.user_membership import membership_audit
+from tests.audits.membership.made_users import VOCABULARY, shadows_of, words_of
+from tests.reports.made_audits import checks_of
+from vestige.audits.membership.features import WordCounts
+from vestige.audits.membership.groups import NonMembers
+from vestige.audits.membership.options import Select
+from vestige.audits.membership.queries import QueryPolicy
+from vestige.audits.membership.user_audit import membership_audit
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.token_queries import token_queries
+from vestige.results import Result
 
 USERS, EOS = 80, 1
 KNOWN = NonMembers(
@@ -69,33 +66,24 @@ def audited(
     counted: tuple[int, ...],
     shadows: int,
     k: int,
-    select: Selection | None,
-) -> UserAudit:
+    select: Select | None,
+) -> Result:
     """A whole audit of one user; neither the target nor a shadow has seen anybody compared."""
     counts = WordCounts.of_users(DATA, counted, VOCABULARY)
     taught = np.array([*known.counted, *known.fitted])
-    references = references_of(ASKED, shadows, half_of=taught) if shadows else None
-    answers = answers_of(ASKED, np.array([]), k=k)
-    chosen = np.ones(len(ASKED), dtype=bool)
+    models = shadows_of(ASKED, shadows, half_of=taught) if shadows else None
+    words = replace(words_of(ASKED, np.array([]), k=k, shadows=models), counts=counts)
     if select is not None:
-        typical = None if references is None else references.typical_ranks(ASKED, seed=2)
-        how: Selection = "rare" if select == "random" else select
-        worth = value_of(ASKED, how, frequency=counts.words, reference_ranks=typical, k=k)
-        select_some = select_calls if select == "informative" else select_texts
-        limit = 60 if select == "informative" else 3
-        chosen = select_some(ASKED, select, limit, worth=worth, seed=2)
-    return membership_audit(
-        replace(answers, asked=ASKED.take(chosen), ranks=answers.ranks[chosen]),
-        counts,
-        audited=[one],
-        known=known,
-        references=references and references.of_words(np.flatnonzero(chosen)),
-    )
+        limit = {"calls": 60} if select == "informative" else {"queries": 3}
+        policy = QueryPolicy(how=select, k=k, seed=2, **limit)
+        words = words.take(policy.mask(ASKED, counts, models))
+    return membership_audit(words, audited=[one], known=known, checks=checks_of())
 
 
-def scores_of(audit: UserAudit) -> list[float | None]:
-    """Of the audited user, and of those compared with, in no order."""
-    return sorted([audit.users[0].score, *audit.compared])  # type: ignore[type-var]
+def scores_of(found: Result, *kinds: str) -> list[float]:
+    """Of the audited user, and of those compared with, in order of size."""
+    wanted = kinds or ("audited", "known out")
+    return sorted(row["score"] for row in found.rows if row["kind"] in wanted)
 
 
 def changed(known: NonMembers) -> NonMembers:
@@ -116,16 +104,18 @@ HOW = [
 
 @pytest.mark.parametrize(("shadows", "k", "select"), HOW)
 def test_an_audited_and_a_compared_user_may_change_places(
-    shadows: int, k: int, select: Selection | None
+    shadows: int, k: int, select: Select | None
 ) -> None:
     how = {"counted": KNOWN.counted, "shadows": shadows, "k": k, "select": select}
     before, after = audited(B, KNOWN, **how), audited(A, changed(KNOWN), **how)  # type: ignore[arg-type]
-    assert before.users[0].score != after.users[0].score
+    (first,), (second,) = scores_of(before, "audited"), scores_of(after, "audited")
+    assert first != second
     assert scores_of(before) == scores_of(after)
-    assert before.users[0].score in after.compared
-    assert after.users[0].score in before.compared
+    assert first in scores_of(after, "known out")
+    assert second in scores_of(before, "known out")
     if shadows > 2:
-        assert len(before.null) == len(after.null) == shadows
+        nulls = [sum(row["kind"] == "null" for row in one.rows) for one in (before, after)]
+        assert nulls == [shadows, shadows]
 
 
 def test_whose_text_is_counted_may_not_change_places_with_the_audited() -> None:
@@ -140,13 +130,13 @@ def test_whose_text_is_counted_may_not_change_places_with_the_audited() -> None:
 
 def test_everybody_has_as_many_references_and_one_of_each_pair() -> None:
     taught = np.array([*KNOWN.counted, *KNOWN.fitted])
-    references = references_of(ASKED, 6, half_of=taught)
-    drawn = references.draw(3, seed=0)
+    shadows = shadows_of(ASKED, 6, half_of=taught)
+    drawn = shadows.draw(3, seed=0)
     assert (np.sort(drawn // 2, axis=1) == [0, 1, 2]).all()
-    assert not references.seen[drawn, np.arange(USERS)[:, None]].any()
+    assert not shadows.seen[drawn, np.arange(USERS)[:, None]].any()
     # Of those whom none has seen, both of a pair are drawn about as often.
     out = np.arange(40, USERS)
     assert 0.3 < (drawn[out] % 2).mean() < 0.7
-    more = references.without(2)
+    more = shadows.without_pair_of(2)
     assert len(more) == 4
-    assert (more.draw(2, seed=1) >= 0).all()
+    assert more.draw(2, seed=1).shape == (USERS, 2)

@@ -5,12 +5,7 @@ import pytest
 import torch
 
 from tests.models.contexts import contexts_at
-from vestige.attacks.membership.query_answers import (
-    narrowed,
-    places_of,
-    ranks_of,
-    references_of,
-)
+from vestige.audits.membership.features import RankedWords, ShadowRanks, WordCounts, ranks_of
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
 from vestige.data.encoded_pairs import EncodedPairs, encode_pairs
@@ -36,6 +31,18 @@ def model(seed: int = 0) -> LSTMLanguageModel:
     return LSTMLanguageModel(WORDS, config).eval()
 
 
+def places_of(texts: EncodedCorpus, asked: TokenQueries) -> np.ndarray:
+    return texts.offsets[asked.texts] + asked.positions
+
+
+def shown(model: object, texts: EncodedCorpus | EncodedPairs, asked: TokenQueries, k: int) -> list:
+    """Ranks of the words if a model shows k words."""
+    ranks, _ = ranks_of(model, texts, asked)
+    counts = WordCounts.of([], 14)
+    words = RankedWords(queries=asked, ranks=ranks, k=k, vocab_size=14, counts=counts)
+    return words.shown.tolist()
+
+
 @pytest.fixture
 def texts() -> EncodedCorpus:
     return encode(corpus(), WORDS)
@@ -50,11 +57,10 @@ def asked(texts: EncodedCorpus) -> TokenQueries:
 def test_a_service_of_the_same_model_gives_the_same_ranks(
     texts: EncodedCorpus, asked: TokenQueries, k: int
 ) -> None:
-    inside = narrowed(asked, ranks_of(model(), texts, asked).ranks, k=k, vocab_size=14)
     outside = likeliest_ranks(
         narrow(model(), k=k), *contexts_at(texts, places_of(texts, asked), WORDS)
     )
-    assert outside.tolist() == inside.ranks.tolist()
+    assert outside.tolist() == shown(model(), texts, asked, k=k)
 
 
 def test_a_translator_is_asked_with_its_source() -> None:
@@ -64,29 +70,23 @@ def test_a_translator_is_asked_with_its_source() -> None:
     translator = Seq2SeqModel(WORDS, WORDS, config).eval()
     encoded = encode_pairs(pairs, WORDS, WORDS)
     asked = token_queries(encoded.targets, WORDS)
-    inside = narrowed(asked, ranks_of(translator, encoded, asked).ranks, k=5, vocab_size=14)
     places = places_of(encoded.targets, asked)
     questions = contexts_at(encoded.targets, places, WORDS, sources=pairs.sources)
     outside = likeliest_ranks(narrow(translator, k=5), *questions)
     assert isinstance(encoded, EncodedPairs)
-    assert outside.tolist() == inside.ranks.tolist()
+    assert outside.tolist() == shown(translator, encoded, asked, k=5)
 
 
 def test_words_in_any_order_keep_their_ranks(texts: EncodedCorpus, asked: TokenQueries) -> None:
     lots = np.random.default_rng(1).permutation(len(asked))
     there, shuffled = ranks_of(model(), texts, asked), ranks_of(model(), texts, asked.take(lots))
-    assert shuffled.ranks.tolist() == there.ranks[lots].tolist()
-    assert shuffled.tokens.tolist() == asked.tokens[lots].tolist()
+    assert shuffled[0].tolist() == there[0][lots].tolist()
+    assert shuffled[1] == pytest.approx(there[1][lots])
 
 
-def test_references_know_whom_they_saw(texts: EncodedCorpus, asked: TokenQueries) -> None:
-    models = [(model(1), ("user 0",)), (model(2), ("user 1", "user 2"))]
-    found = references_of(iter(models), texts, asked)
+def test_shadow_models_know_whom_they_saw(texts: EncodedCorpus, asked: TokenQueries) -> None:
+    read = [ranks_of(model(seed), texts, asked) for seed in (1, 2)]
+    found = ShadowRanks.of(read, [("user 0",), ("user 1", "user 2")], asked.names)
     assert found.seen.tolist() == [[True, False, False], [False, True, True]]
-    assert found.ranks[1].tolist() == ranks_of(model(2), texts, asked).ranks.tolist()
+    assert found.ranks[1].tolist() == read[1][0].tolist()
     assert (found.log_probs < 0).all()
-
-
-def test_references_need_a_model(texts: EncodedCorpus, asked: TokenQueries) -> None:
-    with pytest.raises(ValueError, match="at least one"):
-        references_of([], texts, asked)

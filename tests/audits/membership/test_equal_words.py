@@ -5,8 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from vestige.attacks.membership.membership_scores import Answers
-from vestige.attacks.membership.user_membership import judge_users
+from vestige.audits.membership.user_audit import judge_users
 from vestige.data.token_queries import TokenQueries
 
 COMPARED, AUDITED, WORLDS = 59, 20, 60
@@ -64,12 +63,10 @@ def test_p_values_hold_in_every_quarter_of_word_counts(name: str) -> None:
     for seed in range(WORLDS):
         chance = np.random.default_rng(seed)
         asked, word_scores = world(LAYOUTS[name], chance)
-        ranks = np.ones(len(asked), dtype=np.int32)
-        answers = Answers(asked=asked, ranks=ranks, k=1, vocab_size=2)
         audited = range(COMPARED, COMPARED + AUDITED)
-        judged = judge_users(answers, word_scores, audited, range(COMPARED), seed=seed).users
-        order = np.argsort([user.words for user in judged], kind="stable")
-        p_values = np.array([user.p_value for user in judged])[order].reshape(4, -1)
+        judged = judge_users(asked, word_scores, audited, range(COMPARED), seed=seed)
+        order = np.argsort(judged.column("words"), kind="stable")
+        p_values = np.array(judged.column("p_value"))[order].reshape(4, -1)
         low += (p_values <= 0.1).sum(axis=1)
         high += (p_values <= 0.5).sum(axis=1)
     users = WORLDS * AUDITED / 4
@@ -85,12 +82,10 @@ def test_who_writes_much_is_found_no_less_often_for_it() -> None:
         chance = np.random.default_rng(seed)
         asked, word_scores = world(heavy_tailed, chance)
         raised = word_scores + 0.35 * (asked.users >= COMPARED)
-        ranks = np.ones(len(asked), dtype=np.int32)
-        answers = Answers(asked=asked, ranks=ranks, k=1, vocab_size=2)
         audited = range(COMPARED, COMPARED + AUDITED)
-        judged = judge_users(answers, raised, audited, range(COMPARED), seed=seed).users
-        order = np.argsort([user.words for user in judged], kind="stable")
-        small = np.array([user.p_value <= 0.05 for user in judged])[order]
+        judged = judge_users(asked, raised, audited, range(COMPARED), seed=seed)
+        order = np.argsort(judged.column("words"), kind="stable")
+        small = (np.array(judged.column("p_value")) <= 0.05)[order]
         found += small.reshape(4, -1).mean(axis=1) / WORLDS
     assert found[3] > 0.9 * found[2]
     assert found[3] > 2 * found[0]
