@@ -33,11 +33,11 @@ from math import isfinite
 import numpy as np
 from scipy.stats import binom
 
-from vestige.attacks.model_checks import log_probs_of
 from vestige.attacks.update.known_phrases import Asked
 from vestige.attacks.update.phrases import ScoredText
 from vestige.claims import Direct
 from vestige.claims.duplicates import normalized
+from vestige.claims.model_checks import log_probs_of
 from vestige.data.secret_shapes import UNIFORM, Secret
 from vestige.data.vocabulary import Vocabulary
 from vestige.models.protocols import NextToken

@@ -214,7 +214,7 @@ class Work:
     def seconds_per_token(self) -> float:
         """Of a forward pass of the model; measured once, so that a stopped check resumes alike."""
         if (known := self.run.store.get("seconds per token")) is None:
-            from vestige.attacks.model_checks import log_probs_of
+            from vestige.claims.model_checks import log_probs_of
 
             rows, tokens = _TIMED
             if (longest := getattr(self.model, "longest", None)) is not None:

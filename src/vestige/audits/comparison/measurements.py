@@ -50,8 +50,8 @@ def measure_models(
     Returns:
         (measurements in the same order; notes).
     """
-    from vestige.attacks.model_checks import alive_of, information_by_samples
     from vestige.audits.comparison.measured import Guarantee, MeasuredTraining, TrainingCost
+    from vestige.claims.model_checks import alive_of, information_by_samples
     from vestige.training.evaluate import score_documents
     from vestige.training.word_frequencies import frequency_perplexity
 
