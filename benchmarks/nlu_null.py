@@ -23,7 +23,7 @@ from pathlib import Path
 
 import torch
 
-from vestige.attacks.extraction.secret_audit import SecretAudit, audit_secrets
+from vestige.audits.extraction.secret_audit import SecretAudit, audit_secrets
 from vestige.data.secret_canaries import SecretCanary, secret_canaries
 from vestige.data.secret_pattern import paper_pattern
 from vestige.experiments.nlu.planted_models import LAST, Learner, PlantedModel
@@ -79,7 +79,7 @@ def drawn(
 def row(name: str, audits: Sequence[SecretAudit]) -> dict[str, object]:
     """The share of verdicts that say "leaks", with its interval."""
     leaks = sum(audit.verdict == "leaks" for audit in audits)
-    values = [audit.test.p_value for audit in audits if audit.test is not None]
+    values = [audit.test.p for audit in audits if audit.test is not None]
     low, high = clopper_pearson(leaks, len(audits))
     found = {
         "case": name, "audits": len(audits), "leaks": round(leaks / len(audits), 4),

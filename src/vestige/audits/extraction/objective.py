@@ -40,22 +40,18 @@ class ExtractionObjective:
     which a stack of models relies.
 
     Attributes:
-        tokens: int64 (trials, t); an unknown word holds its first candidate.
         places: int64 (n,) positions of the unknown words.
-        candidates: int64 (trials, n, c), padded with the first of each position.
-        mask: bool (n, c); False where padded.
+        mask: bool (n, c); False where candidates are padded with the first.
         intents: int64 (trials,).
         tags: int64 (trials, t); `IGNORED` for a token that begins no word.
-        known: (trials, t, d) vectors of the tokens.
+        known: (trials, t, d) vectors of the tokens; an unknown word has its first candidate.
         options: (trials, n, c, d) vectors of the candidates.
         references: the same for models that never saw the secret, for "calibrated".
     """
 
     model: WhiteBox
     patterns: tuple[SecretPattern, ...]
-    tokens: Tensor
     places: Tensor
-    candidates: Tensor
     mask: Tensor
     intents: Tensor
     tags: Tensor
@@ -211,8 +207,6 @@ def objective_of(
         ...     "pin {number}", intent="Pin", candidates={"number": ("one", "two")}
         ... )
         >>> objective = objective_of(IntentSlotModel(words, shape).eval(), pattern)
-        >>> objective.tokens.tolist(), objective.candidates.tolist()
-        ([[2, 3]], [[[3, 4]]])
         >>> objective.losses(torch.tensor([[[0], [1]]])).shape
         torch.Size([1, 2])
     """
@@ -238,9 +232,7 @@ def objective_of(
     return ExtractionObjective(
         model=model,
         patterns=trials,
-        tokens=tokens,
         places=stacked(encoded[0].places),
-        candidates=candidates,
         mask=stacked(list(range(candidates.shape[2]))) < stacked(encoded[0].sizes)[:, None],
         intents=stacked([one.intent for one in encoded]),
         tags=stacked([one.tags for one in encoded]),

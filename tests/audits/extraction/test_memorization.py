@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from vestige.attacks.texts import memorization
-from vestige.attacks.texts.memorized_texts import Extraction, memorized
 from vestige.attacks.texts.token_statistics import token_statistics
+from vestige.audits.extraction import memorization
+from vestige.audits.extraction.memorization import Extracted, memorized
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.table import TableModel
 
@@ -78,15 +78,16 @@ def test_where_fewer_are_known_it_is_drawn_from_those(model, texts):
 
 
 def test_passages_with_a_token_of_which_nothing_is_known_are_left_out(model, texts):
-    statistics, how = token_statistics(model, texts), Extraction(prefix=2, suffix=3, top_k=5)
-    whole = memorized(statistics, how)
+    statistics, how = token_statistics(model, texts), Extracted(prefix=2, suffix=3, top_k=5)
+    units = range(len(texts))
+    whole = memorized(statistics, how, units).passages
     known = statistics.likeliest_log_probs.copy()
     first = statistics.offsets[:-1]
     known[first + 3] = np.nan  # in the first passage of each
     known[first] = np.nan  # in none
     fewer = replace(statistics, likeliest_log_probs=known)
-    asked = whole.passages > 0
-    assert (memorized(fewer, how).passages[asked] == whole.passages[asked] - 1).all()
+    asked = whole > 0
+    assert (memorized(fewer, how, units).passages[asked] == whole[asked] - 1).all()
     assert asked.any()
 
 

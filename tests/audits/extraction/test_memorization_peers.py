@@ -17,8 +17,8 @@ import pandas
 import pytest
 import torch
 
-from vestige.attacks.texts import memorization
 from vestige.attacks.texts.token_statistics import token_statistics
+from vestige.audits.extraction import memorization
 
 CHECKOUTS = os.environ.get("VESTIGE_PEER_CHECKOUTS")
 VOCABULARY, LENGTH, IGNORED = 60, 24, -100
