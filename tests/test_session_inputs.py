@@ -7,8 +7,8 @@ import pytest
 
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
+from vestige.data.files import read_lines
 from vestige.data.manifest import plant
-from vestige.data.regular_file import read_lines
 from vestige.data.secret_manifest import load_secrets
 from vestige.data.sources import manifest_file, planting, read_source
 from vestige.data.vocabulary import WordVocabulary

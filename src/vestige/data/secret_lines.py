@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
-from vestige.data.regular_file import read_lines
+from vestige.data.files import read_lines
 from vestige.data.secret_kinds import KINDS, code, given, names, words
 from vestige.data.secret_shapes import Part, Secret
 from vestige.errors import DataError

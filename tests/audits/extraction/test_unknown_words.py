@@ -78,13 +78,12 @@ def test_the_interval_of_an_estimated_rank_covers_the_exact_one(truth):
 
 def test_a_sample_never_compares_a_truth_with_itself():
     objective = objective_of(boxes.Bilinear(), boxes.pattern("pin {color}"))
-    truths = Truths(objective, [["red"]])
+    best = extract_secrets(objective, seed=0).secrets[0]["guess"]
+    truths = Truths(objective, [[best]])
     truths.sample(300, seed=0)
     found = truths.rank(0, better=0)
     assert 150 < found.others < 250
-    order = objective.losses(objective.numbers([["red"], ["green"], ["blue"]])[None])[0].tolist()
-    naive = sum(loss < order[0] for loss in order[1:]) / 2
-    assert found.rank == pytest.approx(3 * (naive * found.others + 1) / (found.others + 1), abs=0.5)
+    assert found.known == "bounded"  # a tie with itself would be an estimate
 
 
 def test_guesses_known_to_be_better_bound_an_estimated_rank():

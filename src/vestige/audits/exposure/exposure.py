@@ -168,8 +168,8 @@ def _is_manifest(secrets: Any) -> bool:
         ManifestError: the manifest, or that of a folder, is missing.
     """
     from vestige.data.checksum import REMEDY
+    from vestige.data.files import require_regular
     from vestige.data.manifest import Manifest
-    from vestige.data.regular_file import require_regular
     from vestige.data.sources import manifest_file
     from vestige.errors import ManifestError
 
