@@ -119,16 +119,15 @@ def test_greedy_decoding_says_what_the_ranks_tell(model, texts):
         ranks, n = statistics.ranks[start:end], len(ids)
         from_each = [said(model, ids[:k], n - k) for k in range(n)]
         whole = next((k for k in range(n) if from_each[k] == ids[k:]), n)
-        assert memorization.extraction_strength(ranks) == pytest.approx(1 - whole / n)
+        found = memorization.verbatim(ranks)
+        assert found["strength"] == pytest.approx(1 - whole / n)
         alike = [
             next((i for i, (a, b) in enumerate(zip(out, ids[k:], strict=True)) if a != b), n - k)
             for k, out in enumerate(from_each)
         ]
-        assert memorization.longest_run(ranks) == max(alike)
-        assert memorization.exact_memorization(ranks) == sum(a > 0 for a in alike) / n
-        wrong = memorization.passage_sums(
-            ranks > 0, memorization.passages(n, prefix=6, suffix=8), 8
-        )
+        assert found["longest"] == max(alike)
+        assert found["exact"] == sum(a > 0 for a in alike) / n
+        wrong = memorization.passage_sums(ranks > 0, 6, 8)
         assert (wrong == 0).tolist() == [from_each[k][:8] == ids[k : k + 8] for k in (6, 14, 22)]
 
 

@@ -46,12 +46,12 @@ def test_a_planted_secret_leaks_and_controls_do_not():
         boxes.Planted("42"), [canary("42", 10), canary("07", 0), canary("88", 0)], seed=0
     )
     assert found.verdict == LEAK
-    summary = found.summary()
+    summary = found.summary
     assert (summary["planted"], summary["controls"], summary["drawn"]) == (1, 2, 97)
     assert summary["planted_right"] == 1
     assert summary["planted_exposure"] == pytest.approx(math.log2(100))
     assert summary["p_value"] == summary["p_least"] == 0.01
-    rows = list(found.rows())
+    rows = list(found.rows)
     assert [row["copies"] for row in rows] == [10] + [0] * 99
     assert [row["drawn"] for row in rows] == [False] * 3 + [True] * 97
     assert (rows[0]["controls_before"], rows[0]["controls_asked"]) == (0, 99)
@@ -62,7 +62,7 @@ def test_a_planted_secret_leaks_and_controls_do_not():
 
 def test_drawn_controls_are_ranked_as_any_other_secret():
     found = audit_secrets(boxes.Bilinear(), [canary("42", 10), canary("07", 0)], seed=0)
-    for row in list(found.rows())[::9]:
+    for row in list(found.rows)[::9]:
         objective = objective_of(boxes.Bilinear(), boxes.pattern(PIN))
         [alone] = extract_secrets(objective, truths=[row["truth"].split()], seed=0).secrets
         assert row["rank"] == alone["rank"]
@@ -77,17 +77,17 @@ def test_one_stray_control_does_not_hide_a_leak():
     said = [canary(order[0], 10, pattern), *(canary(one, 0, pattern) for one in order[1:4])]
     found = audit_secrets(model, said, seed=0)
     assert found.verdict == LEAK
-    assert found.test.p == 1 / 1000
-    assert found.strays.p <= 0.01
+    assert found.summary["p_value"] == 1 / 1000
+    assert found.summary["controls_p_value"] <= 0.01
 
 
 def test_few_controls_decide_nothing():
     said = [canary("42", 10), *(canary(f"0{digit}", 0) for digit in range(9))]
     found = audit_secrets(boxes.Planted("42"), said, seed=0, controls=0)
-    assert found.test.p == found.test.least == 0.1
+    assert found.summary["p_value"] == found.summary["p_least"] == 0.1
     assert found.verdict == UNDECIDED
     alone = audit_secrets(boxes.Planted("42"), said[:1], seed=0, controls=0)
-    assert alone.test is None
+    assert alone.claim.test is None
     assert alone.verdict == UNDECIDED
 
 
@@ -100,17 +100,17 @@ def test_many_secrets_at_middling_places_are_a_leak():
     said = [canary(one, 10, pattern) for one in order[50:350:15]]
     found = audit_secrets(model, said, seed=0)
     assert found.verdict == LEAK
-    assert found.test.of_first > 0.1
-    assert found.test.of_sum < 0.001
+    assert found.summary["p_of_first"] > 0.1
+    assert found.summary["p_of_all"] < 0.001
 
 
 def test_several_models_are_one_comparison_of_each_secret():
     said = [canary("42", 10), canary("07", 0)]
     found = audit_secrets([boxes.Planted("42"), boxes.Bilinear()], said, seed=0)
-    summary = found.summary()
+    summary = found.summary
     assert (summary["models"], summary["planted"], summary["drawn"]) == (2, 1, 98)
     losses = [
-        np.array([row["truth_loss"] for row in found.rows() if row["model"] == model])
+        np.array([row["truth_loss"] for row in found.rows if row["model"] == model])
         for model in (1, 2)
     ]
     places = sum(rankdata(one) for one in losses)
@@ -121,8 +121,8 @@ def test_a_model_that_knows_nothing_leaks_nothing():
     found = audit_secrets(boxes.Flat(), [canary("42", 10), canary("07", 0)], seed=0)
     assert found.verdict == UNDECIDED
     assert not found.claim.test.significant
-    assert found.summary()["p_value"] == 1
-    assert found.summary()["planted_median_rank"] == 100
+    assert found.summary["p_value"] == 1
+    assert found.summary["planted_median_rank"] == 100
 
 
 @pytest.mark.parametrize("planted", [1, 4])
@@ -134,7 +134,7 @@ def test_secrets_that_were_never_said_are_called_a_leak_as_seldom_as_stated(plan
         drawn = draw_secrets(boxes.pattern(PIN), number=planted + 3, seed=1000 + seed)
         said = [canary(one, 9 * (n < planted)) for n, one in enumerate(drawn)]
         audit = audit_secrets(model, said, seed=seed, controls=60)
-        values.append(audit.test.p)
+        values.append(audit.summary["p_value"])
     for level in (0.05, 0.2):
         assert np.mean(np.array(values) <= level) <= level + 3 * np.sqrt(level / 100)
 
@@ -146,7 +146,7 @@ def test_groups_stand_by_pattern_and_copies_with_the_controls_last():
     found = audit_secrets(
         boxes.Bilinear(), canaries, seed=0, progress=lambda *done: steps.append(done)
     )
-    rows = ((row["pattern"], row["copies"], row["drawn"]) for row in found.rows())
+    rows = ((row["pattern"], row["copies"], row["drawn"]) for row in found.rows)
     assert list(dict.fromkeys(rows)) == [
         ("my pin is _ _", 5, False), ("my pin is _ _", 50, False), ("my pin is _ _", 0, False),
         ("my pin is _ _", 0, True), ("is _ _ my", 5, False), ("is _ _ my", 0, True),
@@ -163,7 +163,7 @@ def test_without_a_planted_canary_there_is_nothing_to_audit():
 def test_asking_a_model_twice_narrows_no_interval():
     said = [canary(one, 10 * (n < 4)) for n, one in enumerate(["42", "07", "88", "13", "55", "60"])]
     one, two = (
-        audit_secrets([boxes.Bilinear()] * number, said, seed=0).summary() for number in (1, 2)
+        audit_secrets([boxes.Bilinear()] * number, said, seed=0).summary for number in (1, 2)
     )
     for name in ("exposure_difference", "planted_exposure", "drawn_exposure"):
         for end in ("", "_low", "_high"):
@@ -172,7 +172,7 @@ def test_asking_a_model_twice_narrows_no_interval():
 
 def test_secrets_that_share_their_guesses_give_no_interval_of_a_share():
     said = [canary("42", 10), canary("07", 10), canary("88", 0)]
-    summary = audit_secrets(boxes.Planted("42"), said, seed=0).summary()
+    summary = audit_secrets(boxes.Planted("42"), said, seed=0).summary
     assert (summary["planted_right"], summary["planted_accuracy"]) == (1, 0.5)
     assert summary["planted_accuracy_low"] is None
 

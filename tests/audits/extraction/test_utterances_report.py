@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 
 from vestige.audits.extraction.ranks import COLUMNS, counted_rank, estimated_rank
-from vestige.audits.extraction.secret_audit import SecretAudit
+from vestige.audits.extraction.secret_audit import audit_result
 from vestige.audits.extraction.unknown_words import Extraction, hamming_per_token
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Check
 from vestige.errors import RunError
@@ -56,7 +56,7 @@ def audit(planted, controls, drawn=DRAWN):
     rows += [{"copies": 0, "drawn": False, **row} for row in controls]
     rows += [{"copies": 0, "drawn": True, **row} for row in never]
     alive = (Check("alive", "passed", "The model gives 90% of the labels right."),)
-    return SecretAudit(extractions=(extraction(*rows),), alive=alive)
+    return audit_result([extraction(*rows)], alive=alive)
 
 
 @pytest.fixture

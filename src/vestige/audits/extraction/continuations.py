@@ -52,10 +52,9 @@ def attempts(
     """Let a model read the first tokens of each text, and see whether it generates the rest.
 
     Args:
-        model: any model.
         texts: ids, the longest first; all of one length unless the beam is 1.
         prefix: tokens that the model reads.
-        beam: continuations that the beam search keeps; it never takes the end of a text.
+        beam: continuations that the beam search keeps.
 
     Returns:
         for each text: greedy, whether greedy decoding gives the whole rest; beam_place, its
@@ -98,12 +97,8 @@ def read_through(model: NextToken, tokens: Tensor, lengths: Tensor | None = None
     the most probable one after the true tokens before it.
 
     Args:
-        model: any model.
         tokens: (n, t) int64 ids, each row from the beginning of a text, on the model's device.
         lengths: (n,) int64 tokens of each text, the longest first; None: t of each.
-
-    Raises:
-        NotFinite: the model gives numbers that are no probabilities.
     """
     ids, device = tokens.flatten(), model.device
     if lengths is None:
@@ -127,8 +122,7 @@ def best_continuations(
     The end of a text is never taken: all continuations compared are equally long.
 
     Args:
-        model: any model.
-        prefixes: (n, m) int64 ids from the beginning of a text, m at least 1.
+        prefixes: (n, m) int64 ids from the beginning of a text.
         length: tokens to add, at least 1.
         width: continuations of each text to keep.
     """

@@ -18,7 +18,8 @@ id.
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -82,7 +83,7 @@ def memorized(
 
     logs = sampled_log_probs(statistics, top_k=how.top_k, temperature=how.temperature)
     unknown = np.isnan(statistics.likeliest_log_probs[:, 0])
-    ends = zip(statistics.offsets[:-1], statistics.offsets[1:], strict=True)
+    ends = pairwise(statistics.offsets.tolist())
     rows = [
         _of_text(statistics.ranks[a:b], logs[a:b], unknown[a:b], how) for a, b in ends
     ]  # fmt: skip
@@ -108,24 +109,22 @@ def memorized(
 def _of_text(
     ranks: NDArray[np.int32], logs: Floats, unknown: NDArray[np.bool_], how: Extracted
 ) -> dict[str, Any]:
-    starts = passages(len(ranks), prefix=how.prefix, suffix=how.suffix)
-    starts = starts[passage_sums(unknown, starts, how.suffix) == 0]
-    sums = passage_sums(logs, starts, how.suffix)
-    wrong = passage_sums(ranks > 0, starts, how.suffix)
+    columns = (logs, ranks > 0, unknown)
+    sums, wrong, missing = (passage_sums(one, how.prefix, how.suffix) for one in columns)
+    sums, wrong = sums[missing == 0], wrong[missing == 0]
     needed = tries_needed(sums, chance=how.chance)
+    hits = needed <= how.tries
     return {
         "length": len(ranks),
-        "passages": len(starts),
+        "passages": len(sums),
         "greedy": int((wrong == 0).sum()),
-        "sampled": int((needed <= how.tries).sum()),
-        "log_prob": float(sums.max()) if len(starts) else np.nan,
-        "tries": float(needed.min()) if len(starts) else np.nan,
-        "strength": extraction_strength(ranks),
-        "exact": exact_memorization(ranks),
-        "longest": longest_run(ranks),
+        "sampled": int(hits.sum()),
+        "log_prob": float(sums.max()) if len(sums) else np.nan,
+        "tries": float(needed.min()) if len(sums) else np.nan,
+        **verbatim(ranks),
         "edit": np.nan,
         "bleu": np.nan,
-        "hits": needed <= how.tries,
+        "hits": hits,
     }
 
 
@@ -159,14 +158,11 @@ def sampled_log_probs(
 ) -> Floats:
     """(t,) log-probability of each token if the next one is sampled from the k most probable.
 
-    Args:
-        statistics: with at least `top_k` most probable tokens of each position; if columns are
-            NaN, it is sampled from those that are known.
-        top_k: k, at least 1; 1 is greedy decoding.
-        temperature: above 0; a probability is raised to its inverse first.
+    Natural logs, -inf for tokens that are never sampled. Where columns of the statistics are NaN,
+    it is sampled from those that are known. A probability is raised to 1 / temperature first.
 
-    Returns:
-        natural logs, -inf for tokens that are never sampled.
+    Raises:
+        ValueError: a setting is out of range, or fewer than k tokens of each position are stored.
     """
     _validate.at_least(1, top_k=top_k)
     _validate.positive(temperature=temperature)
@@ -188,13 +184,7 @@ def tries_needed(log_prob: ArrayLike, *, chance: float) -> Floats:
 
     .. math:: n = \frac{\ln(1 - p)}{\ln(1 - p_z)}, \text{ at least } 1
 
-    Args:
-        log_prob: of the passage in one sample, natural logs.
-        chance: p, in (0, 1).
-
-    Example:
-        >>> tries_needed(np.log([1.0, 0.5, 0.01]), chance=0.5).round(1).tolist()
-        [1.0, 1.0, 69.0]
+    The natural log_prob is that of the passage in one sample; p, `chance`, lies in (0, 1).
     """
     _validate.open_fraction(chance=chance)
     logs = np.minimum(np.asarray(log_prob, dtype=np.float64), 0.0)
@@ -205,65 +195,30 @@ def tries_needed(log_prob: ArrayLike, *, chance: float) -> Floats:
     return np.where(np.isneginf(logs), np.inf, np.maximum(found, 1.0))
 
 
-def passages(length: int, *, prefix: int, suffix: int) -> Whole:
-    """Starts of the passages of a text, one after the other, the first after `prefix` tokens.
+def passage_sums(values: ArrayLike, prefix: int, suffix: int) -> Floats:
+    """(w,) the sum of a text's values over each passage: one after the other, after the prefix."""
+    rest = np.asarray(values, dtype=np.float64)[prefix:]
+    whole: Floats = rest[: rest.size - rest.size % suffix].reshape(-1, suffix).sum(axis=1)
+    return whole
 
-    Example:
-        >>> passages(11, prefix=2, suffix=4).tolist()
-        [2, 6]
+
+def verbatim(ranks: ArrayLike) -> dict[str, float]:
+    """Of the ranks of a text's tokens: strength, exact, and the longest run of tokens of rank 0.
+
+    Differs from OpenUnlearning's code, which gives a strength of 1 / n where the definition gives
+    0: if the last token is not the most probable one.
     """
-    return np.arange(prefix, length - suffix + 1, suffix, dtype=np.int64)
-
-
-def passage_sums(values: ArrayLike, starts: ArrayLike, suffix: int) -> Floats:
-    """(w,) the sum of a text's values over each passage, -inf if one of them is."""
-    index = np.asarray(starts)[:, None] + np.arange(suffix)
-    return cast("Floats", np.asarray(values, dtype=np.float64)[index].sum(axis=1))
-
-
-def extraction_strength(ranks: ArrayLike) -> float:
-    """The share of a text, from its end, that greedy decoding generates after the rest.
-
-    Differs from OpenUnlearning's code, which gives 1 / n where the definition gives 0: if the last
-    token is not the most probable one.
-
-    Example:
-        >>> extraction_strength([3, 0, 1, 0, 0]), extraction_strength([0, 0, 5])
-        (0.4, 0.0)
-    """
-    wrong, n = np.flatnonzero(_of_tokens(ranks)), np.asarray(ranks).size
-    return 1.0 if not wrong.size else (n - 1 - int(wrong[-1])) / n
-
-
-def exact_memorization(ranks: ArrayLike) -> float:
-    """The share of tokens that are the most probable ones.
-
-    Example:
-        >>> exact_memorization([3, 0, 1, 0])
-        0.5
-    """
-    return float((_of_tokens(ranks) == 0).mean())
-
-
-def longest_run(ranks: ArrayLike) -> int:
-    """The most tokens in a row that greedy decoding generates verbatim.
-
-    Example:
-        >>> longest_run([3, 0, 0, 1, 0])
-        2
-    """
-    wrong = np.flatnonzero(_of_tokens(ranks))
-    ends = np.concatenate([[-1], wrong, [np.asarray(ranks).size]])
-    return int(np.diff(ends).max()) - 1
+    wrong, n = np.flatnonzero(ranks), np.size(ranks)
+    ends = np.concatenate([[-1], wrong, [n]])
+    return {
+        "strength": (n - 1 - int(ends[-2])) / n,
+        "exact": (n - wrong.size) / n,
+        "longest": int(np.diff(ends).max()) - 1,
+    }
 
 
 def edit_similarity(first: ArrayLike, second: ArrayLike) -> float:
-    """1 less Levenshtein's distance of two token sequences over the longer one's length.
-
-    Example:
-        >>> edit_similarity([1, 2, 3, 4], [1, 3, 4, 5])
-        0.5
-    """
+    """1 less Levenshtein's distance of two token sequences over the longer one's length."""
     one, other = np.asarray(first), np.asarray(second)
     if not max(one.size, other.size):
         return 1.0
@@ -286,10 +241,3 @@ def bleu(generated: ArrayLike, true: ArrayLike) -> float:
     metric = BLEU(tokenize="none", effective_order=True, smooth_method="exp")
     texts = [" ".join(map(str, np.asarray(ids).tolist())) for ids in (generated, true)]
     return min(1.0, float(metric.sentence_score(texts[0], [texts[1]]).score) / 100)
-
-
-def _of_tokens(ranks: ArrayLike) -> Whole:
-    found = np.asarray(ranks, dtype=np.int64)
-    if found.ndim != 1 or not found.size:
-        raise ValueError(f"ranks must be (n,) of at least one token, got {found.shape}")
-    return found

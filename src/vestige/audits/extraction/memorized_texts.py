@@ -176,13 +176,7 @@ def compared_tokens(
 def more_extracted(
     texts: "pandas.DataFrame", reference: "pandas.DataFrame", *, seed: int
 ) -> float | None:
-    """The p-value that as many passages of the reference are sampled; None without passages.
-
-    Args:
-        texts: of n units.
-        reference: of m other units.
-        seed: of the permutations.
-    """
+    """The p-value that as many passages of the reference are sampled; None without passages."""
     sides = (texts, reference)
     if not all(side["passages"].any() for side in sides):
         return None

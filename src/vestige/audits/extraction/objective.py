@@ -8,11 +8,11 @@ together. Besides the joint loss there are its two parts alone, and the joint lo
 models that never saw the secret.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from math import prod
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -222,18 +222,18 @@ def objective_of(
     encoded = [read[pattern] for pattern in trials]
     _check_shapes(encoded)
 
-    def stacked(values: list[list[int]] | list[list[list[int]]] | list[int]) -> Tensor:
+    def stacked(values: Sequence[Any]) -> Tensor:
         return torch.tensor(values, device=model.device)
 
-    tokens = stacked([one.tokens for one in encoded])
-    candidates = stacked([one.candidates for one in encoded])
+    first, candidates = encoded[0], stacked([one.candidates for one in encoded])
     with torch.no_grad():
-        known, options = model.embed(tokens), model.embed(candidates.flatten(1))
+        known = model.embed(stacked([one.tokens for one in encoded]))
+        options = model.embed(candidates.flatten(1))
     return ExtractionObjective(
         model=model,
         patterns=trials,
-        places=stacked(encoded[0].places),
-        mask=stacked(list(range(candidates.shape[2]))) < stacked(encoded[0].sizes)[:, None],
+        places=stacked(first.places),
+        mask=torch.arange(candidates.shape[2], device=model.device) < stacked(first.sizes)[:, None],
         intents=stacked([one.intent for one in encoded]),
         tags=stacked([one.tags for one in encoded]),
         known=known,
@@ -268,20 +268,18 @@ def _trials(
 
 
 def _check_shapes(encoded: list[_Read]) -> None:
-    first = encoded[0]
+    first, same_places = encoded[0], "their unknown words at the same places and as many candidates"
     for number, other in enumerate(encoded, 1):
-        for name in ("sizes", "places"):
-            if getattr(other, name) != getattr(first, name):
+        for own, its, what in (
+            (first.sizes, other.sizes, f"{same_places} for each"),
+            (first.places, other.places, f"{same_places} for each"),
+            (len(first.tokens), len(other.tokens), "the same number of tokens"),
+        ):
+            if own != its:
                 raise ValueError(
-                    "patterns that are scored together must have their unknown words at the same "
-                    "places and as many candidates for each, got "
-                    f"{getattr(first, name)} and {getattr(other, name)} in pattern {number}"
+                    f"patterns that are scored together must have {what}, got {own} and {its} in "
+                    f"pattern {number}"
                 )
-        if len(other.tokens) != len(first.tokens):
-            raise ValueError(
-                "patterns that are scored together must have the same number of tokens, got "
-                f"{len(first.tokens)} and {len(other.tokens)} in pattern {number}"
-            )
 
 
 def _read(model: WhiteBox, pattern: SecretPattern) -> _Read:
@@ -291,7 +289,7 @@ def _read(model: WhiteBox, pattern: SecretPattern) -> _Read:
     for number in range(max(sizes)):
         filled = pattern.utterance([p[number % len(p)] for p in pattern.candidates])
         pieces = model.read(filled.tokens)
-        _check_readable(pieces, pattern, number)
+        _check_readable(pieces, dict(zip(pattern.places, sizes, strict=True)), number)
         for found, place in zip(candidates, pattern.places, strict=True):
             found.append(pieces[place][0])
     for size, found in zip(sizes, candidates, strict=True):
@@ -309,14 +307,16 @@ def _read(model: WhiteBox, pattern: SecretPattern) -> _Read:
     return _Read(tokens, places, tags, intent, candidates, sizes)
 
 
-def _check_readable(pieces: Sequence[tuple[int, ...]], pattern: SecretPattern, number: int) -> None:
+def _check_readable(
+    pieces: Sequence[tuple[int, ...]], sizes: Mapping[int, int], number: int
+) -> None:
     """Refuse words that are no tokens, by their positions: each is a secret or may be one.
 
     Args:
         pieces: the tokens of each word, the unknown ones filled in.
-        number: the candidate at every unknown word, from 0; a shorter list begins again.
+        sizes: candidates of each unknown word, by its position.
+        number: of the candidate at every unknown word, from 0; a shorter list begins again.
     """
-    sizes = dict(zip(pattern.places, map(len, pattern.candidates), strict=True))
     for place, piece in enumerate(pieces):
         role = f"candidate {number % sizes[place] + 1} for " if place in sizes else ""
         if not piece:
@@ -334,12 +334,11 @@ def _check_readable(pieces: Sequence[tuple[int, ...]], pattern: SecretPattern, n
 def _check_distinct(tokens: Sequence[int]) -> None:
     first: dict[int, int] = {}
     for number, token in enumerate(tokens, 1):
-        if token in first:
+        if first.setdefault(token, number) != number:
             raise DataError(
                 f"candidates {first[token]} and {number} of a word are the same word to the model",
                 remedy="Leave one of them out.",
             )
-        first[token] = number
 
 
 def _label(labels: Sequence[str], wanted: str, kind: str) -> int:

@@ -63,10 +63,6 @@ def counted_rank(*, below: int, tied: int, space: int) -> TargetRank:
         below: others with a lower loss.
         tied: others with the same loss; they rank before it.
         space: secrets, the truth among them.
-
-    Example:
-        >>> counted_rank(below=3, tied=0, space=16).columns()["exposure"]
-        2.0
     """
     _validate.at_least(0, below=below, tied=tied)
     _validate.at_least(below + tied + 1, space=space)
@@ -145,11 +141,7 @@ class Truths:
         self._whole = False
 
     def count(self, codes: Tensor, losses: Tensor, *, whole: bool = False) -> None:
-        """Compare with secrets of these codes (trials, b) or (b,), and losses (trials, b).
-
-        Args:
-            whole: these are the last of all secrets.
-        """
+        """Compare with secrets of codes (trials, b) or (b,); `whole`: the last of all secrets."""
         self._whole = whole
         if len(losses) < len(self._own):
             self._counts += self._of_one_trial(codes.flatten(), losses[0])
@@ -184,11 +176,7 @@ class Truths:
                 progress(done, number)
 
     def rank(self, place: int, *, better: int) -> TargetRank | None:
-        """The rank of one truth; None if it was compared with none.
-
-        Args:
-            better: secrets with a lower loss that a search has found.
-        """
+        """The rank of one truth; None if it was compared with none. `better`: as in a search."""
         below, tied, others = self._counts[place].tolist()
         space = self._objective.space
         if self._whole:

@@ -70,17 +70,10 @@ def exhaust(
     budget: int = BUDGET,
     progress: Progress | None = None,
 ) -> Candidates:
-    """Every secret, in a fixed order and with bounded memory.
-
-    Args:
-        objective: the trials.
-        truths: are compared with every secret.
-        budget: secrets of each trial at most.
-        progress: called with (secrets done, secrets in all).
+    """Every secret, in a fixed order and with bounded memory; the truths are compared with each.
 
     Raises:
         DataError: there are more secrets than the budget.
-        ModelError: a loss is not finite.
     """
     space, trials = objective.space, objective.trials
     if space > budget:
@@ -122,14 +115,9 @@ def coordinate_descent(
     restarts: int = 20,
     sweeps: int = 20,
 ) -> Candidates:
-    """The best secrets on the way of several random ones to a local minimum.
+    """The best secrets on the way of random ones to a local minimum, in at most `sweeps` sweeps.
 
-    Args:
-        objective: the trials.
-        generator: decides the random secrets, and the order of positions.
-        progress: called with (sweeps done, sweeps at most).
-        restarts: random secrets.
-        sweeps: over all positions at most.
+    The generator decides the random secrets, and the order of positions.
     """
     _validate.at_least(1, restarts=restarts, sweeps=sweeps)
     choices: list[Tensor] = []
@@ -194,13 +182,7 @@ def still_moving(objective: ExtractionObjective, before: Tensor, after: Tensor) 
 def gathered(
     objective: ExtractionObjective, choices: Tensor, losses: Tensor, *, gradients: int = 0
 ) -> Candidates:
-    """The best of all that was tried, each secret once.
-
-    Args:
-        choices: int64 (trials, k, n) secrets.
-        losses: (trials, k).
-        gradients: that were computed for each trial.
-    """
+    """The best of all secrets (trials, k, n) that were tried, with losses (trials, k), each once."""
     code, order = objective.codes(choices).sort(dim=1, stable=True)
     ordered = losses.double().gather(1, order)
     again = torch.zeros_like(code, dtype=torch.bool)

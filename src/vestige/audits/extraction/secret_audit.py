@@ -13,8 +13,7 @@ to show, never easier. The unit is the secret: in several models it is one, with
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from math import inf, log2, prod
 from statistics import fmean, median, stdev
 from typing import NamedTuple
@@ -38,10 +37,10 @@ from vestige.audits.extraction.unknown_words import (
 )
 from vestige.claims.effects import EXPOSURE_BITS
 from vestige.data.secret_canaries import SecretCanary, draw_secrets
-from vestige.metrics.estimates import Estimate, bounded_mean, columns, difference_of_means
+from vestige.metrics.estimates import bounded_mean, columns, difference_of_means
 from vestige.metrics.permutation import RankTest, permutation_test
 from vestige.models.white_box import WhiteBox
-from vestige.results import Measurement
+from vestige.results import Result
 
 LEVEL = 0.01
 """Level of the test."""
@@ -70,195 +69,6 @@ class Audited(NamedTuple):
         """Planted, controls of the manifest, or controls that were sampled now."""
         return "planted" if self.row["copies"] else "drawn" if self.row["drawn"] else "controls"
 
-    @property
-    def control(self) -> bool:
-        return not self.row["copies"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SecretAudit(Measurement):
-    """Extraction of the planted secrets and controls of a manifest.
-
-    Attributes:
-        extractions: model by model, of each pattern in turn. Their rows also have the copies that
-            were planted, fewest first and controls last, and whether a control was sampled now.
-        patterns: number of patterns.
-        alive: the check of each model on labelled utterances.
-    """
-
-    extractions: tuple[Extraction, ...]
-    patterns: int = 1
-    alive: tuple[claims.Check, ...] = (UNCHECKED,)
-
-    @property
-    def models(self) -> int:
-        """Number of models."""
-        return len(self.extractions) // self.patterns
-
-    @cached_property
-    def secrets(self) -> tuple[Audited, ...]:
-        """Every secret in every model."""
-        return tuple(
-            Audited(number % self.patterns, number // self.patterns, place, found, row)
-            for number, found in enumerate(self.extractions)
-            for place, row in enumerate(found.secrets)
-        )
-
-    def of(self, *groups: str) -> list[Audited]:
-        """The secrets of some groups: "planted", "controls", "drawn"."""
-        return [one for one in self.secrets if one.group in groups]
-
-    @cached_property
-    def test(self) -> RankTest | None:
-        """Permutation test of the planted secrets against all controls; None without controls."""
-        return _compared(self.of("planted"), self.of("controls", "drawn"))
-
-    @cached_property
-    def strays(self) -> RankTest | None:
-        """The same of the manifest's controls against those sampled now; None without both."""
-        return _compared(self.of("controls"), self.of("drawn"))
-
-    @cached_property
-    def claim(self) -> claims.Claim:
-        """The verdict on the ranks of planted secrets among the controls, at `LEVEL`."""
-        found = self.test
-        never = "unplanted secrets of the same patterns"
-        test = found and claims.Test(found.p, found.least, LEVEL, never)
-        checks = (*self.alive, self._independent(), self._powerful(test))
-        return claims.Claim("extract utterances", test, checks, self._difference())
-
-    @property
-    def verdict(self) -> claims.Verdict:
-        """As the claim's."""
-        return self.claim.verdict
-
-    def _independent(self) -> claims.Check:
-        """Models that are copies of another add nothing; each secret counts once."""
-        losses = [
-            tuple(np.round(_losses([one for one in self.secrets if one.model == model]), 6))
-            for model in range(self.models)
-        ]
-        copies = self.models - len(set(losses))
-        if copies:
-            return claims.Check(
-                "independent", "failed",
-                f"{copies} of {self.models} models are copies of another.", (claims.NO_LEAK,),
-            )  # fmt: skip
-        number = len(self.of("planted")) // self.models
-        what = "1 planted secret counts" if number == 1 else f"{number} planted secrets count"
-        return claims.Check("independent", "passed", f"{what} once each, in any number of models.")
-
-    def _powerful(self, test: claims.Test | None) -> claims.Check:
-        """The difference of exposure that as many secrets, spread like controls, would show."""
-        planted, never = self._exposures()
-        spread = stdev(never) if len(never) > 1 else inf
-        return claims.powerful(
-            test,
-            detectable=claims.detectable_shift(spread, len(planted), len(never), alpha=LEVEL),
-            wanted=EXPOSURE_BITS,
-            effect="an exposure of {} bits above controls",
-        )
-
-    def _difference(self) -> Estimate | None:
-        """Mean exposure of planted secrets above that of controls; the unit is the secret."""
-        planted, never = self._exposures()
-        if not (planted and never):
-            return None
-        found = difference_of_means(planted, never)
-        return replace(found, name="exposure above controls", unit="bits")
-
-    def _exposures(self) -> tuple[list[float], list[float]]:
-        """Exposures of planted secrets and of controls, each a mean over the models."""
-        sides = self.of("planted"), self.of("controls", "drawn")
-        planted, never = (_by_secret(side, "exposure") for side in sides)
-        return planted, never
-
-    def summary(self) -> dict[str, object]:
-        """One row of a results table; None for what needs ranks if there are none."""
-        first, test, planted = self.extractions[0], self.test, self.of("planted")
-        sizes = {(one.model, one.pattern, one.row["copies"]): one.found.sizes for one in planted}
-        return {
-            **self.claim.summary(),
-            "p_value": test and test.p,
-            "p_of_all": test and test.of_sum,
-            "p_of_first": test and test.of_first,
-            "p_least": test and test.least,
-            "level": LEVEL,
-            "attack": first.attack,
-            "search": " ".join(sorted({found.search for found in self.extractions})),
-            "objective": first.objective,
-            "patterns": self.patterns,
-            "models": self.models,
-            **self._measures("planted"),
-            "accuracy_by_chance": fmean(1 / prod(one) for one in sizes.values()),
-            "hamming_by_chance": fmean(hamming_by_chance(one) for one in sizes.values()),
-            **self._measures("controls"),
-            "controls_p_value": self.strays and self.strays.p,
-            **self._measures("drawn"),
-            **columns("exposure_difference", self._difference()),
-            "certainty_among": "all" if all(one.whole for one in self.extractions) else "tried",
-            "seed": first.seed,
-        }
-
-    def _measures(self, name: str) -> dict[str, object]:
-        """Numbers of a group; the unit of an interval is the secret.
-
-        Secrets of one pattern share the guesses, so that there is no interval of the share that is
-        extracted whole, nor of wrong words, unless each secret has a pattern of its own.
-        """
-        secrets = self.of(name)
-        if not secrets:
-            return {name: 0}
-        number = len(secrets) // len({one.model for one in secrets})
-        ranked = [one for one in secrets if one.row["rank"] is not None]
-        rows = [one.row for one in ranked]
-        ceiling = max((log2(prod(one.found.sizes)) for one in ranked), default=1.0)
-        exposure = mean_exposure(rows, ceiling=ceiling, bits=_by_secret(secrets, "exposure"))
-        of_ranks = {
-            f"{name}_median_rank": median(row["rank"] for row in rows) if rows else None,
-            f"{name}_median_rank_known": median_known(rows),
-            **columns(f"{name}_exposure", exposure),
-            f"{name}_bounded": sum(row["rank_known"] == "bounded" for row in rows),
-        }
-        if name == "drawn":
-            return {name: number, **of_ranks}
-        own = len({one.pattern for one in secrets}) == number
-        return {
-            name: number,
-            f"{name}_right": sum(bool(one.row["right"]) for one in secrets),
-            **columns(f"{name}_accuracy", _mean(_by_secret(secrets, "right"), own=own)),
-            **columns(f"{name}_hamming", _mean(_by_secret(secrets, "hamming"), own=own)),
-            **of_ranks,
-        }
-
-    def rows(self) -> Iterator[dict[str, object]]:
-        """One row a secret, model by model.
-
-        For a planted one, how many controls of its pattern have no higher loss in its model, and
-        of how many. Sampled controls have losses and ranks, no guesses.
-        """
-        controls = [
-            np.array([row["truth_loss"] for row in found.secrets if not row["copies"]], np.float64)
-            for found in self.extractions
-        ]
-        for number, one in enumerate(self.secrets, 1):
-            others = controls[one.model * self.patterns + one.pattern]
-            own = None if one.control else one.row["truth_loss"]
-            guessed = dict.fromkeys(_OF_GUESSES) if one.row["drawn"] else {}
-            yield {
-                "number": number,
-                "model": one.model + 1,
-                "copies": one.row["copies"],
-                "drawn": one.row["drawn"],
-                "space_bits": sum(map(log2, one.found.sizes)),
-                "hamming_by_chance": hamming_by_chance(one.found.sizes),
-                "search": one.found.search,
-                "controls_before": None if own is None else int((others <= own).sum()),
-                "controls_asked": None if own is None else len(others),
-                **one.row,
-                **guessed,
-            }
-
 
 def audit_secrets(
     model: WhiteBox | Sequence[WhiteBox],
@@ -271,8 +81,9 @@ def audit_secrets(
     budget: int = BUDGET,
     sample: int = SAMPLE,
     controls: int = CONTROLS,
+    alive: tuple[claims.Check, ...] = (UNCHECKED,),
     progress: Progress | None = None,
-) -> SecretAudit:
+) -> Result:
     """Search a model for every pattern of a manifest, and rank the true secrets.
 
     Args:
@@ -284,6 +95,7 @@ def audit_secrets(
         references: models that never saw the secrets, for "calibrated".
         budget: see `extract_secrets`; so is sample.
         controls: of each pattern; those that the manifest lacks are sampled.
+        alive: the check of each model on labelled utterances.
         progress: called with (thousandths of patterns done, thousandths in all).
 
     Raises:
@@ -322,7 +134,159 @@ def audit_secrets(
                 for place, (number, row) in enumerate(zip(copies, extraction.secrets, strict=True))
             ]
             found.append(replace(extraction, secrets=tuple(rows)))
-    return SecretAudit(extractions=tuple(found), patterns=len(patterns))
+    return audit_result(found, patterns=len(patterns), alive=alive)
+
+
+def audit_result(
+    extractions: Sequence[Extraction],
+    *,
+    patterns: int = 1,
+    alive: tuple[claims.Check, ...] = (UNCHECKED,),
+) -> Result:
+    """One row a secret, the summary of planted secrets and controls, and the claim.
+
+    Args:
+        extractions: model by model, of each pattern in turn. Their rows also have the copies that
+            were planted, fewest first and controls last, and whether a control was sampled now.
+        patterns: number of patterns.
+        alive: the check of each model on labelled utterances.
+    """
+    secrets = [
+        Audited(number % patterns, number // patterns, place, found, row)
+        for number, found in enumerate(extractions)
+        for place, row in enumerate(found.secrets)
+    ]
+    planted, controls, drawn = (
+        [one for one in secrets if one.group == name] for name in ("planted", "controls", "drawn")
+    )
+    unplanted = [one for one in secrets if not one.row["copies"]]
+    found, strays = _compared(planted, unplanted), _compared(controls, drawn)
+    own, never = (_by_secret(side, "exposure") for side in (planted, unplanted))
+    difference = None
+    if own and never:
+        apart = difference_of_means(own, never)
+        difference = replace(apart, name="exposure above controls", unit="bits")
+    against = "unplanted secrets of the same patterns"
+    test = found and claims.Test(found.p, found.least, LEVEL, against)
+    models, first = len(extractions) // patterns, extractions[0]
+    checks = (*alive, _independent(secrets, models), _powerful(test, own, never))
+    claim = claims.Claim("extract utterances", test, checks, difference)
+    sizes = {(one.model, one.pattern, one.row["copies"]): one.found.sizes for one in planted}
+    return Result(
+        kind="SecretAudit",
+        summary={
+            **claim.summary(),
+            "p_value": found and found.p,
+            "p_of_all": found and found.of_sum,
+            "p_of_first": found and found.of_first,
+            "p_least": found and found.least,
+            "level": LEVEL,
+            "attack": first.attack,
+            "search": " ".join(sorted({one.search for one in extractions})),
+            "objective": first.objective,
+            "patterns": patterns,
+            "models": models,
+            **_measures("planted", planted),
+            "accuracy_by_chance": fmean(1 / prod(one) for one in sizes.values()),
+            "hamming_by_chance": fmean(hamming_by_chance(one) for one in sizes.values()),
+            **_measures("controls", controls),
+            "controls_p_value": strays and strays.p,
+            **_measures("drawn", drawn),
+            **columns("exposure_difference", difference),
+            "certainty_among": "all" if all(one.whole for one in extractions) else "tried",
+            "seed": first.seed,
+        },
+        rows=tuple(_rows(secrets)),
+        claim=claim,
+    )
+
+
+def _rows(secrets: Sequence[Audited]) -> Iterator[dict[str, object]]:
+    """One row a secret, model by model.
+
+    For a planted one, how many controls of its pattern have no higher loss in its model, and of how
+    many. Sampled controls have losses and ranks, no guesses.
+    """
+    controls: dict[tuple[int, int], list[float]] = {}
+    for one in secrets:
+        losses = controls.setdefault((one.model, one.pattern), [])
+        losses += [] if one.row["copies"] else [one.row["truth_loss"]]
+    for number, one in enumerate(secrets, 1):
+        others, row = np.array(controls[one.model, one.pattern]), one.row
+        own = row["truth_loss"] if row["copies"] else None
+        yield {
+            "number": number,
+            "model": one.model + 1,
+            "copies": row["copies"],
+            "drawn": row["drawn"],
+            "space_bits": sum(map(log2, one.found.sizes)),
+            "hamming_by_chance": hamming_by_chance(one.found.sizes),
+            "search": one.found.search,
+            "controls_before": None if own is None else int((others <= own).sum()),
+            "controls_asked": None if own is None else len(others),
+            **row,
+            **(dict.fromkeys(_OF_GUESSES) if row["drawn"] else {}),
+        }
+
+
+def _independent(secrets: Sequence[Audited], models: int) -> claims.Check:
+    """Models that are copies of another add nothing; each secret counts once."""
+    losses = [
+        tuple(np.round(_losses([one for one in secrets if one.model == model]), 6))
+        for model in range(models)
+    ]
+    copies = models - len(set(losses))
+    if copies:
+        return claims.Check(
+            "independent", "failed", f"{copies} of {models} models are copies of another.",
+            (claims.NO_LEAK,),
+        )  # fmt: skip
+    number = sum(one.group == "planted" for one in secrets) // models
+    what = "1 planted secret counts" if number == 1 else f"{number} planted secrets count"
+    return claims.Check("independent", "passed", f"{what} once each, in any number of models.")
+
+
+def _powerful(
+    test: claims.Test | None, planted: Sequence[float], never: Sequence[float]
+) -> claims.Check:
+    """The difference of exposure that as many secrets, spread like controls, would show."""
+    spread = stdev(never) if len(never) > 1 else inf
+    return claims.powerful(
+        test,
+        detectable=claims.detectable_shift(spread, len(planted), len(never), alpha=LEVEL),
+        wanted=EXPOSURE_BITS,
+        effect="an exposure of {} bits above controls",
+    )
+
+
+def _measures(name: str, secrets: Sequence[Audited]) -> dict[str, object]:
+    """Numbers of a group; the unit of an interval is the secret.
+
+    Secrets of one pattern share the guesses, so that there is no interval of the share that is
+    extracted whole, nor of wrong words, unless each secret has a pattern of its own.
+    """
+    if not secrets:
+        return {name: 0}
+    number = len(secrets) // len({one.model for one in secrets})
+    ranked = [one for one in secrets if one.row["rank"] is not None]
+    rows = [one.row for one in ranked]
+    ceiling = max((log2(prod(one.found.sizes)) for one in ranked), default=1.0)
+    exposure = mean_exposure(rows, ceiling=ceiling, bits=_by_secret(secrets, "exposure"))
+    found: dict[str, object] = {name: number}
+    if name != "drawn":
+        found[f"{name}_right"] = sum(bool(one.row["right"]) for one in secrets)
+        own = len({one.pattern for one in secrets}) == number
+        for measure, column in (("accuracy", "right"), ("hamming", "hamming")):
+            mean = bounded_mean(_by_secret(secrets, column))
+            if mean is not None and not own:
+                mean = replace(mean, low=None, high=None)
+            found |= columns(f"{name}_{measure}", mean)
+    return found | {
+        f"{name}_median_rank": median(row["rank"] for row in rows) if rows else None,
+        f"{name}_median_rank_known": median_known(rows),
+        **columns(f"{name}_exposure", exposure),
+        f"{name}_bounded": sum(row["rank_known"] == "bounded" for row in rows),
+    }
 
 
 def _sampled(canaries: Sequence[SecretCanary], wanted: int, seed: int) -> Sequence[tuple[str, ...]]:
@@ -347,12 +311,6 @@ def _by_secret(secrets: Sequence[Audited], column: str) -> list[float]:
         if (own := one.row[column]) is not None:
             values.setdefault((one.pattern, one.place), []).append(float(own))
     return list(map(fmean, values.values()))
-
-
-def _mean(values: Sequence[float], *, own: bool) -> Estimate | None:
-    """A mean, with an interval if each secret has a pattern of its own."""
-    found = bounded_mean(values)
-    return found if own or found is None else replace(found, low=None, high=None)
 
 
 def _compared(tested: Sequence[Audited], others: Sequence[Audited]) -> RankTest | None:

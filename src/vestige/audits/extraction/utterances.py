@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from math import log, sqrt
 from typing import Any
 
@@ -72,12 +71,12 @@ def extract_utterances(run: Session, model: Any, manifest: Any) -> Result:
             return Result.of(extract_secrets(asked, truths=truths, progress=step, **search))
     sealed = load_secrets(manifest)
     run.data["manifest"] = sealed.sha256
+    alive = tuple(_alive(models, _labelled(manifest)))
     with run.progress("searching for the secrets") as step:
-        found = audit_secrets(
+        return audit_secrets(
             models, sealed.canaries, objective=objective, references=references,
-            controls=given["controls"], progress=step, **search,
+            controls=given["controls"], alive=alive, progress=step, **search,
         )  # fmt: skip
-    return Result.of(replace(found, alive=tuple(_alive(models, _labelled(manifest)))))
 
 
 def pattern_of(
