@@ -94,6 +94,14 @@ def test_guesses_known_to_be_better_bound_an_estimated_rank():
     assert found.secrets[0]["rank_low"] == 4
 
 
+def test_a_space_of_any_size_is_searched_and_ranked():
+    objective = objective_of(boxes.Planted("3" * 30), boxes.pattern("pin {digit:30}"))
+    (found,) = extract_secrets(objective, truths=["3" * 30], sample=50, seed=0).secrets
+    assert found["right"]
+    assert found["rank_known"] == "bounded"
+    assert found["exposure"] > 3
+
+
 def test_a_model_that_knows_nothing_puts_the_truth_last():
     found = extract_secrets(objective_of(boxes.Flat(), boxes.pattern(PIN)), truths=["314"], seed=0)
     assert found.secrets[0]["rank"] == 1000

@@ -182,7 +182,7 @@ def still_moving(objective: ExtractionObjective, before: Tensor, after: Tensor) 
 def gathered(
     objective: ExtractionObjective, choices: Tensor, losses: Tensor, *, gradients: int = 0
 ) -> Candidates:
-    """The best of all secrets (trials, k, n) that were tried, with losses (trials, k), each once."""
+    """The best of all secrets (trials, k, n) that were tried, each once; losses (trials, k)."""
     code, order = objective.codes(choices).sort(dim=1, stable=True)
     ordered = losses.double().gather(1, order)
     again = torch.zeros_like(code, dtype=torch.bool)
@@ -197,5 +197,5 @@ def gathered(
         tried=(~again).sum(1),
         evaluated=losses.shape[1],
         gradients=gradients,
-        whole=bool((~again).sum(1).min() == objective.space),
+        whole=int((~again).sum(1).min()) == objective.space,
     )
