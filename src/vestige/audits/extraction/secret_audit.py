@@ -212,8 +212,10 @@ def _rows(secrets: Sequence[Audited]) -> Iterator[dict[str, object]]:
         losses = controls.setdefault((one.model, one.pattern), [])
         losses += [] if one.row["copies"] else [one.row["truth_loss"]]
     for number, one in enumerate(secrets, 1):
-        others, row = np.array(controls[one.model, one.pattern]), one.row
-        own = row["truth_loss"] if row["copies"] else None
+        row, before, others = one.row, None, None
+        if row["copies"]:
+            losses = controls[one.model, one.pattern]
+            before, others = sum(loss <= row["truth_loss"] for loss in losses), len(losses)
         yield {
             "number": number,
             "model": one.model + 1,
@@ -222,8 +224,8 @@ def _rows(secrets: Sequence[Audited]) -> Iterator[dict[str, object]]:
             "space_bits": sum(map(log2, one.found.sizes)),
             "hamming_by_chance": hamming_by_chance(one.found.sizes),
             "search": one.found.search,
-            "controls_before": None if own is None else int((others <= own).sum()),
-            "controls_asked": None if own is None else len(others),
+            "controls_before": before,
+            "controls_asked": others,
             **row,
             **(dict.fromkeys(_OF_GUESSES) if row["drawn"] else {}),
         }
