@@ -22,14 +22,10 @@ import argparse
 import json
 
 import numpy as np
+import pandas
 
-from vestige.attacks.texts.memorized_texts import MemorizedTexts
-from vestige.attacks.texts.text_memorization import (
-    ALPHA,
-    Extraction,
-    TextMemorization,
-    more_extracted,
-)
+from vestige.audits.extraction.memorization import Extracted
+from vestige.audits.extraction.memorized_texts import ALPHA, memorization_result
 from vestige.audits.unlearning.knowledge import Knowledge, verify
 from vestige.claims import LEAK, NO_LEAK, REQUIRED, Check
 from vestige.claims.text_lists import comparable_texts, listed_texts
@@ -189,20 +185,16 @@ def passages(times, seed):
         hits = [np.tile(chance.random(4) < rate, (times, 1)) for rate in rates]
         rows = np.concatenate(hits)
         units = np.repeat(np.arange(count // times), times) + (1000 if count == 160 else 0)
-        nothing, fours = np.full(count, np.nan), np.full(count, 4)
         sides.append(
-            MemorizedTexts(
-                tokens=fours * 9, passages=fours, greedy=rows.sum(1), sampled=rows.sum(1),
-                log_prob=nothing, tries=nothing, strength=nothing, exact=nothing, longest=fours,
-                edit=nothing, bleu=nothing, units=units, hits=rows.ravel(),
-            )
+            pandas.DataFrame({
+                "unit": units, "length": 36, "passages": 4, "greedy": rows.sum(1),
+                "sampled": rows.sum(1), "log_prob": np.nan, "tries": np.nan, "strength": np.nan,
+                "exact": np.nan, "longest": 4, "edit": np.nan, "bleu": np.nan, "hits": list(rows),
+            })
         )  # fmt: skip
-    found = TextMemorization(
-        texts=sides[0], reference=sides[1], extraction=Extraction(),
-        p_value=more_extracted(*sides, seed=seed),
-        checks=tuple(one for one in PASSED if one.name != "different"),
-    )  # fmt: skip
-    shares = [clustered_rate(side.sampled.tolist(), [4] * len(side)) for side in sides]
+    checks = tuple(one for one in PASSED if one.name != "different")
+    found = memorization_result(*sides, Extracted(), seed=seed, checks=checks)
+    shares = [clustered_rate(side["sampled"].tolist(), [4] * len(side)) for side in sides]
     assert ALPHA == 0.05
     return found.verdict, difference_of(*shares).interval.low > 0
 

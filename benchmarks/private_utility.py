@@ -30,7 +30,6 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM
 
-from vestige.attacks.manifests import canary_scores, load_canaries
 from vestige.audits.comparison.comparison import compare_defences
 from vestige.audits.comparison.groups import Group, MeasuredTraining
 from vestige.audits.comparison.guarantee import Guarantee
@@ -46,6 +45,7 @@ from vestige.data.token_canaries import repeated_token_phrases
 from vestige.defences.methods.dp_sgd import DPSGD
 from vestige.defences.noise_schedule import stages_of
 from vestige.defences.privacy_ledger import from_json
+from vestige.models.canaries import canary_scores, load_canaries
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.training.evaluate import score_documents
 

@@ -1,11 +1,8 @@
 """Pairs of bigram models whose every probability is known, and the definitions done naively."""
 
-import importlib.util
 import itertools
 from collections.abc import Callable
 from copy import deepcopy
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -53,17 +50,6 @@ def every_phrase() -> Callable[[int, int], list[Tokens]]:
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
-
-
-@pytest.fixture(scope="session")
-def boxes() -> ModuleType:
-    """The small white boxes of `white_boxes.py`."""
-    spec = importlib.util.spec_from_file_location(
-        "white_boxes", Path(__file__).with_name("white_boxes.py")
-    )
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture

@@ -19,11 +19,11 @@ from tests.preparation.test_report import DefendedTraining, IntentSlotTraining, 
 from tests.reports.conftest import DefenceComparison, DifferentialRank, UpdateDiff
 from tests.reports.made_audits import audit_of, uniform
 from tests.reports.made_claims import made_claim, with_claim
-from vestige.attacks.texts.memorized_texts import Extraction, memorized
-from vestige.attacks.texts.text_memorization import TextMemorization, more_extracted
 from vestige.audits.exposure.canary_result import CanaryExposure
 from vestige.audits.exposure.secrets import secret_result
 from vestige.audits.extraction.canaries import Completion
+from vestige.audits.extraction.memorization import Extracted, memorized
+from vestige.audits.extraction.memorized_texts import memorization_result
 from vestige.audits.extraction.secrets import completion_result
 from vestige.audits.unlearning.knowledge import verify
 from vestige.claims import LEAK, Check
@@ -31,6 +31,7 @@ from vestige.experiments.tables import Table
 from vestige.integrations.moment import Moment
 from vestige.integrations.training_leakage import TrainingLeakage
 from vestige.integrations.training_texts import TextGap
+from vestige.results import Result
 
 
 def secret(number: int, text: str, rank: int, p: float) -> dict[str, Any]:
@@ -56,14 +57,13 @@ def part(number: int, *, greedy: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def text_memorization() -> TextMemorization:
+def text_memorization() -> Result:
     """Of texts whose tokens nobody could guess."""
-    how = Extraction(prefix=4, suffix=4, top_k=5)
-    own, rest = (memorized(statistics(seed), how) for seed in (0, 1))
-    return TextMemorization(
-        texts=own, reference=rest, extraction=how, p_value=more_extracted(own, rest, seed=0),
-        checks=passed("memorization"),
-    )  # fmt: skip
+    how = Extracted(prefix=4, suffix=4, top_k=5)
+    number = len(statistics(0).offsets) - 1
+    units = range(number), range(number, 2 * number)
+    own, rest = (memorized(statistics(seed), how, units[seed]) for seed in (0, 1))
+    return memorization_result(own, rest, how, seed=0, checks=passed("memorization"))
 
 
 def training_leakage() -> TrainingLeakage:

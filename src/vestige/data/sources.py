@@ -1,5 +1,6 @@
 """What DATA may be: anything that `read_corpus` reads, and a directory of `vestige plant`."""
 
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,11 @@ CORPUS, MANIFEST = "corpus.jsonl", "manifest.json"
 
 TRAIN, VALIDATION, TEST = "train.jsonl", "validation.jsonl", "test.jsonl"
 """The parts in a directory of `vestige plant --task nlu`; the last two may be missing."""
+
+
+def manifest_file(path: "str | PathLike[str]") -> Path:
+    """The manifest that a path names: the file itself, or the one in a planted directory."""
+    return Path(path) / MANIFEST if Path(path).is_dir() else Path(path)
 
 
 def planting(source: str) -> "Manifest | None":

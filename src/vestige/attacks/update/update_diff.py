@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import torch
 
 from vestige import _validate
-from vestige.attacks.model_checks import pair_checks
 from vestige.attacks.update.beam_search import (
     Beam,
     Progress,
@@ -39,6 +38,7 @@ from vestige.attacks.update.seed_and_extend import (
 )
 from vestige.attacks.update.token_scores import TokenScore, token_score
 from vestige.attacks.update.verbatim import Generated, verbatim
+from vestige.claims.model_checks import pair_checks
 from vestige.data.vocabulary import Vocabulary
 from vestige.models.checkpoints import check_compatible
 from vestige.models.largest import rounded

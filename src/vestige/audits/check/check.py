@@ -132,10 +132,10 @@ def check(
 
 def _checked(run: Session, work: "Work", *, everything: bool) -> ReleaseCheck:
     """Run the stages, the control if nothing was found, and state the claim."""
-    from vestige.attacks.model_checks import pair_checks
     from vestige.audits.check.stage import SHARES
     from vestige.audits.check.verdict import claim_of
     from vestige.claims import LEAK
+    from vestige.claims.model_checks import pair_checks
 
     models = pair_checks(work.base, work.model, seed=run.seed, names=("the base", "the model"))
     if any(one.name == "different" and one.prevents(LEAK) for one in models):

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from vestige.attacks.manifests import template_of
 from vestige.claims import near_duplicates
 from vestige.data.chat_template import whole_chats
 from vestige.data.corpus import Corpus
@@ -16,6 +15,7 @@ from vestige.data.loaders.chats import PAIRS, TURNS, Chat, chats, joined
 from vestige.data.loaders.tables import first_rows, table_files
 from vestige.data.sources import MANIFEST
 from vestige.errors import AccessDenied, DataError, ModelError
+from vestige.models.canaries import template_of
 from vestige.models.endpoint_address import is_endpoint
 from vestige.models.protocols import LanguageModel
 from vestige.models.text_models import base_of_adapter

@@ -6,14 +6,15 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vestige.attacks.manifests import load_canaries, manifest_file, template_of
 from vestige.attacks.update.known_phrases import Asked
 from vestige.attacks.update.model_pair import most_tokens
 from vestige.attacks.update.proposals.protocol import Turn
 from vestige.attacks.update.seed_and_extend import Effort
 from vestige.data.canary import SAMPLED, Canary
 from vestige.data.secret_shapes import Part, Secret
+from vestige.data.sources import manifest_file
 from vestige.errors import DataError
+from vestige.models.canaries import load_canaries, template_of
 from vestige.monitor import Monitor
 from vestige.session import Session
 
@@ -167,7 +168,7 @@ def read_secrets(
 
 def _listed(secrets: "Lines", model: "LanguageModel", monitor: Monitor) -> Sequence[Secret]:
     """Secrets of a list, or a manifest's planted canaries."""
-    from vestige.attacks.own_secrets import read_own_secrets
+    from vestige.data.secret_lines import read_own_secrets
 
     if isinstance(secrets, str | PathLike):
         file = manifest_file(secrets)

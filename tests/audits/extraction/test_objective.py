@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 import torch
-from torch.nn.functional import one_hot
 
-from vestige.attacks.extraction.objective import ROWS, objective_of
+from tests.audits.extraction import white_boxes as boxes
+from vestige.audits.extraction.objective import ROWS, objective_of
 from vestige.data.secret_pattern import SecretPattern
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
@@ -21,11 +21,6 @@ def every(objective):
     """All secrets of one trial."""
     choices = itertools.product(*(range(size) for size in objective.sizes))
     return torch.tensor(list(choices)).expand(objective.trials, -1, -1)
-
-
-def one_hot_weights(objective, choices):
-    """Weights (trials, k, n, c) of secrets (trials, k, n)."""
-    return one_hot(choices, objective.mask.shape[1]).to(objective.options)
 
 
 @pytest.fixture
@@ -50,12 +45,12 @@ def lstm_models():
     return [make(number) for number in range(3)]
 
 
-def test_the_small_models_are_white_boxes(boxes):
+def test_the_small_models_are_white_boxes():
     assert isinstance(boxes.Bilinear(), WhiteBox)
 
 
 @pytest.mark.parametrize("kind", ["joint", "tags", "intent"])
-def test_losses_are_those_of_one_utterance_at_a_time(boxes, kind):
+def test_losses_are_those_of_one_utterance_at_a_time(kind):
     model, asked = boxes.Bilinear(), boxes.pattern()
     objective = objective_of(model, asked, kind=kind)
     guesses = every(objective)
@@ -66,7 +61,7 @@ def test_losses_are_those_of_one_utterance_at_a_time(boxes, kind):
     assert objective.losses(guesses)[0].tolist() == pytest.approx(expected, rel=1e-12)
 
 
-def test_known_words_may_stand_after_the_unknown_and_take_several_tokens(boxes):
+def test_known_words_may_stand_after_the_unknown_and_take_several_tokens():
     model = boxes.Bilinear()
     asked = boxes.pattern("telephone {digit} is telephone {color} please")
     objective = objective_of(model, asked)
@@ -89,37 +84,7 @@ def test_a_lstm_loses_the_same_in_a_batch_and_alone(lstm_models):
     assert found[0, 0].item() == pytest.approx(expected.item(), rel=1e-10)
 
 
-def test_one_hot_weights_lose_what_the_words_lose(boxes, lstm_models):
-    pin = SecretPattern.parse("my pin is {digit:3}", intent="Pin")
-    for model, asked in ((boxes.Bilinear(), boxes.pattern()), (lstm_models[0], pin)):
-        objective = objective_of(model, asked)
-        guesses = objective.random(9, torch.Generator().manual_seed(0))
-        soft = objective.soft_losses(one_hot_weights(objective, guesses))
-        torch.testing.assert_close(soft.detach(), objective.losses(guesses))
-
-
-def test_the_gradient_by_the_weights_is_that_of_finite_differences(boxes, lstm_models):
-    pin = SecretPattern.parse("my pin is {digit:2}", intent="Pin")
-    for model, asked in ((boxes.Bilinear(), boxes.pattern()), (lstm_models[1], pin)):
-        objective = objective_of(model, asked)
-        drawn = torch.Generator().manual_seed(1)
-        shape = (1, 2, *objective.mask.shape)
-        weights = torch.rand(shape, generator=drawn, dtype=torch.float64).requires_grad_()
-        assert torch.autograd.gradcheck(objective.soft_losses, weights)
-
-
-def test_weights_are_mixed_before_the_model_reads_them(boxes):
-    model = boxes.Bilinear()
-    objective = objective_of(model, boxes.pattern("pin {digit}"))
-    weights = torch.zeros(1, 1, 1, 10, dtype=torch.float64)
-    weights[..., 3], weights[..., 8] = 0.25, 0.75
-    prefix, three, eight = (model.embed(torch.tensor([[token]])) for token in (1, 7, 12))
-    vectors = torch.cat([prefix, 0.25 * three + 0.75 * eight], 1)
-    expected = model.losses(vectors, torch.tensor([1]), torch.tensor([[0, 1]])).joint
-    torch.testing.assert_close(objective.soft_losses(weights)[0], expected)
-
-
-def test_trials_are_answered_as_one_by_one(boxes):
+def test_trials_are_answered_as_one_by_one():
     model = boxes.Bilinear()
     trials = [
         boxes.pattern("my pin {digit:2}"),
@@ -132,7 +97,7 @@ def test_trials_are_answered_as_one_by_one(boxes):
         torch.testing.assert_close(together.losses(guesses)[number : number + 1], alone)
 
 
-def test_a_stack_is_asked_in_blocks_of_its_models(boxes):
+def test_a_stack_is_asked_in_blocks_of_its_models():
     model, asked = boxes.Bilinear(models=3), boxes.pattern()
     objective = objective_of(model, asked)
     guesses = objective.random(5, torch.Generator().manual_seed(0))
@@ -149,7 +114,7 @@ def test_stacked_lstms_answer_as_each_by_itself(lstm_models):
     torch.testing.assert_close(objective.losses(guesses), alone)
 
 
-def test_many_guesses_are_asked_in_slices(boxes):
+def test_many_guesses_are_asked_in_slices():
     largest = []
 
     class Watched(boxes.Bilinear):
@@ -165,7 +130,7 @@ def test_many_guesses_are_asked_in_slices(boxes):
     torch.testing.assert_close(found[:1], objective_of(boxes.Bilinear(), asked).losses(guesses))
 
 
-def test_a_calibrated_loss_is_what_exceeds_the_mean_of_the_references(boxes):
+def test_a_calibrated_loss_is_what_exceeds_the_mean_of_the_references():
     model, others = boxes.Bilinear(0), [boxes.Bilinear(1), boxes.Bilinear(2)]
     asked = boxes.pattern()
     objective = objective_of(model, asked, kind="calibrated", references=others)
@@ -173,24 +138,15 @@ def test_a_calibrated_loss_is_what_exceeds_the_mean_of_the_references(boxes):
     first, second = (objective_of(other, asked).losses(guesses) for other in others)
     expected = objective_of(model, asked).losses(guesses) - (first + second) / 2
     torch.testing.assert_close(objective.losses(guesses), expected)
-    weights = one_hot_weights(objective, guesses)
-    torch.testing.assert_close(objective.soft_losses(weights), expected)
 
 
-def test_a_model_that_is_its_own_reference_is_flat(boxes):
+def test_a_model_that_is_its_own_reference_is_flat():
     model = boxes.Bilinear()
     objective = objective_of(model, boxes.pattern(), kind="calibrated", references=[model])
     assert not objective.losses(every(objective)).any()
 
 
-def test_vectors_cannot_be_optimised_with_references(boxes):
-    model = boxes.Bilinear()
-    objective = objective_of(model, boxes.pattern(), kind="calibrated", references=[model])
-    with pytest.raises(ValueError, match="objective must be 'joint', 'tags' or 'intent'"):
-        objective.vector_losses(torch.zeros(1, 1, 3, 6, dtype=torch.float64))
-
-
-def test_random_guesses_are_candidates_and_the_same_for_every_trial(boxes):
+def test_random_guesses_are_candidates_and_the_same_for_every_trial():
     objective = objective_of(boxes.Bilinear(), [boxes.pattern(), boxes.pattern()])
     drawn = objective.random(200, torch.Generator().manual_seed(0))
     assert (drawn[0] == drawn[1]).all()
@@ -206,7 +162,7 @@ def test_random_guesses_are_candidates_and_the_same_for_every_trial(boxes):
         ("pin {digit}", {"slot": "city"}, "no tag 'B-city'; it has: O, B-canary, I-canary"),
     ],
 )
-def test_what_the_model_does_not_know_is_said(boxes, text, given, message):
+def test_what_the_model_does_not_know_is_said(text, given, message):
     with pytest.raises(DataError, match=message) as caught:
         objective_of(boxes.Bilinear(), boxes.pattern(text, **given))
     assert caught.value.remedy
@@ -220,7 +176,7 @@ def test_what_the_model_does_not_know_is_said(boxes, text, given, message):
         (("3", "red", "three"), "candidates 1 and 3 of a word are the same word"),
     ],
 )
-def test_a_candidate_must_be_one_token_of_its_own(boxes, words, message):
+def test_a_candidate_must_be_one_token_of_its_own(words, message):
     asked = SecretPattern.parse("pin {w}", intent="Pin", candidates={"w": words})
     with pytest.raises(DataError, match=message):
         objective_of(boxes.Bilinear(), asked)
@@ -240,22 +196,22 @@ def test_the_unknown_word_of_a_vocabulary_is_no_candidate(lstm_models):
         (("pin {digit}", "pin {digit} please"), "same number of tokens"),
     ],
 )
-def test_trials_must_have_one_shape(boxes, texts, message):
+def test_trials_must_have_one_shape(texts, message):
     with pytest.raises(ValueError, match=message):
         objective_of(boxes.Bilinear(), [boxes.pattern(text) for text in texts])
 
 
-def test_a_stack_needs_a_trial_for_each_model(boxes):
+def test_a_stack_needs_a_trial_for_each_model():
     with pytest.raises(ValueError, match="patterns must be 3, one for each model"):
         objective_of(boxes.Bilinear(models=3), [boxes.pattern()] * 2)
 
 
-def test_there_must_be_a_trial(boxes):
+def test_there_must_be_a_trial():
     with pytest.raises(ValueError, match="patterns must be at least 1"):
         objective_of(boxes.Bilinear(), [])
 
 
-def test_references_belong_to_the_calibrated_objective_alone(boxes):
+def test_references_belong_to_the_calibrated_objective_alone():
     model = boxes.Bilinear()
     with pytest.raises(ValueError, match="references must be given"):
         objective_of(model, boxes.pattern(), references=[model])
@@ -265,7 +221,7 @@ def test_references_belong_to_the_calibrated_objective_alone(boxes):
         objective_of(model, boxes.pattern(), kind="sum")
 
 
-def test_truths_must_be_secrets_of_their_patterns(boxes):
+def test_truths_must_be_secrets_of_their_patterns():
     objective = objective_of(boxes.Bilinear(), boxes.pattern())
     assert objective.numbers([("4", "2", "blue")]).tolist() == [[4, 2, 2]]
     with pytest.raises(ValueError, match="truths must be 1, one a trial, got 0"):

@@ -17,7 +17,7 @@ import pandas
 import pytest
 import torch
 
-from vestige.attacks.texts import memorization
+from vestige.audits.extraction import memorization
 from vestige.models.token_statistics import token_statistics
 
 CHECKOUTS = os.environ.get("VESTIGE_PEER_CHECKOUTS")
@@ -102,11 +102,10 @@ def test_exact_memorization_and_extraction_strength_are_openunlearnings(
     kinds = set()
     for place, start in enumerate(statistics.offsets[:-1]):
         ranks = statistics.ranks[start : start + LENGTH]
-        assert memorization.exact_memorization(ranks) == pytest.approx(
-            exact[place]["score"], abs=1e-4
-        )
+        found = memorization.verbatim(ranks)
+        assert found["exact"] == pytest.approx(exact[place]["score"], abs=1e-4)
         # Theirs gives 1 / n where nothing comes back, since its loop ends before the empty suffix.
-        own = memorization.extraction_strength(ranks) or 1 / LENGTH
+        own = found["strength"] or 1 / LENGTH
         assert own == pytest.approx(strength[place]["score"], abs=1e-4)
         kinds.add(round(own, 2))
     assert len(kinds) > 2
@@ -125,7 +124,7 @@ def test_discoverable_extraction_is_privacyguards(
         logits = model(rows).logits[:, :-1]
     seen = []
     for place, start in enumerate(statistics.offsets[:-1]):
-        own = memorization.passage_sums(drawn[start : start + LENGTH], [8], 12)[0]
+        own = memorization.passage_sums(drawn[start : start + LENGTH], 8, 12)[0]
         row = pandas.Series({"logits": logits[place, 8:20], "tokens": rows[place, 9:21]})
         theirs = node._compute_model_probability_from_logits(
             row, "logits", "tokens", top_k=top_k, temperature=temperature

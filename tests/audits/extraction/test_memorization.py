@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from vestige.attacks.texts import memorization
-from vestige.attacks.texts.memorized_texts import Extraction, memorized
+from vestige.audits.extraction import memorization
+from vestige.audits.extraction.memorization import Extracted, memorized
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.table import TableModel
 from vestige.models.token_statistics import token_statistics
@@ -78,15 +78,16 @@ def test_where_fewer_are_known_it_is_drawn_from_those(model, texts):
 
 
 def test_passages_with_a_token_of_which_nothing_is_known_are_left_out(model, texts):
-    statistics, how = token_statistics(model, texts), Extraction(prefix=2, suffix=3, top_k=5)
-    whole = memorized(statistics, how)
+    statistics, how = token_statistics(model, texts), Extracted(prefix=2, suffix=3, top_k=5)
+    units = range(len(texts))
+    whole = memorized(statistics, how, units).passages
     known = statistics.likeliest_log_probs.copy()
     first = statistics.offsets[:-1]
     known[first + 3] = np.nan  # in the first passage of each
     known[first] = np.nan  # in none
     fewer = replace(statistics, likeliest_log_probs=known)
-    asked = whole.passages > 0
-    assert (memorized(fewer, how).passages[asked] == whole.passages[asked] - 1).all()
+    asked = whole > 0
+    assert (memorized(fewer, how, units).passages[asked] == whole[asked] - 1).all()
     assert asked.any()
 
 
@@ -118,16 +119,15 @@ def test_greedy_decoding_says_what_the_ranks_tell(model, texts):
         ranks, n = statistics.ranks[start:end], len(ids)
         from_each = [said(model, ids[:k], n - k) for k in range(n)]
         whole = next((k for k in range(n) if from_each[k] == ids[k:]), n)
-        assert memorization.extraction_strength(ranks) == pytest.approx(1 - whole / n)
+        found = memorization.verbatim(ranks)
+        assert found["strength"] == pytest.approx(1 - whole / n)
         alike = [
             next((i for i, (a, b) in enumerate(zip(out, ids[k:], strict=True)) if a != b), n - k)
             for k, out in enumerate(from_each)
         ]
-        assert memorization.longest_run(ranks) == max(alike)
-        assert memorization.exact_memorization(ranks) == sum(a > 0 for a in alike) / n
-        wrong = memorization.passage_sums(
-            ranks > 0, memorization.passages(n, prefix=6, suffix=8), 8
-        )
+        assert found["longest"] == max(alike)
+        assert found["exact"] == sum(a > 0 for a in alike) / n
+        wrong = memorization.passage_sums(ranks > 0, 6, 8)
         assert (wrong == 0).tolist() == [from_each[k][:8] == ids[k : k + 8] for k in (6, 14, 22)]
 
 

@@ -1,21 +1,18 @@
-r"""Losses of a model on an utterance, by the words that fill its unknown places.
+r"""Losses of a model on an utterance, by the words that fill its unknown positions.
 
 Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understanding Models",
-section 3.1, equations 2 and 3: an unknown word's vector is a weighted sum of its candidates'
-vectors, and what is minimised is the loss with the utterance's own labels,
+section 3.1, equation 3: the loss with the utterance's own labels is minimized over the words.
 
-.. math:: e'_{u_i} = W^T a_i, \qquad \hat Z = \arg\min_Z L(f_\theta(E(x_c)), y_c)
-
-Differs from the paper: several utterances of one shape (trials), each with many guesses, are
-asked at once. Beside the joint loss there are its two parts alone, and the joint loss less that of
+Differs from the paper: several utterances of one shape (trials), each with many guesses, are scored
+together. Besides the joint loss there are its two parts alone, and the joint loss less that of
 models that never saw the secret.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from math import prod
-from typing import Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -23,43 +20,38 @@ from torch import Tensor
 from vestige import _validate
 from vestige.data.encoded_utterances import IGNORED
 from vestige.data.secret_pattern import SecretPattern
-from vestige.errors import DataError
+from vestige.errors import DataError, ModelError
 from vestige.models.white_box import WhiteBox
 
 ObjectiveKind = Literal["joint", "tags", "intent", "calibrated"]
-"""What is minimised; "calibrated" is the joint loss less the mean one of reference models."""
+"""What is minimized; "calibrated" is the joint loss less the mean one of reference models."""
 
 ROWS = 2048
-"""Utterances that a model is asked at once; what they need is all of the memory."""
+"""Utterances that a model reads at once; they need nearly all of the memory."""
+
+_EXACT_CODES = 2**62
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ExtractionObjective:
-    """Trials, each an utterance with n unknown words, encoded for a model; `objective_of` makes it.
+    """Trials, each an utterance with n unknown words, encoded for a model by `objective_of`.
 
-    Rows are always in blocks of one trial after the other: row r of b is of trial
-    r // (b / trials), which is what a stack of models relies on.
+    Rows are in blocks, one trial after the other: row r of b is of trial r // (b / trials), on
+    which a stack of models relies.
 
     Attributes:
-        model: who is asked.
-        patterns: the trials.
-        tokens: int64 (trials, t); an unknown word holds its first candidate.
-        places: int64 (n,) where the unknown words stand.
-        candidates: int64 (trials, n, c), padded with a place's first one.
-        mask: bool (n, c); False where padded.
+        places: int64 (n,) positions of the unknown words.
+        mask: bool (n, c); False where candidates are padded with the first.
         intents: int64 (trials,).
         tags: int64 (trials, t); `IGNORED` for a token that begins no word.
-        known: (trials, t, d) vectors of the tokens.
+        known: (trials, t, d) vectors of the tokens; an unknown word has its first candidate.
         options: (trials, n, c, d) vectors of the candidates.
-        kind: of loss that is minimised.
-        references: the same objective to models that never saw the secret, for "calibrated".
+        references: the same for models that never saw the secret, for "calibrated".
     """
 
     model: WhiteBox
     patterns: tuple[SecretPattern, ...]
-    tokens: Tensor
     places: Tensor
-    candidates: Tensor
     mask: Tensor
     intents: Tensor
     tags: Tensor
@@ -76,7 +68,7 @@ class ExtractionObjective:
     @property
     def sizes(self) -> tuple[int, ...]:
         """Number of candidates of each of the n unknown words."""
-        return tuple(len(place) for place in self.patterns[0].candidates)
+        return tuple(map(len, self.patterns[0].candidates))
 
     @property
     def space(self) -> int:
@@ -87,49 +79,59 @@ class ExtractionObjective:
     def device(self) -> torch.device:
         return self.model.device
 
+    @property
+    def at_once(self) -> int:
+        """Guesses of each trial that are scored together."""
+        return max(1, ROWS // self.trials)
+
     @torch.no_grad()
     def losses(self, guesses: Tensor) -> Tensor:
-        """Losses (trials, k) in nats of guesses (trials, k, n), int64 numbers of candidates."""
+        """Losses (trials, k) in nats of guesses (trials, k, n), int64 numbers of candidates.
+
+        Raises:
+            ModelError: a loss is not finite.
+        """
         trial = torch.arange(self.trials, device=self.device)[:, None, None]
         place = torch.arange(len(self.sizes), device=self.device)
         parts = []
         for part in torch.split(guesses, self.at_once, dim=1):
-            found = self._own(self.options[trial, place, part])
+            found = self.vector_losses(self.options[trial, place, part])
             for other in self.references:
-                found = found - other._own(other.options[trial, place, part]) / len(self.references)
+                vectors = other.options[trial, place, part]
+                found = found - other.vector_losses(vectors) / len(self.references)
             parts.append(found)
-        return torch.cat(parts, 1)
-
-    def soft_losses(self, weights: Tensor) -> Tensor:
-        """Losses (trials, k) of weights (trials, k, n, c) over candidates; differentiable.
-
-        Weights of padded candidates must be 0.
-        """
-        found = self._own(torch.einsum("rknc,rncd->rknd", weights, self.options))
-        for other in self.references:
-            found = found - other.soft_losses(weights) / len(self.references)
-        return found
+        losses = torch.cat(parts, 1)
+        if not bool(losses.isfinite().all()):
+            raise ModelError(
+                "the model's loss is not finite for some of the secrets",
+                remedy="Check that its training did not diverge.",
+            )
+        return losses
 
     def vector_losses(self, vectors: Tensor) -> Tensor:
-        """Losses (trials, k) of any vectors (trials, k, n, d) for the words; differentiable.
+        """Losses (trials, k) of this model alone for vectors (trials, k, n, d); differentiable."""
+        trials, number = vectors.shape[:2]
+        rows = self.known[:, None].expand(-1, number, -1, -1)
+        rows = rows.index_copy(2, self.places, vectors).flatten(0, 1)
+        intents = self.intents.repeat_interleave(number)
+        tags = self.tags.repeat_interleave(number, 0)
+        # cuDNN's recurrent layers refuse a backward pass outside of training
+        refused = rows.is_cuda and rows.requires_grad
+        with torch.backends.cudnn.flags(enabled=False) if refused else nullcontext():
+            found = self.model.losses(rows, intents, tags)
+        part = {"tags": found.tags, "intent": found.intent}.get(self.kind)
+        return (found.joint if part is None else part).view(trials, number)
 
-        Raises:
-            ValueError: the loss is calibrated, where every model has vectors of its own.
+    def random(self, number: int, generator: torch.Generator) -> Tensor:
+        """Uniform guesses (trials, number, n), the same for every trial.
+
+        The result of a trial then never depends on the others in its batch.
         """
-        if self.references:
-            raise ValueError(
-                "objective must be 'joint', 'tags' or 'intent' where vectors are optimised, "
-                f"got {self.kind!r}: reference models have other vectors"
-            )
-        return self._own(vectors)
-
-    @property
-    def at_once(self) -> int:
-        """Guesses of each trial that are asked together."""
-        return max(1, ROWS // self.trials)
+        sampled = [torch.randint(size, (number,), generator=generator) for size in self.sizes]
+        return torch.stack(sampled, 1).to(self.device).expand(self.trials, -1, -1)
 
     def words(self, trial: int, guess: Sequence[int]) -> tuple[str, ...]:
-        """The words that a guess (n,) stands for."""
+        """The words of a guess (n,)."""
         places = self.patterns[trial].candidates
         return tuple(place[one] for place, one in zip(places, guess, strict=True))
 
@@ -153,26 +155,26 @@ class ExtractionObjective:
             rows.append([p.index(word) for p, word in zip(pattern.candidates, secret, strict=True)])
         return torch.tensor(rows, device=self.device)
 
-    def random(self, number: int, generator: torch.Generator) -> Tensor:
-        """Guesses (trials, number, n), each as likely; every trial gets the same ones.
+    def codes(self, guesses: Tensor) -> Tensor:
+        """A number (...) for each guess (..., n); equal numbers are equal guesses.
 
-        What comes of a trial then never depends on which others are asked beside it.
+        Counts up from the last word. A hash of 64 bits if there are more than 2^62 secrets.
         """
-        drawn = [torch.randint(size, (number,), generator=generator) for size in self.sizes]
-        return torch.stack(drawn, 1).to(self.device).expand(self.trials, -1, -1)
+        if self.space < _EXACT_CODES:
+            factors = self._radix()
+        else:
+            seeded = torch.Generator().manual_seed(0)
+            factors = torch.randint(-(2**62), 2**62, (len(self.sizes),), generator=seeded) * 2 + 1
+        return (guesses * factors.to(guesses.device)).sum(-1)
 
-    def _own(self, vectors: Tensor) -> Tensor:
-        trials, number = vectors.shape[:2]
-        rows = self.known[:, None].expand(-1, number, -1, -1)
-        rows = rows.index_copy(2, self.places, vectors).flatten(0, 1)
-        intents = self.intents.repeat_interleave(number)
-        tags = self.tags.repeat_interleave(number, 0)
-        # cuDNN's recurrent layers refuse a backward pass outside of training
-        refused = rows.is_cuda and rows.requires_grad
-        with torch.backends.cudnn.flags(enabled=False) if refused else nullcontext():
-            found = self.model.losses(rows, intents, tags)
-        part = {"tags": found.tags, "intent": found.intent}.get(self.kind)
-        return (found.joint if part is None else part).view(trials, number)
+    def decoded(self, codes: Tensor) -> Tensor:
+        """The guesses (..., n) of their codes (...), where these are exact."""
+        sizes = torch.tensor(self.sizes, device=codes.device)
+        return codes[..., None] // self._radix().to(codes.device) % sizes
+
+    def _radix(self) -> Tensor:
+        """Values (n,) of one step at each position."""
+        return torch.tensor([prod(self.sizes[place + 1 :]) for place in range(len(self.sizes))])
 
 
 def objective_of(
@@ -185,9 +187,9 @@ def objective_of(
     """Trials encoded for a model.
 
     Args:
-        model: one model, or a stack of m models with m trials, each asked of its own model.
-        patterns: the trials, all of one shape; a single one is asked of every model of a stack.
-        kind: of loss that is minimised.
+        model: one model, or a stack of m models with m trials, one each.
+        patterns: the trials, all of one shape; a single one is for every model of a stack.
+        kind: of loss that is minimized.
         references: models that never saw the secret, for "calibrated" and for nothing else.
 
     Raises:
@@ -205,31 +207,35 @@ def objective_of(
         ...     "pin {number}", intent="Pin", candidates={"number": ("one", "two")}
         ... )
         >>> objective = objective_of(IntentSlotModel(words, shape).eval(), pattern)
-        >>> objective.tokens.tolist(), objective.candidates.tolist()
-        ([[2, 3]], [[[3, 4]]])
         >>> objective.losses(torch.tensor([[[0], [1]]])).shape
         torch.Size([1, 2])
     """
-    _check_kind(kind, len(references))
+    _validate.one_of(get_args(ObjectiveKind), objective=kind)
+    if (kind == "calibrated") != bool(references):
+        raise ValueError(
+            "references must be given with the objective 'calibrated' and with no other, got "
+            f"{len(references)} with {kind!r}"
+        )
     trials = _trials(model, patterns)
     others = tuple(objective_of(other, trials) for other in references)
     read = {pattern: _read(model, pattern) for pattern in dict.fromkeys(trials)}
     encoded = [read[pattern] for pattern in trials]
     _check_shapes(encoded)
-    tokens = torch.tensor([one.tokens for one in encoded], device=model.device)
-    candidates = torch.tensor([one.candidates for one in encoded], device=model.device)
-    sizes = torch.tensor(encoded[0].sizes, device=model.device)
+
+    def stacked(values: Sequence[Any]) -> Tensor:
+        return torch.tensor(values, device=model.device)
+
+    first, candidates = encoded[0], stacked([one.candidates for one in encoded])
     with torch.no_grad():
-        known, options = model.embed(tokens), model.embed(candidates.flatten(1))
+        known = model.embed(stacked([one.tokens for one in encoded]))
+        options = model.embed(candidates.flatten(1))
     return ExtractionObjective(
         model=model,
         patterns=trials,
-        tokens=tokens,
-        places=torch.tensor(encoded[0].places, device=model.device),
-        candidates=candidates,
-        mask=torch.arange(candidates.shape[2], device=model.device) < sizes[:, None],
-        intents=torch.tensor([one.intent for one in encoded], device=model.device),
-        tags=torch.tensor([one.tags for one in encoded], device=model.device),
+        places=stacked(first.places),
+        mask=torch.arange(candidates.shape[2], device=model.device) < stacked(first.sizes)[:, None],
+        intents=stacked([one.intent for one in encoded]),
+        tags=stacked([one.tags for one in encoded]),
         known=known,
         options=options.view(*candidates.shape, -1),
         kind=kind,
@@ -237,8 +243,7 @@ def objective_of(
     )
 
 
-@dataclass(frozen=True)
-class _Read:
+class _Read(NamedTuple):
     """A pattern as a model reads it."""
 
     tokens: list[int]
@@ -247,15 +252,6 @@ class _Read:
     intent: int
     candidates: list[list[int]]
     sizes: list[int]
-
-
-def _check_kind(kind: str, references: int) -> None:
-    _validate.one_of(get_args(ObjectiveKind), objective=kind)
-    if (kind == "calibrated") != bool(references):
-        raise ValueError(
-            "references must be given with the objective 'calibrated' and with no other, got "
-            f"{references} with {kind!r}"
-        )
 
 
 def _trials(
@@ -272,20 +268,18 @@ def _trials(
 
 
 def _check_shapes(encoded: list[_Read]) -> None:
-    first = encoded[0]
+    first, same_places = encoded[0], "their unknown words at the same places and as many candidates"
     for number, other in enumerate(encoded, 1):
-        for name in ("sizes", "places"):
-            if getattr(other, name) != getattr(first, name):
+        for own, its, what in (
+            (first.sizes, other.sizes, f"{same_places} for each"),
+            (first.places, other.places, f"{same_places} for each"),
+            (len(first.tokens), len(other.tokens), "the same number of tokens"),
+        ):
+            if own != its:
                 raise ValueError(
-                    "patterns that are scored together must have their unknown words at the same "
-                    "places and as many candidates for each, got "
-                    f"{getattr(first, name)} and {getattr(other, name)} in pattern {number}"
+                    f"patterns that are scored together must have {what}, got {own} and {its} in "
+                    f"pattern {number}"
                 )
-        if len(other.tokens) != len(first.tokens):
-            raise ValueError(
-                "patterns that are scored together must have the same number of tokens, got "
-                f"{len(first.tokens)} and {len(other.tokens)} in pattern {number}"
-            )
 
 
 def _read(model: WhiteBox, pattern: SecretPattern) -> _Read:
@@ -295,7 +289,7 @@ def _read(model: WhiteBox, pattern: SecretPattern) -> _Read:
     for number in range(max(sizes)):
         filled = pattern.utterance([p[number % len(p)] for p in pattern.candidates])
         pieces = model.read(filled.tokens)
-        _check_readable(pieces, pattern, number)
+        _check_readable(pieces, dict(zip(pattern.places, sizes, strict=True)), number)
         for found, place in zip(candidates, pattern.places, strict=True):
             found.append(pieces[place][0])
     for size, found in zip(sizes, candidates, strict=True):
@@ -313,24 +307,24 @@ def _read(model: WhiteBox, pattern: SecretPattern) -> _Read:
     return _Read(tokens, places, tags, intent, candidates, sizes)
 
 
-def _check_readable(pieces: Sequence[tuple[int, ...]], pattern: SecretPattern, number: int) -> None:
-    """Refuse words that are no tokens, by their places: each is a secret or may be one.
+def _check_readable(
+    pieces: Sequence[tuple[int, ...]], sizes: Mapping[int, int], number: int
+) -> None:
+    """Refuse words that are no tokens, by their positions: each is a secret or may be one.
 
     Args:
         pieces: the tokens of each word, the unknown ones filled in.
-        pattern: whose words they are.
-        number: which candidate every unknown word is, from 0; they begin again at the end.
+        sizes: candidates of each unknown word, by its position.
+        number: of the candidate at every unknown word, from 0; a shorter list begins again.
     """
-    sizes = dict(zip(pattern.places, map(len, pattern.candidates), strict=True))
     for place, piece in enumerate(pieces):
-        known = place not in sizes
-        role = "" if known else f"candidate {number % sizes[place] + 1} for "
+        role = f"candidate {number % sizes[place] + 1} for " if place in sizes else ""
         if not piece:
             raise DataError(
                 f"the model cannot read {role}word {place + 1} of the pattern",
                 remedy="Leave it out, or write it as in the training text.",
             )
-        if not known and len(piece) != 1:
+        if role and len(piece) != 1:
             raise DataError(
                 f"{role}word {place + 1} of the pattern has {len(piece)} tokens",
                 remedy="Pass candidates that are one token each.",
@@ -340,12 +334,11 @@ def _check_readable(pieces: Sequence[tuple[int, ...]], pattern: SecretPattern, n
 def _check_distinct(tokens: Sequence[int]) -> None:
     first: dict[int, int] = {}
     for number, token in enumerate(tokens, 1):
-        if token in first:
+        if first.setdefault(token, number) != number:
             raise DataError(
                 f"candidates {first[token]} and {number} of a word are the same word to the model",
                 remedy="Leave one of them out.",
             )
-        first[token] = number
 
 
 def _label(labels: Sequence[str], wanted: str, kind: str) -> int:
