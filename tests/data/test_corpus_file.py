@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vestige.data.corpus import Corpus
-from vestige.data.corpus_file import write_corpus
-from vestige.data.loaders import read_corpus
-from vestige.data.loaders.tables import read_table
+from vestige.data.corpus import Corpus, write_corpus
+from vestige.data.formats.reading import read_corpus
+from vestige.data.formats.tables import read_table
 from vestige.errors import DataError
 
 PRINTABLE = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filter(str.strip)

@@ -3,8 +3,7 @@
 import pytest
 
 from vestige.data.corpus import Corpus
-from vestige.data.encoded import encode
-from vestige.data.encoded_pairs import EncodedPairs, encode_pairs, sources_of
+from vestige.data.encoded import EncodedPairs, encode, encode_pairs, sources_of
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
 

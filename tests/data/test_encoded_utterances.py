@@ -3,8 +3,14 @@
 import numpy as np
 import pytest
 
-from vestige.data.encoded_utterances import IGNORED, UNKNOWN, EncodedUtterances, Labels
-from vestige.data.utterances import Utterance, Utterances
+from vestige.data.utterances import (
+    IGNORED,
+    UNKNOWN,
+    EncodedUtterances,
+    Labels,
+    Utterance,
+    Utterances,
+)
 
 LABELS = Labels(("Ask", "Fly"), ("O", "B-city", "I-city"))
 TOKENS = [[4, 5], [6, 7, 8], [9], [1, 2]]

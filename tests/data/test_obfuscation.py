@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vestige.data.corpus import Corpus
-from vestige.data.obfuscation import back_translated, with_synonyms, words_kept
 from vestige.errors import DataError
+from vestige.experiments.provenance.obfuscation import back_translated, with_synonyms, words_kept
 
 CORPUS = Corpus.from_texts(
     ["The big car.", "don't, BIG!", ""], users=["ann", "bob", "bob"], sources=["big", "", "x"]

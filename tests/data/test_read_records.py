@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from vestige.data.corpus import Corpus
-from vestige.data.read_records import NOBODY, ReadRecords, among
-from vestige.data.record_hashes import hash_texts
+from vestige.data.records import NOBODY, ReadRecords, among, hash_texts
 from vestige.errors import DataError
 
 RECORDS = ReadRecords.of(

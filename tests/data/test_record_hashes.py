@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 
 from vestige.data.corpus import Corpus
-from vestige.data.record_hashes import BYTES, hash_texts, record_hashes, uniform
+from vestige.data.records import BYTES, hash_texts, record_hashes, uniform
 
 
 def test_a_hash_is_that_of_the_text_and_of_nothing_else():

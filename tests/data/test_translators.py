@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from vestige.data.corpus import Corpus
-from vestige.data.obfuscation import back_translated, words_kept
-from vestige.data.translators import Apertium
 from vestige.errors import DataError
+from vestige.experiments.provenance.obfuscation import Apertium, back_translated, words_kept
 
 
 def command(tmp_path: Path, body: str) -> str:

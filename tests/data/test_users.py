@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.reddit import read_reddit
+from vestige.data.formats.dialogue import read_reddit
 from vestige.data.users import (
     artificial_users,
     disjoint_groups,

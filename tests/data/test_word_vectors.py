@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from vestige.data.fasttext_model import ngram_hash, ngrams
+
 from vestige.data.word_vectors import read_word_vectors
 from vestige.errors import DataError
 

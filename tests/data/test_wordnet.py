@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from vestige.data.wordnet import PARTS, read_wordnet
 from vestige.errors import DataError
+from vestige.experiments.provenance.obfuscation import PARTS, read_wordnet
 
 LICENCE = "  1 This software and database is being provided to you\n"
 # As wndb(5) says: words of a meaning in data, meanings of a word in index.

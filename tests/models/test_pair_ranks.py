@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from vestige.data.corpus import Corpus
-from vestige.data.encoded_pairs import EncodedPairs, encode_pairs
+from vestige.data.encoded import EncodedPairs, encode_pairs
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.pair_ranks import pair_ranks
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from vestige import _validate
 from vestige.data.corpus import Corpus
-from vestige.data.record_hashes import hash_texts, record_hashes, uniform
+from vestige.data.records import hash_texts, record_hashes, uniform
 from vestige.errors import DataError
 
 _HOLD_OUT, _CAP = b"hold-out", b"cap"

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from vestige import _validate
-from vestige.data.encoded_pairs import EncodedPairs
+from vestige.data.encoded import EncodedPairs
 from vestige.models.protocols import require_evaluation
 from vestige.models.ranks import RankCounter
 from vestige.models.seq2seq import Seq2SeqModel

@@ -12,8 +12,7 @@ from vestige.attacks.membership.query_answers import (
     references_of,
 )
 from vestige.data.corpus import Corpus
-from vestige.data.encoded import EncodedCorpus, encode
-from vestige.data.encoded_pairs import EncodedPairs, encode_pairs
+from vestige.data.encoded import EncodedCorpus, EncodedPairs, encode, encode_pairs
 from vestige.data.token_queries import TokenQueries, token_queries
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel

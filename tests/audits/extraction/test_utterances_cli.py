@@ -10,7 +10,7 @@ from vestige import results
 from vestige.attacks.extraction.objective import ObjectiveKind
 from vestige.attacks.extraction.secret_attacks import ATTACKS
 from vestige.audits.extraction import extract as verb
-from vestige.data.loaders.utterances import write_utterances
+from vestige.data.formats.utterances import write_utterances
 from vestige.data.secret_manifest import SecretManifest
 from vestige.data.utterances import Utterance, Utterances
 

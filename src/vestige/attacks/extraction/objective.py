@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from vestige import _validate
-from vestige.data.encoded_utterances import IGNORED
 from vestige.data.secret_pattern import SecretPattern
+from vestige.data.utterances import IGNORED
 from vestige.errors import DataError
 from vestige.models.white_box import WhiteBox
 

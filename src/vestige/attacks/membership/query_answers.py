@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vestige.attacks.membership.membership_scores import Answers
 from vestige.attacks.membership.reference_models import References
-from vestige.data.encoded import EncodedCorpus
-from vestige.data.encoded_pairs import EncodedPairs
+from vestige.data.encoded import EncodedCorpus, EncodedPairs
 from vestige.data.token_queries import TokenQueries
 from vestige.models.pair_ranks import pair_ranks
 from vestige.models.word_ranks import Progress, WordRanks, word_ranks

@@ -146,7 +146,7 @@ def _labelled(manifest: Any) -> "Utterances | None":
     """The utterances beside the manifest; None if there are none."""
     from vestige.attacks.manifests import manifest_file
     from vestige.data.secret_manifest import SecretManifest
-    from vestige.data.utterance_parts import read_parts
+    from vestige.data.sources import read_parts
     from vestige.errors import DataError
 
     if isinstance(manifest, SecretManifest):

@@ -18,8 +18,7 @@ from vestige.attacks.membership.query_policy import QueryPolicy
 from vestige.audits.membership.target import Target
 from vestige.claims import Check
 from vestige.data.corpus import Corpus
-from vestige.data.encoded import EncodedCorpus, encode
-from vestige.data.encoded_pairs import encode_pairs
+from vestige.data.encoded import EncodedCorpus, encode, encode_pairs
 from vestige.data.token_queries import TokenQueries, token_queries
 from vestige.data.users import artificial_users
 from vestige.data.vocabulary import WordVocabulary

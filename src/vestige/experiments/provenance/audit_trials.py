@@ -19,8 +19,7 @@ from vestige.attacks.membership.non_members import FITTED, NonMembers
 from vestige.attacks.membership.query_answers import Texts, narrowed, ranks_of
 from vestige.attacks.membership.reference_models import References
 from vestige.data.corpus import Corpus
-from vestige.data.encoded import encode
-from vestige.data.encoded_pairs import encode_pairs
+from vestige.data.encoded import encode, encode_pairs
 from vestige.data.token_queries import TokenQueries, token_queries
 from vestige.data.users import disjoint_groups
 from vestige.experiments.provenance.audited_texts import (
