@@ -5,7 +5,7 @@ The readers and manifests are imported when first needed, so that commands start
 
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from vestige.data.corpus import Corpus
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from vestige.data.secret_manifest import SecretManifest
     from vestige.data.utterances import Utterances, UtteranceSplits
 
-    Source = str | PathLike[str] | Utterances
+    Source: TypeAlias = str | PathLike[str] | Utterances
 
 CORPUS, MANIFEST = "corpus.jsonl", "manifest.json"
 """The files in a directory of `vestige plant`."""
