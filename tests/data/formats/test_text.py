@@ -1,6 +1,7 @@
 """Running text: plain lines, WikiText, the Penn Treebank, newsgroup messages."""
 
 import gzip
+import os
 from pathlib import Path
 
 import pytest
@@ -213,6 +214,12 @@ def test_a_file_that_is_no_message_is_named(content: str, tmp_path: Path) -> Non
     folder = group(tmp_path, m1=MESSAGE, stray=content)
     with pytest.raises(DataError, match="stray is not a newsgroup message"):
         read_newsgroups(folder)
+
+
+def test_a_pipe_among_the_messages_is_never_opened(tmp_path: Path) -> None:
+    os.mkfifo(group(tmp_path, m1=MESSAGE) / "m2")
+    with pytest.raises(DataError, match="m2 is a named pipe"):
+        read_newsgroups(tmp_path)
 
 
 def test_a_missing_or_empty_folder_is_named(tmp_path: Path) -> None:

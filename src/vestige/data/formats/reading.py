@@ -217,7 +217,8 @@ def _is_newsgroup(source: str, _: ReadOptions) -> bool:
 
 def is_message(file: Path) -> bool:
     """Whether a file begins with a header block that names a sender."""
-    head = file.read_bytes()[:8192].split(b"\n\n", 1)[0]
+    with existing(file).open("rb") as opened:
+        head = opened.read(8192).partition(b"\n\n")[0]
     return re.search(rb"^From:", head, re.MULTILINE | re.IGNORECASE) is not None
 
 
