@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from importlib import import_module
+from os.path import basename, exists, isdir, join
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -143,7 +144,7 @@ def _unknown(source: str) -> DataError:
 
 
 def _named(
-    *files: str, inside: Sequence[str] = (), beside: str | None = None
+    *files: str, inside: Sequence[str] = (), beside: str = ""
 ) -> Callable[[str, ReadOptions], bool]:
     """Detection by names.
 
@@ -154,16 +155,14 @@ def _named(
     """
 
     def detect(source: str, _: ReadOptions) -> bool:
-        path = Path(source)
-        if path.is_dir():
-            return any(any(path.glob(pattern)) for pattern in inside)
-        if not path.exists():
-            return False
-        name = path.name.removesuffix(".gz")
+        if isdir(source):
+            return any(any(Path(source).glob(pattern)) for pattern in inside)
+        name = basename(source).removesuffix(".gz")
         if any(fnmatchcase(name, pattern) for pattern in files):
-            return True
-        other = beside and ending(path) not in ("", *TABLES)
-        return bool(other) and path.with_suffix(beside or "").is_file()
+            return exists(source)
+        if not beside or ending(Path(source)) in ("", *TABLES):
+            return False
+        return exists(source) and Path(source).with_suffix(beside).is_file()
 
     return detect
 
@@ -183,15 +182,14 @@ def _ending_in(
 
 
 def _is_federalist(source: str, _: ReadOptions) -> bool:
-    return source.partition(":")[0] == "federalist" and not Path(source).exists()
+    return source.partition(":")[0] == "federalist" and not exists(source)
 
 
 def _is_data_set(source: str, _: ReadOptions) -> bool:
     """A folder that `datasets` saved, or a name on the hub."""
-    path = Path(source)
-    if path.exists():
-        return any((path / name).exists() for name in ("state.json", "dataset_dict.json"))
-    named = ending(path).startswith((".txt", *TABLES))
+    if exists(source):
+        return any(exists(join(source, name)) for name in ("state.json", "dataset_dict.json"))
+    named = ending(Path(source)).startswith((".txt", *TABLES))
     return not named and _HUB_NAME.fullmatch(source) is not None
 
 
