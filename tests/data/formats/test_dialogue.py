@@ -172,20 +172,14 @@ def test_a_name_of_another_log_is_no_name(tmp_path: Path) -> None:
     assert read_ubuntu_irc(chat(tmp_path / "m.jsonl.gz", said)).users == ["cy"]
 
 
-def test_all_messages_are_documents_when_replies_are_not_wanted(tmp_path: Path) -> None:
-    corpus = read_ubuntu_irc(chat(tmp_path / "m.jsonl.gz"), replies=False)
-    assert list(corpus) == [text for _, _, text in MESSAGES]
-    assert (corpus.users or [])[:2] == ["ann", "bob"]
-    assert corpus.sources is None
-
-
 def test_messages_are_recognised_unless_a_column_is_named(tmp_path: Path) -> None:
     path = chat(tmp_path / "m.jsonl.gz")
     (tmp_path / "LICENSE.txt").write_text("free\n")
     for source in (tmp_path, path):
         assert read_corpus(source).fingerprint() == read_ubuntu_irc(path).fingerprint()
     plain = read_corpus(path, user_column="user")
-    assert (len(plain), plain.sources) == (len(MESSAGES), None)
+    assert (list(plain), plain.sources) == ([text for _, _, text in MESSAGES], None)
+    assert (plain.users or [])[:2] == ["ann", "bob"]
 
 
 @pytest.mark.parametrize(

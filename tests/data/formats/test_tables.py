@@ -12,7 +12,7 @@ from datasets import Dataset, DatasetDict
 
 from vestige.data.formats import tables
 from vestige.data.formats.hub import read_hub
-from vestige.data.formats.reading import read_corpus
+from vestige.data.formats.reading import ReadOptions, read_corpus
 from vestige.data.formats.tables import read_table
 from vestige.errors import DataError
 
@@ -189,10 +189,10 @@ def test_a_saved_data_set_is_read_from_disk(tmp_path: Path) -> None:
     data = Dataset.from_dict({"text": ["a", "b", "c"], "who": ["x", "y", "z"]})
     data.select([2, 0]).save_to_disk(tmp_path / "one")
     DatasetDict({"train": data}).save_to_disk(tmp_path / "many")
-    assert list(read_hub(str(tmp_path / "one"), user_column="who")) == ["c", "a"]
-    assert list(read_hub(str(tmp_path / "many"), limit=2)) == ["a", "b"]
+    assert list(read_hub(str(tmp_path / "one"), ReadOptions(user_column="who"))) == ["c", "a"]
+    assert list(read_hub(str(tmp_path / "many"), ReadOptions(limit=2))) == ["a", "b"]
     with pytest.raises(DataError, match=r'no column "body".*text, who'):
-        read_hub(str(tmp_path / "one"), text_column="body")
+        read_hub(str(tmp_path / "one"), ReadOptions(text_column="body"))
 
 
 def test_a_hub_name_may_hold_configuration_and_split(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +204,7 @@ def test_a_hub_name_may_hold_configuration_and_split(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     for source, limit in (("o/n", None), ("o/n@c:test", None), ("n:valid", 5)):
-        read_hub(source, limit=limit)
+        read_hub(source, ReadOptions(limit=limit))
     assert asked == [("o/n", None, "train"), ("o/n", "c", "test"), ("n", None, "valid[:5]")]
 
 
@@ -215,7 +215,7 @@ def test_a_data_set_out_of_reach_is_named(name: str, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     with pytest.raises(DataError, match="no data set that can be fetched") as caught:
-        read_hub(name)
+        read_hub(name, ReadOptions())
     assert name in str(caught.value)
 
 

@@ -70,19 +70,10 @@ def test_paragraphs_carry_their_articles_title(tmp_path: Path) -> None:
     assert corpus.labels == ["First thing"] * 7 + ["Second"] * 2
 
 
-def test_articles_hold_their_paragraphs(tmp_path: Path) -> None:
-    (tmp_path / "wiki.test.tokens").write_text(TEXT)
-    corpus = read_wikitext(tmp_path, split="test", documents="article")
-    assert corpus.labels == ["First thing", "Second"]
-    first, second = corpus
-    assert second == "= Second =\nLast ."
-    assert first.count("\n") == 6
-
-
-def test_text_before_the_first_title_is_an_article_without_one(tmp_path: Path) -> None:
+def test_text_before_the_first_title_has_no_title(tmp_path: Path) -> None:
     (tmp_path / "w.tokens").write_text(" Alone . \n still . \n")
-    corpus = read_wikitext(tmp_path / "w.tokens", documents="article")
-    assert (list(corpus), corpus.labels) == (["Alone .\nstill ."], [""])
+    corpus = read_wikitext(tmp_path / "w.tokens")
+    assert (list(corpus), corpus.labels) == (["Alone .", "still ."], ["", ""])
 
 
 def test_a_folder_without_the_wanted_part_is_named(tmp_path: Path) -> None:

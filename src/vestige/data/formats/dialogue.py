@@ -150,8 +150,8 @@ def _decoded(line: bytes) -> str:
     return line.decode("latin-1")
 
 
-def read_ubuntu_irc(path: str | Path, *, replies: bool = True) -> Corpus:
-    """The replies that are addressed to a nickname ("ann: try this"), or every message.
+def read_ubuntu_irc(path: str | Path) -> Corpus:
+    """The replies that are addressed to a nickname ("ann: try this").
 
     Stands in for Lowe et al. (2015), "The Ubuntu Dialogue Corpus", who find conversations in the
     same logs by the nickname that a message begins with. Differs from the paper: pairs of messages
@@ -163,7 +163,6 @@ def read_ubuntu_irc(path: str | Path, *, replies: bool = True) -> Corpus:
 
     Args:
         path: a table of messages (`log`, `time`, `user`, `text`), or a folder of such files.
-        replies: documents are replies with sources; else all messages, without sources.
 
     Returns:
         users are nicknames, labels the logs.
@@ -178,8 +177,7 @@ def read_ubuntu_irc(path: str | Path, *, replies: bool = True) -> Corpus:
     if not files:
         raise DataError(f"{path} has no messages", remedy="Pass the file messages.jsonl.gz.")
     parts = [read_table(file, user_column="user", label_column="log") for file in files]
-    messages = Corpus.concatenate(parts)
-    return not_empty(_replies(messages), path) if replies else messages
+    return not_empty(_replies(Corpus.concatenate(parts)), path)
 
 
 def _replies(messages: Corpus) -> Corpus:

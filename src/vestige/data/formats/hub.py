@@ -1,7 +1,6 @@
 """Data sets of the Hugging Face hub, and those that `datasets` saved to disk."""
 
 import re
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +12,21 @@ from vestige.errors import DataError
 _HUB_NAME = re.compile(r"(?P<name>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<config>[^:]+))?(?::(?P<split>.+))?")
 
 
-def read_hub(
-    name: str,
-    *,
-    text_column: str = "text",
-    user_column: str | None = None,
-    source_column: str | None = None,
-    limit: int | None = None,
-) -> Corpus:
+def read_hub(name: str, options: ReadOptions) -> Corpus:
     """A data set of the Hugging Face hub, or one that `datasets` saved to disk.
 
     Args:
         name: "owner/name", with "@configuration" and ":split" where wanted (":train" if not),
             or the folder of a saved data set.
-        text_column: the documents.
-        user_column: the user of each document.
-        source_column: what each document answers or translates.
-        limit: fetch only so many rows.
+        options: columns, and the number of rows to fetch.
 
     Raises:
         DataError: it cannot be fetched, or lacks the columns.
     """
-    wanted = named_columns(text=text_column, user=user_column, source=source_column)
-    data = _fetched(name, limit)
+    wanted = named_columns(
+        text=options.text_column, user=options.user_column, source=options.source_column
+    )
+    data = _fetched(name, options.limit)
     check_columns(list(wanted.values()), data.column_names, name)
     table = data.select_columns(list(wanted.values())).with_format("arrow")[:]
     return corpus_of(table, wanted, name)
@@ -62,8 +53,3 @@ def _fetched(name: str, limit: int | None) -> Any:
             f"{str(error).splitlines()[0] if str(error) else error!r}",
             remedy="Check the path, the name of the data set, its split and the network.",
         ) from error
-
-
-def read_data_set(source: str, options: ReadOptions) -> Corpus:
-    """A data set with the options of `read_corpus`."""
-    return read_hub(source, **asdict(options))

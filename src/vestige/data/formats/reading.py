@@ -261,7 +261,7 @@ def _add(
 
 _add("cornell", "dialogue.read_cornell", _named("movie_lines*.txt", inside=["movie_lines*.txt"]))
 _add("federalist", "federalist.read_authors", _is_federalist, options=True)
-_add("hub", "hub.read_data_set", _is_data_set, options=True)
+_add("hub", "hub.read_hub", _is_data_set, options=True)
 _add("pairs", "parallel.read_pairs", _named("?*.enc", "?*.dec", inside=["[!.]*.enc", "[!.]*.dec"]))
 _add(
     "penn-treebank",

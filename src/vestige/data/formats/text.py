@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Sequence
 from email.utils import parseaddr
 from pathlib import Path
-from typing import Literal, get_args
 
 from vestige import _validate
 from vestige.data.corpus import Corpus
@@ -12,7 +11,6 @@ from vestige.data.formats.reading import TEXTS, files_of, is_message, lines, not
 from vestige.errors import DataError
 
 SPLITS = ("train", "valid", "test")
-Documents = Literal["paragraph", "article"]
 
 _TITLE = re.compile(r"= ([^=].*[^=]) =")
 
@@ -74,10 +72,8 @@ def read_penn_treebank(path: str | Path, *, split: str = "train") -> Corpus:
     return read_plain_text(files[0])
 
 
-def read_wikitext(
-    path: str | Path, *, split: str = "train", documents: Documents = "paragraph"
-) -> Corpus:
-    """One part of WikiText, labelled with the titles of its articles.
+def read_wikitext(path: str | Path, *, split: str = "train") -> Corpus:
+    """The paragraphs and headings of one part of WikiText, labelled with the titles of articles.
 
     Merity et al. (2017), "Pointer Sentinel Mixture Models": a paragraph a line, headings between
     ` = ` signs, blank lines around headings.
@@ -85,15 +81,12 @@ def read_wikitext(
     Args:
         path: the folder of the `wiki.*.tokens` files, or one of them.
         split: "train", "valid" or "test"; ignored if `path` is a file.
-        documents: "paragraph" makes a document of each paragraph and heading, "article" of
-            each article, its paragraphs on lines of their own.
 
     Raises:
-        ValueError: there is no such split or kind of document.
+        ValueError: there is no such split.
         DataError: the folder lacks the file, or the file cannot be read.
     """
     _validate.one_of(SPLITS, split=split)
-    _validate.one_of(get_args(Documents), documents=documents)
     path = Path(path)
     if path.is_dir():
         files = sorted(path.glob(f"*{split}*.tokens")) + sorted(path.glob(f"*{split}*.raw"))
@@ -104,15 +97,11 @@ def read_wikitext(
                 "wiki.test.tokens.",
             )
         path = files[0]
-    texts: list[str] = []
-    labels: list[str] = []
-    for title, paragraph in _titled(path):
-        if documents == "article" and labels and paragraph != f"= {title} =":
-            texts[-1] += f"\n{paragraph}"
-        else:
-            texts.append(paragraph)
-            labels.append(title)
-    return not_empty(Corpus.from_texts(texts, labels=labels), path)
+    titled = list(_titled(path))
+    corpus = Corpus.from_texts(
+        (paragraph for _, paragraph in titled), labels=(title for title, _ in titled)
+    )
+    return not_empty(corpus, path)
 
 
 def _titled(file: Path) -> Iterator[tuple[str, str]]:
