@@ -77,6 +77,12 @@ HOSTILE: dict[str, Callable[[Content], object]] = {
     "an id twice": lambda told: told["model"]["vocab"].update(zz=2**31),
     "no vocabulary": lambda told: told["model"].pop("vocab"),
     "a decoder of another kind": lambda told: told.update(decoder={"type": "Strange"}),
+    "a number in place of steps": lambda told: told.update(
+        normalizer={"type": "Sequence", "normalizers": 3}
+    ),
+    "a number in place of a template": lambda told: told.update(
+        post_processor={"type": "TemplateProcessing", "single": 7, "special_tokens": {}}
+    ),
     "a version of the future": lambda told: told.update(version="9.0"),
 }
 

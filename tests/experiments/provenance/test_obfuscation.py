@@ -18,7 +18,6 @@ from vestige.experiments.provenance.obfuscation import (
     back_translated,
     read_wordnet,
     with_synonyms,
-    words_kept,
 )
 
 CORPUS = Corpus.from_texts(
@@ -70,20 +69,6 @@ def test_texts_go_there_and_back_in_batches() -> None:
 def test_what_comes_back_blank_stays_as_it_was() -> None:
     made = back_translated(CORPUS, lambda texts: texts, lambda texts: [" "] * len(texts))
     assert made.fingerprint() == CORPUS.fingerprint()
-    assert words_kept(CORPUS, made) == 1
-
-
-@given(st.lists(st.lists(st.sampled_from("abc"), max_size=5), min_size=1, max_size=5), st.randoms())
-def test_kept_words_are_what_bags_of_words_share(rows: list[list[str]], random) -> None:
-    others = [[random.choice("abcd") for _ in row] for row in rows]
-    total = sum(map(len, rows))
-    if not total:
-        return
-    shared = sum(
-        min(r.count(w), o.count(w)) for r, o in zip(rows, others, strict=True) for w in "abc"
-    )
-    before, after = (Corpus.from_texts(" ".join(r) for r in side) for side in (rows, others))
-    assert words_kept(before, after) == shared / total
 
 
 @pytest.mark.parametrize(
@@ -110,13 +95,6 @@ def test_a_translator_that_gives_other_than_it_got_is_refused(there, says: str) 
 def test_a_share_out_of_range_is_refused(share: float) -> None:
     with pytest.raises(ValueError, match=r"share must lie in \(0, 1\]"):
         with_synonyms(CORPUS, {}, share=share, seed=0)
-
-
-def test_only_equally_many_documents_with_words_are_compared() -> None:
-    with pytest.raises(ValueError, match="after must have 3 documents"):
-        words_kept(CORPUS, CORPUS.take([0]))
-    with pytest.raises(ValueError, match="before must hold words"):
-        words_kept(CORPUS.take([2]), CORPUS.take([2]))
 
 
 # Apertium.
@@ -186,7 +164,8 @@ def test_the_real_apertium_goes_to_spanish_and_back() -> None:
     except DataError as error:
         pytest.skip(str(error))
     assert len(made) == 40
-    assert 0.2 < words_kept(corpus, made) < 1
+    words, others = ({word for text in one for word in text.split()} for one in (corpus, made))
+    assert 0.2 * len(words) < len(words & others) < len(words)
 
 
 # WordNet.

@@ -8,7 +8,6 @@ second way, which keeps the order of the words.
 
 import re
 import subprocess
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,8 +93,7 @@ def back_translated(
         batch: texts in one call.
 
     Returns:
-        as many documents; where nothing came back for one, it stays as it was. `words_kept`
-        says how much of the text did.
+        as many documents; one whose translation is blank stays as it was.
 
     Raises:
         ValueError: batch is not positive.
@@ -114,30 +112,6 @@ def back_translated(
             done += len(originals)
 
     return _with_texts(corpus, texts())
-
-
-def words_kept(before: Corpus, after: Corpus) -> float:
-    """Share of the words, between blanks, that a document has after as before, in [0, 1].
-
-    A word counts as often as it is in both versions of a document, wherever it stands.
-
-    Raises:
-        ValueError: the two have different numbers of documents, or there are no words.
-
-    Example:
-        >>> words_kept(Corpus.from_texts(["a b b c"]), Corpus.from_texts(["b a d"]))
-        0.5
-    """
-    if len(before) != len(after):
-        raise ValueError(f"after must have {len(before)} documents as before has, got {len(after)}")
-    words = kept = 0
-    for old, new in zip(before, after, strict=True):
-        counted = Counter(old.split())
-        words += counted.total()
-        kept += (counted & Counter(new.split())).total()
-    if not words:
-        raise ValueError(f"before must hold words, got {len(before)} documents without any")
-    return kept / words
 
 
 def _with_texts(corpus: Corpus, texts: Iterator[str]) -> Corpus:
