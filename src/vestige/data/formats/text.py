@@ -97,11 +97,12 @@ def read_wikitext(path: str | Path, *, split: str = "train") -> Corpus:
                 "wiki.test.tokens.",
             )
         path = files[0]
-    titled = list(_titled(path))
-    corpus = Corpus.from_texts(
-        (paragraph for _, paragraph in titled), labels=(title for title, _ in titled)
-    )
-    return not_empty(corpus, path)
+    texts: list[str] = []
+    titles: list[str] = []
+    for title, paragraph in _titled(path):
+        texts.append(paragraph)
+        titles.append(title)
+    return not_empty(Corpus.from_texts(texts, labels=titles), path)
 
 
 def _titled(file: Path) -> Iterator[tuple[str, str]]:
