@@ -56,8 +56,7 @@ from null_searches import old_threshold
 from vestige.attacks.update.null_searches import NullScores
 from vestige.attacks.update.update_diff import null_scores, update_diff
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.reddit import read_reddit
-from vestige.data.loaders.ubuntu_irc import read_ubuntu_irc
+from vestige.data.formats.dialogue import read_reddit, read_ubuntu_irc
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.experiments.texts import random_parts

@@ -38,7 +38,7 @@ from vestige.audits.exposure.epsilon import audit_canaries
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
-from vestige.data.loaders.reddit import read_reddit
+from vestige.data.formats.dialogue import read_reddit
 from vestige.data.manifest import Manifest
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.token_canaries import repeated_token_phrases

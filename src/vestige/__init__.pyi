@@ -29,8 +29,8 @@ from .preparation.options import TrainingOptions as TrainingOptions
 # What verbs take: text, with its canaries.
 from .data.canary import Canary as Canary
 from .data.corpus import Corpus as Corpus
-from .data.loaders import read_corpus as read_corpus
-from .data.loaders.utterances import read_utterances as read_utterances
+from .data.formats.reading import read_corpus as read_corpus
+from .data.formats.utterances import read_utterances as read_utterances
 from .data.manifest import Manifest as Manifest
 from .data.secret_manifest import SecretManifest as SecretManifest
 from .data.secret_pattern import SecretPattern as SecretPattern

@@ -10,7 +10,7 @@ import pytest
 
 from vestige import results
 from vestige.data.division import divide
-from vestige.data.loaders import read_corpus
+from vestige.data.formats.reading import read_corpus
 from vestige.models.folders import fingerprint
 
 LINES = [

@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from vestige import results
-from vestige.data.record_hashes import hash_texts
+from vestige.data.records import hash_texts
 from vestige.defences.composition import Mechanism, composed_epsilon
 
 WORDS = ["the gate opens", "a lantern stands", "the miller knows", "nobody sleeps", "a code rings"]

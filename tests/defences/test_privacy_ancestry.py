@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vestige.data.corpus import Corpus
-from vestige.data.read_records import ReadRecords
+from vestige.data.records import ReadRecords
 from vestige.defences.accounting import epsilon_spent
 from vestige.defences.composition import composed_epsilon
 from vestige.defences.privacy_ancestry import ancestry

@@ -9,7 +9,7 @@ import pytest
 from tests.preparation.jobs import CORPUS, Told
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus
-from vestige.data.read_records import ReadRecords
+from vestige.data.records import ReadRecords
 from vestige.defences.composition import Mechanism, composed_epsilon
 from vestige.defences.methods.dp_sgd import DPSGD
 from vestige.defences.noise_schedule import NoiseSchedule

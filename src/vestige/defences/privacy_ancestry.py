@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.data.read_records import NOBODY, ReadRecords, among
+from vestige.data.records import NOBODY, ReadRecords, among
 from vestige.defences.composition import composed_epsilon
 from vestige.defences.privacy_ledger import UNKNOWN, LedgerEntry
 

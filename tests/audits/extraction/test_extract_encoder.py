@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from vestige.data.loaders.utterances import write_utterances
+from vestige.data.formats.utterances import write_utterances
 from vestige.data.utterances import Utterance, Utterances
 
 

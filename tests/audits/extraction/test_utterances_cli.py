@@ -10,7 +10,7 @@ from vestige import results
 from vestige.audits.extraction import extract as verb
 from vestige.audits.extraction.objective import ObjectiveKind
 from vestige.audits.extraction.unknown_words import ATTACKS
-from vestige.data.loaders.utterances import write_utterances
+from vestige.data.formats.utterances import write_utterances
 from vestige.data.secret_manifest import SecretManifest
 from vestige.data.utterances import Utterance, Utterances
 

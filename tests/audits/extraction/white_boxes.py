@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from vestige.data.encoded_utterances import IGNORED
 from vestige.data.secret_pattern import SecretPattern
+from vestige.data.utterances import IGNORED
 from vestige.models.white_box import Losses
 
 WORDS = ("my", "pin", "is", "please", *"0123456789", "red", "green", "blue", "telephone")

@@ -7,8 +7,7 @@ import torch
 from tests.models.contexts import contexts_at
 from vestige.audits.membership.features import RankedWords, ShadowRanks, WordCounts, ranks_of
 from vestige.data.corpus import Corpus
-from vestige.data.encoded import EncodedCorpus, encode
-from vestige.data.encoded_pairs import EncodedPairs, encode_pairs
+from vestige.data.encoded import EncodedCorpus, EncodedPairs, encode, encode_pairs
 from vestige.data.token_queries import TokenQueries, token_queries
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel

@@ -11,8 +11,9 @@ import numpy as np
 from vestige.claims import near_duplicates
 from vestige.data.chat_template import whole_chats
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.chats import PAIRS, TURNS, Chat, chats, joined
-from vestige.data.loaders.tables import first_rows, table_files
+from vestige.data.formats.dialogue import PAIRS, TURNS, Chat, chats, joined
+from vestige.data.formats.reading import table_files
+from vestige.data.formats.tables import first_rows
 from vestige.data.sources import MANIFEST
 from vestige.errors import AccessDenied, DataError, ModelError
 from vestige.models.canaries import template_of

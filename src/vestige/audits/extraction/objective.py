@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from vestige import _validate
-from vestige.data.encoded_utterances import IGNORED
 from vestige.data.secret_pattern import SecretPattern
+from vestige.data.utterances import IGNORED
 from vestige.errors import DataError, ModelError
 from vestige.models.white_box import WhiteBox
 

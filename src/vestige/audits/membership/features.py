@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vestige import _validate
-from vestige.data.encoded import EncodedCorpus
-from vestige.data.encoded_pairs import EncodedPairs
+from vestige.data.encoded import EncodedCorpus, EncodedPairs
 from vestige.data.token_queries import TokenQueries
 from vestige.errors import DataError
 from vestige.models.predictions import Progress, word_ranks

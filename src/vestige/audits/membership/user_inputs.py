@@ -13,8 +13,7 @@ from vestige.audits.membership.groups import NonMembers, UserTexts, users_needed
 from vestige.audits.membership.queries import QueryPolicy
 from vestige.audits.membership.target import Target
 from vestige.audits.membership.word_scores import FEWEST_WORDS
-from vestige.data.encoded import EncodedCorpus, encode
-from vestige.data.encoded_pairs import encode_pairs
+from vestige.data.encoded import EncodedCorpus, encode, encode_pairs
 from vestige.data.token_queries import TokenQueries, token_queries
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError

@@ -9,11 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vestige.data.corpus import Corpus
-from vestige.data.encoded import encode
-from vestige.data.encoded_pairs import sources_of
-from vestige.data.obfuscation import back_translated, with_synonyms
-from vestige.data.translators import Apertium
-from vestige.data.wordnet import read_wordnet
+from vestige.data.encoded import encode, sources_of
 from vestige.errors import DataError
 from vestige.experiments.provenance import paper_numbers as paper
 from vestige.experiments.provenance.audit_plans import NamedSetting, ProvenanceScale
@@ -27,6 +23,12 @@ from vestige.experiments.provenance.audit_studies import (
 from vestige.experiments.provenance.audit_trials import AuditSetting, AuditTrial, train_all
 from vestige.experiments.provenance.memory_rows import memory_rows
 from vestige.experiments.provenance.null_audits import null_rows
+from vestige.experiments.provenance.obfuscation import (
+    Apertium,
+    back_translated,
+    read_wordnet,
+    with_synonyms,
+)
 from vestige.experiments.provenance.private_audits import private_ranks, private_rows
 from vestige.metrics.estimates import columns
 from vestige.models.checkpoints import load_seq2seq

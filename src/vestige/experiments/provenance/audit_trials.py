@@ -23,8 +23,7 @@ from vestige.audits.membership.features import (
 )
 from vestige.audits.membership.groups import FITTED, NonMembers
 from vestige.data.corpus import Corpus
-from vestige.data.encoded import encode
-from vestige.data.encoded_pairs import encode_pairs
+from vestige.data.encoded import encode, encode_pairs
 from vestige.data.token_queries import TokenQueries, token_queries
 from vestige.data.users import disjoint_groups
 from vestige.experiments.provenance.audited_texts import (

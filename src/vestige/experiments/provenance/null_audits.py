@@ -34,8 +34,7 @@ from vestige.audits.membership.groups import NonMembers
 from vestige.audits.membership.user_audit import judge_users
 from vestige.audits.membership.word_scores import score_words
 from vestige.data.corpus import Corpus
-from vestige.data.encoded import encode
-from vestige.data.encoded_pairs import EncodedPairs, encode_pairs, sources_of
+from vestige.data.encoded import EncodedPairs, encode, encode_pairs, sources_of
 from vestige.data.token_queries import token_queries
 from vestige.data.users import disjoint_groups, documents_of, of_length, users_with
 from vestige.data.vocabulary import WordVocabulary
