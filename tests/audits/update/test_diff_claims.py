@@ -8,10 +8,10 @@ import copy
 import numpy as np
 import pytest
 import torch
-
-import vestige
 from vestige.attacks.update.seed_and_extend import SeedAndExtend
 from vestige.attacks.update.update_diff import Beams, update_diff
+
+import vestige
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Claim
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import ModelError

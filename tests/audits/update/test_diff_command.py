@@ -11,12 +11,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-
-from tests.cli.conftest import table_model
-from vestige import results
 from vestige.attacks.update.seed_and_extend import SeedAndExtend
 from vestige.attacks.update.token_scores import token_score
 from vestige.attacks.update.update_diff import Beams, update_diff
+
+from tests.cli.conftest import table_model
+from vestige import results
 from vestige.audits.update.report import phrases
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import load_model, save_model

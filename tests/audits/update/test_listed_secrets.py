@@ -3,10 +3,10 @@
 import random
 
 import pytest
+from vestige.audits.update.inputs import read_secrets
 
 from tests.cli.conftest import table_model
 from tests.cli.shell import invoke
-from vestige.audits.update.inputs import read_secrets
 from vestige.models.checkpoints import save_model
 from vestige.monitor import SILENT
 

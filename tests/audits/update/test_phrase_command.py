@@ -1,7 +1,8 @@
 import json
 
-from vestige import results
 from vestige.attacks.update.differential_rank import differential_rank
+
+from vestige import results
 from vestige.models.checkpoints import load_model
 
 

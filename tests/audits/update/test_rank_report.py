@@ -2,6 +2,7 @@
 
 from vestige.attacks.update.differential_rank import DifferentialRank
 from vestige.attacks.update.sampled_rank import RankEstimate
+
 from vestige.audits.update.report import estimate_of, rank_of
 
 

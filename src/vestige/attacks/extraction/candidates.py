@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from vestige.attacks.extraction.objective import ExtractionObjective
-from vestige.attacks.update.beam_search import Progress
 from vestige.errors import ModelError
+from vestige.monitor import Step as Progress
 
 KEPT = 10
 """Guesses of each trial that are kept."""

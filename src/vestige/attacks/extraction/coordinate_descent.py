@@ -18,7 +18,7 @@ from torch import Tensor
 from vestige import _validate
 from vestige.attacks.extraction.candidates import Candidates, codes, gathered
 from vestige.attacks.extraction.objective import ExtractionObjective
-from vestige.attacks.update.beam_search import Progress
+from vestige.monitor import Step as Progress
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from vestige import _validate
 from vestige.attacks.extraction.candidates import Candidates, rescored
 from vestige.attacks.extraction.discrete_optimization import descend
 from vestige.attacks.extraction.objective import ExtractionObjective
-from vestige.attacks.update.beam_search import Progress
+from vestige.monitor import Step as Progress
 
 
 @dataclass(frozen=True, kw_only=True)

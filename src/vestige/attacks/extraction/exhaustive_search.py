@@ -16,8 +16,8 @@ from vestige import _validate
 from vestige.attacks.extraction.candidates import KEPT, Candidates, check_numbers, radix
 from vestige.attacks.extraction.objective import ExtractionObjective
 from vestige.attacks.extraction.target_rank import Counter, Standing
-from vestige.attacks.update.beam_search import Progress
 from vestige.errors import DataError
+from vestige.monitor import Step as Progress
 
 BUDGET = 10**6
 """Secrets of each trial that are tried at most, unless more are asked for."""

@@ -22,7 +22,7 @@ from vestige.attacks.extraction.extraction_result import ExtractedSecret, Extrac
 from vestige.attacks.extraction.objective import ExtractionObjective
 from vestige.attacks.extraction.secret_attacks import Automatic, named_attack
 from vestige.attacks.extraction.target_rank import SAMPLE, Standing, sampled_standings, truth_losses
-from vestige.attacks.update.beam_search import Progress
+from vestige.monitor import Step as Progress
 
 CONTROLS = 1_999
 """Secrets that were never said, for each pattern: with so many, one of ten planted secrets that

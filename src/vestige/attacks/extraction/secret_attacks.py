@@ -16,7 +16,7 @@ from vestige.attacks.extraction.discrete_optimization import DiscreteOptimizatio
 from vestige.attacks.extraction.embedding_optimization import EmbeddingOptimization
 from vestige.attacks.extraction.exhaustive_search import BUDGET, ExactSearch
 from vestige.attacks.extraction.objective import ExtractionObjective
-from vestige.attacks.update.beam_search import Progress
+from vestige.monitor import Step as Progress
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,12 +38,12 @@ from vestige.attacks.extraction.secret_measures import (
     measures,
     together,
 )
-from vestige.attacks.update.beam_search import Progress
 from vestige.claims.effects import EXPOSURE_BITS
 from vestige.data.secret_canaries import SecretCanary, draw_secrets
 from vestige.metrics.estimates import columns, difference_of_means
 from vestige.metrics.permutation import RankTest, permutation_test
 from vestige.models.white_box import WhiteBox
+from vestige.monitor import Step as Progress
 from vestige.results import Measurement
 
 LEVEL = 0.01

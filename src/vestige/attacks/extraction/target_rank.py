@@ -15,7 +15,7 @@ from torch import Tensor
 from vestige import _validate
 from vestige.attacks.extraction.candidates import check_numbers, codes
 from vestige.attacks.extraction.objective import ExtractionObjective
-from vestige.attacks.update.beam_search import Progress
+from vestige.monitor import Step as Progress
 
 SAMPLE = 20_000
 """Random secrets that a rank is estimated from where they are too many to try."""

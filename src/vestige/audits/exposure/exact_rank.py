@@ -24,8 +24,7 @@ import torch
 from torch import Tensor
 
 from vestige import _validate
-from vestige.attacks.update.differential_rank import TIE
-from vestige.models.largest import ROUNDED, largest
+from vestige.models.largest import ROUNDED, TIE, largest
 from vestige.models.protocols import NextToken, State
 from vestige.models.sequence_scores import sequence_log_probs
 

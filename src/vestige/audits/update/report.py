@@ -22,8 +22,7 @@ LIMITS = (
 )
 RANK_LIMITS = (
     "The rank counts token sequences of the same length only, in this vocabulary.",
-    "Bounds are proven. The estimate between them is from samples, which can miss phrases that are "
-    "many and each improbable: an estimate proves nothing.",
+    "Bounds are proven. They can be far apart: --budget tightens them.",
     "The rank holds for this phrase and this pair of models. After another update, or in another "
     "context, it is different.",
     "Someone who knows the beginning of a phrase may learn its end, even if the whole phrase is "
