@@ -5,12 +5,16 @@ from dataclasses import dataclass
 import pytest
 import torch
 from torch import Tensor
-from vestige.attacks.update import model_pair, prefixes
-from vestige.attacks.update.beam_search import beam_search, group_beam_search, halving_widths
-from vestige.attacks.update.differential_rank import rank_bounds
-from vestige.attacks.update.model_pair import ModelPair
-from vestige.attacks.update.token_scores import token_score
 
+from vestige.audits.update import pair as module
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.rank import rank_bounds
+from vestige.audits.update.scores import token_score
+from vestige.experiments.updates.beam_search import (
+    beam_search,
+    group_beam_search,
+    halving_widths,
+)
 from vestige.models.protocols import read_each
 from vestige.models.table import TableState
 
@@ -55,48 +59,48 @@ class Heavy:
 @pytest.fixture
 def small(monkeypatch):
     """Slices of 8 rows, and states of 16 rows held."""
-    monkeypatch.setattr(model_pair, "CELLS_PER_SLICE", 8 * 60)
-    monkeypatch.setattr(model_pair, "LEAST_ROWS", 1)
-    monkeypatch.setattr(prefixes, "HELD_BYTES", 16 * 2 * ROW)
+    monkeypatch.setattr(module, "CELLS_PER_SLICE", 8 * 60)
+    monkeypatch.setattr(module, "LEAST_ROWS", 1)
+    monkeypatch.setattr(module, "HELD_BYTES", 16 * 2 * ROW)
 
 
 @pytest.fixture
 def pair(random_table):
     heavy = (Heavy(random_table(seed, 60)) for seed in (1, 2))
-    return ModelPair(*heavy, token_score("differential"))
+    return Pair.of(*heavy, token_score("differential"))
 
 
 def test_the_halving_beam_holds_no_more_rows_than_fit(pair, random_table, small):
     widths = halving_widths(60, 4, floor=10)
-    light = ModelPair(pair.before.table, pair.after.table, pair.score)
+    light = Pair.of(pair.before.model.table, pair.after.model.table, pair.score)
     expected = beam_search(light, widths)
 
     found = beam_search(pair, widths)
 
-    assert pair.after.most <= 16, "60 rows were advanced side by side"
+    assert pair.after.model.most <= 16, "60 rows were advanced side by side"
     assert torch.equal(found.tokens, expected.tokens)
     assert torch.equal(found.score, expected.score)
 
 
 def test_so_does_the_beam_in_groups(pair, small):
-    light = ModelPair(pair.before.table, pair.after.table, pair.score)
+    light = Pair.of(pair.before.model.table, pair.after.model.table, pair.score)
     beams = zip(
         group_beam_search(pair, [60, 40, 20], groups=2),
         group_beam_search(light, [60, 40, 20], groups=2),
         strict=True,
     )
     assert all(torch.equal(one.tokens, other.tokens) for one, other in beams)
-    assert pair.after.most <= 16
+    assert pair.after.model.most <= 16
 
 
 def test_a_rank_holds_no_more_rows_than_fit(pair, small):
-    light = ModelPair(pair.before.table, pair.after.table, pair.score)
+    light = Pair.of(pair.before.model.table, pair.after.model.table, pair.score)
     tokens = tuple(beam_search(light, [60, 40, 20, 10]).tokens[5].tolist())
     expected = rank_bounds(light, tokens, budget=30)
 
     assert rank_bounds(pair, tokens, budget=30) == expected
-    assert pair.after.most <= 16
-    assert pair.before.most <= 16
+    assert pair.after.model.most <= 16
+    assert pair.before.model.most <= 16
 
 
 def test_what_fits_is_read_once(pair, monkeypatch):

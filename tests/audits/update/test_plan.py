@@ -2,15 +2,17 @@
 
 import pytest
 import torch
-from vestige.attacks.update.model_pair import ModelPair
-from vestige.attacks.update.seed_and_extend import Effort, SeedAndExtend
-from vestige.attacks.update.token_scores import token_score
-from vestige.attacks.update.update_diff import update_diff
-from vestige.audits.update.planning import Planner, duration, plan_lines, scaled
 
 from tests.cli.conftest import table_model
-from vestige.audits.update import planning
+from vestige.audits.update import plan
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.plan import Planner, duration, plan_lines, tokens_of
+from vestige.audits.update.prompts import BEGINNING, Prompt
+from vestige.audits.update.scores import token_score
+from vestige.audits.update.search import search
+from vestige.audits.update.units import Settings
 from vestige.models.table import TableModel
+from vestige.monitor import SILENT
 
 WORDS = [f"word{i}" for i in range(38)]
 
@@ -48,8 +50,17 @@ def clocked(monkeypatch):
     before, after = made(0), made(0)
     rows = torch.arange(0, len(WORDS), 7)  # the update changed a part of the table
     after.log_table[rows] = table_model(WORDS, 1).log_table[rows]
-    monkeypatch.setattr(planning, "_now", lambda device: clock.seconds)
+    monkeypatch.setattr(plan, "_now", lambda device: clock.seconds)
     return clock, before, after
+
+
+def starts(*contexts):
+    prompts = [Prompt(f"prompt {n}", tokens) for n, tokens in enumerate(contexts, 1)]
+    return [Prompt(BEGINNING, (1,)), *prompts]
+
+
+def smoothed(before, after):
+    return Pair.of(before, after, token_score("smoothed"))
 
 
 @pytest.mark.parametrize("size", [0.25, 1])
@@ -57,26 +68,22 @@ def clocked(monkeypatch):
 def test_tokens_are_planned_within_half_and_seconds_within_twice(clocked, size, contexts):
     # a table of random words has nothing to repair, which the plan of a real pair expects
     clock, before, after = clocked
-    score = token_score("smoothed")
-    planner = Planner(ModelPair(before, after, score), contexts)
-    search = scaled(SeedAndExtend(), size)
-    work = planner.work(search)
-    seconds = planner.seconds(work)
+    pair, settings, prompts = smoothed(before, after), Settings().scaled(size), starts(*contexts)
+    seconds = Planner(pair, prompts, SILENT).seconds(settings)
     clock.seconds = 0.0
-    effort = Effort(contexts=dict.fromkeys(contexts, "a prompt"))
-    found = update_diff(before, after, search=search, score=score, effort=effort)
+    found = search(pair, settings, prompts)
     assert 1 / 2 < seconds / clock.seconds < 2
-    assert 1 / 1.5 < work.total / found.searched.forward_tokens < 1.5
+    assert 1 / 1.5 < tokens_of(settings, pair, prompts) / sum(found.tokens) < 1.5
 
 
 def test_minutes_choose_the_largest_size_that_fits(clocked):
     _, before, after = clocked
-    planner = Planner(ModelPair(before, after, token_score("smoothed")), ())
-    usual = planner.seconds(planner.work(SeedAndExtend()))
-    assert planner.size_for(SeedAndExtend(), usual / planning.MARGIN) == 1
-    assert planner.size_for(SeedAndExtend(), 1e-3) == min(planning.SIZES)
-    assert planner.size_for(SeedAndExtend(), 1e9) == max(planning.SIZES)
-    sizes = [planner.size_for(SeedAndExtend(), usual * times) for times in (0.5, 1, 2, 4, 8)]
+    planner = Planner(smoothed(before, after), starts(), SILENT)
+    usual = planner.seconds(Settings())
+    assert planner.size_for(Settings(), usual / plan.MARGIN) == 1
+    assert planner.size_for(Settings(), 1e-3) == min(plan.SIZES)
+    assert planner.size_for(Settings(), 1e9) == max(plan.SIZES)
+    sizes = [planner.size_for(Settings(), usual * times) for times in (0.5, 1, 2, 4, 8)]
     assert sizes == sorted(sizes)
 
 
@@ -102,7 +109,7 @@ def test_planning_leaves_the_search_as_it_is(clocked):
     torch.manual_seed(0)
     drawn = torch.rand(1)
     torch.manual_seed(0)
-    planner = Planner(ModelPair(before, after, token_score("smoothed")), ())
-    planner.seconds(planner.work(SeedAndExtend()))
+    pair = smoothed(before, after)
+    Planner(pair, starts(), SILENT).seconds(Settings())
     assert torch.rand(1) == drawn
-    assert planner.pair.cost.total == 0
+    assert pair.tokens_read == (0, 0)

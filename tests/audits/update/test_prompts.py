@@ -3,11 +3,12 @@
 import json
 
 import pytest
-from vestige.attacks.update.proposals.protocol import Turn
-from vestige.audits.update.inputs import find_contexts, read_prompts
 
 from tests.cli.conftest import table_model
 from vestige import diff
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.prompts import BEGINNING, Reply, find_prompts, read_prompts
+from vestige.audits.update.scores import token_score
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError
@@ -49,9 +50,19 @@ def model(chat_models):
 
 
 def texts(model, **settings):
-    asked = {"prompts": (), "chat": "auto", "room": 49, "monitor": SILENT}
-    found = find_contexts((model,), **asked | settings)
-    return {name: model.vocabulary.decode(ids) for ids, name in found.contexts.items()}
+    first, *others = found(model, **settings)
+    assert first.name == BEGINNING
+    return {one.name: model.vocabulary.decode(one.tokens) for one in others}
+
+
+def found(model, prompts=(), chat="auto", room=49):
+    pair = Pair.of(model, model, token_score("smoothed"))
+    return find_prompts(pair, prompts, chat=chat, room=room, monitor=SILENT)
+
+
+def replies(model, **settings):
+    """Where users' turns begin, and how they end."""
+    return {one.tokens: one.reply for one in found(model, **settings) if one.reply}
 
 
 def test_the_assistants_turn_follows_an_empty_message_and_each_prompt(model):
@@ -64,10 +75,10 @@ def test_the_assistants_turn_follows_an_empty_message_and_each_prompt(model):
 
 def test_behind_the_users_turn_the_template_says_how_the_answer_follows(model):
     encode, end = model.vocabulary.encode, model.vocabulary.eos_id
-    found = find_contexts((model,), prompts=(), chat="auto", room=20, monitor=SILENT)
-    assert found.turns == {tuple(encode("<user> ")): Turn((end,), tuple(encode("\n<assistant>")))}
-    assert not find_contexts((model,), prompts=(), chat="auto", room=49, monitor=SILENT).turns
-    assert not find_contexts((model,), prompts=(), chat="off", room=20, monitor=SILENT).turns
+    reply = Reply((end,), tuple(encode("\n<assistant>")))
+    assert replies(model, room=20) == {tuple(encode("<user> ")): reply}
+    assert not replies(model, room=49)
+    assert not replies(model, chat="off", room=20)
 
 
 def test_a_turn_ends_at_the_templates_own_mark_where_that_is_one_token(model):
@@ -77,12 +88,12 @@ def test_a_turn_ends_at_the_templates_own_mark_where_that_is_one_token(model):
     tokenizer = marked.vocabulary.tokenizer
     tokenizer.add_tokens(["<|turn|>"])
     tokenizer.chat_template = "{{ messages[0]['content'] }}<|turn|><assistant>"
-    assert not find_contexts((marked,), prompts=(), chat="on", room=9, monitor=SILENT).turns
+    assert not replies(marked, chat="on", room=9)
     tokenizer.chat_template = "<user>" + tokenizer.chat_template
-    [turn] = find_contexts((marked,), prompts=(), chat="on", room=9, monitor=SILENT).turns.values()
+    [turn] = replies(marked, chat="on", room=9).values()
     mark = tokenizer.convert_tokens_to_ids("<|turn|>")
     assert turn.ends == (model.vocabulary.eos_id, mark)
-    assert turn.then[0] == mark
+    assert turn.between[0] == mark
 
 
 def test_prompts_are_read_as_they_are_without_a_template(model):
@@ -137,13 +148,13 @@ def test_prompts_of_a_file(tmp_path):
 
 def test_a_search_of_chat_models_begins_in_the_assistants_turn(chat_models, tmp_path):
     pair = (chat_models / "before", chat_models / "after")
-    found = diff(
+    result = diff(
         *pair, prompt="where do I live?", secrets=["the old mill"], size=0.1, delta=0.001,
         device="cpu", out=tmp_path / "run",
     )  # fmt: skip
-    places = found.summary["places"]
+    places = result.summary["places"]
     assert places[1:] == ["chat template", "prompt 1 in the chat template"]
-    assert {row["place"] for row in found.rows if row["place"]} & set(places)
-    assert [row["kind"] for row in found.rows][-1] == "known"
+    assert {row["place"] for row in result.rows if row["place"]} & set(places)
+    assert [row["kind"] for row in result.rows][-1] == "known"
     again = diff(*pair, chat="off", size=0.1, delta=0.001, device="cpu")
     assert again.summary["places"] == places[:1]

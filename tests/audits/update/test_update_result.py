@@ -1,64 +1,84 @@
+"""Rows and summary of a search and its null models, on tables."""
+
 from dataclasses import replace
 
 import pytest
-from vestige.attacks.update.null_searches import NullScores
-from vestige.attacks.update.seed_and_extend import pairs_and_openings
-from vestige.attacks.update.token_scores import token_score
-from vestige.attacks.update.update_diff import Beams, null_scores, update_diff
 
-from vestige.errors import IncompatibleModels
+from vestige.attacks.model_checks import pair_checks
+from vestige.audits.update.evidence import Nulls
+from vestige.audits.update.nulls import NullScores
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.prompts import beginning
+from vestige.audits.update.result import update_result
+from vestige.audits.update.scores import token_score
+from vestige.audits.update.search import search, search_update
+from vestige.audits.update.units import Settings
+from vestige.claims import UNDECIDED
 
-DIFFERENTIAL = token_score("differential")
-
-
-def test_a_full_beam_puts_the_best_phrase_first(random_table, naive_score, every_phrase):
-    before, after = random_table(0), random_table(1)
-    best = max(every_phrase(5, 3), key=lambda s: naive_score(before, after, s))
-    diff = update_diff(before, after, search=Beams(length=3, width=125), score=DIFFERENTIAL)
-    assert diff.findings[0].tokens == best
-    assert diff.findings[0].score == pytest.approx(naive_score(before, after, best), abs=1e-5)
+SMOOTHED = token_score("smoothed")
+PAIRS_AND_OPENINGS = Settings(sampling=None, openings=100, pair_vocabulary=None, repaired=0)
 
 
-def test_swapping_the_models_shows_what_a_deletion_reveals(random_table, naive_score, every_phrase):
-    before, after = random_table(0), random_table(1)
-    worst = min(every_phrase(5, 2), key=lambda s: naive_score(before, after, s))
-    diff = update_diff(after, before, search=Beams(length=2, width=25), score=DIFFERENTIAL)
-    assert diff.findings[0].tokens == worst
+def pairs_and_openings(**settings):
+    return replace(PAIRS_AND_OPENINGS, **settings)
+
+
+def null_scores(before, nulls, settings):
+    searched = [search(Pair.of(before, null, SMOOTHED), settings) for null in nulls]
+    return NullScores.of(found.null_scores for found in searched)
+
+
+def diff(before, after, settings, *, nulls=None, top=1000):
+    """The result of a search, with the scores of null models."""
+    pair, number = Pair.of(before, after, SMOOTHED), 0 if nulls is None else len(nulls)
+    return update_result(
+        search_update(pair, settings),
+        settings=settings,
+        score=SMOOTHED,
+        prompts=[beginning(pair)],
+        vocabulary=after.vocabulary,
+        checks=pair_checks(before, after, seed=0),
+        nulls=Nulls(given=number, scores=nulls, secrets=[()] * number, changes=[None] * number),
+        top=top,
+    )
+
+
+def scores_of(result, *kinds):
+    return [row["score"] for row in result.rows if row["kind"] in kinds]
 
 
 def test_without_a_null_model_nothing_is_called_found(random_table):
-    diff = update_diff(random_table(0), random_table(1), search=Beams(length=2))
-    assert (diff.nulls, diff.threshold) == (None, None)
-    said = {(row["found"], row["e_value"], row["reached_by"]) for row in diff.rows()}
+    result = diff(random_table(0), random_table(1), pairs_and_openings(token_penalty=0.1))
+    assert result.rows
+    assert result.summary["threshold"] is None
+    said = {(row["found"], row["e_value"], row["reached_by"]) for row in result.rows}
     assert said == {(None, None, None)}
-    assert diff.summary()["found"] is None
+    assert result.summary["found"] is None
 
 
 def test_null_models_are_searched_as_the_update_is(random_table):
     before, after, *nulls = (random_table(seed, 8) for seed in range(5))
-    search = pairs_and_openings(seeds=30, toll=0.1)
-    alone = [update_diff(before, n, search=replace(search, min_tokens=2)) for n in nulls]
-    scores = null_scores(before, iter(nulls), search=search)
-    assert scores == NullScores.of([f.score for f in d.findings if not f.run] for d in alone)
-    diff = update_diff(before, after, search=search, nulls=nulls)
-    assert diff.nulls == scores
-    assert diff == update_diff(before, after, search=search, nulls=scores)
-    for row in diff.rows():
-        at_least = sum(score >= row["score"] for search in scores.searches for score in search)
+    settings = pairs_and_openings(pairs=30, token_penalty=0.1)
+    scores = null_scores(before, nulls, settings)
+    alone = [diff(before, null, replace(settings, min_tokens=2)) for null in nulls]
+    assert scores == NullScores.of(scores_of(one, "phrase") for one in alone)
+    for row in diff(before, after, settings, nulls=scores).rows:
+        at_least = sum(score >= row["score"] for one in scores.searches for score in one)
         assert row["e_value"] == (1 + at_least) / 4
         assert row["found"] is None  # three searches cannot say
 
 
 def test_nineteen_null_models_carry_a_verdict(random_table):
     before, after, *nulls = (random_table(seed, 24, 0.05) for seed in range(21))
-    search = Beams(length=3, width=50)
-    scores = null_scores(before, nulls, search=search)
-    diff = update_diff(before, after, search=search, nulls=scores)
-    assert diff.threshold == scores.best
-    above = [finding.score > scores.best for finding in diff.findings]
-    significant = diff.claim.test.significant
-    assert [row["found"] for row in diff.rows()] == [one and significant for one in above]
-    assert diff.summary()["found"] == sum(significant * scores.found(f.score) for f in diff.phrases)
+    settings = pairs_and_openings(pairs=30, token_penalty=0.1)
+    scores = null_scores(before, nulls, settings)
+    result = diff(before, after, settings, nulls=scores)
+    assert result.summary["threshold"] == scores.best
+    significant = result.claim.test.significant
+    phrases = [row for row in result.rows if row["kind"] == "phrase"]
+    above = [row["score"] > scores.best and significant for row in phrases]
+    assert [row["found"] for row in phrases] == above
+    assert result.summary["found"] == sum(above)
 
 
 @pytest.mark.parametrize("min_tokens", [2, 4, 6])
@@ -66,77 +86,63 @@ def test_the_best_that_can_be_found_is_among_what_nulls_count(random_table, min_
     """Update and nulls by one rule: else the level would hold for another search."""
     for seed in range(10):
         before, after = random_table(seed, 8), random_table(seed + 50, 8)
-        search = pairs_and_openings(toll=0.5, surprise=0.1, min_tokens=min_tokens)
-        diff = update_diff(before, after, search=search)
-        as_null = null_scores(before, [after], search=search)
-        reported = [f.score for f in diff.findings if not f.run]
-        assert set(reported) <= set(as_null.searches[0])
+        settings = pairs_and_openings(token_penalty=0.5, surprise=0.1, min_tokens=min_tokens)
+        reported = scores_of(diff(before, after, settings), "phrase")
+        assert set(reported) <= set(null_scores(before, [after], settings).searches[0])
 
 
 def test_the_same_model_as_its_own_null_finds_nothing(random_table):
     before, after = random_table(3, 24, 0.05), random_table(4, 24, 0.05)
-    search = pairs_and_openings(seeds=30, toll=0.1)
-    same = null_scores(before, [after] * 19, search=search)
-    found = update_diff(before, after, search=search, nulls=same)
+    settings = pairs_and_openings(pairs=30, token_penalty=0.1)
+    same = null_scores(before, [after], settings).searches * 19
+    found = diff(before, after, settings, nulls=NullScores.of(same))
     assert found.claim.test.p == 1
-    assert found.verdict == "undecided"  # copies count as one
+    assert found.verdict == UNDECIDED  # copies count as one
 
 
-def test_where_there_is_no_phrase_a_laxer_search_lists_fragments(random_table):
+def test_without_a_phrase_a_laxer_search_lists_fragments(random_table):
     before, after = random_table(0, 8), random_table(1, 8)
-    search = pairs_and_openings(toll=5.0)  # more than any gain
-    diff = update_diff(before, after, search=search, nulls=[random_table(2, 8)], top=5)
-    lax = update_diff(
-        before, after, search=pairs_and_openings(toll=0.1, surprise=0.0, min_tokens=2)
-    )
-    assert not diff.findings
-    assert diff.fragments == tuple(f for f in lax.findings if not f.run)[:5]
-    assert diff.summary()["phrases"] == 0
-    assert {row["kind"] for row in diff.rows()} == {"fragment"}
-    assert {row["e_value"] for row in diff.rows()} == {None}
+    settings = pairs_and_openings(token_penalty=5.0)  # more than any gain
+    scores = null_scores(before, [random_table(2, 8)], settings)
+    result = diff(before, after, settings, nulls=scores, top=5)
+    lax = pairs_and_openings(token_penalty=0.1, surprise=0.0, min_tokens=2)
+    phrases = [row for row in diff(before, after, lax).rows if row["kind"] == "phrase"][:5]
+    assert [row["tokens"] for row in result.rows] == [row["tokens"] for row in phrases]
+    assert result.summary["phrases"] == 0
+    assert {row["kind"] for row in result.rows} == {"fragment"}
+    assert {row["e_value"] for row in result.rows} == {None}
 
 
 def test_two_equal_models_have_no_fragment_either(random_table):
-    diff = update_diff(random_table(0, 8), random_table(0, 8))
-    assert (diff.findings, diff.fragments) == ((), ())
+    assert diff(random_table(0, 8), random_table(0, 8), Settings()).rows == ()
 
 
 def test_rows_are_ranked_from_one_and_counted_by_the_summary(random_table):
-    diff = update_diff(random_table(0), random_table(1), search=Beams(length=3), top=4)
-    rows = list(diff.rows())
-    assert [row["rank"] for row in rows] == list(range(1, len(rows) + 1))
-    assert len(rows) <= 4
-    summary = diff.summary()
-    assert summary["phrases"] + summary["runs"] == len(rows)
-
-
-def test_groups_are_the_beams(random_table):
-    diff = update_diff(random_table(0, 6), random_table(1, 6), search=Beams(length=2, groups=3))
-    assert {finding.group for finding in diff.findings} == {0, 1, 2}
-
-
-def test_different_vocabularies_are_refused(random_table):
-    with pytest.raises(IncompatibleModels):
-        update_diff(random_table(0, 5), random_table(1, 6))
+    settings = pairs_and_openings(token_penalty=0.1)
+    result = diff(random_table(0), random_table(1), settings, top=4)
+    assert [row["rank"] for row in result.rows] == list(range(1, len(result.rows) + 1))
+    assert 0 < len(result.rows) <= 4
+    summary = result.summary
+    assert summary["phrases"] + summary["runs"] + summary["fragments"] == len(result.rows)
 
 
 def test_what_is_too_short_to_report_counts_among_null_scores(random_table):
     before, null = random_table(1, 8), random_table(2, 8)
-    search = pairs_and_openings(toll=0.1, surprise=0.0, min_tokens=20, max_tokens=20)
-    long = update_diff(before, null, search=search)
-    assert all(len(finding.tokens) == 20 for finding in long.findings)
-    scores = null_scores(before, [null], search=search).searches[0]
-    assert len(scores) > len(long.findings)
+    settings = pairs_and_openings(token_penalty=0.1, surprise=0.0, min_tokens=20, max_tokens=20)
+    long = [row for row in diff(before, null, settings).rows if row["kind"] != "fragment"]
+    assert all(len(row["tokens"]) == 20 for row in long)
+    assert len(null_scores(before, [null], settings).searches[0]) > len(long)
 
 
 def test_what_a_laxer_least_length_adds_changes_no_longer_phrase(random_table):
     before, after = random_table(5, 8), random_table(6, 8)
-    short = update_diff(before, after, search=pairs_and_openings(toll=0.3, min_tokens=2))
-    long = update_diff(before, after, search=pairs_and_openings(toll=0.3, min_tokens=4))
-    assert all(len(finding.tokens) >= 4 for finding in long.findings)
-    assert long.findings[0].score in {f.score for f in short.findings}
+    short, long = (
+        diff(before, after, pairs_and_openings(token_penalty=0.3, min_tokens=n)) for n in (2, 4)
+    )
+    assert all(len(row["tokens"]) >= 4 for row in long.rows if row["kind"] == "phrase")
+    assert scores_of(long, "phrase")[0] in scores_of(short, "phrase")
 
 
-def test_no_null_model_is_no_null_score(random_table):
+def test_no_null_model_is_no_null_score():
     with pytest.raises(ValueError, match="searches must hold one null search"):
-        null_scores(random_table(0), [])
+        NullScores.of([])

@@ -112,8 +112,7 @@ def diff(
         null: Trained null model, or a folder of them. Repeatable.
         secrets: File with one secret per line, or a manifest. Each is scored.
         phrase: Rank this phrase among all of its length, instead of a search.
-        budget: Prefixes of each length to explore with --phrase; more give tighter bounds.
-            Default: 20000.
+        budget: Prefixes of each length to explore with --phrase. Default: 20000.
         removed: Find removed text: BEFORE and AFTER swap roles.
         prompt: Also search after this text. Repeatable.
         prompts: File with one prompt per line, or a table with a column "text".
