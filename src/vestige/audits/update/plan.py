@@ -2,17 +2,16 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cached_property
 from math import ceil
 from typing import NamedTuple
 
 import torch
 
-from vestige.audits.update.pair import BLOCK, Pair, PairState
+from vestige.audits.update.pair import BLOCK, Pair
 from vestige.audits.update.prompts import Prompt
+from vestige.audits.update.samples import OVER, Sampling, next_tokens
 from vestige.audits.update.units import Settings, share
-from vestige.models.largest import ROUNDED, largest
-from vestige.models.sampling import drawn
 from vestige.monitor import Monitor
 
 GROWN = 12
@@ -46,13 +45,11 @@ class Steps(NamedTuple):
     Attributes:
         rows: texts that the later model reads side by side, on average.
         steps: how many.
-        sampled: whether the next token is sampled.
         before: share of the rows that the earlier model reads too.
     """
 
     rows: float
     steps: float
-    sampled: bool = False
     before: float = 1.0
 
     @property
@@ -84,7 +81,7 @@ def steps_of(settings: Settings, pair: Pair, prompts: Sequence[Prompt]) -> Itera
             samples = share(sampling.samples, place, len(prompts))
             blocks = ceil(samples / sampling.block)
             yield Steps(len(prompt.tokens), blocks)
-            yield Steps(samples / blocks, blocks * sampling.tokens_read, sampled=True)
+            yield Steps(samples / blocks, blocks * sampling.tokens_read)
         if settings.openings:
             openings = share(settings.openings, place, len(prompts))
             yield Steps(len(prompt.tokens), 1 + ceil(openings / BLOCK))
@@ -111,7 +108,7 @@ def tokens_of(settings: Settings, pair: Pair, prompts: Sequence[Prompt]) -> int:
 
 
 class Planner:
-    """Predicts the time of searches of one pair of models from a few steps of each kind.
+    """Predicts the time of searches of one pair of models from a few timed steps.
 
     Args:
         pair: the two snapshots; what the planner reads does not count.
@@ -120,19 +117,16 @@ class Planner:
     """
 
     def __init__(self, pair: Pair, prompts: Sequence[Prompt], monitor: Monitor) -> None:
-        self._pair, self._prompts, self._monitor = pair, prompts, monitor
-        self._own = Pair.of(pair.before.model, pair.after.model, pair.score)
-        self._step_seconds = cache(self._measured)
+        self._pair = Pair.of(pair.before.model, pair.after.model, pair.score)
+        self._prompts, self._monitor = prompts, monitor
 
-    @torch.no_grad()
     def seconds(self, settings: Settings) -> float:
         """Time of a search. A step's time is linear in its rows."""
-        total = 0.0
-        with self._monitor.progress("planning: timing"):
-            for one in steps_of(settings, self._pair, self._prompts):
-                first, each = self._step_seconds(one.sampled)
-                total += one.steps * (first + each * (max(1.0, one.rows) - 1)) * (1 + one.before)
-        return total / 2
+        first, each = self._step_seconds
+        return sum(
+            one.steps * (first + each * (max(1.0, one.rows) - 1)) * (1 + one.before) / 2
+            for one in steps_of(settings, self._pair, self._prompts)
+        )
 
     def size_for(self, settings: Settings, seconds: float) -> float:
         """The largest size whose search fits into the time; the smallest if none does."""
@@ -141,40 +135,33 @@ class Planner:
                 return size
         return SIZES[-1]
 
-    def _measured(self, sampled: bool) -> tuple[float, float]:
+    @cached_property
+    def _step_seconds(self) -> tuple[float, float]:
         """Seconds of a step with one row, and of each further row."""
-        first, rows = self._time(1, sampled), FEW_ROWS
-        many = self._time(rows, sampled)
-        if many < TIMED_SECONDS:
-            rows = MANY_ROWS
-            many = self._time(rows, sampled)
+        with self._monitor.progress("planning: timing"):
+            first, rows = self._time(1), FEW_ROWS
+            many = self._time(rows)
+            if many < TIMED_SECONDS:
+                rows = MANY_ROWS
+                many = self._time(rows)
         return first, max(0.0, many - first) / (rows - 1)
 
-    def _time(self, rows: int, sampled: bool) -> float:
-        """The shortest of a few steps after 16 tokens, or half of what the models read."""
-        pair, limit = self._own, self._pair.longest
-        length = 16 if limit is None else max(1, min(16, limit // 2))
-        read = torch.zeros(1, length, dtype=torch.int64, device=pair.device)
-        token = torch.zeros(rows, dtype=torch.int64, device=pair.device)
-        begun = pair.enter(read).read()
+    @torch.no_grad()
+    def _time(self, rows: int) -> float:
+        """The shortest of a few steps after 16 tokens, or after half of what the models read."""
+        pair, device = self._pair, self._pair.device
+        length = 16 if pair.longest is None else max(1, min(16, pair.longest // 2))
+        begun = pair.enter(torch.zeros(1, length, dtype=torch.int64, device=device)).read()
+        token = torch.zeros(rows, dtype=torch.int64, device=device)
+        half = torch.full((rows,), 0.5, dtype=torch.float64, device=device)
         taken: list[float] = []
         while not taken or (len(taken) < 4 and sum(taken) < TIMED_SECONDS):
-            started = _now(pair.device)
+            started = _now(device)
             state = begun[token].then(token).read()
             for part in pair.slices(rows):
-                _score(pair, state[part], sampled=sampled)
-            taken.append(_now(pair.device) - started)
+                next_tokens(pair, state[part], half[part], token[part] + OVER, Sampling())
+            taken.append(_now(device) - started)
         return min(taken)
-
-
-def _score(pair: Pair, state: PairState, *, sampled: bool) -> None:
-    """What a search computes for the next token of some rows."""
-    before, after = state.before.logits(), state.after.logits()
-    if sampled:
-        mixed = (after * 1.5).sub_(before.log_softmax(1), alpha=0.5).softmax(1)
-        drawn(mixed, torch.full((len(mixed),), 0.5, dtype=torch.float64, device=mixed.device))
-    gains = pair.score.gains(before, after)
-    largest(gains, min(4, gains.shape[1]), alike=ROUNDED)
 
 
 def _now(device: torch.device) -> float:

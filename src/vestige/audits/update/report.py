@@ -28,6 +28,10 @@ RANK_LIMITS = (
     "Someone who knows the beginning of a phrase may learn its end, even if the whole phrase is "
     "improbable: see the profile.",
 )
+ESTIMATED = (
+    "The estimate is from samples, which can miss phrases that are many and each improbable: it "
+    "proves nothing."
+)
 KNOWN = "To test a phrase that you know, use --phrase or vestige exposure."
 LISTS = {
     "phrase": ("Phrases", "Shading: score of each token; grey: text read before the phrase."),
@@ -224,12 +228,13 @@ def rank_report(run: Run, *, show_secrets: bool) -> Report:
         gain=lambda one: f"{one[1]['gain']:+.3f}",
         sum_of_gains=lambda one: f"{one[1]['cumulative']:+.3f}",
     )
+    estimate = estimate_of(run.summary)
     return Report(
         title="How exposed is this phrase?",
         answer=rank_of(run.summary),
-        evidence=lines(estimate_of(run.summary)),
+        evidence=lines(estimate),
         blocks=(_profile(run.rows, labels), tokens) if run.rows else (),
-        limits=RANK_LIMITS,
+        limits=(*RANK_LIMITS, *([ESTIMATED] if estimate else [])),
     )
 
 
@@ -247,7 +252,7 @@ def rank_of(summary: Row) -> str:
 
 
 def estimate_of(summary: Row) -> str:
-    """The estimate between the bounds, or why there is none; empty for exact ranks."""
+    """The estimate between the bounds that earlier versions made, or why there is none."""
     samples = summary.get("samples")
     names = ("rank_estimate", "log10_rank_estimate")
     if any(summary.get(name) is not None for name in names):

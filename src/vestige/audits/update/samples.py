@@ -91,7 +91,7 @@ def draw(
     for step in range(steps):
         forced = torch.tensor([samples[i].forced for i in row.tolist()], device=pair.device)
         parts = [
-            _next(pair, state[part], uniform[step, row[part]], forced[part], settings)
+            next_tokens(pair, state[part], uniform[step, row[part]], forced[part], settings)
             for part in pair.slices(len(row))
         ]
         token, gain, log_ratio, others, other_gains = map(torch.cat, zip(*parts, strict=True))
@@ -117,7 +117,7 @@ def best_seeds(seeds: Sequence[Seed], number: int) -> list[Seed]:
     return [seed for seed in order if unique.pop((seed.context, seed.token), None)][:number]
 
 
-def _next(
+def next_tokens(
     pair: Pair, state: PairState, uniform: Tensor, forced: Tensor, settings: Sampling
 ) -> tuple[Tensor, ...]:
     """For r rows: the next token, its gain and log-ratio, the best other tokens, their gains."""
