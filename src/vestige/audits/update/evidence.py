@@ -15,7 +15,7 @@ from functools import cached_property
 from math import inf, isfinite
 
 from vestige import claims
-from vestige.audits.update.known_secrets import p_value
+from vestige.audits.update.known_secrets import Listed, p_value
 from vestige.audits.update.nulls import LEVEL, LIKE, NEEDED, NullScores, joint_p_value
 from vestige.audits.update.phrases import Text
 from vestige.claims import Check, Claim, Direct
@@ -51,21 +51,25 @@ class Secrets:
     """What a search says of listed secrets, one entry each.
 
     Attributes:
-        numbers: in their list.
-        scores: how much the update promoted each.
-        generated_in: texts of the search that contain it verbatim.
-        proofs: what that proves; None if it was not generated, or coincidence has no bound.
+        listed: the secrets.
+        promoted: the place where the update promoted each most, and the secret there.
+        proofs: texts of the search that contain it verbatim, and what that proves; None if it was
+            not generated, or coincidence has no bound.
     """
 
-    numbers: Sequence[int] = ()
-    scores: Sequence[float] = ()
-    generated_in: Sequence[int] = ()
-    proofs: Sequence[Direct | None] = ()
+    listed: Sequence[Listed] = ()
+    promoted: Sequence[tuple[str, Text]] = ()
+    proofs: Sequence[tuple[int, Direct | None]] = ()
+
+    @property
+    def scores(self) -> list[float]:
+        """How much the update promoted each."""
+        return [secret.score for _, secret in self.promoted]
 
     @property
     def generated(self) -> list[Direct]:
         """The conclusive proofs."""
-        return [proof for proof in self.proofs if proof is not None and proof.conclusive]
+        return [proof for _, proof in self.proofs if proof is not None and proof.conclusive]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,10 +234,8 @@ class Evidence:
     @property
     def _unbounded(self) -> Iterator[Check]:
         """Listed secrets that were generated, and of which coincidence cannot be bounded."""
-        entries = zip(
-            self.secrets.numbers, self.secrets.generated_in, self.secrets.proofs, strict=True
-        )
-        numbers = [number for number, texts, proof in entries if texts and proof is None]
+        entries = zip(self.secrets.listed, self.secrets.proofs, strict=True)
+        numbers = [one.number for one, (texts, proof) in entries if texts and proof is None]
         if numbers:
             several = len(numbers) > 1
             which = f"{len(numbers)} listed secrets" if several else f"secret {numbers[0]}"

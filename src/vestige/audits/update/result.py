@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from vestige.audits.update.evidence import Evidence, Nulls, Secrets
-from vestige.audits.update.known_secrets import Listed, contained_in
+from vestige.audits.update.known_secrets import contained_in
 from vestige.audits.update.pair import Tokens
 from vestige.audits.update.phrases import Text
 from vestige.audits.update.prompts import Prompt
 from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.search import Found
 from vestige.audits.update.units import Settings
-from vestige.claims import Check, Direct
+from vestige.claims import Check
 from vestige.data.vocabulary import Vocabulary
 from vestige.results import Result
 
@@ -34,9 +34,7 @@ def update_result(
     vocabulary: Vocabulary,
     checks: tuple[Check, ...] = (),
     nulls: Nulls = Nulls(),
-    listed: Sequence[Listed] = (),
-    promoted: Sequence[tuple[str, Text]] = (),
-    proofs: Sequence[tuple[int, Direct | None]] = (),
+    secrets: Secrets = Secrets(),
     top: int = 50,
 ) -> Result:
     """Rows of phrases and runs, then of fragments, then of listed secrets; and the claim.
@@ -51,9 +49,7 @@ def update_result(
         settings, score, prompts, vocabulary: of the search.
         checks: of the two models.
         nulls: the searches of null models.
-        listed: secrets.
-        promoted: for each, the place where the update promoted it most, and the secret there.
-        proofs: for each, the texts that contain it, and what that proves.
+        secrets: what the search says of listed secrets.
         top: phrases and fragments that are listed.
     """
     long = [entry for entry in found.phrases if len(entry[0].phrase) >= settings.min_tokens]
@@ -61,12 +57,7 @@ def update_result(
     evidence = Evidence(
         phrases=phrases,
         nulls=nulls,
-        secrets=Secrets(
-            numbers=[one.number for one in listed],
-            scores=[secret.score for _, secret in promoted],
-            generated_in=[texts for texts, _ in proofs],
-            proofs=[proof for _, proof in proofs],
-        ),
+        secrets=secrets,
         checks=checks,
         units=found.units,
         expected=found.expected,
@@ -75,8 +66,9 @@ def update_result(
     table = _Table(vocabulary, {one.shown_tokens: one.name for one in prompts}, evidence)
     rows = [table.phrase(group, *entry) for group, entry in enumerate(long[:top])]
     rows += list(table.fragments(found))[: max(0, top - len(long))]
-    contained = [contained_in(one, [phrase.tokens for phrase, _ in long[:top]]) for one in listed]
-    known = table.secrets(promoted, contained, first=1 + len(rows))
+    texts = [phrase.tokens for phrase, _ in long[:top]]
+    contained = [contained_in(one, texts) for one in secrets.listed]
+    known = table.secrets(contained, first=1 + len(rows))
     rows = [{**row, "rank": rank} for rank, row in enumerate((*rows, *known), 1)]
     kinds = [row["kind"] for row in rows]
     best = phrases[0].score if phrases else None
@@ -103,9 +95,9 @@ def update_result(
         "places": [prompt.name for prompt in prompts],
         "complete": evidence.complete,
         "nulls_asked": nulls.given,
-        "known": len(listed),
+        "known": len(secrets.listed),
         "known_told": sum(share == 1 for _, share in contained),
-        "known_generated": len(evidence.secrets.generated),
+        "known_generated": len(secrets.generated),
         "known_beyond": evidence.promoted,
     }
     return Result(kind="UpdateDiff", summary=summary, rows=tuple(rows), claim=evidence.claim)
@@ -138,17 +130,13 @@ class _Table:
                     yield {**self._found(group, phrase, copies), "kind": "fragment"}
 
     def secrets(
-        self,
-        promoted: Sequence[tuple[str, Text]],
-        contained: Sequence[tuple[int | None, float]],
-        *,
-        first: int,
+        self, contained: Sequence[tuple[int | None, float]], *, first: int
     ) -> Iterator[Row]:
-        """Listed secrets; ranks begin with `first`."""
+        """Listed secrets, each with the row that contains most of it; ranks begin at `first`."""
         nulls, secrets = self.evidence.nulls, self.evidence.secrets
-        for number, (place, secret) in enumerate(promoted):
-            row, share = contained[number]
-            proof, others = secrets.proofs[number], [one[number] for one in nulls.secrets]
+        for number, (place, secret) in enumerate(secrets.promoted):
+            (row, share), (texts, proof) = contained[number], secrets.proofs[number]
+            others = [one[number] for one in nulls.secrets]
             yield {
                 **self._row(secret),
                 "group": first + number,
@@ -160,7 +148,7 @@ class _Table:
                 "p_adjusted": self.evidence.adjusted[number],
                 "known_in": None if row is None else row + 1,
                 "known_part": share,
-                "generated_in": secrets.generated_in[number],
+                "generated_in": texts,
                 "coincidence": proof and proof.bound,
             }
 

@@ -42,7 +42,7 @@ class Sampling:
     """Settings of the samples.
 
     Attributes:
-        samples: texts over all prompts; more are drawn where documents end before `length`.
+        samples: texts over all prompts; more are drawn if documents end before `length`.
         length: tokens per text, and per turn of a dialogue.
         alpha: weight of the change.
         temperature: of the softmax.

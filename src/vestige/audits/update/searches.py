@@ -10,7 +10,7 @@ from typing import Any
 from vestige import __version__
 from vestige.arguments import ModelLike
 from vestige.attacks.model_checks import pair_checks
-from vestige.audits.update.evidence import Nulls, prevented
+from vestige.audits.update.evidence import Nulls, Secrets, prevented
 from vestige.audits.update.known_secrets import Listed, score_secrets
 from vestige.audits.update.nulls import NullScores
 from vestige.audits.update.pair import Pair
@@ -134,8 +134,11 @@ class Searches:
         )
         given = [pair.vocabulary.decode(one.tokens) for one in prompts[1:]]
         texts = Generated.of(found.read, pair.vocabulary) if listed else Generated()
-        promoted = score_secrets(pair, listed, prompts)
-        proofs = verbatim(models[0], listed, texts, given=given, seed=0)
+        secrets = Secrets(
+            listed=listed,
+            promoted=score_secrets(pair, listed, prompts),
+            proofs=verbatim(models[0], listed, texts, given=given, seed=0),
+        )
         failed, searches = prevented(checks), list[_NullSearch]()
         if failed is None:
             searches = list(self._null_searches(settings, shown))
@@ -152,12 +155,10 @@ class Searches:
             nulls=Nulls(
                 given=len(self.nulls),
                 scores=NullScores.of(scores for scores, _, _ in searches) if searches else None,
-                secrets=[secrets for _, secrets, _ in searches],
+                secrets=[scores for _, scores, _ in searches],
                 changes=[change for _, _, change in searches],
             ),
-            listed=listed,
-            promoted=promoted,
-            proofs=proofs,
+            secrets=secrets,
             top=top,
         )
 
