@@ -8,8 +8,8 @@ import pytest
 from vestige.attacks.manifests import load_canaries, load_secrets, manifest_file
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
+from vestige.data.files import read_lines
 from vestige.data.manifest import plant
-from vestige.data.regular_file import read_lines
 from vestige.data.sources import planting, read_source
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import AccessDenied, DataError, IncompatibleModels, ManifestError, ModelError

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from vestige.data import checked_rows
+from vestige import store as store_module
 from vestige.errors import RunError
 from vestige.monitor import SILENT
 from vestige.store import KEPT, Store
@@ -516,7 +516,7 @@ def test_work_whose_identity_was_lost_is_done_again(path):
 
 def test_a_row_has_a_checksum_over_its_name_and_kind():
     sums = {
-        checked_rows.checksum(*row) for row in ((b"a", 0, b"1"), (b"a", 1, b"1"), (b"b", 0, b"1"))
+        store_module.checksum(*row) for row in ((b"a", 0, b"1"), (b"a", 1, b"1"), (b"b", 0, b"1"))
     }
     assert len(sums) == 3
-    assert checked_rows.checksum(b"a", 0, b"11") != checked_rows.checksum(b"a1", 0, b"1")
+    assert store_module.checksum(b"a", 0, b"11") != store_module.checksum(b"a1", 0, b"1")

@@ -16,7 +16,7 @@ from vestige.experiments.runner import run_trials
 from vestige.experiments.updates.settings import Snapshot, Start
 from vestige.experiments.updates.subwords import AdapterStart, GPT2Start
 from vestige.models.checkpoints import save_model
-from vestige.models.weight_files import ADAPTER_CONFIG
+from vestige.models.folders import ADAPTER_CONFIG
 from vestige.training.config import TrainingConfig
 
 KINDS = ("full", "lora", "mixed", "chat")

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from vestige.data import atomic_write
 from vestige.data.file_lock import claimed
-from vestige.data.json_file import read_object
+from vestige.data.files import read_object
 from vestige.errors import RunError
 from vestige.monitor import SILENT, Monitor
 from vestige.store import KEPT, Store

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vestige.data import atomic_write
-from vestige.data.json_file import Excerpt, Name, conform, read_object
-from vestige.data.plain_values import plain as plain
-from vestige.data.plain_values import storable
-from vestige.data.plain_values import to_json as to_json
+from vestige.data.files import Excerpt, Name, conform, read_object, storable
+from vestige.data.files import plain as plain
+from vestige.data.files import to_json as to_json
 from vestige.errors import RunError
 from vestige.new_files import new_directory, require_new
 
@@ -308,7 +307,7 @@ def load(directory: str | Path) -> Run:
         RunError: it is not a run folder, a file in it is missing, changed, cut off or malformed,
             its checks forbid its verdict, or a later version of Vestige wrote it.
     """
-    from vestige.data.rows_file import read_rows
+    from vestige.data.files import read_rows
 
     directory = Path(directory)
     missing = [name for name in _FILES if not (directory / name).is_file()]

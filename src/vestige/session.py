@@ -129,7 +129,7 @@ class Session:
 
     def record_model(self, role: str, given: object, loaded: Any) -> None:
         """Record a model that the verb opened itself."""
-        from vestige.models.provenance import of_model
+        from vestige.models.folders import of_model
 
         self.models[role] = of_model(given, loaded)
 
@@ -145,7 +145,7 @@ class Session:
             DataError: it cannot be read.
         """
         from vestige.data.sources import read_source
-        from vestige.models.provenance import of_corpus
+        from vestige.models.folders import of_corpus
 
         if isinstance(given, str | PathLike):
             corpus = read_source(fspath(given), **columns)
@@ -163,7 +163,7 @@ class Session:
         Raises:
             DataError: the file cannot be read, is too large, or is not UTF-8.
         """
-        from vestige.data.regular_file import read_lines
+        from vestige.data.files import read_lines
 
         if isinstance(given, str | PathLike):
             return read_lines(Path(given), one=one)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.cli.refusals import listing, refused
-from vestige.models.checkpoints import fingerprint
+from vestige.models.folders import fingerprint
 from vestige.training.checkpoint import CHECKPOINT, MODEL
 
 LINES = [

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from vestige.models.checkpoints import fingerprint
+from vestige.models.folders import fingerprint
 
 TWINS = """
 import json, os, sys

@@ -5,7 +5,8 @@ import pytest
 from vestige import results
 from vestige.data.corpus import Corpus
 from vestige.data.division import divide
-from vestige.models.checkpoints import fingerprint, load_model
+from vestige.models.checkpoints import load_model
+from vestige.models.folders import fingerprint
 
 QUICK = ["--epochs", 1, "--layers", 1, "--hidden-size", 8, "--batch-size", 2]
 HELD = ["--hold-out", 0.3]  # one of five texts

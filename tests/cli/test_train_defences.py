@@ -11,7 +11,7 @@ import pytest
 from vestige import results
 from vestige.data.division import divide
 from vestige.data.loaders import read_corpus
-from vestige.models.checkpoints import fingerprint
+from vestige.models.folders import fingerprint
 
 LINES = [
     "the gate opens at nine",

@@ -13,7 +13,7 @@ from vestige import results
 from vestige.data.loaders.utterances import read_utterances, write_utterances
 from vestige.data.secret_manifest import SecretManifest
 from vestige.data.utterances import Utterance, Utterances
-from vestige.models.checkpoints import fingerprint
+from vestige.models.folders import fingerprint
 from vestige.training.checkpoint import CHECKPOINT, HISTORY
 from vestige.training.new_utterance_model import words_of
 

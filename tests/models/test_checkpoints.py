@@ -16,8 +16,8 @@ from safetensors.torch import load_file, save_file
 from vestige.data.subwords import END_OF_TEXT, SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import IncompatibleModels, ModelError
-from vestige.models.checkpoints import check_compatible, fingerprint, load_model, save_model
-from vestige.models.folders import replacing, sha256
+from vestige.models.checkpoints import check_compatible, load_model, save_model
+from vestige.models.folders import fingerprint, replacing, sha256
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.table import TableModel
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from vestige.errors import ModelError
-from vestige.models.checkpoints import fingerprint, load_model
+from vestige.models.checkpoints import load_model
+from vestige.models.folders import fingerprint
 from vestige.models.gguf_header import PACKED, read_header
 
 TEXT, LIST, UINT32 = 8, 9, 4

@@ -13,7 +13,8 @@ from safetensors.torch import load_file, save_file
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError, VestigeError
 from vestige.models import pretrained
-from vestige.models.checkpoints import fingerprint, load_model, save_model
+from vestige.models.checkpoints import load_model, save_model
+from vestige.models.folders import fingerprint
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.lora import add_lora
 from vestige.models.pretrained import load

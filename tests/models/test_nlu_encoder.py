@@ -14,7 +14,8 @@ from safetensors.torch import load_file, save_file
 from vestige.data.encoded_utterances import IGNORED, Labels
 from vestige.data.utterances import Utterance, Utterances
 from vestige.errors import AccessDenied, DataError, ModelError
-from vestige.models.checkpoints import fingerprint, load_intent_slot, load_model, save_model
+from vestige.models.checkpoints import load_intent_slot, load_model, save_model
+from vestige.models.folders import fingerprint
 from vestige.models.nlu_encoder import IntentSlotEncoder, new_encoder
 from vestige.models.white_box import WhiteBox
 from vestige.training.config import TrainingConfig

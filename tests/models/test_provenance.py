@@ -11,7 +11,7 @@ from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import ModelError
 from vestige.models.checkpoints import save_model
-from vestige.models.provenance import of_corpus, of_model, of_network, of_object, sha256_of
+from vestige.models.folders import of_corpus, of_model, of_network, of_object, sha256_of
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.table import TableModel
 

@@ -13,7 +13,8 @@ from vestige.data.loaders.utterances import read_utterances
 from vestige.defences.methods.dp_sgd import DPSGD
 from vestige.defences.methods.goldfish import Goldfish
 from vestige.errors import RunError
-from vestige.models.checkpoints import fingerprint, load_model
+from vestige.models.checkpoints import load_model
+from vestige.models.folders import fingerprint
 from vestige.preparation.options import ModelOptions, NluOptions, TrainingOptions
 from vestige.preparation.train import train
 

@@ -12,7 +12,8 @@ from vestige.data.subwords import SubwordVocabulary
 from vestige.defences.methods.dp_sgd import DPSGD
 from vestige.defences.methods.goldfish import Goldfish
 from vestige.defences.registry import NoDefence
-from vestige.models.checkpoints import fingerprint, save_model
+from vestige.models.checkpoints import save_model
+from vestige.models.folders import fingerprint
 from vestige.models.recurrent_network import GRUConfig, LSTMConfig
 from vestige.models.transformer import TransformerConfig
 from vestige.preparation.options import ModelOptions, TrainingOptions

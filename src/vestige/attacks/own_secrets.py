@@ -5,7 +5,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from vestige.data.regular_file import read_lines
+from vestige.data.files import read_lines
 from vestige.data.secret_lines import SecretList, left_out, numbered, read_secret_lines
 from vestige.errors import DataError
 from vestige.monitor import SILENT, Monitor

@@ -26,7 +26,7 @@ from cyclopts.exceptions import (
 )
 
 from vestige.arguments import RUN
-from vestige.data.regular_file import read_bytes
+from vestige.data.files import read_bytes
 from vestige.errors import DataError, reason
 
 PROJECT = ("check", "report")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from vestige.data.regular_file import read_lines
+from vestige.data.files import read_lines
 from vestige.data.secret_pattern import named_sets, paper_pattern
 
 Candidates = Sequence[str] | Mapping[str, Sequence[str]]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vestige.data.atomic_write import write_text
-from vestige.data.json_file import Schema, Sha256, conform, read_object
+from vestige.data.files import Schema, Sha256, conform, read_object
 from vestige.errors import ManifestError
 
 REMEDY = "Restore the file of `vestige plant`, or plant again."

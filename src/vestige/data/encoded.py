@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from vestige.data.atomic_write import replacing, write_text
 from vestige.data.corpus import Corpus
 from vestige.data.file_lock import LOCK, discard, locked
-from vestige.data.json_file import Count, Excerpt, Sha256, read_json
-from vestige.data.regular_file import require_regular
+from vestige.data.files import Count, Excerpt, Sha256, read_json, require_regular
 from vestige.data.vocabulary import Vocabulary
 from vestige.errors import DataError
 

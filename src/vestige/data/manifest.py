@@ -15,8 +15,8 @@ from pydantic import Field
 from vestige.data.canary import Canary, occurrences
 from vestige.data.checksum import Checksummed, Sealed, malformed, not_there, read_record
 from vestige.data.corpus import Corpus
+from vestige.data.files import Count, Name, Schema, Seed, Sha256
 from vestige.data.insertion_positions import scatter
-from vestige.data.json_file import Count, Name, Schema, Seed, Sha256
 from vestige.data.vocabulary import Vocabulary
 from vestige.errors import DataError
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from vestige.data.canary import occurrences
 from vestige.data.checksum import Checksummed, Sealed, malformed, not_there, read_record
+from vestige.data.files import Count, Name, Schema, Seed, Sha256
 from vestige.data.insertion_positions import scatter
-from vestige.data.json_file import Count, Name, Schema, Seed, Sha256
 from vestige.data.secret_canaries import SecretCanary
 from vestige.data.secret_pattern import SecretPattern
 from vestige.data.utterances import Utterance, Utterances

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from vestige import _validate
 from vestige.data.corpus import Corpus
-from vestige.data.json_file import read_object
+from vestige.data.files import read_object
 from vestige.data.tokenizer_file import MOST_TOKENS, REMEDY, no_panics, require_sound
 from vestige.errors import DataError
 

@@ -7,7 +7,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from vestige.data.corpus import Corpus
-from vestige.data.regular_file import require_regular
+from vestige.data.files import require_regular
 from vestige.errors import DataError
 from vestige.memory import free_memory
 

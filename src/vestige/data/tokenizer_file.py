@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from vestige.data.json_file import read_object
+from vestige.data.files import read_object
 from vestige.data.patterns import slow_reason
 from vestige.errors import DataError
 

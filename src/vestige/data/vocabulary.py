@@ -21,7 +21,7 @@ from pydantic import Field
 from vestige import _validate
 from vestige.data.atomic_write import write_text
 from vestige.data.corpus import Corpus
-from vestige.data.json_file import Schema, read_json
+from vestige.data.files import Schema, read_json
 from vestige.errors import DataError
 
 UNK, EOS = "<unk>", "<eos>"

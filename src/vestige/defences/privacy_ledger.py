@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import ClassVar, Final
 
 from vestige import _validate
-from vestige.data.json_file import parse_object
+from vestige.data.files import parse_object
 from vestige.defences.accounting import Accountant, Unit, check_mechanism
 from vestige.defences.composition import Mechanism
 from vestige.defences.noise_schedule import check_decay, falling

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from vestige.data.atomic_write import write_text
 from vestige.data.file_lock import LOCK, alone, discard
-from vestige.data.json_file import read_object
+from vestige.data.files import read_object
 from vestige.errors import RunError
 from vestige.monitor import SILENT, Monitor
 from vestige.results import to_json

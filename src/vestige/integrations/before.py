@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from vestige.data.atomic_write import write_text
-from vestige.data.json_file import LARGEST_FILE, parse_object
-from vestige.data.regular_file import read_bytes
+from vestige.data.files import LARGEST, parse_object, read_bytes
 from vestige.errors import VestigeError
 
 BEFORE = "leakage-before.json"
@@ -47,7 +46,7 @@ class Before:
             VestigeError: it is gone or damaged.
         """
         remedy = "Restore it, or resume without the callback."
-        content = read_bytes(file, limit=LARGEST_FILE, error=VestigeError, remedy=remedy)
+        content = read_bytes(file, limit=LARGEST, error=VestigeError, remedy=remedy)
         found = parse_object(content, file, error=VestigeError, remedy=remedy)
         return cls(**{field.name: found.get(field.name) for field in fields(cls)})
 

@@ -9,7 +9,7 @@ import torch
 from safetensors import safe_open
 
 from vestige.errors import VestigeError
-from vestige.models.weight_files import weight_files
+from vestige.models.folders import weight_files
 
 _OF_ADAPTER = re.compile(r"\blora_|\b(modules_to_save|original_module|token_adapter)\b")
 """Names of what PEFT puts into a model."""

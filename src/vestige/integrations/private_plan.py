@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige.data.atomic_write import write_text
-from vestige.data.regular_file import read_bytes
+from vestige.data.files import read_bytes
 from vestige.defences.accounting import check_delta, default_delta, noise_for, privacy_spent
 from vestige.defences.methods.dp_sgd import DPSGD
 from vestige.defences.noise_schedule import Noise

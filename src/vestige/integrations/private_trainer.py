@@ -34,7 +34,7 @@ from torch.utils.data import DataLoader
 from transformers import Trainer
 
 from vestige.data.atomic_write import write_text
-from vestige.data.json_file import read_object
+from vestige.data.files import read_object
 from vestige.defences.clipping import Rule, trainable
 from vestige.defences.example_gradients import clip_groups, groups
 from vestige.defences.example_layers import unknown_layers

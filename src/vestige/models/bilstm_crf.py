@@ -22,8 +22,8 @@ from vestige import _validate
 from vestige.data.encoded_utterances import EncodedUtterances, Labels
 from vestige.data.utterances import Utterances
 from vestige.data.vocabulary import WordVocabulary
+from vestige.memory import MOST_LAYERS, WIDEST
 from vestige.models.crf import LinearChain
-from vestige.models.sizes import MOST_LAYERS, WIDEST
 from vestige.models.white_box import IntentSlotNetwork, Losses
 
 LONGEST_WORD = 20

@@ -13,30 +13,31 @@ a kill: between two renames the old one is found beside its place.
 """
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import safetensors
 import torch
 from safetensors.torch import load_model as load_weights
 from safetensors.torch import save_model as save_weights
 
-from vestige.data.json_file import Count, Excerpt, Name, Sha256, read_json
-from vestige.data.regular_file import require_regular
+from vestige.data.files import Count, Excerpt, Name, Sha256, read_json, require_regular
 from vestige.data.vocabulary import Vocabulary, WordVocabulary, differences, load_vocabulary
 from vestige.errors import AccessDenied, IncompatibleModels, ModelError, VestigeError
-from vestige.memory import require_room
+from vestige.memory import require_fit, require_room
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
 from vestige.models.endpoint_address import refuse_endpoint
 from vestige.models.folders import (
     ANSWERS,
-    DESCRIPTIONS,
+    DESCRIPTION,
     gguf_file,
     model_folder,
+    not_a_model,
+    on_hub,
     replacing,
+    require_model,
     sha256,
 )
 from vestige.models.protocols import LanguageModel, Network, NextToken, choose_device, placed
@@ -47,23 +48,17 @@ from vestige.models.recurrent_network import (
     LSTMLanguageModel,
 )
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
-from vestige.models.sizes import require_fit
 from vestige.models.table import TableModel
 from vestige.models.transformer import CausalTransformer, TransformerConfig
-from vestige.models.weight_files import weight_files
 from vestige.models.white_box import IntentSlotNetwork
 
-if TYPE_CHECKING:
-    pass
-
 FORMAT = 1
-DESCRIPTION, WEIGHTS = "model.json", "model.safetensors"
+WEIGHTS = "model.safetensors"
 SOURCE = "source"
 """The folder with a second vocabulary, and what `model.json` calls its SHA-256."""
 _ROUNDING = 1e-6
 SAVE_AGAIN = "Save the model again, or pass another checkpoint."
 AnyNetwork = TypeVar("AnyNetwork", bound=Network)
-HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 class _Description(Excerpt):
@@ -171,12 +166,12 @@ def load_model(
         from vestige.models.lora import load_adapter
 
         model = load_adapter(folder, base=base, merge=merge, dtype=dtype, device=where)
-    elif (folder / "config.json").is_file() or gguf_file(folder) or _on_hub(path):
+    elif (folder / "config.json").is_file() or gguf_file(folder) or on_hub(path):
         from vestige.models.pretrained import load
 
         model = load(folder if folder.exists() else str(path), dtype=dtype, device=where)
     else:
-        raise _not_a_model(folder)
+        raise not_a_model(folder)
     if isinstance(model, Seq2SeqModel):
         raise AccessDenied(
             f"{path} is a sequence-to-sequence model: it needs a source text",
@@ -231,21 +226,6 @@ def load_intent_slot(path: str | Path, *, device: str = "auto") -> IntentSlotNet
     return _ready(model, path, where)
 
 
-def fingerprint(path: str | Path) -> str:
-    """SHA-256, in hexadecimal, over the weights that loading a model reads; of an adapter, its own.
-
-    Raises:
-        ModelError: no weight file there, or one that is named lies outside the model's folder.
-    """
-    folder = model_folder(path)
-    if _on_hub(path):
-        from vestige.models.pretrained import downloaded
-
-        folder = downloaded(str(path)) or folder
-    _require_model(folder)
-    return sha256(weight_files(folder))
-
-
 def check_compatible(before: NextToken, after: NextToken) -> tuple[str, ...]:
     """Require two snapshots whose ids stand for the same texts.
 
@@ -296,7 +276,7 @@ def _ours(path: str | Path) -> Network | None:
     folder = model_folder(path)
     if any((folder / name).is_file() for name in (DESCRIPTION, ANSWERS)):
         return _load_checkpoint(folder)
-    _require_model(folder)
+    require_model(folder)
     return None
 
 
@@ -372,25 +352,3 @@ def _save_hugging_face(model: Network, folder: Path) -> None:
         save(model, folder)
     else:
         raise ValueError(f"model must be of a known architecture, got {model.architecture!r}")
-
-
-def _on_hub(path: str | Path) -> bool:
-    return not Path(path).exists() and HUB_NAME.fullmatch(str(path)) is not None
-
-
-def _require_model(folder: Path) -> None:
-    if gguf_file(folder) is None and not any((folder / name).is_file() for name in DESCRIPTIONS):
-        raise _not_a_model(folder)
-
-
-def _not_a_model(path: Path) -> ModelError:
-    what = f"has no {DESCRIPTION}, config.json or adapter_config.json"
-    if path.is_file() or not path.exists():
-        what = "is a file" if path.is_file() else "does not exist"
-    return ModelError(
-        f"{path} {what}",
-        remedy=(
-            "Pass a directory of `vestige train`, a Hugging Face model (folder, GGUF file or hub "
-            "name) or a PEFT adapter folder."
-        ),
-    )

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from vestige.data.json_file import Count, Excerpt, Measurements
+from vestige.data.files import Count, Excerpt, Measurements
 from vestige.models.token_scores import ShownToken
 
 Kind = Literal["completion", "chat"]

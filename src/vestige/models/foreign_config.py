@@ -10,12 +10,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from vestige.data.json_file import Excerpt, Name, read_json, read_object
+from vestige.data.files import Excerpt, Name, read_json, read_object, require_regular
 from vestige.data.patterns import slow_reason
-from vestige.data.regular_file import require_regular
 from vestige.errors import ModelError
-from vestige.models.sizes import MOST_LAYERS, WIDEST
-from vestige.models.weight_files import ADAPTER_CONFIG
+from vestige.memory import MOST_LAYERS, WIDEST
+from vestige.models.folders import ADAPTER_CONFIG
 
 CONFIG = "config.json"
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")

@@ -12,9 +12,9 @@ from math import prod
 from pathlib import Path
 from typing import BinaryIO
 
-from vestige.data.regular_file import require_regular
+from vestige.data.files import require_regular
 from vestige.errors import ModelError
-from vestige.models.sizes import MOST_LAYERS, WIDEST
+from vestige.memory import MOST_LAYERS, WIDEST
 
 REMEDY = "Download the file again, or pass the model's folder of safetensors."
 _MAGIC, _VERSIONS = b"GGUF", (2, 3)

@@ -21,12 +21,11 @@ from vestige import _validate
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError
 from vestige.models import pretrained
-from vestige.models.folders import gguf_file, model_folder
+from vestige.models.folders import ADAPTER, ADAPTER_CONFIG, gguf_file, model_folder
 from vestige.models.foreign_config import read_adapter
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.pretrained import CPU
 from vestige.models.protocols import LanguageModel
-from vestige.models.weight_files import ADAPTER, ADAPTER_CONFIG
 
 _LORA = "Pass a LoRA adapter whose base is in base_model_name_or_path."
 

@@ -13,12 +13,10 @@ import torch
 from safetensors import SafetensorError
 
 from vestige.errors import VestigeError
-from vestige.memory import free_memory
-from vestige.models.folders import gguf_file, model_folder
+from vestige.memory import free_memory, held_numbers
+from vestige.models.folders import ADAPTER_CONFIG, gguf_file, model_folder, weight_files
 from vestige.models.gguf_header import PACKED, read_header
 from vestige.models.protocols import LanguageModel
-from vestige.models.sizes import held_numbers
-from vestige.models.weight_files import ADAPTER_CONFIG, weight_files
 
 _HALVES = {"BF16": torch.bfloat16, "F16": torch.float16, PACKED: torch.float16}
 """What is packed has scales of float16, which holds what it is unpacked to."""

@@ -13,15 +13,14 @@ from typing import Any
 
 import torch
 
-from vestige.data.json_file import read_object
+from vestige.data.files import read_object
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError, VestigeError
-from vestige.models.folders import gguf_file
+from vestige.memory import held_numbers, require_filled
+from vestige.models.folders import gguf_file, pretrained_files
 from vestige.models.foreign_config import require_sound
 from vestige.models.gguf_header import read_header
 from vestige.models.hugging_face import HuggingFaceLanguageModel
-from vestige.models.sizes import held_numbers, require_filled
-from vestige.models.weight_files import pretrained_files
 
 CPU = torch.device("cpu")
 REMEDY = (

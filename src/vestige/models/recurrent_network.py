@@ -23,8 +23,8 @@ from torch.nn import functional
 
 from vestige import _validate
 from vestige.data.vocabulary import Vocabulary
+from vestige.memory import MOST_LAYERS, WIDEST
 from vestige.models.protocols import LanguageModel, require_read
-from vestige.models.sizes import MOST_LAYERS, WIDEST
 
 Layers = nn.LSTM | nn.GRU
 

@@ -20,9 +20,9 @@ from torch.nn import functional
 
 from vestige import _validate
 from vestige.data.vocabulary import Vocabulary
+from vestige.memory import WIDEST
 from vestige.models.protocols import Network, require_read
 from vestige.models.recurrent_network import GRUState, Layers, LSTMState, RecurrentState, read_on
-from vestige.models.sizes import WIDEST
 
 Cell = Literal["lstm", "gru"]
 LAYERS: dict[str, type[Layers]] = {"lstm": nn.LSTM, "gru": nn.GRU}

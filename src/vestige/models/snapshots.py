@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vestige.arguments import ModelLike
-from vestige.models.provenance import of_model, of_object, sha256_of
+from vestige.models.folders import of_model, of_object, sha256_of
 from vestige.monitor import Monitor
 
 if TYPE_CHECKING:
@@ -37,9 +37,8 @@ class Reader:
     def read(self, path: str, *, keep: bool = False) -> "LanguageModel":
         """A model on disk; `keep` it where adapters may stand on it."""
         from vestige.models.checkpoints import load_model
-        from vestige.models.folders import model_folder
+        from vestige.models.folders import ADAPTER_CONFIG, model_folder
         from vestige.models.hugging_face import HuggingFaceLanguageModel
-        from vestige.models.weight_files import ADAPTER_CONFIG
 
         place = _place(path)
         if place in self.bases:

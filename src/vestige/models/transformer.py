@@ -16,9 +16,9 @@ from torch.nn import functional
 
 from vestige import _validate
 from vestige.data.vocabulary import Vocabulary
+from vestige.memory import MOST_LAYERS, WIDEST
 from vestige.models.key_value_cache import KeysAndValues, all_rows
 from vestige.models.protocols import LanguageModel, require_evaluation, require_read
-from vestige.models.sizes import MOST_LAYERS, WIDEST
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ def _sampled(
     from vestige.attacks.manifests import canary_scores
     from vestige.data.manifest import Sampling
     from vestige.data.user_canaries import sampled_canaries
-    from vestige.models.provenance import sha256_of
+    from vestige.models.folders import sha256_of
     from vestige.preparation.sampled_canaries import LENGTH as MOST
     from vestige.preparation.sampled_canaries import sample_phrases
 

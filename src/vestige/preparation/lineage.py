@@ -15,9 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from vestige.data.atomic_write import replacing, write_text
-from vestige.data.json_file import LARGEST_FILE
+from vestige.data.files import LARGEST, read_bytes
 from vestige.data.read_records import ReadRecords
-from vestige.data.regular_file import read_bytes
 from vestige.defences.privacy_ledger import UNKNOWN, LedgerEntry, from_json, to_json
 from vestige.errors import ModelError
 from vestige.models.folders import model_folder
@@ -36,7 +35,7 @@ class History:
     def of(cls, ledger: Path, directory: Path) -> "History":
         """The history in a ledger, and in the directory that has the records."""
         remedy = "Restore it from where the model was trained."
-        content = read_bytes(ledger, limit=LARGEST_FILE, error=ModelError, remedy=remedy)
+        content = read_bytes(ledger, limit=LARGEST, error=ModelError, remedy=remedy)
         files = [file for file in sorted((directory / RECORDS).glob("*.npy")) if file.is_file()]
         read = {file.stem: ReadRecords.load(file) for file in files}
         return cls(from_json(content, where=ledger), read)

@@ -15,7 +15,7 @@ from vestige.data.secret_manifest import SecretManifest
 from vestige.defences.privacy_statement import PrivacyStatement
 from vestige.defences.private import PrivateDefence
 from vestige.defences.registry import Defence, NoDefence, settings_of
-from vestige.models import provenance
+from vestige.models import folders
 from vestige.monitor import Monitor
 from vestige.preparation import privacy
 from vestige.preparation.lineage import Lineage, end, registered
@@ -116,18 +116,18 @@ def record(run: Session, texts: Texts, model: Any) -> None:
     """Record the models and texts of a training."""
     given = run.arguments
     start, data, other = (given.get(name) for name in ("from_", "data", "validation"))
-    trained = run.models["trained"] = provenance.of_network(model)
+    trained = run.models["trained"] = folders.of_network(model)
     if hasattr(model, "source_vocabulary"):
         trained["source_vocabulary"] = model.source_vocabulary.fingerprint()
     if start is not None:
         path = isinstance(start, str | PathLike)
-        run.models["from"] = provenance.of_model(start, model if path else start)
-    run.data["training"] = provenance.of_corpus(data, texts.training)
+        run.models["from"] = folders.of_model(start, model if path else start)
+    run.data["training"] = folders.of_corpus(data, texts.training)
     if len(texts.held):
         held = data if other is None else other
-        run.data["validation"] = provenance.of_corpus(held, texts.held)
+        run.data["validation"] = folders.of_corpus(held, texts.held)
     if texts.test:
-        run.data["test"] = provenance.of_corpus(data, texts.test)
+        run.data["test"] = folders.of_corpus(data, texts.test)
     if isinstance(texts.planted, SecretManifest):
         run.data["planted"] = {"sha256": texts.planted.sha256}
 

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from vestige.data.encoded_utterances import Labels
 from vestige.data.secret_manifest import SecretManifest
-from vestige.models.checkpoints import DESCRIPTION, load_intent_slot
-from vestige.models.folders import ANSWERS, model_folder
+from vestige.models.checkpoints import load_intent_slot
+from vestige.models.folders import ANSWERS, DESCRIPTION, model_folder
 from vestige.models.nlu_encoder import IntentSlotEncoder, new_encoder
 from vestige.models.protocols import choose_device
 from vestige.models.white_box import IntentSlotNetwork

@@ -26,15 +26,15 @@ from torch import Tensor
 
 from vestige.data.atomic_write import make_directory, replacing_name, write_text
 from vestige.data.encoded import EncodedCorpus
-from vestige.data.json_file import (
-    LARGEST_FILE,
+from vestige.data.files import (
+    LARGEST,
     Count,
     Measurements,
     conform,
     parse_object,
+    read_bytes,
     read_object,
 )
-from vestige.data.regular_file import read_bytes
 from vestige.errors import TrainingError
 from vestige.models.protocols import LanguageModel, Network
 from vestige.training.history import EpochRecord
@@ -273,7 +273,7 @@ def log_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     Raises:
         TrainingError: a line is no JSON, or says no step, or the log is no ordinary file.
     """
-    content = read_bytes(path, limit=LARGEST_FILE, error=TrainingError, remedy=_NO_LOG)
+    content = read_bytes(path, limit=LARGEST, error=TrainingError, remedy=_NO_LOG)
     for number, line in enumerate(content.splitlines(), 1):
         if not line.endswith(b"}"):
             continue

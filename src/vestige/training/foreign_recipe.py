@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from vestige.data.json_file import Count, Measurements, read_json
+from vestige.data.files import Count, Measurements, read_json
 from vestige.errors import TrainingError
 
 STATE = "trainer_state.json"

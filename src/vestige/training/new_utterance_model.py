@@ -19,8 +19,8 @@ from vestige.data.utterances import Utterances
 from vestige.data.vocabulary import EOS, UNK, WordVocabulary
 from vestige.data.word_vectors import WordVectors, read_word_vectors
 from vestige.errors import DataError
+from vestige.memory import require_room_for
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
-from vestige.models.sizes import require_room_for
 
 
 def new_intent_slot_model(

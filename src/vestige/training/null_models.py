@@ -17,11 +17,11 @@ from pydantic import Field
 from vestige import _validate
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import load_encoded
-from vestige.data.json_file import Measurements, read_json
+from vestige.data.files import Measurements, read_json
 from vestige.data.vocabulary import Vocabulary
 from vestige.errors import DataError, TrainingError
+from vestige.models.folders import ADAPTER_CONFIG
 from vestige.models.protocols import LanguageModel
-from vestige.models.weight_files import ADAPTER_CONFIG
 from vestige.training.checkpoint import IDENTITY, MODEL, identity
 from vestige.training.config import TrainingConfig
 

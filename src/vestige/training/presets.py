@@ -22,6 +22,7 @@ import torch
 
 from vestige import _validate
 from vestige.data.vocabulary import Vocabulary
+from vestige.memory import require_room_for
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.protocols import LanguageModel, Network
 from vestige.models.recurrent_network import (
@@ -31,7 +32,6 @@ from vestige.models.recurrent_network import (
     LSTMLanguageModel,
 )
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
-from vestige.models.sizes import require_room_for
 from vestige.models.transformer import CausalTransformer, TransformerConfig
 from vestige.training.config import TrainingConfig
 

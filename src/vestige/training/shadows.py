@@ -30,10 +30,10 @@ from vestige.data.atomic_write import replacing, write_text
 from vestige.data.encoded import encode
 from vestige.data.encoded_pairs import encode_pairs
 from vestige.data.file_lock import discard, locked
-from vestige.data.json_file import Count, Measurements, Sha256, read_json
+from vestige.data.files import Count, Measurements, Sha256, read_json
 from vestige.errors import TrainingError, VestigeError
 from vestige.models import folders
-from vestige.models.checkpoints import fingerprint
+from vestige.models.folders import fingerprint
 from vestige.models.protocols import Network
 from vestige.models.seq2seq import Seq2SeqConfig
 from vestige.training import checkpoint

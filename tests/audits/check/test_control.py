@@ -13,10 +13,10 @@ from vestige.audits.check.control import invented, planted
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
+from vestige.models.folders import sha256_of
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.lora import add_lora
 from vestige.models.protocols import LanguageModel
-from vestige.models.provenance import sha256_of
 from vestige.models.recurrent_network import (
     GRUConfig,
     GRULanguageModel,

@@ -12,8 +12,8 @@ from vestige import diff
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError
-from vestige.models.checkpoints import fingerprint, load_model, save_model
-from vestige.models.folders import is_model
+from vestige.models.checkpoints import load_model, save_model
+from vestige.models.folders import fingerprint, is_model
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.lora import add_lora
 from vestige.models.snapshots import load_snapshots

@@ -8,7 +8,7 @@ from vestige.audits.update.null_models import null_hashes, opened
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import IncompatibleModels, ModelError
 from vestige.models.checkpoints import save_model
-from vestige.models.provenance import sha256_of
+from vestige.models.folders import sha256_of
 from vestige.models.snapshots import load_snapshots
 from vestige.models.table import TableModel
 from vestige.monitor import SILENT

@@ -12,12 +12,10 @@ from vestige.attacks.texts.statistics_cache import Texts
 from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.data.corpus import Corpus
 from vestige.models.checkpoints import load_model
-from vestige.models.folders import model_folder
+from vestige.models.folders import ADAPTER_CONFIG, model_folder, of_model, of_object
 from vestige.models.precision import common_dtype
 from vestige.models.protocols import LanguageModel, placed
-from vestige.models.provenance import of_model, of_object
 from vestige.models.snapshots import load_snapshots
-from vestige.models.weight_files import ADAPTER_CONFIG
 from vestige.monitor import Monitor
 
 if TYPE_CHECKING:

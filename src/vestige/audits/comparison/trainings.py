@@ -11,7 +11,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from vestige.data.json_file import Measurements, conform
+from vestige.data.files import Measurements, conform
 from vestige.errors import DataError, IncompatibleModels, RunError
 from vestige.preparation.trained import RUN, repeats
 from vestige.training.directory import DATA
@@ -209,7 +209,7 @@ def _run(folder: Path) -> "Run | None":
 
 def _check_repeats(trainings: Sequence[TrainedModel]) -> None:
     """Raise ValueError unless trainings of one name differ in their seed, and only in it."""
-    from vestige.models.provenance import of_model
+    from vestige.models.folders import of_model
 
     by_name: dict[str, list[TrainedModel]] = {}
     for one in trainings:

@@ -168,8 +168,8 @@ def _is_manifest(secrets: Any) -> bool:
     """
     from vestige.attacks.manifests import manifest_file
     from vestige.data.checksum import REMEDY
+    from vestige.data.files import require_regular
     from vestige.data.manifest import Manifest
-    from vestige.data.regular_file import require_regular
     from vestige.errors import ManifestError
 
     if not isinstance(secrets, str | PathLike):

@@ -34,8 +34,8 @@ from vestige.attacks.texts.weighted_gains import Shadow, WeightedGains
 from vestige.audits.membership.shadows import ShadowModel
 from vestige.data.corpus import Corpus
 from vestige.errors import DataError
+from vestige.models.folders import of_model
 from vestige.models.protocols import LanguageModel
-from vestige.models.provenance import of_model
 
 OTHERS = ("calibrated", "learned", "zlib")
 """Scores that are not a function of one pass."""

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from vestige.claims import Claim
 from vestige.data.atomic_write import write_text
-from vestige.data.json_file import Name, Schema, read_json
+from vestige.data.files import Name, Schema, read_json
 from vestige.errors import RunError
 from vestige.reports.verdicts import claim_of
 from vestige.reports.words import Row

@@ -25,8 +25,7 @@ from vestige.audits.update.nulls import LIKE
 from vestige.audits.update.plan import duration
 from vestige.data.file_lock import claimed, vacant
 from vestige.errors import DataError, TrainingError
-from vestige.models.folders import is_model, model_folder
-from vestige.models.provenance import sha256_of
+from vestige.models.folders import is_model, model_folder, sha256_of
 from vestige.models.shared_vocabulary import SharedIds, SharedVocabulary
 from vestige.models.snapshots import Snapshots, shown
 from vestige.models.weight_change import stretch, weight_change

@@ -23,7 +23,7 @@ from vestige.defences.composition import Mechanism
 from vestige.defences.methods.dp_fedavg import DPFedAvg
 from vestige.experiments.provenance.audit_rows import METHODS, audit_row
 from vestige.experiments.provenance.audit_trials import AuditTrial, Observations
-from vestige.models.checkpoints import fingerprint
+from vestige.models.folders import fingerprint
 from vestige.training.config import TrainingConfig
 from vestige.training.evaluate import evaluate_documents
 from vestige.training.presets import Shape, new_model

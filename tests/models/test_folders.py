@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from vestige.errors import ModelError
-from vestige.models.checkpoints import fingerprint, load_model, save_model
-from vestige.models.weight_files import weight_files
+from vestige.models.checkpoints import load_model, save_model
+from vestige.models.folders import fingerprint, weight_files
 
 INDEX = "model.safetensors.index.json"
 

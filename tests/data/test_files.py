@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vestige.data.json_file import DEEPEST, Count, Excerpt, Schema, read_json, read_object
+from vestige.data.files import DEEPEST, Count, Excerpt, Schema, read_json, read_object
 from vestige.errors import RunError
 
 

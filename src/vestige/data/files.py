@@ -1,0 +1,373 @@
+"""Files that anyone may have written, read with bounds: bytes, lines, JSON and Parquet rows.
+
+Pipes and devices are refused before they are opened, large files before they are read. JSON is
+checked against a pydantic model, and Parquet against the size that its footer states. Messages name
+the file and the field, never a value, since a value may be a secret.
+
+Every reader takes `error`, the class to raise, and `remedy`, what the user can do.
+"""
+
+import json
+import math
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from vestige.errors import DataError, VestigeError
+
+LARGEST: Final = 2**28
+"""Bytes of JSON or of lines that are read: four times a manifest of a million canaries."""
+DEEPEST: Final = 32
+"""Nested objects and lists of JSON. Ours have at most six."""
+MOST_VALUES: Final = 2**27
+"""Cells of a table. A result has a few thousand."""
+MOST_BYTES: Final = 2**31
+"""Bytes of a table in memory."""
+DEEPEST_COLUMN: Final = 8
+
+Count = Annotated[int, Field(ge=0, le=2**53)]
+"""A number that a float can hold exactly, too."""
+Seed = Annotated[int, Field(ge=0, lt=2**128)]
+Name = Annotated[str, Field(min_length=1, max_length=10_000)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+"""In hexadecimal."""
+
+
+class Schema(BaseModel):
+    """JSON object with exactly these fields and strict types. Numbers are finite."""
+
+    model_config = ConfigDict(
+        strict=True, extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True
+    )
+
+
+class Excerpt(Schema):
+    """JSON object with at least these fields."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class Measurements(Excerpt):
+    """Measurements of a training, which may be infinite."""
+
+    model_config = ConfigDict(allow_inf_nan=True)
+
+
+AnySchema = TypeVar("AnySchema", bound=Schema)
+
+
+# Bytes and lines
+
+
+def require_regular(path: Path, *, error: type[VestigeError], remedy: str) -> int:
+    """Require an ordinary file, or a link to one; returns its size in bytes."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError as problem:
+        raise error(f"{path} is missing", remedy=remedy) from problem
+    except (OSError, ValueError) as problem:  # ValueError: a null byte in the name
+        raise _unreadable(path, problem, error, remedy) from problem
+    if not stat.S_ISREG(found.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "no ordinary file")
+        raise error(f"{path} is {kind}, not a file", remedy=remedy)
+    return found.st_size
+
+
+def read_bytes(path: Path, *, limit: int, error: type[VestigeError], remedy: str) -> bytes:
+    """The content of an ordinary file of at most `limit` bytes."""
+    size = require_regular(path, error=error, remedy=remedy)
+    if size > limit:
+        raise error(f"{path} has {size:,} bytes; at most {limit:,} are expected", remedy=remedy)
+    try:
+        with path.open("rb") as file:
+            return file.read(size)
+    except OSError as problem:
+        raise _unreadable(path, problem, error, remedy) from problem
+
+
+def read_lines(file: Path, *, one: str) -> list[str]:
+    """The lines of a UTF-8 file; `one` names what a line holds, such as "phrase"."""
+    remedy = f"Pass a UTF-8 file with one {one} per line."
+    content = read_bytes(file, limit=LARGEST, error=DataError, remedy=remedy)
+    try:
+        return content.decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{file}: not UTF-8 at byte {error.start}: {error.reason}",
+            remedy=f"Convert it with iconv. {remedy}",
+        ) from error
+
+
+# JSON
+
+
+def read_json(
+    path: Path,
+    schema: type[AnySchema],
+    *,
+    error: type[VestigeError],
+    remedy: str,
+    finite: bool = True,
+) -> AnySchema:
+    """Read a JSON object and check it against a schema.
+
+    Args:
+        path: ordinary file in UTF-8.
+        schema: of its object.
+        error: class to raise.
+        remedy: for a file with a fault.
+        finite: refuse NaN and infinities, which a failed training may have written.
+    """
+    content = read_object(path, error=error, remedy=remedy, finite=finite)
+    return conform(content, schema, path, error=error, remedy=remedy)
+
+
+def read_object(
+    path: Path, *, error: type[VestigeError], remedy: str, finite: bool = True
+) -> dict[str, Any]:
+    """Read the object in a JSON file: finite numbers, no name twice, bounded depth."""
+    content = read_bytes(path, limit=LARGEST, error=error, remedy=remedy)
+    return parse_object(content, path, error=error, remedy=remedy, finite=finite)
+
+
+def parse_object(
+    content: bytes,
+    where: object,
+    *,
+    error: type[VestigeError],
+    remedy: str,
+    finite: bool = True,
+) -> dict[str, Any]:
+    """Parse a JSON object as `read_object` does; `where` names file and line in messages."""
+    try:
+        constants = _no_number if finite else float
+        found = json.loads(
+            content.decode("utf-8"), object_pairs_hook=_without_twins, parse_constant=constants
+        )
+        _require_plain(found, finite=finite)
+        if not isinstance(found, dict):
+            names = {list: "a list", str: "a text", type(None): "null", bool: "a truth value"}
+            raise ValueError(f"it is {names.get(type(found), 'a number')}, not an object")
+    except json.JSONDecodeError as problem:
+        reason = f"{problem.msg} in line {problem.lineno}"
+        raise error(f"{where} is not JSON: {reason}", remedy=remedy) from problem
+    except UnicodeDecodeError as problem:
+        raise error(
+            f"{where} is not UTF-8: byte {problem.start + 1:,} cannot be read", remedy=remedy
+        ) from problem
+    except ValueError as problem:
+        raise error(f"{where} cannot be used: {problem}", remedy=remedy) from problem
+    except RecursionError as problem:
+        raise error(f"{where} cannot be used: {_TOO_DEEP}", remedy=remedy) from problem
+    return found
+
+
+def conform(
+    content: Mapping[str, Any],
+    schema: type[AnySchema],
+    where: object,
+    *,
+    error: type[VestigeError],
+    remedy: str,
+) -> AnySchema:
+    """Check an object against a schema; the error names the first wrong field."""
+    try:
+        return schema.model_validate(content)
+    except ValidationError as problem:
+        # Raised below: the cause would carry the values into a traceback or another process.
+        first = problem.errors(include_url=False, include_input=False, include_context=False)[0]
+        more = problem.error_count() - 1
+    fault = _field(first["loc"], first["type"], first["msg"])
+    rest = f" ({more:,} more)" if more else ""
+    raise error(f"{where} has unexpected content: {fault}{rest}", remedy=remedy)
+
+
+def to_json(value: object) -> str:
+    """Strict JSON: NaN and infinities, which JSON does not have, become null.
+
+    Example:
+        >>> print(to_json({"threshold": float("inf")}))
+        {
+          "threshold": null
+        }
+    """
+    return json.dumps(_finite(plain(value)), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def plain(value: object) -> Any:
+    """Value as mappings, lists, numbers and strings that UTF-8 can hold.
+
+    Example:
+        >>> plain({"rank": (1, 2), 3: b"runs"[:0]})
+        {'rank': [1, 2], '3': []}
+    """
+    if isinstance(value, str):  # a model's text can have half a surrogate pair
+        return value.encode("utf-8", "replace").decode()
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {plain(str(key)): plain(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, Iterable):
+        return [plain(item) for item in value]
+    return plain(str(value))
+
+
+# Parquet
+
+
+def read_rows(path: Path, *, error: type[VestigeError], remedy: str) -> list[dict[str, Any]]:
+    """The rows of a Parquet file: numbers, texts, truth values, and lists and objects of these.
+
+    A few kilobytes of Parquet can hold a terabyte, so the footer is read first.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    require_regular(path, error=error, remedy=remedy)
+    try:
+        with pq.ParquetFile(path) as file:
+            _require_bounded(file.metadata)
+            for field in file.schema_arrow:
+                _require_plain_column(field.type, DEEPEST_COLUMN)
+            table = file.read()
+            if table.num_rows != file.metadata.num_rows:
+                raise ValueError("its footer states another number of rows")
+            if len(set(table.column_names)) < table.num_columns:
+                raise ValueError("two of its columns have one name")
+            rows: list[dict[str, Any]] = table.to_pylist()
+            return rows
+    except (OSError, pa.ArrowException, ValueError, TypeError, OverflowError) as problem:
+        raise error(f"{path} cannot be read: {problem}", remedy=remedy) from problem
+
+
+def storable(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows for Parquet: columns with whole numbers beyond 64 bits become floats."""
+    rows = list(rows)
+    beyond = {
+        name
+        for row in rows
+        for name, value in row.items()
+        if isinstance(value, int) and not -(2**63) <= value < 2**63
+    }
+    for row in rows:
+        row.update({n: float(row[n]) for n in beyond if isinstance(row.get(n), int)})
+    return rows
+
+
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+_TOO_DEEP = f"objects and lists are nested more than {DEEPEST} deep"
+_PLAINLY = {
+    "missing": "it is missing",
+    "model_type": "it should be an object",
+    "dict_type": "it should be an object",
+    "list_type": "it should be a list",
+    "bool_type": "it should be true or false",
+}
+
+
+def _unreadable(
+    path: Path, problem: Exception, error: type[VestigeError], remedy: str
+) -> VestigeError:
+    reason = getattr(problem, "strerror", None) or problem
+    return error(f"{path} cannot be read: {reason}", remedy=remedy)
+
+
+def _field(place: tuple[int | str, ...], kind: str, message: str) -> str:
+    """Description of a faulty field. Unknown names are not quoted."""
+    if kind == "extra_forbidden":
+        place, message = place[:-1], "it has an unknown field"
+    message = _PLAINLY.get(kind, message)
+    inner = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in place]
+    name = "".join(inner).removeprefix(".")
+    reason = message.removeprefix("Value error, ").replace("Input", "it", 1)
+    return f'"{name}": {reason}' if name else reason
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name occurs twice in one object")
+    return found
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is not a JSON number")
+
+
+def _require_plain(value: Any, *, finite: bool) -> None:
+    """Refuse numbers beyond float64, halves of surrogate pairs, and depth; level by level."""
+    level = [value]
+    for _ in range(DEEPEST):
+        inner: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                inner.extend(item)
+                inner.extend(item.values())
+            elif isinstance(item, list):
+                inner.extend(item)
+            elif isinstance(item, str):
+                if not item.isascii() and any("\ud800" <= letter <= "\udfff" for letter in item):
+                    raise ValueError("a text in it has half a surrogate pair")
+            elif _too_large(item, finite):
+                raise ValueError("a number in it is too large")
+        level = inner
+        if not level:
+            return
+    raise ValueError(_TOO_DEEP)
+
+
+def _too_large(item: Any, finite: bool) -> bool:
+    if isinstance(item, int):
+        return item.bit_length() > 1023
+    return finite and isinstance(item, float) and not math.isfinite(item)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _require_bounded(facts: Any) -> None:
+    groups = [facts.row_group(place) for place in range(facts.num_row_groups)]
+    size = sum(max(0, group.total_byte_size) for group in groups)
+    if facts.num_rows * max(1, facts.num_columns) > MOST_VALUES or size > MOST_BYTES:
+        raise ValueError(
+            f"it has {facts.num_rows:,} rows of {facts.num_columns:,} columns, {size:,} bytes: "
+            "too large for a result"
+        )
+
+
+def _require_plain_column(kind: Any, depth: int) -> None:
+    from pyarrow import types
+
+    if depth and types.is_list(kind):
+        _require_plain_column(kind.value_type, depth - 1)
+    elif depth and types.is_struct(kind):
+        for inner in kind:
+            _require_plain_column(inner.type, depth - 1)
+    elif not (
+        types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_boolean(kind)
+        or types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_null(kind)
+    ):
+        raise ValueError(f"a column of it has the type {str(kind)[:60]}")
