@@ -1,6 +1,5 @@
-"""Pairs of bigram models whose every probability is known, and the definitions done naively."""
+"""Bigram models whose every probability is known."""
 
-import itertools
 from collections.abc import Callable
 from copy import deepcopy
 
@@ -9,8 +8,6 @@ import pytest
 import torch
 
 from vestige.models.table import TableModel
-
-Tokens = tuple[int, ...]
 
 
 @pytest.fixture
@@ -21,30 +18,6 @@ def random_table() -> Callable[..., TableModel]:
         return TableModel(rng.dirichlet(alpha), rng.dirichlet(alpha, vocab_size))
 
     return make
-
-
-def probability(model: TableModel, tokens: Tokens, i: int) -> float:
-    """p(token i | those before it), one look-up in the table at a time."""
-    row = model.vocab_size if i == 0 else tokens[i - 1]
-    return float(model.log_table[row, tokens[i]].double().exp())
-
-
-@pytest.fixture
-def naive_score() -> Callable[[TableModel, TableModel, Tokens], float]:
-    """Definition 1 of the paper."""
-
-    def score(before: TableModel, after: TableModel, tokens: Tokens) -> float:
-        return sum(
-            probability(after, tokens, i) - probability(before, tokens, i)
-            for i in range(len(tokens))
-        )
-
-    return score
-
-
-@pytest.fixture
-def every_phrase() -> Callable[[int, int], list[Tokens]]:
-    return lambda vocab_size, length: list(itertools.product(range(vocab_size), repeat=length))
 
 
 @pytest.fixture(autouse=True)

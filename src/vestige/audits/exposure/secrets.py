@@ -17,7 +17,7 @@ Testing and Acceptance Sampling", Technometrics 24(4):
 - the whole secret, among texts of pieces that the model knows (`known_pieces`).
 
 With a model from before an update, a log-perplexity is the difference of the two models', so what
-the model knew before does not count. `attacks.update.differential_rank` sums differences of
+the model knew before does not count. `audits.update.rank` sums differences of
 probabilities by token instead, and ranks among all sequences of as many tokens.
 """
 

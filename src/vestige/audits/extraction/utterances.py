@@ -15,8 +15,7 @@ from vestige.claims import Check
 from vestige.data.candidate_words import candidate_sets, require_used, with_intents
 from vestige.data.secret_manifest import SecretManifest, load_secrets
 from vestige.data.secret_pattern import SecretPattern
-from vestige.data.sources import manifest_file
-from vestige.data.utterance_parts import read_parts
+from vestige.data.sources import manifest_file, read_parts
 from vestige.data.utterances import Utterances
 from vestige.errors import DataError
 from vestige.models.white_box import IntentSlotNetwork
