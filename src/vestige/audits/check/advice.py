@@ -164,7 +164,7 @@ def _typed(run: Run) -> list[str]:
 
 def _value(words: Sequence[Any], option: str) -> str:
     """The value of an option; "" without it."""
-    for word, following in zip(map(str, words), (*words[1:], None), strict=True):
+    for word, following in zip(map(str, words), (*words[1:], None), strict=False):
         if word == option and following is not None:
             return str(following)
         if word.startswith(f"{option}="):
