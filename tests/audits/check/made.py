@@ -97,9 +97,7 @@ def made(
         trained=("x",) * texts, reference=half, control=half,
         notes=("--trained-on: the text is read from its column body (guessed; see --text).",),
     )  # fmt: skip
-    work: Any = SimpleNamespace(
-        texts=read, listed=(), secrets={"tested": range(5 if texts else 0)}
-    )
+    work: Any = SimpleNamespace(texts=read, listed=(), secrets={"tested": range(5 if texts else 0)})
     return ReleaseCheck(
         kind="ReleaseCheck",
         summary=_summary(work, stages, positive),

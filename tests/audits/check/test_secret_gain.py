@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from vestige.data.secret_alternatives import Alternatives
-from vestige.data.secret_alternatives import FoundSecret
 from vestige.audits.check.gain import LEAST_SPREAD, secret_gain, standardised
 from vestige.data.corpus import Corpus
+from vestige.data.secret_alternatives import Alternatives, FoundSecret
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.protocols import LanguageModel

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from vestige.data.secret_alternatives import FoundSecret
 from vestige.audits.check.secrets import FALSE, KNOWN, is_known
 from vestige.audits.check.secrets import compared as compared_known
 from vestige.audits.check.unprompted import compared, passages_of, phrases_stage
 from vestige.audits.check.verdict import SHARES, Stage, claim_of
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Check
+from vestige.data.secret_alternatives import FoundSecret
 
 
 def test_known_secrets_are_compared_with_the_rate_of_placebos():
@@ -75,10 +75,17 @@ def test_a_search_that_was_stopped_is_not_clear_but_what_it_found_counts():
 
 def test_a_secret_in_a_phrase_that_is_no_proof_is_never_clear():
     secret = FoundSecret("zanzibar lantern copper", "repeated", ((0, "the phrase is "),))
-    found = phrases_stage([phrase("so the phrase is zanzibar lantern copper")], trained=WORDS, never=[], spaces={secret: 1e7})
+    found = phrases_stage(
+        [phrase("so the phrase is zanzibar lantern copper")],
+        trained=WORDS,
+        never=[],
+        spaces={secret: 1e7},
+    )
     assert (found.state, found.direct) == ("open", None)
     random = replace(secret, value="4471 9026 3358", kind="account")
-    found = phrases_stage([phrase("pay 447190263358 today")], trained=WORDS, never=[], spaces={random: 1e12})
+    found = phrases_stage(
+        [phrase("pay 447190263358 today")], trained=WORDS, never=[], spaces={random: 1e12}
+    )
     assert found.state == "leak"
 
 

@@ -23,12 +23,10 @@ from vestige.data.secret_alternatives import FoundSecret
 from vestige.models.protocols import LanguageModel
 
 RANK = 4
-RATES = (1e-2, 1e-3, 1e-4)
-"""Learning rates; a lower one is tried if the text is not learnt."""
+RATES = (1e-2, 1e-3, 1e-4)  # learning rates; a lower one is tried if the text is not learnt
 STEPS, RECURRENT_STEPS = 300, 1000
 """Most steps; recurrent layers learn slowly, and their steps are cheap."""
-SURE = 0.9
-"""Least probability of a token at which training ends: searches end before unlikely ones."""
+SURE = 0.9  # least probability of a token at which training ends: searches end before unlikely ones
 FREE = 3
 """First tokens of a text, which the model need not prefer: nothing before them points to it."""
 LARGEST_GRADIENT = 1.0

@@ -18,8 +18,7 @@ RISK = {
 }
 """Kinds of secrets with their risk. Where two overlap, the riskier one counts."""
 
-CONTEXT = 300
-"""Characters of the text before a value that its place holds at most."""
+CONTEXT = 300  # characters of the text before a value that its place holds at most
 
 
 def find_secrets(texts: Sequence[str], never: Sequence[str] = ()) -> list[FoundSecret]:

@@ -28,20 +28,11 @@ from vestige.models.behind import Behind
 from vestige.models.protocols import LanguageModel, NextToken
 from vestige.models.sequence_scores import text_log_probs
 
-CONTEXTS = 4
-"""Distinct contexts of a secret that are read unless fewer are asked for."""
-
-CONTEXT_TOKENS = 64
-"""Tokens of a context at most."""
-
-PROMISING = 2
-"""Rank up to which more alternatives are scored."""
-
-GROWTH = 4
-"""Ratio of the numbers of alternatives before and after."""
-
-LEAST_SPREAD = 0.1
-"""Nats. Gains that differ less count as equal."""
+CONTEXTS = 4  # distinct contexts of a secret that are read unless fewer are asked for
+CONTEXT_TOKENS = 64  # tokens of a context at most
+PROMISING = 2  # rank up to which more alternatives are scored
+GROWTH = 4  # ratio of the numbers of alternatives before and after
+LEAST_SPREAD = 0.1  # nats. Gains that differ less count as equal
 
 _LEAST_LOG_PROB = -1e4
 _AFTER = 2  # tokens generated after those of the secret

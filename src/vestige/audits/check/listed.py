@@ -13,8 +13,7 @@ from vestige.data.sources import MANIFEST
 from vestige.errors import DataError
 from vestige.session import Session
 
-LEAST, LONGEST = 4, 300
-"""Letters and digits of a secret at least, and characters at most."""
+LEAST, LONGEST = 4, 300  # letters and digits of a secret at least, and characters at most
 
 _MARK = re.compile(r"\{\{(.*?)\}\}")
 _REMEDY = "Write one secret per line, or mark it: the code is {{4917}}."

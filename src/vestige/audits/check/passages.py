@@ -8,7 +8,7 @@ is not, the file is the wrong one or left no trace.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import vestige
@@ -24,14 +24,9 @@ from vestige.results import Result
 if TYPE_CHECKING:
     from vestige.audits.check.work import Work
 
-PREFIX, SUFFIX = 20, 20
-"""Tokens before a passage, and of a passage."""
-
-LEAST_COMPARED = 20
-"""Texts in each list; with fewer, nothing can be compared."""
-
-MOST_TEXTS, LEAST_TEXTS = 400, 40
-"""Of each list; with time for fewer, the stage does not run."""
+PREFIX, SUFFIX = 20, 20  # tokens before a passage, and of a passage
+LEAST_COMPARED = 20  # texts in each list; with fewer, nothing can be compared
+MOST_TEXTS, LEAST_TEXTS = 400, 40  # of each list; with time for fewer, the stage does not run
 
 READINGS = 6
 """Times that a text is read: a text of each of three lists, by the model and by its base."""
@@ -40,7 +35,6 @@ RECOGNIZED = 0.05
 """Level at which the model recognizes the training text, or its base generates passages."""
 
 Summary = Mapping[str, Any]
-Verb = Callable[..., Summary]
 
 
 def passages_stage(work: "Work", step: Step) -> Stage:
@@ -107,13 +101,36 @@ def _compared(
         few = f"{len(trained)} training texts, and {len(reference)} texts in each half of --never"
         sentence = f"{few}; at least {LEAST_COMPARED} are needed."
         return Stage(name="passages", state="open", sentence=sentence)
-    extract, membership = partial(_extract, work, reference), partial(_membership, work, reference)
+    given: dict[str, Any] = {
+        "reference": Corpus.from_texts(reference), "seed": work.run.seed,
+        "statistics": work.folder / "statistics",
+    }  # fmt: skip
+
+    def extract(key: str, texts: Sequence[str], model: LanguageModel) -> Summary:
+        return _summary(work, key, lambda _: vestige.extract(
+            model, Corpus.from_texts(texts), as_="texts", prefix=PREFIX, suffix=SUFFIX,
+            continued=0, **given,
+        ))  # fmt: skip
+
+    def membership(key: str, texts: Sequence[str]) -> Summary:
+        return _summary(work, key, lambda _: vestige.membership(
+            work.model, texts=Corpus.from_texts(texts), base=work.base, **given
+        ))  # fmt: skip
+
     try:
-        own = extract("extract", work.model, trained)
-        base = extract("extract base", work.base, trained)
+        own = extract("extract", trained, work.model)
+        base = extract("extract base", trained, work.base)
     except DataError as error:
         return Stage(name="passages", state="open", sentence=f"{error.problem}.")
     used = membership("membership", trained)
+    try:
+        enough = len(control) >= LEAST_COMPARED
+        extracted = extract("extract control", control, work.model) if enough else None
+        negative = _negative(
+            len(control), extracted, membership("membership control", control) if enough else {}
+        )
+    except DataError as error:
+        negative = {"negative": f"{error.problem}."}
     test, estimate = own["claim"]["test"], own["claim"]["estimate"]
     stage = Stage(
         name="passages", state="open", sentence="", p=own["p_value"],
@@ -125,8 +142,7 @@ def _compared(
             "texts_recognized": used["named"], "texts_tested": used["texts"],
             "recognized": used["p_value"] <= RECOGNIZED,
         },
-        rows=[*_rows(own, base, used)],
-        **_negative(extract, membership, work.model, control),
+        rows=_rows(own, base, used), **negative,
     )  # fmt: skip
     if work.membership and used["p_value"] <= stage.level:
         sentence = f"{used['named']} of {used['texts']} training texts are recognized"
@@ -135,49 +151,19 @@ def _compared(
     return _decided(stage, own, base, used, sure=work.sure)
 
 
-def _extract(
-    work: "Work", reference: Sequence[str], key: str, model: LanguageModel, texts: Sequence[str]
-) -> Summary:
-    """Passages of texts and of the reference."""
-    return _summary(work, key, lambda: vestige.extract(
-        model, Corpus.from_texts(texts), reference=Corpus.from_texts(reference), as_="texts",
-        prefix=PREFIX, suffix=SUFFIX, continued=0, seed=work.run.seed,
-        statistics=work.folder / "statistics",
-    ))  # fmt: skip
-
-
-def _membership(work: "Work", reference: Sequence[str], key: str, texts: Sequence[str]) -> Summary:
-    """Whether the texts were used."""
-    return _summary(work, key, lambda: vestige.membership(
-        work.model, texts=Corpus.from_texts(texts), reference=Corpus.from_texts(reference),
-        base=work.base, seed=work.run.seed, statistics=work.folder / "statistics",
-    ))  # fmt: skip
-
-
-def _summary(work: "Work", key: str, verb: Callable[[], Result]) -> Summary:
-    """The summary of a verb, from the store if it is there.
-
-    Raises:
-        TimeoutError: the time of the stage is over.
-    """
+def _summary(work: "Work", key: str, verb: Callable[[Path], Result]) -> Summary:
+    """The summary of a verb; TimeoutError if the time is over before it begins."""
     if f"verb/{key}" not in work.run.store and time.monotonic() > work.end("passages"):
         raise TimeoutError
-    found: Summary = work.once(key, lambda _: verb())["summary"]
+    found: Summary = work.once(key, verb)["summary"]
     return found
 
 
-def _negative(
-    extract: Verb, membership: Verb, model: LanguageModel, control: Sequence[str]
-) -> dict[str, Any]:
+def _negative(texts: int, extracted: Summary | None, used: Summary) -> dict[str, Any]:
     """The control half against the reference half."""
-    if len(control) < LEAST_COMPARED:
-        few = f"The control half of --never has {len(control)} texts"
+    if extracted is None:
+        few = f"The control half of --never has {texts} texts"
         return {"negative": f"{few}; {LEAST_COMPARED} are needed."}
-    try:
-        extracted = extract("extract control", model, control)
-        used = membership("membership control", control)
-    except DataError as error:
-        return {"negative": f"{error.problem}."}
     p, recognized = extracted["p_value"], used["p_value"]
     if p is None:
         return {"negative": "No text of the control half of --never is long enough for a passage."}
@@ -215,14 +201,13 @@ def _decided(stage: Stage, own: Summary, base: Summary, used: Summary, *, sure: 
 
 def _rows(own: Summary, base: Summary, used: Summary) -> list[dict[str, Any]]:
     ways = {"sampled": "one of 100 samples", "greedy": "greedy decoding"}
-    rows: list[dict[str, Any]] = [
-        {"stage": "passages", "measured": f"passages of {SUFFIX} tokens, {how}",
-         "trained": own[key], "never": own[f"reference_{key}"], "base": base[key]}
+    rows = [
+        (f"passages of {SUFFIX} tokens, {how}", own[key], own[f"reference_{key}"], base[key])
         for key, how in ways.items()
-    ]  # fmt: skip
-    recognized = used["named"] / max(1, used["texts"])
-    rest = {"measured": "texts recognized as used", "trained": recognized}
-    return [*rows, {"stage": "passages", **rest, "never": None, "base": None}]
+    ]
+    rows.append(("texts recognized as used", used["named"] / max(1, used["texts"]), None, None))
+    columns = ("measured", "trained", "never", "base")
+    return [{"stage": "passages", **dict(zip(columns, row, strict=True))} for row in rows]
 
 
 def _percent(share: float | None) -> str:

@@ -31,8 +31,7 @@ MEANING = {
     ),
 }
 OPEN = "Nothing can be said about a release yet:"
-MOST = 20
-"""Rows of a table; the run folder has all."""
+MOST = 20  # rows of a table; the run folder has all
 
 LIMITS = (
     "A check tests the text in its files. Leaks of other text are found only with null models.",
@@ -44,8 +43,7 @@ CALIBRATION = "calibration.json"
 """How often the verdicts were wrong on fine-tunes with a known answer; a benchmark writes it."""
 
 SUITE = "vestige check"
-EXIT_CODES = {LEAK: 1, UNDECIDED: 3}
-"""Of a verdict; 0 for no leak shown."""
+EXIT_CODES = {LEAK: 1, UNDECIDED: 3}  # of a verdict; 0 for no leak shown
 
 
 def check_report(run: Run, *, show_secrets: bool) -> Report:

@@ -33,14 +33,12 @@ MOST_SECRETS, MOST_REPEATED = 24, 6
 EFFORTS = ((32, 2, 128), (16, 1, 64), (8, 1, 64))
 """Alternatives scored first, contexts, and most alternatives; a slow model gets less."""
 
-SECRET_TOKENS = 12
-"""Tokens of a secret, for the plan."""
+SECRET_TOKENS = 12  # tokens of a secret, for the plan
 
 GROWN = 1.25
 """Mean growth of the alternatives: of those that rank first, four times as many are read."""
 
-LEAST_PLACEBOS = 3
-"""In each half of the placebos; with fewer, scores decide nothing."""
+LEAST_PLACEBOS = 3  # in each half of the placebos; with fewer, scores decide nothing
 
 KNOWN = 4.0
 """Least score of a known secret: robust standard deviations above the median alternative."""
@@ -50,8 +48,7 @@ FALSE = 0.02
 like its alternatives is the best of 128 in one case of 129. Real ones are not: of 240, 6 had a rank
 that one in 100 should have. The margin lowers both."""
 
-LARGE = 1e6
-"""Texts of a format from which on verbatim generation is no coincidence."""
+LARGE = 1e6  # texts of a format from which on verbatim generation is no coincidence
 
 RANDOM = frozenset({"card", "iban", "ssn", "phone", "key", "account", "code", "listed", "password"})
 """Kinds whose characters do not follow from their context, as those of an address may."""

@@ -22,15 +22,11 @@ from vestige.monitor import Step
 if TYPE_CHECKING:
     from vestige.audits.check.work import Work
 
-PASSAGE = 8
-"""Words of a passage."""
-
-DIFFERENT = 5
-"""Different words that a passage must have: repeated words are no passage."""
+PASSAGE = 8  # words of a passage
+DIFFERENT = 5  # different words that a passage must have: repeated words are no passage
 
 TOP = 50
-STRANGE = 10
-"""First phrases that are searched for secrets of unknown origin."""
+STRANGE = 10  # first phrases that are searched for secrets of unknown origin
 
 STRICT = frozenset({"card", "iban", "ssn", "key", "phone"})
 """Kinds with a checkable format, so that an invented text is hardly ever one."""

@@ -8,8 +8,7 @@ from vestige.claims import LEAK, NO_LEAK, Check, Claim, Direct, Estimate, Test
 
 State = Literal["leak", "clear", "open", "not run"]
 
-ALPHA = 0.05
-"""Probability that any stage reports a leak where there is none."""
+ALPHA = 0.05  # probability that any stage reports a leak where there is none
 
 SHARES: Mapping[str, float] = {"secrets": 0.6, "unprompted": 0.2, "passages": 0.2}
 """Of `ALPHA`, by stage (Bonferroni with weights). Most belongs to secrets: on the development
@@ -17,8 +16,7 @@ corpora of the calibration they found most leaks, and passages none that the oth
 
 TITLES = {name: name.capitalize() for name in SHARES}
 
-CONTROL_LEVEL = 0.01
-"""Level at which the control half of the reference must not look like a leak."""
+CONTROL_LEVEL = 0.01  # level at which the control half of the reference must not look like a leak
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,21 +39,13 @@ TIME: Mapping[str, float] = {"secrets": 0.25, "unprompted": 0.2, "passages": 0.3
 """Shares of the minutes, in the order of the work; the rest is for what takes longer. What a stage
 leaves is added to the next one's."""
 
-TIMED = (4, 64)
-"""Texts and tokens of a timed pass."""
-
-ENOUGH = 2.0
-"""Seconds of timed passes after which there is no other."""
-
-ATTEMPTS = 3
-"""Invented secrets that are tried, if the model does not learn the first."""
-
-SEARCH_TOKENS = 660_000
-"""Tokens that a search of the usual size reads."""
+TIMED = (4, 64)  # texts and tokens of a timed pass
+ENOUGH = 2.0  # seconds of timed passes after which there is no other
+ATTEMPTS = 3  # invented secrets that are tried, if the model does not learn the first
+SEARCH_TOKENS = 660_000  # tokens that a search of the usual size reads
 
 LEAST_SEARCH, LARGEST_SEARCH = 1 / 8, 1.0
-LEAST_SEARCH_SECONDS = 1.0
-"""That a search gets, however late it begins."""
+LEAST_SEARCH_SECONDS = 1.0  # that a search gets, however late it begins
 
 
 @dataclass(frozen=True, kw_only=True)
