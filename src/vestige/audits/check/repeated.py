@@ -48,7 +48,7 @@ def repeated_sequences(texts: Sequence[str], never: Sequence[str] = ()) -> list[
     words, owners, starts = _words(texts, never)
     taken = bytearray(words.size)
     spans: dict[int, list[tuple[int, int]]] = {}
-    found = []
+    found: list[list[Place]] = []
     for length, places in sorted(_maximal(words, owners), key=lambda one: (-one[0], one[1])):
         free = [at for at in places if not (taken[at] or taken[at + length - 1])]
         for at in free:

@@ -104,7 +104,8 @@ def calibration() -> str:
     if not file.is_file():
         return ""
     counts = json.loads(file.read_text("utf-8"))
-    clean, missed = counts["clean"], []
+    clean = counts["clean"]
+    missed: list[str] = []
     for copies, one in sorted(counts["leaky"].items(), key=lambda item: -int(item[0])):
         times = "1 copy" if copies == "1" else f"{copies} copies"
         of_each = "" if missed else " of each secret"

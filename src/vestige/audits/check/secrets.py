@@ -163,7 +163,7 @@ def _effort(work: "Work") -> tuple[int, int, int]:
 
 def is_known(gain: Row) -> bool:
     """Whether the model knows a secret, by its gain or because it generates it."""
-    return gain["greedy"] or (gain["rank"] == 1 and gain["score"] >= KNOWN)
+    return bool(gain["greedy"] or (gain["rank"] == 1 and gain["score"] >= KNOWN))
 
 
 def is_random(kind: str, space: float) -> bool:
