@@ -11,8 +11,7 @@ from dp_accounting import dp_event, pld
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vestige.audits.comparison.measured import Guarantee
-from vestige.audits.comparison.measurements import mechanism_of
+from vestige.audits.comparison.guarantee import Guarantee, mechanism_of
 from vestige.defences.accounting import (
     epsilon_spent,
     noise_for,
