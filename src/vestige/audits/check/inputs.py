@@ -1,6 +1,6 @@
 """What a check reads: the base of the model, and texts whose columns are guessed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -180,10 +180,9 @@ def _read(
     if given is None:
         return [], notes
     if isinstance(given, str | PathLike):
-        corpus = _read_path(run, role, given, column, model, notes)
+        corpus = _guessed(run, role, given, column, model, notes.append)
     else:
-        made = given if isinstance(given, Corpus) else Corpus.from_texts(given)
-        corpus = run.corpus(role, made)
+        corpus = run.corpus(role, given if isinstance(given, Corpus) else Corpus.from_texts(given))
     texts = list(corpus)
     if not any(map(str.strip, texts)):
         remedy = "Pass a file or folder with documents."
@@ -191,29 +190,26 @@ def _read(
     return texts, notes
 
 
-def _read_path(
+def _guessed(
     run: Session,
     role: str,
     path: str | PathLike[str],
     column: str | None,
     model: LanguageModel,
-    notes: list[str],
+    log: Callable[[str], None],
 ) -> Corpus:
-    """The texts of a file or folder; adds to the notes."""
+    """The texts of a file or folder."""
     files = [] if (Path(path) / MANIFEST).is_file() else table_files(fspath(path))
     rows = first_rows(files[0]) if files else []
     columns = text_columns(rows) if column is None else (column,)
     name = f"--{role.replace('_', '-')}"
     if column is None and columns != ("text",):
-        many = "columns" if len(columns) > 1 else "column"
-        notes.append(
-            f"{name} is read from {many} {listed(columns)} (guessed; --text names another)."
-        )
+        shown = f"column{'s' * (len(columns) > 1)} {listed(columns)}"
+        log(f"{name} is read from {shown} (guessed; --text names another).")
     if any(isinstance(row.get(columns[0]), list) for row in rows):
-        texts, sentence = rendered(
-            [one for file in files for one in chats(file, columns[0])], model
-        )
-        notes.append(f"{name}: {sentence}")
+        every = [one for file in files for one in chats(file, columns[0])]
+        texts, sentence = rendered(every, model)
+        log(f"{name}: {sentence}")
     elif len(columns) > 1:
         texts = [text for file in files for text in joined(file, columns)]
     else:
