@@ -1,14 +1,14 @@
 """Which word sequences are repeated across texts?
 
-A secret without a format shows only by its copies. Sequences of 1, 2, 4… words get equal numbers if
-they are equal (prefix doubling: Manber and Myers, 1993, "Suffix arrays"). From each position the
-longest sequence that three texts share is then found by a binary search over its length, in
-O(n log² n) of all words, however long the texts agree. Words are compared in any case, and whatever
-lies between them.
+A secret without a format shows only by its copies. With a suffix array over the words (Manber and
+Myers, 1993, "Suffix arrays") the longest sequence from each position that three texts share is
+found in O(n log n) of all words, however long the texts agree. Words are compared in any case, and
+whatever lies between them.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 LEAST_WORDS = 5
 LEAST_TEXTS = 3
 WORD = re.compile(r"\w+(?:['’]\w+)*")
-_PRUNED = 2  # level of 4 words, the largest power of two that every sequence contains
+_ANY = 1 << 40  # longer than all texts
 
 Integers = NDArray[np.int64]
 Place = tuple[int, int, int]
@@ -45,114 +45,175 @@ def repeated_sequences(texts: Sequence[str], never: Sequence[str] = ()) -> list[
     """
     if len(texts) < LEAST_TEXTS:
         return []
-    words, owners, starts = _words(texts, never)
-    taken = bytearray(words.size)
+    words = _Words.of(texts, never)
+    found = _unmerged(words)
+    taken = bytearray(words.ids.size)
     spans: dict[int, list[tuple[int, int]]] = {}
-    found: list[list[Place]] = []
-    for length, places in sorted(_maximal(words, owners), key=lambda one: (-one[0], one[1])):
-        free = [at for at in places if not (taken[at] or taken[at + length - 1])]
+    kept = []
+    for length, starts in sorted(found, key=lambda one: (-one[0], one[1])):
+        free = [at for at in starts if not (taken[at] or taken[at + length - 1])]
         for at in free:
             taken[at : at + length] = b"\1" * length
-        if not free:
-            continue
-        found.append([])
-        for at in places:
-            number = int(owners[at])
-            if number not in spans:
-                spans[number] = [word.span() for word in WORD.finditer(texts[number])]
-            first = at - starts[number]
-            of_text = spans[number]
-            found[-1].append((number, of_text[first][0], of_text[first + length - 1][1]))
-    return found
+        if free:
+            kept.append([words.place(at, length, texts, spans) for at in starts])
+    return kept
 
 
-def _words(texts: Sequence[str], never: Sequence[str]) -> tuple[Integers, Integers, list[int]]:
-    """Words of all texts in a row, each text followed by a 0.
+@dataclass(frozen=True)
+class _Words:
+    """Words of all texts in a row.
 
-    Returns:
-        (n,) numbers from 1, equal for equal words; (n,) numbers of the texts, -1 for those of
-        `never`; the first position of each text.
+    Attributes:
+        ids: (n,) equal for equal words.
+        owners: (n,) number of the text; -1 for one that must not contain the sequence.
+        starts: first word of each text.
+        ends: (n,) the word after the last one of its text.
     """
-    forms: dict[str, int] = {}
-    rows = [
-        [forms.setdefault(word, len(forms) + 1) for word in WORD.findall(text)]
-        for text in chain(texts, never)
-    ]
-    folded: dict[str, int] = {}
-    same = np.array([0, *(folded.setdefault(one.casefold(), len(folded) + 1) for one in forms)])
-    sizes = np.array([len(row) + 1 for row in rows])
-    ids = np.fromiter(chain.from_iterable((*row, 0) for row in rows), np.int64, int(sizes.sum()))
-    numbers = np.where(np.arange(sizes.size) < len(texts), np.arange(sizes.size), -1)
-    return same[ids], np.repeat(numbers, sizes), (np.cumsum(sizes) - sizes).tolist()
+
+    ids: Integers
+    owners: Integers
+    starts: Integers
+    ends: Integers
+
+    @classmethod
+    def of(cls, texts: Sequence[str], never: Sequence[str]) -> "_Words":
+        forms: dict[str, int] = {}
+        rows = [
+            [forms.setdefault(word, len(forms)) for word in WORD.findall(text)]
+            for text in chain(texts, never)
+        ]
+        folded: dict[str, int] = {}
+        same = np.array([folded.setdefault(form.casefold(), len(folded)) for form in forms] or [0])
+        sizes = np.array([len(row) for row in rows])
+        ids = np.fromiter(chain.from_iterable(rows), np.int64, int(sizes.sum()))
+        numbers = np.where(np.arange(sizes.size) < len(texts), np.arange(sizes.size), -1)
+        ends = np.cumsum(sizes)
+        return cls(same[ids], np.repeat(numbers, sizes), ends - sizes, np.repeat(ends, sizes))
+
+    def place(
+        self, at: int, length: int, texts: Sequence[str], spans: dict[int, list[tuple[int, int]]]
+    ) -> Place:
+        """Characters of a sequence; `spans` remembers those of the words of a text."""
+        number = int(self.owners[at])
+        if number not in spans:
+            spans[number] = [word.span() for word in WORD.finditer(texts[number])]
+        first = at - int(self.starts[number])
+        return number, spans[number][first][0], spans[number][first + length - 1][1]
 
 
-def _maximal(words: Integers, owners: Integers) -> list[tuple[int, list[int]]]:
+def _unmerged(words: _Words) -> Iterator[tuple[int, list[int]]]:
     """Length and positions of each sequence, one position a text."""
-    lengths, groups, is_public = _longest(words, owners)
-    long = (lengths >= LEAST_WORDS) & (np.roll(lengths, 1) <= lengths)  # else it begins earlier
-    chosen = np.flatnonzero(long & ~is_public & (owners >= 0))
-    found: dict[int, dict[int, int]] = {}
-    columns = (chosen.tolist(), groups[chosen].tolist(), owners[chosen].tolist())
-    for at, group, owner in zip(*columns, strict=True):
-        found.setdefault(group, {}).setdefault(owner, at)
-    return [
-        (int(lengths[min(places.values())]), [*places.values()])
-        for places in found.values()
-        if len(places) >= LEAST_TEXTS
-    ]
+    at, grams = _repeated_grams(words)
+    if not at.size:
+        return
+    ranks, reach = _ranks(at, grams, words.ids.size)
+    order = at[np.argsort(ranks[-1][at], kind="stable")]
+    common = _common(order, ranks, reach)
+    owners = words.owners[order]
+    never = np.where(owners < 0, _ANY, 0).tolist()
+    with_never = np.array(_spread(never, common.tolist()))
+    lengths = np.zeros(words.ids.size + 1, np.int64)
+    lengths[order] = _shared(owners.tolist(), common.tolist())
+    own = lengths[order]
+    maximal = lengths[order - 1] <= own  # the sequence from the word before ends earlier
+    chosen = order[(owners >= 0) & maximal & (own > with_never)]
+    chosen.sort()
+    size = lengths[chosen]
+    level = np.array([int(one).bit_length() - 1 for one in size], np.int64)
+    tables = np.stack(ranks)
+    first, last = tables[level, chosen], tables[level, chosen + size - (1 << level)]
+    groups: dict[tuple[int, int, int], dict[int, int]] = {}
+    columns = (chosen.tolist(), size.tolist(), first.tolist(), last.tolist())
+    for position, grams_, start, end in zip(*columns, strict=True):
+        of = groups.setdefault((grams_, start, end), {})
+        of.setdefault(int(words.owners[position]), position)
+    for (grams_, _, _), places in groups.items():
+        if len(places) >= LEAST_TEXTS:
+            yield grams_ + LEAST_WORDS - 1, list(places.values())
 
 
-def _longest(words: Integers, owners: Integers) -> tuple[Integers, Integers, NDArray[np.bool_]]:
-    """The longest sequence from each position that three texts share.
-
-    Returns:
-        (n,) lengths, 0 for less than four words; (n,) numbers, equal for equal sequences; (n,)
-        whether a text of `never` has the sequence.
-    """
-    lengths, groups = np.zeros_like(words), np.zeros_like(words)
-    is_public = np.zeros(words.size, bool)
-    tables = _tables(words, owners)
-    at = np.flatnonzero(tables[_PRUNED]) if len(tables) > _PRUNED else np.zeros(0, np.int64)
-    last = 0
-    for level in reversed(range(len(tables))) if at.size else ():
-        follows = tables[level][at + lengths[at]]
-        longer = at[follows > 0]
-        keys = _pairs(groups[longer], follows[follows > 0])
-        often = _often(keys, owners[longer])
-        longer, keys = longer[often], keys[often] + last + 1
-        lengths[longer] += 1 << level
-        groups[longer] = keys
-        is_public[longer] = np.isin(keys, keys[owners[longer] < 0])
-        last = int(keys.max(initial=last))
-    return lengths, groups, is_public
-
-
-def _tables(words: Integers, owners: Integers) -> list[Integers]:
-    """For 1, 2, 4… words: (n,) a number for the sequence from each position, 0 if it is rare."""
-    at = np.flatnonzero(words)
-    keys, tables = words[at], []
-    while (often := _often(keys, owners[at])).any():
-        at = at[often]
-        table = np.zeros_like(words)
-        table[at] = keys[often] + 1
-        tables.append(table)
-        step = 1 << (len(tables) - 1)
-        at = at[table[at + step] > 0]
-        keys = _pairs(table[at], table[at + step])
-    return tables
+def _repeated_grams(words: _Words) -> tuple[Integers, Integers]:
+    """Positions of sequences of five words that three texts share, and a number for each."""
+    total = words.ids.size
+    grams, width = words.ids, 1
+    at = np.flatnonzero(np.arange(total) + LEAST_WORDS <= words.ends)
+    if not at.size:
+        return at, at
+    while width < LEAST_WORDS:
+        step = min(width, LEAST_WORDS - width)
+        follows = np.minimum(np.arange(total) + step, total - 1)
+        grams, width = _pairs(grams, grams[follows]), width + step
+    own = at[words.owners[at] >= 0]
+    texts = int(words.owners.max()) + 1
+    keys = np.sort(grams[own] * texts + words.owners[own])  # np.unique would hash: ten times slower
+    different = keys[np.diff(keys, prepend=-1) > 0]
+    often = np.bincount(different // texts, minlength=int(grams.max()) + 1) >= LEAST_TEXTS
+    at = at[often[grams[at]]]
+    return at, grams[at]
 
 
 def _pairs(first: Integers, second: Integers) -> Integers:
-    """Equal numbers, from 0, for equal pairs."""
-    return np.unique(first * (second.max(initial=0) + 1) + second, return_inverse=True)[1]
+    """Ranks of pairs in their order."""
+    return np.unique(first * (second.max() + 1) + second, return_inverse=True)[1]
 
 
-def _often(keys: Integers, owners: Integers) -> NDArray[np.bool_]:
-    """Whether each of some numbers occurs in three texts, those of `never` apart."""
-    if not keys.size:
-        return np.zeros(0, bool)
-    own, texts = owners >= 0, int(owners.max()) + 2
-    pairs = np.sort(keys[own] * texts + owners[own])  # np.unique would hash: ten times slower
-    different = pairs[np.diff(pairs, prepend=-1) > 0] // texts
-    often: NDArray[np.bool_] = np.bincount(different, minlength=int(keys.max()) + 1) >= LEAST_TEXTS
-    return often[keys]
+def _ranks(at: Integers, grams: Integers, total: int) -> tuple[list[Integers], Integers]:
+    """Ranks of the 1, 2, 4… grams from each position, and how many grams follow.
+
+    Rank 0 is no gram; what follows it does not count.
+    """
+    breaks = np.ones(total + 1, bool)
+    breaks[at] = False
+    reach = np.zeros(total + 1, np.int64)
+    ends = np.flatnonzero(breaks)
+    reach[at] = ends[np.searchsorted(ends, at)] - at
+    table = np.zeros(total + 1, np.int64)
+    table[at] = np.unique(grams, return_inverse=True)[1] + 1
+    tables, width = [table], 1
+    while width < reach.max() and table.max() < at.size:
+        follows = np.where(reach[at] > width, table[np.minimum(at + width, total)], 0)
+        table, before = np.zeros(total + 1, np.int64), table
+        table[at] = _pairs(before[at], follows) + 1
+        tables.append(table)
+        width *= 2
+    return tables, reach
+
+
+def _common(order: Integers, ranks: Sequence[Integers], reach: Integers) -> Integers:
+    """How many grams each suffix shares with the one before it in the order."""
+    first, second = order[:-1].copy(), order[1:].copy()
+    common = np.zeros(order.size, np.int64)
+    for level in range(len(ranks) - 1, -1, -1):
+        table = ranks[level]
+        equal = (table[first] == table[second]) & (table[first] > 0)
+        step = np.where(equal, np.minimum(1 << level, reach[first]), 0)
+        common[1:] += step
+        first, second = first + step, second + step
+    return common
+
+
+def _shared(owners: Sequence[int], common: Sequence[int]) -> list[int]:
+    """The longest prefix of each suffix that three texts share."""
+    smallest = [0] * len(owners)  # what the smallest window of three texts that ends here shares
+    recent: list[list[int]] = []  # text, and what all suffixes since its last one share
+    for rank, (owner, shared) in enumerate(zip(owners, common, strict=True)):
+        for one in recent:
+            if one[1] > shared:
+                one[1] = shared
+        if owner >= 0:
+            recent = [[owner, _ANY], *(one for one in recent if one[0] != owner)][:LEAST_TEXTS]
+            if len(recent) == LEAST_TEXTS:
+                smallest[rank] = recent[-1][1]
+    return _spread(smallest, common)
+
+
+def _spread(lengths: list[int], common: Sequence[int]) -> list[int]:
+    """Prefixes of these lengths, for all suffixes that share them."""
+    ranks = range(1, len(lengths))
+    for rank in ranks:
+        if lengths[rank] < (least := min(lengths[rank - 1], common[rank])):
+            lengths[rank] = least
+    for rank in reversed(ranks):
+        if lengths[rank - 1] < (least := min(lengths[rank], common[rank])):
+            lengths[rank - 1] = least
+    return lengths
