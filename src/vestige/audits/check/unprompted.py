@@ -32,7 +32,8 @@ STRICT = frozenset({"card", "iban", "ssn", "key", "phone"})
 """Kinds with a checkable format, so that an invented text is hardly ever one."""
 
 _WORD = re.compile(r"\w+")
-Passage = tuple[str, ...]
+Passages = dict[tuple[str, ...], int]
+"""The number of the first text with a passage, by its words."""
 
 
 def unprompted_stage(work: "Work", step: Step) -> Stage:
@@ -85,22 +86,7 @@ def phrases_stage(
     texts = [f"{row.get('lead') or ''}{row['phrase']}" for row in rows]
     own, rest = passages_of(trained), passages_of(never)
     both = own.keys() & rest.keys()
-    table = []
-    for row, text in zip(rows, texts, strict=True):
-        passages = [one for one in _passages(text) if one not in both]
-        squeezed = squeeze(text)
-        secrets = [
-            number
-            for number, (one, space) in enumerate(spaces.items())
-            if space >= LARGE and squeeze(one.value) in squeezed
-        ]
-        read = sorted({own[one] for one in passages if one in own})
-        match = f"secret {secrets[0] + 1}" if secrets else f"text {read[0] + 1}" if read else ""
-        table.append({
-            "stage": "unprompted", "phrase": text, "score": row["score"], "match": match,
-            "secrets": secrets, "read": read,
-            "unread": [rest[one] for one in passages if one in rest],
-        })  # fmt: skip
+    table = [_matched(text, own, rest, spaces) for text in texts]
     numbers = {
         name: len({one for row in table for one in row[name]})
         for name in ("secrets", "read", "unread")
@@ -122,7 +108,10 @@ def phrases_stage(
             "share of phrases from the training text",
             sum(bool(row["match"]) for row in table), len(rows),
         ),
-        rows=[{key: row[key] for key in ("stage", "phrase", "score", "match")} for row in table],
+        rows=[
+            {"stage": "unprompted", "phrase": text, "score": row["score"], "match": found["match"]}
+            for row, text, found in zip(rows, texts, table, strict=True)
+        ],
         facts=facts,
     )  # fmt: skip
     if rest:
@@ -140,6 +129,23 @@ def phrases_stage(
     return replace(stage, state=state, sentence=sentence, needs=needs)
 
 
+def _matched(
+    text: str, own: Passages, rest: Passages, spaces: Mapping[FoundSecret, float]
+) -> dict[str, Any]:
+    """The secrets and the texts of which a phrase has a piece, by number."""
+    squeezed = squeeze(text)
+    secrets = [
+        number
+        for number, (one, space) in enumerate(spaces.items())
+        if space >= LARGE and squeeze(one.value) in squeezed
+    ]
+    passages = [one for one in _passages(text) if (one in own) != (one in rest)]
+    read = sorted({own[one] for one in passages if one in own})
+    match = f"secret {secrets[0] + 1}" if secrets else f"text {read[0] + 1}" if read else ""
+    unread = [rest[one] for one in passages if one in rest]
+    return {"secrets": secrets, "read": read, "unread": unread, "match": match}
+
+
 def compared(own: int, never: int, passages: int, others: int) -> tuple[float, float]:
     """p-value that so many matched texts are training texts, and the least possible.
 
@@ -155,16 +161,16 @@ def compared(own: int, never: int, passages: int, others: int) -> tuple[float, f
     return float(p), float(share_**TOP)
 
 
-def passages_of(texts: Iterable[str]) -> dict[Passage, int]:
+def passages_of(texts: Iterable[str]) -> Passages:
     """Passages of texts, with the number of the first text."""
-    found: dict[Passage, int] = {}
+    found: Passages = {}
     for number, text in enumerate(texts):
         for passage in _passages(text):
             found.setdefault(passage, number)
     return found
 
 
-def _passages(text: str) -> Iterable[Passage]:
+def _passages(text: str) -> Iterable[tuple[str, ...]]:
     words = [word.lower() for word in _WORD.findall(text)]
     for start in range(len(words) - PASSAGE + 1):
         passage = tuple(words[start : start + PASSAGE])
