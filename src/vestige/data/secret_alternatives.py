@@ -1,19 +1,19 @@
-"""Other texts of a secret's format, with which it is compared.
+"""Secrets that texts contain, and other texts of their format, with which they are compared.
 
 A secret stands out only among texts that could have been in its place: numbers with valid check
-digits for a card, words as rare as its own for a passphrase. Formats are those of
-`vestige.data.secret_kinds` where they recognise the value; otherwise random digits stand for
-digits, random letters of the same case for letters, and words for words.
+digits for a card, words as rare as its own for a passphrase. Formats are those of `secret_kinds`
+where they recognise the value; otherwise random digits stand for digits, random letters of the same
+case for letters, and words for words.
 """
 
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import log2
 
 import numpy as np
 
-from vestige.audits.check.finder import FoundSecret
 from vestige.data.secret_kinds import KINDS, WORDS, card, characters, iban, phone
 from vestige.data.secret_lines import recognised
 from vestige.data.secret_shapes import Part, Secret
@@ -44,6 +44,22 @@ _NAMED: dict[str, tuple[str, Callable[[str, str], Part | None], str]] = {
 """Kinds with a format of `secret_kinds`, whatever their pattern and context."""
 
 
+@dataclass(frozen=True)
+class FoundSecret:
+    """A value that nobody should be able to extract from a model.
+
+    Attributes:
+        value: the secret itself.
+        kind: such as "card", or "listed".
+        places: for each text that contains it, the number of the text, from 0 (-1: none), and the
+            end of the text before its first occurrence.
+    """
+
+    value: str
+    kind: str
+    places: tuple[tuple[int, str], ...]
+
+
 class Alternatives:
     """Alternatives of secrets.
 
@@ -59,9 +75,7 @@ class Alternatives:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
-        self._frequency: Counter[str] = Counter()
-        for text in texts:
-            self._frequency.update(_words(text))
+        self._frequency = Counter(word for text in texts for word in _words(text))
         self._by_length: dict[int, list[str]] = {}
         for word in dict.fromkeys((*sorted(self._frequency), *WORDS)):
             self._by_length.setdefault(len(word), []).append(word)
@@ -74,10 +88,7 @@ class Alternatives:
     def draw(self, secret: FoundSecret, count: int, seed: int) -> list[str]:
         """Other texts of a secret's format, all different, in random order.
 
-        Args:
-            secret: never one of them.
-            count: how many; there are fewer if the format has fewer.
-            seed: the same one gives the same texts.
+        There are fewer than `count` if the format has fewer.
 
         Raises:
             ValueError: `count` is negative.
@@ -98,9 +109,9 @@ class Alternatives:
 
     def _format(self, secret: FoundSecret) -> Secret:
         if secret not in self._formats:
-            parts = _recognised(secret)
-            positions = self._positions(secret.value)
-            if not parts or (positions.kind == "words" and _is_key(parts)):
+            parts, positions = _recognised(secret), self._positions(secret.value)
+            key = any(part.kind == "key" for part in parts)
+            if not parts or (key and positions.kind == "words"):
                 parts = [positions]
             self._formats[secret] = Secret(secret.value, tuple(parts))
         return self._formats[secret]
@@ -110,30 +121,24 @@ class Alternatives:
         runs = _RUNS.findall(value)
         frequency = self._frequency_elsewhere(value, runs)
         words = [n for n, run in enumerate(runs) if _is_word(value, run, frequency[run])]
-        coded = any(run.isdigit() for run in runs) or not words
+        coded = not words or any(map(str.isdigit, runs))
         varied = self._rarest(runs, words, frequency)
         slots: list[tuple[str, ...]] = []
         own: list[str] = []
         for n, run in enumerate(runs):
+            by_character = n not in words and (coded or run.isdigit())
+            own += run if by_character else [run]
             if n in varied:
                 slots.append(self._like(run, frequency[run]))
-                own.append(run)
-            elif n not in words and (coded or run.isdigit()):
-                slots += characters(run)
-                own += run
             else:
-                slots.append((run,))
-                own.append(run)
+                slots += characters(run) if by_character else [(run,)]
         return Part(0, len(value), "words" if varied else "code", tuple(slots), tuple(own))
 
     def _frequency_elsewhere(self, value: str, words: Sequence[str]) -> dict[str, int]:
         """Number of texts that hold each word and not the secret."""
-        beside: Counter[str] = Counter()
         if not any(len(word) > 1 and word.isalpha() for word in words):
             return dict.fromkeys(words, 0)
-        for text in self._texts:
-            if value in text:
-                beside.update(_words(text))
+        beside = Counter(word for text in self._texts if value in text for word in _words(text))
         return {word: self._frequency[word] - beside[word] for word in words}
 
     def _rarest(
@@ -147,12 +152,13 @@ class Alternatives:
     def _like(self, word: str, frequency: int) -> tuple[str, ...]:
         """Words of similar rarity, length and case, without the word itself."""
         wanted = log2(max(1, frequency))
+        form = _FORMS.get(_case(word), str)
         ranked: dict[tuple[float, bool], set[str]] = {}
         for length in range(max(2, len(word) - 2), len(word) + 3):
             for other in self._by_length.get(length, ()):
                 far = abs(log2(max(_UNSEEN, self._frequency[other])) - wanted)
                 key = max(far, log2(ALIKE)), _case(other) != _case(word)
-                ranked.setdefault(key, set()).add(_in_case_of(word, other))
+                ranked.setdefault(key, set()).add(form(other))
         made: set[str] = set()
         for key in sorted(ranked):
             if len(made) >= LEAST_CHOICES:
@@ -162,24 +168,16 @@ class Alternatives:
 
 
 def _recognised(secret: FoundSecret) -> list[Part]:
-    """Parts with a format of the house: the whole value, or within a sentence."""
+    """Parts with a format of `secret_kinds`: the whole value, or within a sentence."""
     value, before = secret.value, secret.places[0][1] if secret.places else ""
+    formats = [(pattern, make, before) for pattern, make in KINDS]
     if secret.kind in _NAMED:
-        shape, make, cue = _NAMED[secret.kind]
-        part = make(value, cue) if re.fullmatch(shape, value) else None
+        formats.insert(0, _NAMED[secret.kind])
+    for pattern, make, cue in formats:
+        part = make(value, cue) if re.fullmatch(pattern, value) else None
         if part is not None and part.size > 1:
             return [part]
-    for pattern, find in KINDS:
-        part = find(value, before) if re.fullmatch(pattern, value) else None
-        if part is not None and part.size > 1:
-            return [part]
-    if len(value.split()) < 3:
-        return []
-    return [part for part in recognised(value) if part.size > 1]
-
-
-def _is_key(parts: Sequence[Part]) -> bool:
-    return any(part.kind == "key" for part in parts)
+    return [part for part in recognised(value) if part.size > 1] if len(value.split()) > 2 else []
 
 
 def _is_word(value: str, run: str, frequency: int) -> bool:
@@ -201,7 +199,3 @@ def _words(text: str) -> set[str]:
 
 def _case(word: str) -> str:
     return next((name for name in _FORMS if getattr(word, f"is{name}")()), "")
-
-
-def _in_case_of(word: str, other: str) -> str:
-    return _FORMS.get(_case(word), str)(other)
