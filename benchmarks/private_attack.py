@@ -63,11 +63,11 @@ from vestige.cli.app import run as command
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
 from vestige.data.vocabulary import WordVocabulary
-from vestige.defences.accounting import epsilon_spent, noise_for
+from vestige.privacy.accounting import epsilon_spent, noise_for
 from vestige.defences.clipping import summed_losses, trainable
-from vestige.defences.dp_fedavg import DPFedAvgStep
-from vestige.defences.dp_sgd import DPSGDStep
-from vestige.defences.methods.dp_sgd import DPSGD
+from vestige.privacy.dp_fedavg import DPFedAvgStep
+from vestige.privacy.dp_sgd import DPSGDStep
+from vestige.defences.methods.private import DPSGD
 from vestige.integrations.private_plan import PrivateTraining
 from vestige.integrations.transformers import PrivateTrainer
 from vestige.metrics.epsilon import threshold_epsilon

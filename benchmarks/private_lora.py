@@ -32,7 +32,7 @@ from torch import nn
 
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
-from vestige.defences.dp_sgd import DPSGDStep
+from vestige.privacy.dp_sgd import DPSGDStep
 from vestige.defences.ghost_opacus import clip_opacus
 from vestige.memory import keep_freed_pages
 from vestige.models.hugging_face import HuggingFaceLanguageModel

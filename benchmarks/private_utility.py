@@ -47,9 +47,9 @@ from vestige.data.loaders.reddit import read_reddit
 from vestige.data.manifest import Manifest
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.token_canaries import repeated_token_phrases
-from vestige.defences.methods.dp_sgd import DPSGD
+from vestige.defences.methods.private import DPSGD
 from vestige.defences.noise_schedule import stages_of
-from vestige.defences.privacy_ledger import from_json
+from vestige.privacy.ledger import from_json
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.training.evaluate import score_documents
 

@@ -23,8 +23,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear
 
 from vestige import _validate
-from vestige.defences.running_mean import RunningMeans
-from vestige.defences.user_hidden_states import read_linkable, users_of
+from vestige.defences.user_hidden_states import RunningMeans, read_linkable, users_of
 from vestige.models.protocols import LanguageModel
 from vestige.training.batches import Batch
 from vestige.training.checkpoint import load_optimizer, under

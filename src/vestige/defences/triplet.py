@@ -20,8 +20,13 @@ from torch import Tensor
 from torch.nn.functional import pairwise_distance
 
 from vestige import _validate
-from vestige.defences.running_mean import RunningMeans
-from vestige.defences.user_hidden_states import UserHiddenStates, read_both, read_linkable, users_of
+from vestige.defences.user_hidden_states import (
+    RunningMeans,
+    UserHiddenStates,
+    read_both,
+    read_linkable,
+    users_of,
+)
 from vestige.models.protocols import LanguageModel, TwoParts
 from vestige.training.batches import Batch
 from vestige.training.precision import autocast

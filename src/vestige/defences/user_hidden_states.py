@@ -1,4 +1,4 @@
-"""Last hidden states of sequences with their users, for the privacy regularizers."""
+"""What the privacy regularizers share: users' last hidden states, and running means for the log."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -111,3 +111,23 @@ def width(model: LanguageModel) -> int:
         "The model does not expose the input of its head, which this defence needs",
         remedy="Use dp-sgd or goldfish.",
     )
+
+
+class RunningMeans:
+    """Sums on the device, read only when a line of the log is due."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, Tensor] = {}
+        self._counts: dict[str, int] = {}
+
+    def add(self, **values: Tensor) -> None:
+        """Count scalars in."""
+        for name, value in values.items():
+            self._sums[name] = self._sums[name] + value if name in self._sums else value
+            self._counts[name] = self._counts.get(name, 0) + 1
+
+    def take(self) -> dict[str, float]:
+        """The means since the last call."""
+        means = {name: total.item() / self._counts[name] for name, total in self._sums.items()}
+        self._sums, self._counts = {}, {}
+        return means

@@ -17,10 +17,10 @@ import numpy as np
 from vestige.data.atomic_write import replacing, write_text
 from vestige.data.files import LARGEST, read_bytes
 from vestige.data.read_records import ReadRecords
-from vestige.defences.privacy_ledger import UNKNOWN, LedgerEntry, from_json, to_json
 from vestige.errors import ModelError
 from vestige.models.folders import model_folder
 from vestige.preparation.trained import MODEL
+from vestige.privacy.ledger import UNKNOWN, LedgerEntry, from_json, to_json
 from vestige.training.directory import IDENTITY, LEDGER, RECORDS
 
 

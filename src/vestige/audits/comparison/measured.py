@@ -11,9 +11,7 @@ from vestige.audits.exposure.canary_result import CanaryExposure
 from vestige.audits.exposure.epsilon import CanaryAudit
 from vestige.audits.extraction.canaries import Completion
 from vestige.claims import Check
-from vestige.defences.accounting import Accountant
-from vestige.defences.group_privacy import group_epsilon
-from vestige.defences.noise_schedule import Noise, falling
+from vestige.privacy.accounting import Mechanism
 from vestige.training.evaluate import DocumentScores
 
 
@@ -92,10 +90,9 @@ class Guarantee:
     epsilon: float
     delta: float
     unit: str
-    noise_multiplier: Noise | None = None
+    noise_multiplier: float | None = None
     sample_rate: float | None = None
     steps: int | None = None
-    accountant: Accountant = "prv"
 
     @classmethod
     def of(cls, summary: Mapping[str, Any]) -> "Guarantee | None":
@@ -111,8 +108,8 @@ class Guarantee:
         single = epsilon == alone
         steps = summary.get("steps_planned", summary.get("steps"))
         noise, decay = summary.get("noise_multiplier"), summary.get("noise_decay", 1.0)
-        if noise is not None and decay != 1:
-            noise = None if steps is None else falling(noise, decay, steps)
+        if noise is not None:
+            noise *= decay  # less than 1 in runs of older versions: the least noise of all steps
         return cls(
             epsilon=epsilon,
             delta=delta,
@@ -120,7 +117,6 @@ class Guarantee:
             noise_multiplier=noise if single else None,
             sample_rate=summary.get("sample_rate") if single else None,
             steps=steps if single else None,
-            accountant=summary.get("accountant", "prv"),
         )
 
     def of_group(self, copies: int) -> float | None:
@@ -136,14 +132,13 @@ class Guarantee:
             return self.epsilon
         if self.noise_multiplier is None or self.sample_rate is None or self.steps is None:
             return None
-        return group_epsilon(
+        mechanism = Mechanism(
             noise_multiplier=self.noise_multiplier,
             sample_rate=self.sample_rate,
             steps=self.steps,
-            delta=self.delta,
             copies=copies,
-            accountant=self.accountant,
         )
+        return mechanism.epsilon(self.delta)
 
     def __str__(self) -> str:
         return f"ε = {self.epsilon:.3g} at δ = {self.delta:.1g} per {self.unit}".replace(

@@ -160,16 +160,11 @@ def _audit(
 
 def mechanism_of(claim: "Guarantee") -> "Curves | None":
     """The trade-off curves of DP-SGD, if the guarantee says how it was obtained."""
-    from vestige.defences.noise_schedule import NoiseSchedule
     from vestige.metrics.f_dp_epsilon import Curves
 
     if not claim.noise_multiplier or claim.sample_rate is None or not claim.steps:
         return None
-    noise = claim.noise_multiplier
-    if not isinstance(noise, NoiseSchedule):
-        return Curves(claim.sample_rate, claim.steps)
-    stages = tuple((one / noise.first, steps) for one, steps in noise.stages())
-    return Curves(claim.sample_rate, claim.steps, stages)
+    return Curves(claim.sample_rate, claim.steps)
 
 
 @contextmanager
