@@ -122,6 +122,14 @@ def test_a_damaged_ledger_is_named(tmp_path):
         history_of(out)
 
 
+def test_a_ledger_of_a_defence_that_is_not_registered_is_refused(tmp_path):
+    out = trained(tmp_path / "out", "a")
+    entry = LedgerEntry(id="0" * 32, defence="hope")
+    (out / "model" / "privacy.json").write_text(to_json([entry]))
+    with pytest.raises(ModelError, match=r"not a privacy ledger: defence must be one of.*dp-sgd"):
+        history_of(out)
+
+
 def test_damaged_records_are_named(tmp_path):
     out = trained(tmp_path / "out", "a")
     [file] = (out / "records").iterdir()

@@ -310,8 +310,25 @@ def test_a_layer_that_mixes_rows_is_refused_by_name(layer):
     assert not any("forward" in one.__dict__ for one in model.modules())
 
 
+class Moved(nn.Embedding):
+    """One that looks up other rows than those it is given."""
+
+    def forward(self, ids):
+        return super().forward((ids + 1) % self.num_embeddings)
+
+
+class Scaled(nn.Embedding):
+    """One that does more with what it looked up."""
+
+    def forward(self, ids):
+        return super().forward(ids) * 3
+
+
 def test_layers_that_cannot_be_tapped_are_known():
+    assert not untappable_layers(Scaled(6, 3, padding_idx=1))
     for layer in (
+        Moved(6, 3),
+        nn.Bilinear(2, 2, 2),
         nn.GRU(2, 2),
         nn.LSTM(2, 2, bidirectional=True),
         nn.LSTM(2, 2, bias=False),

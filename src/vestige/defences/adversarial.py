@@ -147,7 +147,7 @@ class AdversarialStep:
         return found
 
     def restore(self, kept: Mapping[str, Tensor]) -> None:
-        """Go back to where `tensors` was asked."""
+        """Restore the state that `tensors` gave."""
         self.discriminator.load_state_dict(under("weights", kept))
         load_optimizer(self._optimizer, under("moments", kept))
 

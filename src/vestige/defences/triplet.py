@@ -83,7 +83,7 @@ class TripletStep:
     def _read(
         self, model: LanguageModel, batch: Batch, state: Any
     ) -> tuple[UserHiddenStates, Tensor, Tensor]:
-        """The batch, and what stands beside its rows: hidden states (k, h) and their users (k,)."""
+        """The batch, and what its rows are paired with: hidden states (k, h) and users (k,)."""
         if self.auxiliary is None:
             found = read_linkable(model, batch, state)
             shift = int(torch.randint(1, max(2, len(found.last)), ()).item())

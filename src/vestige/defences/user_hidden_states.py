@@ -50,7 +50,7 @@ def read_both(model: LanguageModel, batch: Batch, other: Batch) -> tuple[UserHid
     """Read a batch, and another of which only the last hidden states are wanted, in one pass.
 
     Each step of a recurrent layer reads and writes all of its weights, for few rows as for many:
-    one pass over both costs much less than two. The head is asked for the first batch alone.
+    one pass over both costs much less than two. The head reads the first batch alone.
 
     Args:
         model: with a separate head.

@@ -104,11 +104,10 @@ class _Private(Trainer):  # type: ignore[misc]
         """Train privately; see `Trainer.train`.
 
         Raises:
-            TrainingError: a layer learns that is neither linear, an embedding nor a norm, or is in
-                half precision; the loss is not the next tokens' cross-entropy; rows draw chance
-                otherwise than by dropout; an evaluation of protected rows chooses; more steps are
-                taken than were planned; or a training is resumed without its secret, or as
-                another one.
+            TrainingError: a layer that learns cannot be tapped, mixes rows, or is in half
+                precision; the loss is not the next tokens' cross-entropy; rows use randomness other
+                than dropout; an evaluation of protected rows chooses; more steps are taken than
+                were planned; or a training is resumed without its secret, or as another one.
         """
         self._check_learning()
         self._check_loss()

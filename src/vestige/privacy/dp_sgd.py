@@ -159,7 +159,7 @@ class DPSGDStep(NoisyStep):
 
         Raises:
             FloatingPointError: a unit's gradient is not finite, and cannot be clipped.
-            TrainingError: the rows of the model cannot be told apart; see `taps.tapped`.
+            TrainingError: the gradients of rows are unknown; see `taps.tapped`.
         """
         self.begin(model, state)
         batch = replace(batch, numbers=numbers_of(batch))

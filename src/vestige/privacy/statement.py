@@ -2,8 +2,8 @@
 
 The promise is (epsilon, delta)-differential privacy; Dwork and Roth (2014), "The Algorithmic
 Foundations of Differential Privacy", Definition 2.4. What a number means depends on the unit, on
-what neighbours are, on how batches are drawn, and on what else of the records is shown; the terms
-are those that Ponomareva et al. (2023), "How to DP-fy ML", section 5.3, ask every claim to name.
+what neighbours are, on how batches are sampled, and on what else of the records is shown; the terms
+are those that Ponomareva et al. (2023), "How to DP-fy ML", section 5.3, require of a claim.
 
 The claim is the planned budget. A training that ends early ends because of what its weights showed,
 and the epsilon of the steps that it took is that of no fixed mechanism: Rogers et al. (2016),
@@ -32,7 +32,7 @@ class PrivacyStatement:
 
     Attributes:
         defence: "dp-sgd" or "dp-fedavg".
-        planned: the budget of all steps that were asked for: the claim.
+        planned: the budget of all planned steps: the claim.
         units: sequences or users that a step draws from.
         sequence_length: tokens of a sequence at most.
         held_out: documents (or users) that chose the epoch.

@@ -36,6 +36,8 @@ _NORMS = {
 _TOLERANCE = 1e-2
 """Of the check that rows' gradients add up; half precision rounds each."""
 
+_VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
 _CHECKED: WeakSet[nn.Module] = WeakSet()
 """Layers whose rows' gradients have added up."""
 
@@ -89,10 +91,28 @@ def _learning(model: nn.Module) -> list[tuple[str, nn.Module]]:
 def _tappable(layer: nn.Module) -> bool:
     if "forward" in layer.__dict__ or hasattr(layer, "parametrizations"):
         return False
+    if isinstance(layer, nn.RNNBase):
+        return lstm.is_known(layer)
     if isinstance(layer, nn.Embedding):
         plain = layer.max_norm is None and not layer.scale_grad_by_freq and not layer.sparse
-        return plain and set(layer._parameters) == {"weight"}
-    return lstm.is_known(layer) if isinstance(layer, nn.RNNBase) else True
+        return plain and (_kind(layer) == _EMBEDDING or _looks_up_alone(layer))
+    _, *takes = inspect.signature(type(layer).forward).parameters.values()
+    needed = [one for one in takes if one.default is one.empty and one.kind not in _VARIABLE]
+    return len(needed) == 1
+
+
+@torch.no_grad()
+def _looks_up_alone(layer: nn.Embedding) -> bool:
+    """Whether the output of an embedding with a `forward` of its own follows from its rows."""
+    last = layer.num_embeddings - 1
+    ids = torch.tensor([[0, last, 0], [last // 2, 0, last]], device=layer.weight.device)
+    try:
+        with torch.autocast(layer.weight.device.type, enabled=False):
+            plain = type(layer).forward(layer, ids)
+            ours = _of_looked_up(layer, functional.embedding(ids, layer.weight))
+        return set(layer._parameters) == {"weight"} and torch.allclose(plain, ours)
+    except (RuntimeError, TypeError, ValueError, IndexError):
+        return False
 
 
 def _kind(layer: nn.Module) -> str:
@@ -209,9 +229,13 @@ def _look_up(layer: Any, gradients: UnitGradients, ids: Tensor) -> Tensor:
 
     found = functional.embedding(ids, layer.weight.detach())
     found = _Tap.apply(found, ids, layer.weight, deliver)  # type: ignore[no-untyped-call]
-    if _kind(layer) == _EMBEDDING:
-        return found
-    places = torch.arange(ids.numel(), device=ids.device).view_as(ids)
+    return found if _kind(layer) == _EMBEDDING else _of_looked_up(layer, found)
+
+
+def _of_looked_up(layer: Any, found: Tensor) -> Tensor:
+    """What an embedding computes from rows (rows, t, n) that were looked up."""
+    rows, t = found.shape[:2]
+    places = torch.arange(rows * t, device=found.device).view(rows, t)
     padding, layer.padding_idx = layer.padding_idx, None
     try:
         with _holding(layer, {"weight": found.flatten(0, 1)}):

@@ -229,7 +229,7 @@ def _squared_products(left: Tensor, right: Tensor) -> Pair:
 
 
 def _squared_lookups(ids: Tensor, gradients: Tensor, height: int) -> Tensor:
-    """(units,) squared norms: a token's gradients are summed where it stands more than once."""
+    """(units,) squared norms: a token's gradients are summed where it occurs more than once."""
     units = torch.arange(len(ids), device=ids.device)
     own = (units[:, None] * height + ids).flatten()
     rows, place = torch.unique(own, return_inverse=True)

@@ -269,7 +269,7 @@ class DPSGD(PrivateDefence):
         if drawn != self.protected:
             raise ValueError(
                 f"`unit` {self.protected} must not come with `batching` "
-                f"{config.batching}, whose lots are drawn for a {drawn}"
+                f"{config.batching}, which samples a {drawn} at a time"
             )
         if config.optimizer == "adam" or given.get("optimizer") is not None:
             return config
@@ -332,7 +332,7 @@ class DPFedAvg(PrivateDefence):
         return "user"
 
     def suited(self, config: "TrainingConfig", given: Given | None = None) -> "TrainingConfig":
-        """See `Defence`: the server moves by the users' average unless Adam is asked for."""
+        """See `Defence`: the server moves by the users' average unless Adam is chosen."""
         config = with_batches(self, config, given, "poisson-users")
         self._check(config)
         if given is None or given.get("optimizer") == "adam":
@@ -367,6 +367,6 @@ class DPFedAvg(PrivateDefence):
     def _check(self, config: "TrainingConfig") -> None:
         if config.batching != "poisson-users":
             raise ValueError(
-                "batching must be poisson-users with dp-fedavg, which draws lots for users, got "
+                "batching must be poisson-users with dp-fedavg, which samples users, got "
                 f"{config.batching!r}"
             )
