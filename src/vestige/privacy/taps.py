@@ -11,6 +11,7 @@ layer each row's gradient is recomputed by `torch.func`, and checked: the rows' 
 up to that of the batch, which those of a layer that mixes rows do not.
 """
 
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
