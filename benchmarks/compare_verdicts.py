@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige.audits.comparison.comparison import compare_defences
-from vestige.audits.comparison.measured import CanaryBits, MeasuredTraining
-from vestige.audits.comparison.verdict import Measured, judge
+from vestige.audits.comparison.groups import MeasuredTraining
+from vestige.audits.comparison.verdict import Difference, judge
 from vestige.metrics.estimates import Estimate, mean, ratio_of_sums
 from vestige.training.evaluate import DocumentScores
 
@@ -38,14 +38,12 @@ Floats = NDArray[np.float64]
 
 def by_canaries(first: MeasuredTraining, second: MeasuredTraining) -> str:
     """The verdict from one training each, intervals over canaries and documents alone."""
-    assert first.bits is not None
-    assert second.bits is not None
     assert first.scores is not None
     assert second.scores is not None
-    change = np.subtract(second.bits.exposure, first.bits.exposure)
+    change = np.subtract(*(one.bits("exposure", planted=True) for one in (second, first)))
     nats = ratio_of_sums(second.scores.loss - first.scores.loss, first.scores.tokens)
     ratio = Estimate("ratio", *(math.exp(one) for one in (nats.value, *nats.interval)))
-    told = Measured(name="x", change=mean(change), ratio=ratio)
+    told = Difference(name="x", change=mean(change), ratio=ratio)
     return judge(told, tolerance=0.05).kind
 
 
@@ -53,21 +51,23 @@ def by_trainings(first: Sequence[MeasuredTraining], second: Sequence[MeasuredTra
     """The verdict of `compare_defences` from several trainings each."""
     groups = [_named("plain", first), _named("other", second)]
     found = compare_defences([one for group in groups for one in group], baseline="plain")
-    return str(found.entries[1].verdict.kind)
+    return str(found.rows()[1]["verdict"])
 
 
 def _named(name: str, group: Sequence[MeasuredTraining]) -> list[MeasuredTraining]:
-    return [MeasuredTraining(name=name, bits=one.bits, scores=one.scores) for one in group]
+    return [MeasuredTraining(name=name, canaries=one.canaries, scores=one.scores) for one in group]
 
 
 def made(exposure: Floats, loss: Floats, tokens: NDArray[np.int64]) -> list[MeasuredTraining]:
     """Trainings from (k, m) exposures and (k, d) losses."""
-    names = tuple(f"canary {i}" for i in range(exposure.shape[1]))
-    copies = (1,) * len(names)
+    rest = {"copies": 1, "shuffled_exposure": None, "at_ceiling": False}
     return [
         MeasuredTraining(
             name="x",
-            bits=CanaryBits(canaries=names, copies=copies, exposure=tuple(bits.tolist())),
+            canaries=tuple(
+                {"phrase": f"canary {i}", "exposure": value, **rest}
+                for i, value in enumerate(bits.tolist())
+            ),
             scores=DocumentScores(loss=own, right=np.zeros_like(tokens), tokens=tokens),
         )
         for bits, own in zip(exposure, loss, strict=True)
@@ -113,7 +113,6 @@ def rate(kinds: Sequence[str], wanted: Sequence[str]) -> dict[str, float]:
 def measured(paths: Sequence[str], manifest: str, test: str, text: str) -> list[MeasuredTraining]:
     """What `vestige compare` measures of trainings, completion left out."""
     from vestige.attacks.manifests import load_canaries
-    from vestige.audits.comparison.measured import canary_bits
     from vestige.audits.exposure.canaries import canary_exposure
     from vestige.data.encoded import encode
     from vestige.data.sources import read_source
@@ -129,7 +128,7 @@ def measured(paths: Sequence[str], manifest: str, test: str, text: str) -> list[
         exposure = canary_exposure(model, canaries, seed=0)
         found.append(
             MeasuredTraining(
-                name="x", bits=canary_bits(exposure), scores=score_documents(model, data)
+                name="x", canaries=exposure.canaries, scores=score_documents(model, data)
             )
         )
     return found
@@ -180,7 +179,9 @@ def main() -> None:
     if arguments.runs:
         runs = measured(arguments.runs, *asked)
         result["trained"] = of_trainings(runs, arguments.seed, arguments.repeats)
-        spread = spreads(np.array([one.bits.exposure for one in runs if one.bits]))
+        spread = spreads(
+            np.array([one.bits("exposure", planted=True) for one in runs if one.canaries])
+        )
         others = measured(arguments.against, *asked)
         for number in (3, 4, 5):
             if 0 < number <= min(len(others), len(runs)):

@@ -30,12 +30,8 @@ from transformers import AutoModelForCausalLM
 
 from vestige.attacks.manifests import canary_scores, load_canaries
 from vestige.audits.comparison.comparison import compare_defences
-from vestige.audits.comparison.measured import (
-    Guarantee,
-    MeasuredTraining,
-    TrainingCost,
-    canary_bits,
-)
+from vestige.audits.comparison.groups import Group, MeasuredTraining
+from vestige.audits.comparison.guarantee import Guarantee
 from vestige.audits.exposure.canaries import canary_exposure
 from vestige.audits.exposure.epsilon import audit_canaries
 from vestige.data.canary import Canary
@@ -158,7 +154,7 @@ def tokenizer_of(options: argparse.Namespace) -> Any:
     return tokenizer
 
 
-def trained(world: World, privacy: DPSGD | None, seed: int) -> tuple[Any, TrainingCost, Any]:
+def trained(world: World, privacy: DPSGD | None, seed: int) -> tuple[Any, dict[str, float], Any]:
     """(the trainer, what its training took, a log of losses and norms)."""
     from datasets import Dataset
     from peft import LoraConfig, get_peft_model
@@ -199,7 +195,7 @@ def trained(world: World, privacy: DPSGD | None, seed: int) -> tuple[Any, Traini
     seconds = time.perf_counter() - began
     passes = options.steps * options.batch_size / len(set(world.users))
     tokens = round(passes * sum(map(len, world.rows)))
-    cost = TrainingCost(steps=options.steps, tokens=tokens, passes=passes, seconds=seconds)
+    cost = {"steps": options.steps, "tokens": tokens, "epochs": passes, "seconds": seconds}
     norms = [row for row in trainer.state.log_history if "loss" in row]
     return trainer, cost, norms
 
@@ -233,7 +229,7 @@ def make(world: World, arm: str, seed: int) -> Path:
     if not (folder / TOOK).exists():
         trainer, cost, losses = trained(world, ARMS[arm], seed)
         trainer.save_model(folder)
-        (folder / TOOK).write_text(json.dumps({"cost": asdict(cost), "log": losses}))
+        (folder / TOOK).write_text(json.dumps({"cost": cost, "log": losses}))
         print(f"{arm} seed {seed}: {cost.seconds:.0f} s", file=sys.stderr, flush=True)
     return folder
 
@@ -305,10 +301,10 @@ class Questions:
             name=arm,
             defence="dp-sgd" if ARMS[arm] else "none",
             scores=score_documents(model, self.test),
-            bits=canary_bits(found),
+            canaries=found.canaries,
             audit=audit,
             guarantee=claim,
-            cost=TrainingCost(**json.loads((folder / TOOK).read_text())["cost"]),
+            cost=json.loads((folder / TOOK).read_text())["cost"],
         )
 
 
@@ -324,19 +320,21 @@ def claim_of(folder: Path) -> Guarantee:
 def row_of(arm: str, every: list[MeasuredTraining]) -> dict[str, Any]:
     """Means over an arm's trainings, and each of them."""
     claim = every[0].guarantee
-    planted = [[*one.bits.exposure] for one in every if one.bits]
-    never = [[*one.bits.never] for one in every if one.bits]
+    planted, never = (
+        [one.bits("exposure", planted=kind) for one in every if one.canaries]
+        for kind in (True, False)
+    )
     audits = [one.audit for one in every if one.audit]
     return {
         "arm": arm,
         "epsilon": None if claim is None else claim.epsilon,
         "noise_multiplier": None if claim is None else claim.noise_multiplier,
-        "perplexity": [one.perplexity for one in every],
+        "perplexity": [Group((one,)).perplexity for one in every],
         "exposure": [float(np.mean(bits)) for bits in planted],
         "exposure_controls": [float(np.mean(bits)) for bits in never],
         "auc": [audit.separation.value for audit in audits],
         "epsilon_fair_coins": [audit.one_run.epsilon for audit in audits],
-        "seconds": [one.cost.seconds for one in every],
+        "seconds": [one.cost["seconds"] for one in every],
     }
 
 

@@ -328,7 +328,7 @@ def _deliver_recomputed(
                 answer: Tensor = type(layer).forward(layer, rows, *positional, **named)
                 return answer
 
-        answer, pullback = torch.func.vjp(run, own)
+        answer, pullback, *_ = torch.func.vjp(run, own)
         found: dict[str, Tensor] = pullback(back.to(answer.dtype))[0]
         return found
 

@@ -7,7 +7,8 @@ import pytest
 
 from vestige import results
 from vestige.audits.comparison.comparison import compare_defences, joint
-from vestige.audits.comparison.measured import CanaryBits, Guarantee, MeasuredTraining, TrainingCost
+from vestige.audits.comparison.groups import MeasuredTraining
+from vestige.audits.comparison.guarantee import Guarantee
 from vestige.audits.exposure.epsilon import CanaryAudit
 from vestige.audits.extraction.canaries import Completion
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Check
@@ -21,6 +22,16 @@ from vestige.training.evaluate import DocumentScores
 CANARIES, DOCUMENTS, USERS = 40, 120, 12
 
 
+def rows_of(exposure, copies, shuffled):
+    """Rows of canaries, as an exposure has them."""
+    columns = zip(exposure.tolist(), copies, shuffled.tolist(), strict=True)
+    return tuple(
+        {"phrase": f"canary {i}", "copies": n, "exposure": e, "shuffled_exposure": s,
+         "at_ceiling": False}
+        for i, (e, n, s) in enumerate(columns)
+    )  # fmt: skip
+
+
 def training(name, *, leak=9.0, worse=0.0, seed=0, **other):
     """A training whose canaries have `leak` bits and whose losses are `worse` nats a token more."""
     shared, own = np.random.default_rng(0), np.random.default_rng(seed + 1)
@@ -28,15 +39,11 @@ def training(name, *, leak=9.0, worse=0.0, seed=0, **other):
     loss = tokens * (4 + shared.normal(0, 0.3, DOCUMENTS) + worse)
     loss = loss + tokens * own.normal(0, 0.01, DOCUMENTS)
     exposure = leak + shared.normal(0, 2, CANARIES) + own.normal(0, 0.3, CANARIES)
-    bits = CanaryBits(
-        canaries=tuple(f"canary {i}" for i in range(CANARIES)),
-        copies=tuple([1, 2, 5, 20] * (CANARIES // 4)),
-        exposure=tuple(exposure.tolist()),
-        shuffled=tuple((2 + own.normal(0, 0.3, CANARIES)).tolist()),
-        never=tuple((1.4 + own.normal(0, 1, CANARIES)).tolist()),
-    )
+    shuffled = 2 + own.normal(0, 0.3, CANARIES)
+    canaries = rows_of(exposure, [1, 2, 5, 20] * (CANARIES // 4), shuffled)
+    canaries += rows_of(1.4 + own.normal(0, 1, CANARIES), [0] * CANARIES, shuffled)
     scores = DocumentScores(loss=loss, tokens=tokens, right=tokens // 5)
-    return MeasuredTraining(**{"name": name, "scores": scores, "bits": bits, **other})
+    return MeasuredTraining(**{"name": name, "scores": scores, "canaries": canaries, **other})
 
 
 def trainings(name, *, number=4, leak=9.0, seed=0, **other):
@@ -86,10 +93,10 @@ def test_where_the_undefended_training_leaks_nothing_none_is_needed():
 def test_numbers_are_those_of_the_definitions():
     others, base = trainings("gold", leak=4, seed=1), trainings("plain")
     row = rows(compared(others))["gold"]
-    means = [np.mean(one.bits.exposure) for one in others]
+    means = [np.mean(one.bits("exposure", planted=True)) for one in others]
     assert row["exposure"] == pytest.approx(np.mean(means))
     assert (row["exposure_low"], row["exposure_high"]) == pytest.approx(mean(means).interval)
-    plain = np.mean([one.bits.exposure for one in base])
+    plain = np.mean([one.bits("exposure", planted=True) for one in base])
     assert row["exposure_change"] == pytest.approx(np.mean(means) - plain)
     nats = [one.scores.loss.sum() / one.scores.tokens.sum() for one in others]
     assert row["test_perplexity"] == pytest.approx(math.exp(np.mean(nats)))
@@ -98,9 +105,9 @@ def test_numbers_are_those_of_the_definitions():
     tokens = others[0].scores.tokens
     assert row["test_accuracy"] == pytest.approx(others[0].scores.right.sum() / tokens.sum())
     for point in row["by_copies"]:
-        own = [e for one in others
-               for e, c in zip(one.bits.exposure, one.bits.copies, strict=True)
-               if c == point["copies"]]  # fmt: skip
+        own = [row["exposure"] for one in others
+               for row in one.canaries
+               if row["copies"] == point["copies"]]  # fmt: skip
         assert point["exposure"] == pytest.approx(np.mean(own))
         assert point["canaries"] == len(own) / len(others)
 
@@ -153,8 +160,10 @@ def test_a_model_no_better_than_word_frequencies_gets_no_verdict(who, sentences)
 def test_canaries_past_what_ranks_resolve_tell_nothing():
     def stuck(name, seed):
         made = training(name, leak=40, seed=seed)
-        bits = replace(made.bits, exposure=(14.0,) * CANARIES, at_ceiling=(True,) * CANARIES)
-        return replace(made, bits=bits)
+        most = {"exposure": 14.0, "at_ceiling": True}
+        return replace(
+            made, canaries=tuple(row | most if row["copies"] else row for row in made.canaries)
+        )
 
     names = ["plain"] * 3 + ["gold"] * 3
     found = compare_defences([stuck(n, i) for i, n in enumerate(names)], baseline="plain")
@@ -173,7 +182,7 @@ def test_the_undefended_row_has_no_difference_from_itself():
 
 
 def reading(tokens):
-    return TrainingCost(tokens=tokens)
+    return {"tokens": tokens}
 
 
 def test_of_two_that_help_alike_the_cheaper_is_taken_and_the_other_named():
@@ -326,8 +335,8 @@ def test_the_result_can_be_saved_and_read(tmp_path):
         ([training("plain"), training("b")], {"tolerance": 0}, "tolerance must lie in"),
         ([training("plain"), training("b")], {"confidence": 1}, "confidence must lie in"),
         (
-            [training("plain"), training("b", bits=CanaryBits(
-                canaries=("x",), copies=(1,), exposure=(1.0,)))],
+            [training("plain"), training("b", canaries=rows_of(
+                np.ones(1), [1], np.ones(1)))],
             {},
             "one set of canaries",
         ),
@@ -342,11 +351,6 @@ def test_the_result_can_be_saved_and_read(tmp_path):
 def test_what_cannot_be_compared_is_refused(measured, settings, names):
     with pytest.raises(ValueError, match=names):
         compare_defences(measured, **{"baseline": "plain", **settings})
-
-
-def test_canary_bits_of_unequal_length_are_refused():
-    with pytest.raises(ValueError, match="one length, got 1, 2, 1, 0 and 0"):
-        CanaryBits(canaries=("x",), copies=(1, 2), exposure=(1.0,))
 
 
 ALIVE = Check("alive", "passed", "It predicts.")
@@ -370,7 +374,7 @@ def test_trainings_that_leak_nothing_are_claimed_to_where_it_would_show():
 
 def test_three_copies_of_one_training_count_as_one():
     """Whatever their files say: what was measured of them is the same."""
-    copies = [replace(training("gold"), cost=TrainingCost(steps=n)) for n in range(3)]
+    copies = [replace(training("gold"), cost={"steps": n}) for n in range(3)]
     found = compare_defences(
         [replace(one, alive=ALIVE) for one in (*trainings("plain"), *copies)], baseline="plain"
     )

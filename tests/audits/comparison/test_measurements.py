@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from vestige.attacks.manifests import canary_scores
+from vestige.audits.comparison.groups import Group
 from vestige.audits.comparison.measurements import measure_models
 from vestige.audits.comparison.trainings import TrainedModel
 from vestige.data.canary import Canary
@@ -60,7 +61,7 @@ def test_the_perplexity_of_the_test_text_is_its_definition():
     test = encode(TEXT, several[0].model.vocabulary)
     found, notes = measure(several, test=test)
     for one, measured in zip(several, found, strict=True):
-        assert measured.perplexity == pytest.approx(perplexity(one.model), rel=1e-4)
+        assert Group((measured,)).perplexity == pytest.approx(perplexity(one.model), rel=1e-4)
     assert [note.split(":")[0] for note in notes] == ["Cost of a", "Cost of b"]
 
 
@@ -86,14 +87,14 @@ def test_progress_never_goes_back_and_ends_at_all_trainings():
 
 def test_without_canaries_nothing_is_said_of_leakage():
     [found], notes = measure(trainings("a"))
-    assert (found.bits, found.completion, found.audit, found.scores) == (None,) * 4
+    assert (found.canaries, found.completion, found.audit, found.scores) == (None,) * 4
     assert len(notes) == 1
 
 
 def test_only_coins_tell_of_epsilon():
     [found], _ = measure(trainings("a"), canaries=canaries("random"))
     assert found.audit is None
-    assert found.bits is not None
+    assert found.canaries is not None
 
 
 def test_epsilon_is_measured_of_the_first_training_of_each_name_and_it_is_told():
@@ -140,5 +141,5 @@ def test_what_all_trainings_lack_is_noted_once():
 def test_the_same_seed_measures_the_same_exposure():
     asked = canaries()
     one, other = (measure(trainings("a"), canaries=asked, seed=3)[0][0] for _ in range(2))
-    assert one.bits == other.bits
-    assert len(one.bits.exposure) == 6
+    assert one.canaries == other.canaries
+    assert len(one.bits("exposure", planted=True)) == 6

@@ -163,10 +163,10 @@ def test_what_the_data_do_not_allow_is_a_note(trained):
     found, notes = measure_models(
         trained, canaries=only, test=None, seed=0, progress=lambda *told: steps.append(told)
     )
-    assert [one.bits for one in found] == [None, None]
+    assert [one.canaries for one in found] == [None, None]
     assert any(note.startswith("Exposure: there is no control") for note in notes)
     assert steps[-1] == (2.0, 2)
-    assert found[0].cost.steps == 400
+    assert found[0].cost["steps"] == 400
 
 
 def test_without_canaries_only_utility_is_measured(trained):

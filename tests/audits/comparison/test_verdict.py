@@ -1,6 +1,6 @@
 import pytest
 
-from vestige.audits.comparison.verdict import Measured, answer, judge
+from vestige.audits.comparison.verdict import Difference, answer, judge
 from vestige.metrics.estimates import Estimate
 
 LESS = Estimate("", -3.0, -4.0, -2.0)
@@ -13,7 +13,7 @@ LOWER = Estimate("", 0.90, 0.88, 0.92)
 
 
 def judged(change=None, ratio=None, **other):
-    return judge(Measured(name="x", change=change, ratio=ratio, **other), tolerance=0.05)
+    return judge(Difference(name="x", change=change, ratio=ratio, **other), tolerance=0.05)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_too_few_trainings_get_numbers_and_no_verdict(trainings):
     assert told.short == "no verdict: too few trainings"
     assert "exposure -3.0 bits and test perplexity +1.0%" in told.sentence
     assert "A verdict needs 3 trainings of each, with different seeds" in told.sentence
-    pair = (Measured(name="x", change=change, ratio=ratio, trainings=trainings), told)
+    pair = (Difference(name="x", change=change, ratio=ratio, trainings=trainings), told)
     assert answer([pair], best=None, leaks=True)[0] == (
         "No defence can be judged: a verdict needs 3 trainings of each, with different seeds "
         "(train --seeds)."
@@ -120,7 +120,7 @@ def test_words_unlearnt_are_told_from_order_unlearnt():
 
 
 def measured(name, change, ratio, **other):
-    one = Measured(name=name, change=change, ratio=ratio, **other)
+    one = Difference(name=name, change=change, ratio=ratio, **other)
     return one, judge(one, tolerance=0.05)
 
 

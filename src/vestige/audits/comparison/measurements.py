@@ -12,20 +12,18 @@ from vestige.errors import VestigeError
 from vestige.monitor import Step
 
 if TYPE_CHECKING:
-    from vestige.audits.comparison.measured import Guarantee, MeasuredTraining
+    from vestige.audits.comparison.groups import MeasuredTraining
+    from vestige.audits.comparison.guarantee import Guarantee
     from vestige.audits.comparison.trainings import TrainedModel
     from vestige.audits.exposure.epsilon import CanaryAudit
     from vestige.data.canary import Canary
     from vestige.data.encoded import EncodedCorpus
-    from vestige.metrics.f_dp_epsilon import Curves
     from vestige.models.protocols import LanguageModel
 
 DELTA = 1e-5
 """δ of the measured ε of a training without a guarantee."""
-
 PIECE = 64
 """Tokens of the test text to read at once, if the model reads as many."""
-
 PARTS = 3
 """Parts of the progress on a model: exposure, completion, and the rest."""
 
@@ -41,7 +39,7 @@ def measure_models(
     """Exposure, completion, measured ε, utility and cost of every model.
 
     Args:
-        trainings: whose models share a vocabulary.
+        trainings: models with one vocabulary.
         canaries: with the models' ids; without any, leakage is not measured.
         test: the test text; None: utility is not measured.
         seed: of the phrases that canaries are compared with.
@@ -50,43 +48,19 @@ def measure_models(
     Returns:
         (measurements in the same order; notes).
     """
-    from vestige.attacks.model_checks import alive_of, information_by_samples
-    from vestige.audits.comparison.measured import Guarantee, MeasuredTraining, TrainingCost
-    from vestige.training.evaluate import score_documents
-    from vestige.training.word_frequencies import frequency_perplexity
-
-    found, notes, names = list[MeasuredTraining](), list[str](), list[str]()
+    found, notes, names = list["MeasuredTraining"](), list[str](), list[str]()
     for place, one in enumerate(trainings):
 
         def step(share: float, place: int = place) -> None:
             progress(place + share, len(trainings))
 
-        claim = Guarantee.of(one.summary)
-        information = information_by_samples(one.model, seed=seed)
-        known: dict[str, Any] = {
-            "name": one.name,
-            "defence": one.defence,
-            "guarantee": claim,
-            "cost": TrainingCost.of(one.summary),
-            "alive": alive_of(information, who=one.name),
-        }
-        if information is None or isfinite(information):  # its weights are not broken
-            if canaries:
-                audited = canaries if one.name not in names else ()
-                known |= _leakage(one, canaries, audited, claim, seed, step, notes)
-            if test is not None:
-                length = min(PIECE, getattr(one.model, "longest", None) or PIECE)
-                known["scores"] = score_documents(one.model, test, sequence_length=length)
-                if (data := one.encoded("training")) is not None:
-                    size = len(one.model.vocabulary)
-                    known["frequency_perplexity"] = frequency_perplexity(data, test, size=size)
-            if not one.summary:
-                where = f"{one.where} has no run/summary.json of a training"
-                notes.append(f"Cost of {one.name}: {where}.")
+        audited = canaries if one.name not in names else ()
+        found.append(_measured(one, canaries, audited, test, seed, step, notes))
         step(1.0)
         names.append(one.name)
-        found.append(MeasuredTraining(**known))
-    saturated = sum(any(one.bits.stuck()) for one in found if one.bits)
+    saturated = sum(
+        any(r["at_ceiling"] for r in one.canaries or () if r["copies"]) for one in found
+    )
     if saturated:
         notes.append(
             f"In {saturated} of {len(found)} trainings some canaries are more probable than every "
@@ -95,6 +69,47 @@ def measure_models(
     if len(set(names)) < len(names) and any(one.audit for one in found):
         notes.append("Measured ε is of the first training of each name.")
     return found, list(dict.fromkeys(notes))
+
+
+def _measured(
+    one: "TrainedModel",
+    canaries: "Sequence[Canary]",
+    audited: "Sequence[Canary]",
+    test: "EncodedCorpus | None",
+    seed: int,
+    step: Callable[[float], None],
+    notes: list[str],
+) -> "MeasuredTraining":
+    """One training; measured ε of `audited`."""
+    from vestige.attacks.model_checks import alive_of, information_by_samples
+    from vestige.audits.comparison.groups import COST, MeasuredTraining
+    from vestige.audits.comparison.guarantee import Guarantee
+    from vestige.training.evaluate import score_documents
+    from vestige.training.word_frequencies import frequency_perplexity
+
+    claim = Guarantee.of(one.summary)
+    information = information_by_samples(one.model, seed=seed)
+    known: dict[str, Any] = {}
+    if information is None or isfinite(information):  # its weights are not broken
+        if canaries:
+            known |= _leakage(one, canaries, audited, claim, seed, step, notes)
+        if test is not None:
+            length = min(PIECE, getattr(one.model, "longest", None) or PIECE)
+            known["scores"] = score_documents(one.model, test, sequence_length=length)
+            if (data := one.encoded("training")) is not None:
+                size = len(one.model.vocabulary)
+                known["frequency_perplexity"] = frequency_perplexity(data, test, size=size)
+        if not one.summary:
+            where = f"{one.where} has no run/summary.json of a training"
+            notes.append(f"Cost of {one.name}: {where}.")
+    return MeasuredTraining(
+        name=one.name,
+        defence=one.defence,
+        guarantee=claim,
+        cost={name: one.summary.get(key) for name, key in COST.items()},
+        alive=alive_of(information, who=one.name),
+        **known,
+    )
 
 
 def _leakage(
@@ -106,8 +121,7 @@ def _leakage(
     step: Callable[[float], None],
     notes: list[str],
 ) -> dict[str, Any]:
-    """What the canaries show, by attribute of `MeasuredTraining`; measured ε of `audited`."""
-    from vestige.audits.comparison.measured import canary_bits
+    """Measurements of the canaries, by attribute of `MeasuredTraining`."""
     from vestige.audits.exposure.canaries import canary_exposure
     from vestige.audits.extraction.canaries import complete
 
@@ -117,7 +131,7 @@ def _leakage(
     found: dict[str, Any] = {}
     with _noted("Exposure", notes):
         exposure = canary_exposure(one.model, canaries, seed=seed, progress=part(0))
-        found["bits"] = canary_bits(exposure)
+        found["canaries"] = exposure.canaries
     with _noted("Completion", notes):
         found["completion"] = complete(one.model, canaries, progress=part(1))
     with _noted("Measured ε", notes):
@@ -138,6 +152,7 @@ def _audit(
     If a language model wrote the canaries, its log-probabilities are subtracted: they say which
     canaries were probable before any training, and the coins do not depend on them.
     """
+    from vestige.audits.comparison.guarantee import mechanism_of
     from vestige.audits.exposure.epsilon import audit_canaries
     from vestige.data.canary import BY_COIN
 
@@ -156,15 +171,6 @@ def _audit(
         claimed_copies=copies,
         mechanism=mechanism_of(claim) if claim and claimed is not None and copies == 1 else None,
     )
-
-
-def mechanism_of(claim: "Guarantee") -> "Curves | None":
-    """The trade-off curves of DP-SGD, if the guarantee says how it was obtained."""
-    from vestige.metrics.f_dp_epsilon import Curves
-
-    if not claim.noise_multiplier or claim.sample_rate is None or not claim.steps:
-        return None
-    return Curves(claim.sample_rate, claim.steps)
 
 
 @contextmanager

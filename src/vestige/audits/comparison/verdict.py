@@ -1,12 +1,12 @@
 """Verdicts on defences from the intervals of what was measured.
 
-A sentence claims a difference where its interval excludes none, and equal utility where the
-interval of the perplexity ratio lies within the tolerance (Schuirmann 1987, two one-sided tests):
-that no difference was seen is not yet equality. A defence that predicts worse is never said to
-protect: an undefended training that stopped earlier might leak as little.
+A sentence claims a difference if its interval excludes 0, and equal utility if the interval of the
+perplexity ratio lies within the tolerance (Schuirmann 1987, two one-sided tests): a difference that
+was not seen is not equality. A defence that predicts worse is never said to protect, because an
+undefended training that stopped earlier might leak as little.
 
-Two trainings that differ in their seed alone leak differently, too, so that one training of each
-gets numbers and no verdict.
+Trainings that differ in their seed alone leak differently, so one training of each gets numbers and
+no verdict.
 """
 
 from collections.abc import Sequence
@@ -26,45 +26,45 @@ Kind = Literal[
     "too few",
     "useless",
 ]
-"""What a verdict comes to.
+"""Kinds of verdicts.
 
 - undefended: the training that the others are compared with.
 - helps: leaks less at the same perplexity or a lower one.
-- unclear: leaks less, and whether its perplexity is the same cannot be told.
+- unclear: leaks less, but equal perplexity is not shown.
 - none: no measurable difference in leakage.
 - worse: leaks more.
 - incomparable: perplexity differs by more than the tolerance, so leakage cannot be compared.
-- unmeasured: leakage or perplexity is missing, or every canary is past what ranks resolve.
-- useless: it, or the undefended, predicts no better than word frequencies.
-- too few: fewer than `FEWEST` trainings of it or of the undefended.
+- unmeasured: leakage or perplexity is missing, or every canary is above the ceiling of ranks.
+- useless: it, or the undefended training, predicts no better than word frequencies.
+- too few: fewer than `FEWEST` trainings of it or of the undefended one.
 """
 
 FEWEST = 3
 """Trainings of each, with different seeds, from which a verdict is given."""
 
-DEARER = 1.1
-"""Tokens read or memory over undefended from which a price is named."""
+COST_RATIO = 1.1
+"""From this ratio of tokens or memory on, a price is named."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
-    """A defence beside the undefended training, in differences.
+class Difference:
+    """How a defence differs from the undefended training; None for what was not measured.
 
     Attributes:
         name: of the training.
-        trainings: how many of the undefended one, and of this.
-        change: exposure less the undefended one's, mean over planted canaries, in bits.
-        stuck: planted canaries that are likelier than every reference in all of these trainings,
-            so that nothing can be told of them, and planted canaries in all.
-        order: the same after taking away what the canaries' words in another order gain.
-        ratio: test perplexity over the undefended one's.
-        tokens: read in the whole training, over undefended.
-        memory: peak memory over undefended.
-        useless: what to say where one of the two predicts no better than word frequencies.
-        gap: what users with few samples lose more than those with many, in points.
-        epsilon: claimed, or None.
+        trainings: number of undefended ones, and of this.
+        change: in exposure, mean over planted canaries, in bits.
+        stuck: planted canaries more probable than every reference in all of these trainings, which
+            show no difference, and all planted canaries.
+        order: change in the exposure above that of the same words in another order.
+        ratio: of test perplexities.
+        tokens: ratio of tokens read in training.
+        memory: ratio of peak memory.
+        useless: a warning if one of the two predicts no better than word frequencies.
+        gap: loss of users with few samples above that of users with many, in points.
+        epsilon: claimed.
         guarantee: the claim in words, such as "ε = 4.9 at δ = 1e-5 per sequence".
-        broken: a measured epsilon that refutes the claim, or None.
+        broken: a measured epsilon that refutes the claim.
     """
 
     name: str
@@ -97,15 +97,15 @@ class Verdict:
     sentence: str
 
 
-def judge(one: Measured, *, tolerance: float) -> Verdict:
+def judge(one: Difference, *, tolerance: float) -> Verdict:
     """The verdict that the intervals support for one defence.
 
     Args:
         one: the defence.
-        tolerance: share by which test perplexities of equal models may differ, such as 0.05.
+        tolerance: relative difference in test perplexity that counts as equal, such as 0.05.
 
     Example:
-        >>> less = Measured(name="a", change=Estimate("", -3.0, -4.0, -2.0),
+        >>> less = Difference(name="a", change=Estimate("", -3.0, -4.0, -2.0),
         ...                 ratio=Estimate("", 1.0, 0.99, 1.01))
         >>> print(judge(less, tolerance=0.05).sentence)
         Leaks 3.0 bits less (2.0 to 4.0) at the same test perplexity (+0.0%).
@@ -135,19 +135,19 @@ def judge(one: Measured, *, tolerance: float) -> Verdict:
 
 
 def answer(
-    measured: Sequence[tuple[Measured, Verdict]],
+    measured: Sequence[tuple[Difference, Verdict]],
     *,
     best: str | None,
     ties: Sequence[str] = (),
     leaks: bool | None,
 ) -> tuple[str, ...]:
-    """Which defence to take: the finding in one sentence, then what else to know.
+    """Which defence to take: the finding in one sentence, then the rest.
 
     Args:
         measured: every defence and its verdict.
         best: the one to take, or None where none helps.
-        ties: other defences that help and cannot be told from the best by their leakage.
-        leaks: whether the undefended training leaks measurably; None where nobody knows.
+        ties: other defences that help, with leakage not significantly different from the best.
+        leaks: whether the undefended training leaks measurably; None if unknown.
     """
     told = _finding(measured, best, leaks)
     if ties:
@@ -180,12 +180,12 @@ def percent(ratio: float) -> str:
 
 
 def leakage(change: Estimate) -> str:
-    """Which way leakage goes for sure: "less", "more", or "same" where it may be either."""
+    """Direction that the interval shows: "less", "more", or "same" if it contains 0."""
     return _side(change.interval, 0.0, 0.0, ("less", "same", "more"))
 
 
 def _utility(ratio: Estimate, tolerance: float) -> str:
-    """Same, better or worse for sure, else unclear."""
+    """What the interval shows: "same", "better", "worse" or "unclear"."""
     low, high = 1 / (1 + tolerance), 1 + tolerance
     if low <= ratio.interval.low and ratio.interval.high <= high:
         return "same"
@@ -219,7 +219,7 @@ def _ceiling(stuck: tuple[int, int]) -> str:
     )
 
 
-def _too_few(one: Measured) -> str:
+def _too_few(one: Difference) -> str:
     seen = [] if one.change is None else [f"exposure {one.change.value:+.1f} bits"]
     seen += [] if one.ratio is None else [f"test perplexity {percent(one.ratio.value)}"]
     base, own = one.trainings
@@ -247,7 +247,7 @@ def _with(ratio: Estimate, use: str) -> str:
     return f" at a {'higher' if use == 'worse' else 'lower'} test perplexity ({amount})"
 
 
-def _less(one: Measured, leaks: str, ratio: Estimate, use: str) -> Verdict:
+def _less(one: Difference, leaks: str, ratio: Estimate, use: str) -> Verdict:
     told = " ".join([f"{leaks}{_with(ratio, use)}.", *_caveats(one)])
     if use == "unclear":
         return Verdict("unclear", "leaks less, utility unclear", told)
@@ -265,19 +265,19 @@ def _incomparable(ratio: Estimate, leak: str, leaks: str, tolerance: float) -> V
     return Verdict("incomparable", "not comparable", f"{told}{why}.")
 
 
-def _caveats(one: Measured) -> list[str]:
-    """What speaks against a defence that leaks less."""
+def _caveats(one: Difference) -> list[str]:
+    """Caveats of a defence that leaks less."""
     words = "Other orders of the canaries' words lose as much: perhaps it unlearned only words."
     found = [] if one.order is None or one.order.interval.high < 0 else [words]
     prices = _prices(one)
     return [*found, f"It costs {_and(prices)}."] if prices else found
 
 
-def _prices(one: Measured) -> list[str]:
+def _prices(one: Difference) -> list[str]:
     found = []
-    if one.tokens is not None and one.tokens >= DEARER:
+    if one.tokens is not None and one.tokens >= COST_RATIO:
         found.append(f"{one.tokens:.1f} times the tokens")
-    if one.memory is not None and one.memory >= DEARER:
+    if one.memory is not None and one.memory >= COST_RATIO:
         found.append(f"{one.memory:.1f} times the memory")
     if one.gap is not None and one.gap.interval.low > 0:
         low, high = one.gap.interval
@@ -289,7 +289,7 @@ def _prices(one: Measured) -> list[str]:
 
 
 def _finding(
-    measured: Sequence[tuple[Measured, Verdict]], best: str | None, leaks: bool | None
+    measured: Sequence[tuple[Difference, Verdict]], best: str | None, leaks: bool | None
 ) -> list[str]:
     for one, verdict in measured:
         if one.name == best and one.change is not None and one.ratio is not None:
@@ -320,8 +320,8 @@ def _finding(
     return ["No defence is shown to lower exposure at equal utility."]
 
 
-def _trades(measured: Sequence[tuple[Measured, Verdict]]) -> list[str]:
-    """What leaks less at another utility, and how it could be compared."""
+def _trades(measured: Sequence[tuple[Difference, Verdict]]) -> list[str]:
+    """Defences that leak less at another utility, and how to compare them."""
     found = [
         one
         for one, verdict in measured
@@ -339,7 +339,7 @@ def _trades(measured: Sequence[tuple[Measured, Verdict]]) -> list[str]:
     ]
 
 
-def _guarantees(measured: Sequence[tuple[Measured, Verdict]]) -> list[str]:
+def _guarantees(measured: Sequence[tuple[Difference, Verdict]]) -> list[str]:
     broken = [
         f"{one.name} claims {one.guarantee}, but at least {one.broken:.2f} was measured: the "
         "guarantee does not hold."
