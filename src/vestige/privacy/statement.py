@@ -134,7 +134,7 @@ class PrivacyStatement:
             return f"{what}, of the weights after every step."
         return (
             f"ε = {number(found.epsilon)} at δ = {delta} for {self._protected()}, of all trainings "
-            f"that used it. This one alone has ε = {epsilon}."
+            f"that read it. This one alone has ε = {epsilon}."
         )
 
     def _meaning(self) -> str:
