@@ -51,11 +51,11 @@ from .models.top_k import TopK as TopK
 from .models.white_box import WhiteBox as WhiteBox
 
 # What verbs take: defences, and a reader of progress.
-from .defences.methods.adversarial import Adversarial as Adversarial
-from .defences.methods.dp_fedavg import DPFedAvg as DPFedAvg
-from .defences.methods.dp_sgd import DPSGD as DPSGD
-from .defences.methods.goldfish import Goldfish as Goldfish
-from .defences.methods.triplet import Triplet as Triplet
+from .defences.methods.regularizers import Adversarial as Adversarial
+from .defences.methods.private import DPFedAvg as DPFedAvg
+from .defences.methods.private import DPSGD as DPSGD
+from .defences.methods.regularizers import Goldfish as Goldfish
+from .defences.methods.regularizers import Triplet as Triplet
 from .monitor import Monitor as Monitor
 
 # What verbs return.

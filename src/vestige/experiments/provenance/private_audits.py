@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige.data.encoded import encode
-from vestige.defences.composition import Mechanism
-from vestige.defences.methods.dp_fedavg import DPFedAvg
+from vestige.defences.methods.private import DPFedAvg
 from vestige.experiments.provenance.audit_rows import METHODS, audit_row
 from vestige.experiments.provenance.audit_trials import AuditTrial, Observations
 from vestige.models.folders import fingerprint
+from vestige.privacy.accounting import Mechanism
 from vestige.training.config import TrainingConfig
 from vestige.training.evaluate import evaluate_documents
 from vestige.training.presets import Shape, new_model
@@ -117,12 +117,12 @@ def private_target(trial: AuditTrial, private: PrivateTraining) -> Shadow:
 
 
 def epsilon_of(trial: AuditTrial, private: PrivateTraining) -> float:
-    """Spent over the whole training, by the accountant of privacy losses (PRV)."""
-    config = private.defence.suited(private.training)  # lots, or an error
+    """Spent over the whole training, by privacy loss distributions."""
+    config = private.defence.suited(private.training)  # Poisson batches, or an error
     users = len(trial.target.members)
     steps = config.epochs * -(-users // config.batch_size)
     spent = Mechanism(
-        noise_multiplier=private.defence.noise_from(private.defence.noise, steps),
+        noise_multiplier=private.defence.noise,
         sample_rate=config.batch_size / users,
         steps=steps,
     )
