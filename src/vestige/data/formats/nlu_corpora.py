@@ -156,7 +156,7 @@ def _intents(path: Path) -> Iterator[Utterance]:
             raise DataError(f"{path}: {intent!r} has no list of utterances", remedy=_SHAPE)
         for number, row in enumerate(utterances, start=1):
             where = f"{path}, utterance {number}"
-            yield from_pieces(list(_pieces(row, where)), intent.strip(), where)
+            yield from_pieces(_pieces(row, where), intent.strip(), where)
 
 
 def _text(path: Path) -> str:
@@ -177,10 +177,11 @@ def _text(path: Path) -> str:
     return "".join(read).removeprefix("\ufeff")
 
 
-def _pieces(row: Any, where: str) -> Iterator[tuple[str, str | None]]:
+def _pieces(row: Any, where: str) -> list[tuple[str, str | None]]:
     data = row.get("data") if isinstance(row, dict) else None
     if not isinstance(data, list):
         raise DataError(f'{where} has no list "data"', remedy=_SHAPE)
+    pieces: list[tuple[str, str | None]] = []
     for number, piece in enumerate(data, start=1):
         text = piece.get("text") if isinstance(piece, dict) else None
         slot = piece.get("entity") if isinstance(piece, dict) else None
@@ -189,4 +190,5 @@ def _pieces(row: Any, where: str) -> Iterator[tuple[str, str | None]]:
                 f'{where}: piece {number} has no "text", or a value is not text',
                 remedy=_SHAPE,
             )
-        yield text, slot
+        pieces.append((text, slot))
+    return pieces

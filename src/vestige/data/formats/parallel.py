@@ -21,7 +21,7 @@ def parallel_lines(files: Sequence[Path]) -> Iterator[tuple[str, ...]]:
         DataError: a file is missing, no UTF-8, or has other lines than the others.
     """
     columns = [[line.strip() for line in lines(file)] for file in files]
-    counts = [max((n for n, line in enumerate(c, start=1) if line), default=0) for c in columns]
+    counts = [next((n for n in range(len(c), 0, -1) if c[n - 1]), 0) for c in columns]
     if any(len(column) < max(counts) for column in columns):
         named = (f"{file.name} {count}" for file, count in zip(files, counts, strict=True))
         raise DataError(
@@ -91,10 +91,16 @@ def read_sated(path: str | Path, *, source: str = "en", target: str = "fr") -> C
     """
     if source == target:
         raise ValueError(f"source and target must be two languages, got {source!r} for both")
-    rows: list[tuple[str, str, str, str]] = []
+    texts: list[str] = []
+    talks: list[str] = []
+    labels: list[str] = []
+    sources: list[str] = []
     for part in _parts(Path(path), source, target):
-        rows += [(*row, part.name) for row in _translations(part, source, target)]
-    talks, sources, texts, labels = zip(*rows, strict=True) if rows else ((), (), (), ())
+        for talk, sentence, translated in _translations(part, source, target):
+            texts.append(translated)
+            talks.append(talk)
+            labels.append(part.name)
+            sources.append(sentence)
     corpus = Corpus.from_texts(texts, users=talks, labels=labels, sources=sources)
     return not_empty(corpus, path)
 
