@@ -166,7 +166,7 @@ def test_memory_is_a_block_however_many_words_are_asked(monkeypatch) -> None:
     monkeypatch.setattr(module, "COLUMNS", 64)
     counter = LinearRanks(nn.Linear(4, 30_000), log_probs=True)
     counter(torch.randn(500, 4), torch.randint(30_000, (500,)))
-    assert counter._memory.numel() == 2 * 32 * 64
+    assert counter._memory.numel() == 32 * 64
 
 
 def test_heads_that_are_more_than_a_float32_product_are_left_to_logits() -> None:

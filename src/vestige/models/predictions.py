@@ -27,6 +27,7 @@ from vestige.models.reading import (
     ON_GPU,
     Ids,
     Span,
+    beginning,
     evaluation_mode,
     head_of,
     pack,
@@ -35,6 +36,7 @@ from vestige.models.reading import (
     require_ids,
     require_uncut,
     texts_at,
+    unprefixed,
     word_places,
 )
 from vestige.models.seq2seq import after_sources
@@ -76,7 +78,10 @@ Statistic = Callable[[Predictions], Columns]
 
 def log_prob(predictions: Predictions) -> Columns:
     """Natural log-probability of the true token."""
-    return {"log_probs": predictions.log_probs.gather(1, predictions.targets[:, None])[:, 0]}
+    logits, own = predictions.logits, predictions.targets[:, None]
+    if "log_probs" in vars(predictions):  # made already
+        return {"log_probs": predictions.log_probs.gather(1, own)[:, 0]}
+    return {"log_probs": logits.gather(1, own)[:, 0] - logits.logsumexp(1)}
 
 
 def rank(predictions: Predictions) -> Columns:
@@ -280,10 +285,11 @@ def text_log_probs(
     different = sorted(times, key=lambda ids: (-len(ids), ids))
     sums: dict[tuple[int, ...], float] = {}
     with evaluation_mode(model):
-        first = next_log_probs(model)
+        context, logits = beginning(model)
+        first = torch.log_softmax(logits.float(), 1)[0].cpu().numpy()
         for begin in range(0, len(different), TEXTS):
             chosen = different[begin : begin + TEXTS]
-            sums |= zip(chosen, _sums(model, pack(chosen), first).tolist(), strict=True)
+            sums |= zip(chosen, _sums(model, pack(chosen), context, first).tolist(), strict=True)
             if done:
                 done(sum(times[ids] for ids in chosen))
     return np.array([sums[tuple(ids)] for ids in texts], np.float64)
@@ -298,21 +304,16 @@ def log_probs_of(model: Any, texts: Sequence[Sequence[int]]) -> list[NDArray[np.
     return np.split(found.astype(np.float64), packed.offsets[1:])[:-1]
 
 
-def next_log_probs(model: Any, context: Context | None = None) -> NDArray[np.float32]:
-    """(v,) natural log-probabilities of the token after a context that all texts share."""
-    [span] = read(model, pack([[0]]), context=context)
-    with torch.no_grad():
-        [one] = predictions(model, span)
-        return one.log_probs[0].cpu().numpy()
-
-
-def _sums(model: Any, texts: EncodedCorpus, first: NDArray[np.float32]) -> NDArray[np.float64]:
+def _sums(
+    model: Any, texts: EncodedCorpus, context: Context | None, first: NDArray[np.float32]
+) -> NDArray[np.float64]:
     """(n,) log-probabilities of texts, given those of all first tokens (v,)."""
     require_ids(model.vocab_size, texts=texts)
     require_uncut(model, texts)
     places = np.delete(np.arange(len(texts.tokens)), texts.offsets[:-1])
-    later = measure(model, texts, [log_prob], places)["log_probs"].astype(np.float64)
-    sums = np.bincount(texts_at(texts, places), later, minlength=len(texts))
+    reader = model if context is None else unprefixed(model)
+    found = measure(reader, texts, [log_prob], places, context=context)["log_probs"]
+    sums = np.bincount(texts_at(texts, places), found.astype(np.float64), minlength=len(texts))
     return np.asarray(sums + first[texts.tokens[texts.offsets[:-1]]], np.float64)
 
 

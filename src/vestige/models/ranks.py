@@ -57,7 +57,7 @@ class LinearRanks:
         self._weight, self._log_probs = head.weight.detach(), log_probs
         bias = self._weight.new_zeros(len(self._weight)) if head.bias is None else head.bias
         self._bias = bias.detach()
-        self._memory = self._weight.new_empty(1 + log_probs, ROWS * COLUMNS)
+        self._memory = self._weight.new_empty(ROWS * COLUMNS)
 
     @classmethod
     def of(cls, model: Any, *, log_probs: bool = False) -> "LinearRanks | None":
@@ -115,29 +115,34 @@ class LinearRanks:
         below = own.nextafter(own.new_tensor(-torch.inf))  # z > below is z >= own
         ranks, met = torch.ones(len(own)), own.clone()
         total = torch.full((len(own),), -torch.inf) if self._log_probs else None
-        for start in range(0, len(self._weight), COLUMNS):
+        block_of = targets // COLUMNS
+        for number, start in enumerate(range(0, len(self._weight), COLUMNS)):
             logits = self._block(hidden, start)
-            stop = start + logits.shape[1]
             if total is not None:
-                log_probs = torch.log_softmax(logits, 1, out=self._view(1, logits))
-                total = torch.logaddexp(total, logits.amax(1) - log_probs.amax(1))
-            here = ((targets >= start) & (targets < stop)).nonzero()[:, 0]
-            near, mine = logits[here], targets[here] - start
-            met[here] = near.gather(1, mine)
-            ranks[here] += ((near == own[here]) & (torch.arange(stop - start) < mine)).sum(1)
+                total = torch.logaddexp(total, logits.logsumexp(1))
+            here = (block_of == number).nonzero()[:, 0]
+            if len(here):
+                near, mine = logits[here], targets[here] - start
+                met[here] = near.gather(1, mine)
+                ranks[here] += _equal_before(near, own[here], mine)
             # Equal logits count where their ids are smaller.
-            least = torch.where(targets >= stop, below, own)
+            least = torch.where(block_of > number, below, own)
             ranks += torch.gt(logits, least, out=logits).sum(1)
         return ranks, met, total
 
     def _block(self, hidden: Tensor, start: int) -> Tensor:
         """Logits (m, c) of some tokens, in memory that the next block uses again."""
         weight, bias = self._weight[start : start + COLUMNS], self._bias[start : start + COLUMNS]
-        out = self._memory[0, : len(hidden) * len(weight)].view(len(hidden), len(weight))
+        out = self._memory[: len(hidden) * len(weight)].view(len(hidden), len(weight))
         return torch.addmm(bias, hidden, weight.t(), out=out)
 
-    def _view(self, number: int, like: Tensor) -> Tensor:
-        return self._memory[number, : like.numel()].view(like.shape)
+
+def _equal_before(logits: Tensor, own: Tensor, ids: Tensor) -> Tensor | float:
+    """(m,) logits (m, c) that equal the true one (m, 1) and have smaller ids than (m, 1)."""
+    equal = torch.eq(logits, own, out=logits)  # sums of float32 are faster than of bool
+    if float(equal.sum(1).amax()) <= 1:
+        return 0.0  # only the token itself
+    return (equal * (torch.arange(logits.shape[1]) < ids)).sum(1)
 
 
 def not_finite() -> ModelError:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from vestige import _validate
 from vestige.data.encoded import EncodedCorpus
@@ -90,6 +90,8 @@ def read(
     if isinstance(model, Behind) and context is None and isinstance(model.model, TwoParts):
         max_length = _least(max_length, model.longest)
         context, model = model.context, model.model
+    if context is not None and isinstance(model, nn.Module) and not isinstance(model, TwoParts):
+        model = _Logits(model)
     if isinstance(model, TwoParts):
         require_evaluation(model)
         context = Context(model.first_token) if context is None else context
@@ -111,9 +113,31 @@ def read(
 
 def head_of(model: Any) -> Callable[[Any], Tensor]:
     """The function from a span's `hidden` to logits (m, v)."""
-    inner = model.model if isinstance(model, Behind) else model
-    head: Callable[[Any], Tensor] = inner.predict if isinstance(inner, TwoParts) else model.logits
-    return head
+    inner = unprefixed(model)
+    if isinstance(inner, TwoParts):
+        return inner.predict
+    return lambda hidden: hidden if isinstance(hidden, Tensor) else model.logits(hidden)
+
+
+@torch.no_grad()
+def beginning(model: Any) -> tuple[Context | None, Tensor]:
+    """The context of the later tokens of texts, and the logits (1, v) of all first tokens.
+
+    What is before the texts is read once. The context is None for a model that `read` reads
+    token by token.
+    """
+    state = model.start(1)
+    logits: Tensor = model.logits(state)
+    if not isinstance(unprefixed(model), TwoParts):
+        return None, logits
+    zero = torch.zeros(1, dtype=torch.int64, device=model.device)
+    length = int(getattr(state, "length", 0))
+    return Context(None, lambda texts: state[zero.expand(len(texts))], length), logits
+
+
+def unprefixed(model: Any) -> Any:
+    """The model without the prefix of a `Behind`."""
+    return model.model if isinstance(model, Behind) else model
 
 
 def pack(texts: Sequence[Sequence[int] | NDArray[np.int32]]) -> EncodedCorpus:
@@ -194,7 +218,7 @@ def require_uncut(model: Any, texts: EncodedCorpus) -> None:
 @contextmanager
 def evaluation_mode(model: Any) -> Iterator[None]:
     """A model without dropout, for a while."""
-    network: Any = model.model if isinstance(model, Behind) else model
+    network = unprefixed(model)
     was_training = getattr(network, "training", False)
     if was_training:
         network.eval()
@@ -228,6 +252,25 @@ class _Pieces:
 
     def take(self, rows: Ids) -> "_Pieces":
         return _Pieces(*(column[rows] for column in vars(self).values()))
+
+
+class _Logits:
+    """A network without a body, read whole after a token: its hidden vectors are its logits."""
+
+    separate_head = False
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.vocab_size, self.first_token = model, model.vocab_size, model.first_token
+        self.device, self.training = model.device, model.training
+        self.longest = getattr(model, "longest", None)
+        self.carries_state = getattr(model, "carries_state", False)
+
+    def body(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        read: tuple[Tensor, Any] = self.model(tokens, *([] if state is None else [state]))
+        return read
+
+    def predict(self, hidden: Tensor) -> Tensor:
+        return hidden
 
 
 def _limit(

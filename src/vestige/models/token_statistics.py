@@ -63,7 +63,7 @@ def token_statistics(
     _validate.at_least(1, likeliest=likeliest, texts=len(texts))
     _validate.at_least(1, **{"tokens of a text": int(lengths.min())})
     require_uncut(model, packed)
-    statistics = [log_prob, rank, moments, top(likeliest)]
+    statistics = [moments, log_prob, rank, top(likeliest)]
     context = Context(model.first_token)
     columns = measure(model, packed, statistics, context=context, progress=progress)
     columns["ranks"] -= 1

@@ -319,9 +319,9 @@ def test_each_phrase_is_scored_once(canaries, monkeypatch):
     read: list[tuple[int, ...]] = []
     whole = predictions._sums
 
-    def noted(model, texts, first):
+    def noted(model, texts, *rest):
         read.extend(tuple(texts.document(index)) for index in range(len(texts)))
-        return whole(model, texts, first)
+        return whole(model, texts, *rest)
 
     monkeypatch.setattr(predictions, "_sums", noted)
     canary_exposure(model_that_knows([]), [*canaries, *canaries], seed=0, references=300)

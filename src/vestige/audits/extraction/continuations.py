@@ -11,7 +11,7 @@ from vestige.errors import NotFinite
 from vestige.models.largest import largest
 from vestige.models.predictions import Columns, Predictions, measure
 from vestige.models.protocols import NextToken, State
-from vestige.models.reading import pack
+from vestige.models.reading import evaluation_mode, pack
 
 CELLS_PER_SLICE = 2**22
 """Rows x vocabulary that are computed together: 16 MiB of float32."""
@@ -116,7 +116,8 @@ def read_through(model: NextToken, tokens: Tensor, lengths: Tensor | None = None
         word = largest(answers, 1, alike=ALIKE)[:, 0] == part.targets
         return {"likeliest": likeliest, "likeliest_word": word, "log_probs": own}
 
-    found = measure(model, pack(rows), [statistic])
+    with evaluation_mode(model):
+        found = measure(model, pack(rows), [statistic])
     inside = torch.arange(t) < torch.tensor(sizes)[:, None]
     columns = {}
     for name, values in found.items():
