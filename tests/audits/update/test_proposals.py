@@ -148,6 +148,11 @@ def test_alternatives_are_what_samples_might_have_taken(pair):
     found = [seed for _, seeds in given.values() for seed in seeds]
     assert naive
     assert {(seed.context, seed.token, round(seed.gain, 4)) for seed in found} == naive
+    for seed in found:
+        own = [gain(pair, first, second) for first, second in pairwise(seed.context)]
+        known = seed.context_gains
+        assert len(known) < len(seed.context)
+        assert known == pytest.approx(own[len(own) - len(known) :], abs=1e-5)
 
 
 def test_what_grows_from_an_alternative_begins_with_its_context(pair):
