@@ -27,8 +27,7 @@ from vestige.data.sources import CORPUS, manifest_file
 from vestige.errors import NotFinite
 from vestige.models import reading
 from vestige.models.predictions import log_probs_of, predictions
-from vestige.models.protocols import NextToken
-from vestige.models.reading import pack
+from vestige.models.protocols import NextToken, evaluation_mode
 from vestige.models.reading import evaluation_mode, pack, read
 from vestige.models.sampling import sample
 
@@ -78,24 +77,14 @@ def context_information(model: NextToken, texts: Sequence[Sequence[int]]) -> flo
     """Mutual information of context and next token over the contexts of some texts, in nats."""
     total = torch.zeros(model.vocab_size, dtype=torch.float64, device=model.device)
     entropy, number = 0.0, 0
-<<<<<<< HEAD:src/vestige/claims/model_checks.py
-    for span in reading.read(model, pack(texts)):
-        for part in predictions(model, span):
-            log_probs = torch.log_softmax(part.logits.double(), dim=-1)
-            probs = log_probs.exp()
-            total += probs.sum(0).to(total.device)
-            entropy -= float((probs * log_probs.clamp(min=-1e3)).sum())
-            number += len(probs)
-=======
     with evaluation_mode(model):
-        for span in read(model, pack(texts)):
+        for span in reading.read(model, pack(texts)):
             for part in predictions(model, span):
                 log_probs = torch.log_softmax(part.logits.double(), dim=-1)
                 probs = log_probs.exp()
                 total += probs.sum(0).to(total.device)
                 entropy -= float((probs * log_probs.clamp(min=-1e3)).sum())
                 number += len(probs)
->>>>>>> r32:src/vestige/attacks/model_checks.py
     mean = total / number
     return float(torch.special.entr(mean).sum()) - entropy / number
 

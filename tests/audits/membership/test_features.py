@@ -79,12 +79,8 @@ def test_a_translator_is_asked_with_its_source() -> None:
 def test_words_in_any_order_keep_their_ranks(texts: EncodedCorpus, asked: TokenQueries) -> None:
     lots = np.random.default_rng(1).permutation(len(asked))
     there, shuffled = ranks_of(model(), texts, asked), ranks_of(model(), texts, asked.take(lots))
-<<<<<<< HEAD:tests/audits/membership/test_features.py
     assert shuffled[0].tolist() == there[0][lots].tolist()
     assert shuffled[1] == pytest.approx(there[1][lots])
-=======
-    assert shuffled.ranks.tolist() == there.ranks[lots].tolist()
->>>>>>> r32:tests/attacks/membership/test_query_answers.py
 
 
 def test_shadow_models_know_whom_they_saw(texts: EncodedCorpus, asked: TokenQueries) -> None:
