@@ -27,14 +27,14 @@ import torch
 from scipy.stats import binomtest
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from vestige.attacks.update.known_phrases import Asked
-from vestige.attacks.update.model_pair import ModelPair
-from vestige.attacks.update.null_searches import NEEDED
-from vestige.attacks.update.proposals.samples import Samples
-from vestige.attacks.update.seed_and_extend import SeedAndExtend, seed_and_extend
-from vestige.attacks.update.token_scores import token_score
-from vestige.attacks.update.update_diff import null_search
-from vestige.attacks.update.verbatim import Generated, verbatim
+from vestige.audits.update.known_secrets import Listed
+from vestige.audits.update.nulls import NEEDED
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.samples import Sampling
+from vestige.audits.update.scores import token_score
+from vestige.audits.update.search import search
+from vestige.audits.update.units import Settings
+from vestige.audits.update.verbatim import Generated, verbatim
 from vestige.data.corpus import Corpus
 from vestige.data.secret_lines import read_secret
 from vestige.data.subwords import SubwordVocabulary
@@ -103,10 +103,9 @@ def first_model(texts: Sequence[str]) -> HuggingFaceLanguageModel:
     return trained(fresh, texts, rate=3e-3, epochs=10, seed=0)
 
 
-def settings(samples: int) -> SeedAndExtend:
-    own = Samples(samples=samples, alternatives=samples, length=40)
-    others = [one for one in SeedAndExtend.proposals if one.name != Samples.name]
-    return SeedAndExtend(proposals=(own, *others), max_tokens=40)
+def settings(samples: int) -> Settings:
+    sampling = Sampling(samples=samples, alternatives=samples, length=40)
+    return Settings(sampling=sampling, max_tokens=40)
 
 
 def false_leaks(updates: np.ndarray, nulls: np.ndarray, *, same: bool) -> float:
@@ -123,7 +122,7 @@ def null_models(base: HuggingFaceLanguageModel, pool: int, seed: int) -> dict[st
     moved: dict[str, list[float]] = {}
 
     def searched(name: str, model: HuggingFaceLanguageModel) -> None:
-        found = null_search(base, model, search=settings(80), score=SCORE) or [0.0]
+        found = search(Pair.of(base, model, SCORE), settings(80)).null_scores or [0.0]
         best.setdefault(name, []).append(found[0])
 
     for number in range(pool):
@@ -161,14 +160,13 @@ def shown(
     before: HuggingFaceLanguageModel, after: HuggingFaceLanguageModel, codes: Sequence[int]
 ) -> set[int]:
     """Codes that direct evidence calls a leak, each listed alone."""
-    pair = ModelPair(before, after, SCORE)
-    read = seed_and_extend(pair, settings(200), end=before.vocabulary.eos_id).read
+    read = search(Pair.of(before, after, SCORE), settings(200)).read
     texts = Generated.of(read, before.vocabulary)
     joined, leaks = "\n".join(texts.texts), set[int]()
     for code in codes:
         line = TEMPLATE.format(code)
         if line in joined:
-            asked = Asked.of(line, before.vocabulary, secret=read_secret(line, 1))
+            asked = Listed.of(line, before.vocabulary, secret=read_secret(line, 1))
             [(_, proof)] = verbatim(before, [asked], texts, seed=0)
             if proof is not None and proof.conclusive:
                 leaks.add(code)

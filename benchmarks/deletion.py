@@ -33,7 +33,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from vestige.attacks.texts.deletion import Knowledge
+from vestige.audits.unlearning.knowledge import Knowledge
 from vestige.audits.unlearning.unlearning import unlearning
 from vestige.claims import UNDECIDED
 from vestige.data.corpus import Corpus

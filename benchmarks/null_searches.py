@@ -22,7 +22,7 @@ from statistics import fmean
 
 import numpy as np
 
-from vestige.attacks.update.null_searches import LEVEL, NullScores
+from vestige.audits.update.nulls import LEVEL, NullScores
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]
 

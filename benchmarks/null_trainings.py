@@ -53,11 +53,13 @@ import numpy as np
 import torch
 from null_searches import old_threshold
 
-from vestige.attacks.update.null_searches import NullScores
-from vestige.attacks.update.update_diff import null_scores, update_diff
+from vestige.audits.update.nulls import NullScores
+from vestige.audits.update.pair import Pair as Models
+from vestige.audits.update.scores import token_score
+from vestige.audits.update.search import search
+from vestige.audits.update.units import Settings
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.reddit import read_reddit
-from vestige.data.loaders.ubuntu_irc import read_ubuntu_irc
+from vestige.data.formats.dialogue import read_reddit, read_ubuntu_irc
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.experiments.texts import random_parts
@@ -99,6 +101,11 @@ CONTINUED = {
         seed=0, epochs=20, batch_size=4, sequence_length=64, learning_rate=5e-3, keep="last"
     ),
 }
+
+
+def _models(pair: "Pair") -> Models:
+    """The two models of a pair, ready to be searched."""
+    return Models.of(*pair(), token_score("smoothed"))
 
 
 @dataclass(frozen=True)
@@ -189,16 +196,21 @@ class Study:
 
     def searched(self, name: str, pair: Pair) -> list[float]:
         """The scores of one search, best first, as a null's are counted."""
-        return self._kept(name, lambda: list(null_scores(pair()[0], [pair()[1]]).searches[0]))
+        return self._kept(name, lambda: search(_models(pair), Settings()).null_scores)
 
     def listed(self, name: str, pair: Pair) -> Phrases:
         """The phrases that one search lists, best first."""
 
-        def search() -> Phrases:
-            found = update_diff(*pair()).findings
-            return [(f.score, f.phrase, list(f.tokens)) for f in found if not f.run]
+        def listed() -> Phrases:
+            models = _models(pair)
+            found = [phrase for phrase, _ in search(models, Settings()).phrases]
+            return [
+                (one.score, models.vocabulary.decode(one.phrase), list(one.phrase))
+                for one in found
+                if len(one.phrase) >= Settings.min_tokens and not one.is_run
+            ]
 
-        return [(score, text, ids) for score, text, ids in self._kept(f"{name}-listed", search)]
+        return [(score, text, ids) for score, text, ids in self._kept(f"{name}-listed", listed)]
 
     def _kept(self, name: str, search: Callable[[], list[Any]]) -> list[Any]:
         """What a search gave, kept beside the trainings."""

@@ -17,18 +17,18 @@ import sys
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from vestige.attacks.update.beam_search import beam_search, halving_widths
-from vestige.attacks.update.differential_rank import rank_bounds
-from vestige.attacks.update.model_pair import ModelPair
-from vestige.attacks.update.token_scores import token_score
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.rank import rank_bounds
+from vestige.audits.update.scores import token_score
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
+from vestige.experiments.updates.beam_search import beam_search, halving_widths
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 
 VOCABULARY, HIDDEN, LAYERS, LENGTH = 20_000, 128, 4, 4
 
 
-def snapshots() -> ModelPair:
+def snapshots() -> Pair:
     """Two untrained networks, the second a little off the first."""
     torch.manual_seed(0)
     shape = GPT2Config(
@@ -47,7 +47,7 @@ def snapshots() -> ModelPair:
             q.copy_(p + 0.1 * torch.randn_like(p))
     subwords = SubwordVocabulary.train_bpe(Corpus.from_texts(["the quick brown fox"]), size=280)
     models = (HuggingFaceLanguageModel(network, subwords) for network in (before, after))
-    return ModelPair(*models, token_score("differential"))
+    return Pair.of(*models, token_score("differential"))
 
 
 def peak_mib() -> float:
@@ -56,7 +56,9 @@ def peak_mib() -> float:
 
 def measure(work: str) -> None:
     pair = snapshots()
-    pair.gains(pair.start(64))  # what any use of the models takes
+    pair.gains(
+        pair.start(torch.empty(64, 0, dtype=torch.int64))
+    )  # what any use of the models takes
     held = peak_mib()
     if work == "beam":
         beam_search(pair, halving_widths(VOCABULARY, LENGTH))

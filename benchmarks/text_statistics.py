@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from vestige.attacks.texts.other_texts import zlib_score
-from vestige.attacks.texts.scores import SCORES
+from vestige.audits.membership.text_scores import SCORES, zlib_score
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.experiments.updates.subwords import gpt2
@@ -72,7 +71,7 @@ def main():
 
     def ten():
         told = token_statistics(model, texts)
-        for name in SCORES.names():
+        for name in SCORES:
             SCORES[name](target=told, base=told)
         zlib_score(told, raw)
 
@@ -82,7 +81,7 @@ def main():
             lambda: forward(model, texts), one, ten, lambda: loss_alone(model, texts)
         )
     )  # fmt: skip
-    count = len(SCORES.names()) + 1
+    count = len(SCORES) + 1
     print(f"{given.texts} texts, {sum(map(len, texts))} tokens")
     print(f"all statistics over a forward pass: {passes / plain:.2f}")
     print(f"{count} scores over one from one pass: {each / passes:.2f}")

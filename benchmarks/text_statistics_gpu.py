@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from vestige.attacks.texts.scores import SCORES
+from vestige.audits.membership.text_scores import SCORES
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.models.hugging_face import HuggingFaceLanguageModel
@@ -77,7 +77,7 @@ def one_by_one(model, texts):
 def ten_scores(model, texts):
     """Every registered score, from one pass."""
     told = token_statistics(model, texts)
-    return {name: SCORES[name](target=told, base=told) for name in SCORES.names()}
+    return {name: SCORES[name](target=told, base=told) for name in SCORES}
 
 
 def tokens_a_second(work, model, texts, seconds):

@@ -28,17 +28,16 @@ from pathlib import Path
 import torch
 from own_passes import Recorder, now, seconds_of, weight_bytes
 
-from vestige.attacks.update.beam_search import beam_search, halving_widths
-from vestige.attacks.update.differential_rank import rank_bounds
-from vestige.attacks.update.model_pair import ModelPair
-from vestige.attacks.update.proposals.openings import Openings
-from vestige.attacks.update.proposals.samples import Samples
-from vestige.attacks.update.seed_and_extend import SeedAndExtend
-from vestige.attacks.update.token_scores import token_score
-from vestige.attacks.update.update_diff import update_diff
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.rank import rank_bounds
+from vestige.audits.update.samples import Sampling
+from vestige.audits.update.scores import token_score
+from vestige.audits.update.search import search
+from vestige.audits.update.units import Settings
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
+from vestige.experiments.updates.beam_search import beam_search, halving_widths
 from vestige.memory import keep_freed_pages
 from vestige.models.checkpoints import load_model
 from vestige.models.hugging_face import HuggingFaceLanguageModel
@@ -48,7 +47,7 @@ from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 VOCABULARY, HIDDEN, LAYERS, LENGTH = 10_000, 200, 2, 5
 
 
-def snapshots() -> ModelPair:
+def snapshots() -> Pair:
     """Two untrained networks, the second a little off the first, as after an update."""
     torch.manual_seed(0)
     words = ("<unk>", "<eos>", *(f"w{i}" for i in range(VOCABULARY - 2)))
@@ -58,15 +57,15 @@ def snapshots() -> ModelPair:
         for p, q in zip(before.parameters(), after.parameters(), strict=True):
             p.mul_(4)  # peaked distributions, as a trained network's are
             q.copy_(p + 0.1 * torch.randn_like(p))
-    return ModelPair(before, after, token_score("differential"))
+    return Pair.of(before, after, token_score("differential"))
 
 
 @torch.no_grad()
-def products(pair: ModelPair, rows_read: Sequence[int]) -> None:
+def products(pair: Pair, rows_read: Sequence[int]) -> None:
     """The matrix products of reading and asking so many prefixes, twice (two models)."""
     most = pair.slices(max(rows_read)).__next__().stop
     out = torch.empty(most, VOCABULARY)
-    for model in (pair.before, pair.after):
+    for model in (pair.before.model, pair.after.model):
         gates = [p for name, p in model.lstm.named_parameters() if "weight" in name]
         hidden = torch.randn(max(rows_read), HIDDEN)
         for rows in rows_read:
@@ -111,16 +110,16 @@ def subword_ratio(
     before: HuggingFaceLanguageModel, after: HuggingFaceLanguageModel, samples: int, repeats: int
 ) -> tuple[list[float], Recorder, Recorder]:
     """The hybrid search over its own passes, in turn; and the passes of both models."""
-    search = SeedAndExtend(
-        proposals=(
-            Samples(samples=samples, alternatives=2 * samples),
-            Openings(openings=max(1, samples // 3)),
-        )
+    settings = Settings(
+        sampling=Sampling(samples=samples, alternatives=2 * samples),
+        openings=max(1, samples // 3),
+        pairs=0,
     )
     ratios = []
     for _ in range(repeats + 1):
         models = Recorder(before), Recorder(after)
-        taken = seconds(lambda pair=models: update_diff(*pair, search=search))
+        pair = Pair.of(*models, token_score("smoothed"))
+        taken = seconds(lambda pair=pair: search(pair, settings))
         ratios.append(taken / sum(seconds_of(one.model, one.passes) for one in models))
     return ratios[1:], *models
 
@@ -140,9 +139,9 @@ def adapter_ratios(
     return ratios[1:], weight_bytes(base, adapted) / weight_bytes(base)
 
 
-def ratio(search: Callable[[], object], alone: Callable[[], object], repeats: int) -> list[float]:
+def ratio(work: Callable[[], object], alone: Callable[[], object], repeats: int) -> list[float]:
     """Search over products, timed in turn; the first pair warms up and does not count."""
-    pairs = [(seconds(search), seconds(alone)) for _ in range(repeats + 1)]
+    pairs = [(seconds(work), seconds(alone)) for _ in range(repeats + 1)]
     return [s / a for s, a in pairs[1:]]
 
 

@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,12 +31,13 @@ from typing import Any
 import torch
 from own_passes import Recorder, now, seconds_of, weight_bytes
 
-from vestige.attacks.update.diff_result import UpdateDiff
-from vestige.attacks.update.forward_tokens import Passes, Work
-from vestige.attacks.update.proposals.openings import Openings
-from vestige.attacks.update.proposals.samples import Samples
-from vestige.attacks.update.seed_and_extend import SeedAndExtend
-from vestige.attacks.update.update_diff import update_diff
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.plan import Steps, steps_of
+from vestige.audits.update.prompts import BEGINNING, Prompt
+from vestige.audits.update.samples import Sampling
+from vestige.audits.update.scores import token_score
+from vestige.audits.update.search import Found, search
+from vestige.audits.update.units import Settings
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.memory import keep_freed_pages
@@ -45,10 +46,12 @@ from vestige.models.hugging_face import AppendedLayer, HuggingFaceLanguageModel
 from vestige.models.lora import add_lora
 from vestige.models.shared_vocabulary import SharedIds
 
-SEARCH = SeedAndExtend()
-TINY_SEARCH = SeedAndExtend(
-    proposals=(Samples(samples=4, length=6, alternatives=6), Openings(openings=2)), repaired=2
+SEARCH = Settings()
+TINY_SEARCH = Settings(
+    sampling=Sampling(samples=4, length=6, alternatives=6), openings=2, pairs=0, repaired=2
 )
+BEHIND = 32
+"""Tokens before a step on average, for predictions."""
 STEP = (128, 32)
 """Rows of a timed step, and tokens that they have read."""
 
@@ -87,11 +90,10 @@ class ModelCost:
             attention=0 if recurrent else 4 * layers * width,
         )
 
-    def operations(self, passes: Passes, *, share: float = 1.0) -> float:
-        """Of passes of which the model reads a share of the rows."""
-        each = 2 * self.body + self.attention * (passes.behind + passes.tokens / 2)
-        asked = passes.count * passes.asked * 2 * self.head
-        return share * (passes.forward_tokens * each + asked)
+    def operations(self, steps: Steps) -> float:
+        """Of decoding steps, each of which also queries the next token."""
+        each = 2 * self.body + self.attention * BEHIND + 2 * self.head
+        return steps.rows * steps.steps * each
 
 
 @dataclass(frozen=True)
@@ -151,28 +153,25 @@ class Chip:
 PEAKS = {"H200": Chip(), "H100": Chip(bandwidth=3.35e12), "A100": Chip(312e12, 2.0e12)}
 
 
-def predicted(shape: Shape, work: Work, chip: Chip) -> float:
-    """Seconds of two models' passes: products, weights read, or kernels started, what is longest.
+def predicted(shape: Shape, steps: Iterable[Steps], chip: Chip) -> float:
+    """Seconds of two models' steps: products, weights read, or kernels started, what is longest.
 
-    What the search does between the passes is taken to hide behind them.
+    What the search does between the steps is taken to hide behind them.
     """
 
-    def seconds(one: Passes) -> float:
+    def seconds(one: Steps) -> float:
         products = shape.cost.operations(one) / (chip.products * chip.peak)
-        read = one.count * (shape.nbytes + 4 * one.asked * shape.vocabulary) / chip.bandwidth
-        started = one.count * shape.layers * chip.layer
+        read = one.steps * (shape.nbytes + 4 * one.rows * shape.vocabulary) / chip.bandwidth
+        started = one.steps * shape.layers * chip.layer
         return max(products, read, started) * (1 + one.before)
 
-    return sum(map(seconds, work.passes))
+    return sum(map(seconds, steps))
 
 
-def planned(shape: Shape, search: SeedAndExtend) -> Work:
+def planned(shape: Shape, settings: Settings) -> list[Steps]:
     """What the search expects to read, of models that are not made."""
-    vocabulary = SimpleNamespace(eos_id=0, bos_id=None)
-    pair = SimpleNamespace(
-        vocab_size=shape.vocabulary, beginning=None, after=SimpleNamespace(vocabulary=vocabulary)
-    )
-    return search.planned(pair)  # type: ignore[arg-type]
+    pair: Any = SimpleNamespace(vocab_size=shape.vocabulary)
+    return list(steps_of(settings, pair, [Prompt(BEGINNING, (0,))]))
 
 
 def vocabulary() -> SubwordVocabulary:
@@ -231,17 +230,18 @@ def updated(base: HuggingFaceLanguageModel, kind: str) -> HuggingFaceLanguageMod
 def searched(
     before: HuggingFaceLanguageModel,
     after: HuggingFaceLanguageModel,
-    search: SeedAndExtend,
+    settings: Settings,
     peak: float | None,
-) -> tuple[dict[str, Any], UpdateDiff]:
+) -> tuple[dict[str, Any], Found]:
     """One search, warm: its time, operations and memory."""
     device = after.device
-    update_diff(before, after, search=TINY_SEARCH)
+    score = token_score("smoothed")
+    search(Pair.of(before, after, score), TINY_SEARCH)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     models = [Recorder(before), Recorder(after)]
     started = now(device)
-    diff = update_diff(*models, search=search)
+    found = search(Pair.of(*models, score), settings)
     taken = now(device) - started
     memory = (
         torch.cuda.max_memory_allocated(device)
@@ -254,14 +254,14 @@ def searched(
     row = {
         "seconds": round(taken, 2),
         "forward_tokens": tokens,
-        "searched_tokens": diff.searched.forward_tokens if diff.searched else 0,
+        "searched_tokens": sum(found.tokens),
         "tokens_per_second": round(tokens / taken),
         "share_of_peak": None if peak is None else round(operations / taken / peak, 4),
         "over_own_passes": round(taken / alone, 3),
         "peak_memory_gib": round(memory / 2**30, 2),
         "weights_gib": round(weight_bytes(before, after) / 2**30, 2),
     }
-    return row, diff
+    return row, found
 
 
 def _operations(recorded: Recorder) -> float:
@@ -330,14 +330,14 @@ def trained(base: Path, text: Path, *, lora: bool, tiny: bool, out: Path) -> Pat
 
 def rows(given: argparse.Namespace, device: torch.device, chip: Chip | None) -> Iterator[Any]:
     """(pair, what was measured) of each."""
-    search = TINY_SEARCH if given.tiny else SEARCH
+    settings = TINY_SEARCH if given.tiny else SEARCH
     peak = None if chip is None else chip.peak
     for name in given.shapes:
         base = network(SHAPES[name], device)
         yield f"{name} step", steps(base)
         for kind in ("full", "adapter"):
             after = updated(base, kind)
-            yield f"{name} {kind}, random weights", searched(base, after, search, peak)[0]
+            yield f"{name} {kind}, random weights", searched(base, after, settings, peak)[0]
             del after
         del base
         if device.type == "cuda":
@@ -352,8 +352,8 @@ def rows(given: argparse.Namespace, device: torch.device, chip: Chip | None) -> 
                 training = round(time.perf_counter() - started, 1)
                 models = [load_model(one, device=str(device)) for one in (base_at, out)]
                 assert all(isinstance(one, HuggingFaceLanguageModel) for one in models), base_at
-                row, diff = searched(*models, search, peak)  # type: ignore[arg-type]
-                told = {"training_seconds": training, "findings": len(diff.findings)}
+                row, found = searched(*models, settings, peak)  # type: ignore[arg-type]
+                told = {"training_seconds": training, "findings": len(found.phrases)}
                 yield f"{base_at.name} {kind}, trained", {**row, **told}
 
 
@@ -376,7 +376,7 @@ def main() -> None:
     for shape in given.shapes:
         work = planned(SHAPES[shape], TINY_SEARCH if given.tiny else SEARCH)
         seconds = round(predicted(SHAPES[shape], work, chip or PEAKS["H200"]), 2)
-        told = {"seconds": seconds, "forward_tokens": work.total}
+        told = {"seconds": seconds, "forward_tokens": round(sum(one.tokens for one in work))}
         table.append({"pair": f"{shape} full, prediction", **told})
         print(f"prediction (no measurement): {shape} pair, {_told(told)}", flush=True)
     if measures:

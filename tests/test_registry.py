@@ -39,7 +39,7 @@ def test_modules_of_a_package_and_of_entry_points_are_found(tmp_path, monkeypatc
 
 def test_token_scores_are_named_without_torch():
     code = (
-        "import sys; from vestige.attacks.update.token_scores import SCORES; "
+        "import sys; from vestige.audits.update.scores import SCORES; "
         "assert SCORES.names() == ('differential', 'relative', 'smoothed'); "
         "assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from update_pairs.protocol import Row
-from vestige.attacks.update.null_searches import NEEDED, NullScores
+from vestige.audits.update.nulls import NEEDED, NullScores
 from vestige.data.vocabulary import Vocabulary
 from vestige.experiments.updates.reconstruction import Gram, is_verbatim, ngrams, tokens_found
 

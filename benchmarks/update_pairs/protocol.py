@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vestige.attacks.update.model_pair import ModelPair
-from vestige.attacks.update.token_scores import token_score
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.scores import token_score
 from vestige.models.protocols import NextToken, State
 
 LENGTH = 48
@@ -71,9 +71,9 @@ class Text:
     earlier: tuple[float, ...]
 
 
-def opened(before: NextToken, after: NextToken) -> ModelPair:
+def opened(before: NextToken, after: NextToken) -> Pair:
     """The pair with a counter of its own."""
-    return ModelPair(before, after, token_score("smoothed"))
+    return Pair.of(before, after, token_score("smoothed"))
 
 
 def ranked(rows: Sequence[Row]) -> tuple[Row, ...]:
@@ -93,7 +93,7 @@ def log_ratio(text: Text) -> float:
 
 @torch.no_grad()
 def drawn(
-    pair: ModelPair, mixed: Mixed, first: Tensor | int, *, length: int, chance: torch.Generator
+    pair: Pair, mixed: Mixed, first: Tensor | int, *, length: int, chance: torch.Generator
 ) -> list[Text]:
     """Texts drawn token by token from softmax of mixed logits, until a document ends.
 
@@ -105,12 +105,12 @@ def drawn(
         chance: of the draws.
     """
     n = first if isinstance(first, int) else len(first)
-    state = pair.start(1)[torch.zeros(n, dtype=torch.int64)]
     row, tokens = torch.arange(n), torch.zeros(n, 0, dtype=torch.int64)
+    state = pair.start(tokens)
     texts: list[list[tuple[int, float, float]]] = [[] for _ in range(n)]
-    end = pair.after.vocabulary.eos_id
+    end = pair.vocabulary.eos_id
     for step in range(length):
-        later, earlier = pair.after.log_probs(state.after), pair.before.log_probs(state.before)
+        later, earlier = (one.logits().log_softmax(1) for one in (state.after, state.before))
         if step == 0 and not isinstance(first, int):
             tokens = first[:, None]
         else:
@@ -123,7 +123,7 @@ def drawn(
         row, tokens = row[going], tokens[going, 0]
         if not len(row) or step + 1 == length:
             break
-        state = pair.advance(state[going], tokens)
+        state.follow(going, tokens)
     columns = [list(zip(*text, strict=True)) or [(), (), ()] for text in texts]
     return [Text(*(tuple(column) for column in each)) for each in columns]
 
@@ -158,6 +158,6 @@ def drawn_from(
     return made, read
 
 
-def blocks(pair: ModelPair, budget: int, *, each: int, most: int = 100) -> int:
+def blocks(pair: Pair, budget: int, *, each: int, most: int = 100) -> int:
     """How many more texts the budget allows, at most `most`, where one costs `each`."""
-    return min(most, (budget - pair.cost.total) // each)
+    return min(most, (budget - sum(pair.tokens_read)) // each)

@@ -72,8 +72,7 @@ def demo(
     Raises:
         VestigeError: the text is not installed, or `out` exists.
     """
-    from vestige.attacks.update.seed_and_extend import Effort
-    from vestige.attacks.update.update_diff import update_diff
+    from vestige.audits.update.diff import diff
     from vestige.data.file_lock import claimed
     from vestige.reports.page import write_page
 
@@ -87,12 +86,11 @@ def demo(
         run.log("3/4  Updating with Madison's papers and the secret")
         after = _train(run, update, folder / "after", before)
         run.log("4/4  Searching for what the update changed")
-        with run.progress("searching") as step:
-            found = update_diff(before, after, effort=Effort(progress=step))
+        found = diff(before, after, top=1000, monitor=run.monitor)
         run.record_model("before", folder / "before", before)
         run.record_model("after", folder / "after", after)
         run.configuration["secret"] = SECRET
-        result = replace(Result.of(found), record=run.record())
+        result = replace(found, record=run.record())
         result.save(folder / "run")
         write_page([folder / "run"], folder / PAGE, show_secrets=True)
     summary = {**result.summary, "page": str(folder / PAGE), "seconds": run.seconds}
@@ -102,8 +100,8 @@ def demo(
 def _texts(folder: Path, seed: int) -> "tuple[Corpus, Corpus]":
     """The first text, and the update with the secret in it."""
     from vestige.data.canaries import given_canaries
-    from vestige.data.corpus_file import write_corpus
-    from vestige.data.loaders.federalist import read_federalist
+    from vestige.data.corpus import write_corpus
+    from vestige.data.formats.federalist import read_federalist
     from vestige.data.manifest import plant
     from vestige.data.sources import CORPUS, MANIFEST
 

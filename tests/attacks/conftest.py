@@ -1,19 +1,13 @@
-"""Pairs of bigram models whose every probability is known, and the definitions done naively."""
+"""Bigram models whose every probability is known."""
 
-import importlib.util
-import itertools
 from collections.abc import Callable
 from copy import deepcopy
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
 
 from vestige.models.table import TableModel
-
-Tokens = tuple[int, ...]
 
 
 @pytest.fixture
@@ -26,44 +20,9 @@ def random_table() -> Callable[..., TableModel]:
     return make
 
 
-def probability(model: TableModel, tokens: Tokens, i: int) -> float:
-    """p(token i | those before it), one look-up in the table at a time."""
-    row = model.vocab_size if i == 0 else tokens[i - 1]
-    return float(model.log_table[row, tokens[i]].double().exp())
-
-
-@pytest.fixture
-def naive_score() -> Callable[[TableModel, TableModel, Tokens], float]:
-    """Definition 1 of the paper."""
-
-    def score(before: TableModel, after: TableModel, tokens: Tokens) -> float:
-        return sum(
-            probability(after, tokens, i) - probability(before, tokens, i)
-            for i in range(len(tokens))
-        )
-
-    return score
-
-
-@pytest.fixture
-def every_phrase() -> Callable[[int, int], list[Tokens]]:
-    return lambda vocab_size, length: list(itertools.product(range(vocab_size), repeat=length))
-
-
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
-
-
-@pytest.fixture(scope="session")
-def boxes() -> ModuleType:
-    """The small white boxes of `white_boxes.py`."""
-    spec = importlib.util.spec_from_file_location(
-        "white_boxes", Path(__file__).with_name("white_boxes.py")
-    )
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture

@@ -3,20 +3,20 @@
 from own_passes import Pass, Recorder, seconds_of, weight_bytes
 from update_diff import subword_snapshots
 
-from vestige.attacks.update.model_pair import ModelPair
-from vestige.attacks.update.proposals.openings import Openings
-from vestige.attacks.update.proposals.samples import Samples
-from vestige.attacks.update.seed_and_extend import SeedAndExtend, seed_and_extend
-from vestige.attacks.update.token_scores import token_score
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.samples import Sampling
+from vestige.audits.update.scores import token_score
+from vestige.audits.update.search import search
+from vestige.audits.update.units import Settings
 from vestige.models.lora import add_lora
 
 
 def test_recorded_passes_read_the_forward_tokens_of_the_search():
     models = [Recorder(one) for one in subword_snapshots(None)]
-    few = (Samples(samples=3, length=5, alternatives=4), Openings(openings=2))
-    pair = ModelPair(*models, token_score("smoothed"))
-    seed_and_extend(pair, SeedAndExtend(proposals=few), end=models[0].vocabulary.eos_id)
-    assert pair.cost.total == sum(one.forward_tokens for one in models) > 40
+    few = Settings(sampling=Sampling(samples=3, length=5, alternatives=4), openings=2, pairs=0)
+    pair = Pair.of(*models, token_score("smoothed"))
+    search(pair, few)
+    assert sum(pair.tokens_read) == sum(one.forward_tokens for one in models) > 40
     assert sum(one.tokens == 0 for one in models[1].passes) > 5  # heads
     assert all(seconds_of(one.model, one.passes) > 0 for one in models)
 

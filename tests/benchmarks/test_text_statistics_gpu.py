@@ -4,7 +4,7 @@ import pytest
 import text_statistics_gpu
 import torch
 
-from vestige.attacks.texts.scores import SCORES
+from vestige.audits.membership.text_scores import SCORES
 
 
 def test_a_small_model_goes_through_all_of_it(capsys):

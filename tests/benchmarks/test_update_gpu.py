@@ -9,7 +9,7 @@ import torch
 import update_gpu
 from update_gpu import SHAPES, Chip, ModelCost, network, planned, predicted
 
-from vestige.attacks.update.forward_tokens import Passes, Work
+from vestige.audits.update.plan import Steps
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
@@ -63,20 +63,20 @@ def test_a_shape_counts_what_the_network_has():
 
 def test_a_prediction_is_what_takes_longest():
     shape = SHAPES["8B"]
-    decode = Passes(proposal="any", kind="decode", rows=64, count=10, asked=64)
+    decode = Steps(rows=64, steps=10)
     chip = Chip(peak=1e15, bandwidth=1e12, products=0.5, layer=0)
     read = 10 * (shape.nbytes + 4 * 64 * shape.vocabulary) / 1e12
-    assert predicted(shape, Work(1, (decode,)), chip) == pytest.approx(2 * read)
-    many = replace(decode, rows=10_000, asked=0, before=0.0)
-    products = 10 * 10_000 * (2 * shape.cost.body + shape.cost.attention / 2) / 5e14
-    assert predicted(shape, Work(1, (many,)), chip) == pytest.approx(products)
+    assert predicted(shape, [decode], chip) == pytest.approx(2 * read)
+    many = Steps(rows=10_000, steps=10, before=0.0)
+    products = shape.cost.operations(many) / 5e14
+    assert predicted(shape, [many], chip) == pytest.approx(products)
     slow = replace(chip, layer=1.0)
-    assert predicted(shape, Work(1, (decode,)), slow) == pytest.approx(2 * 10 * shape.layers)
+    assert predicted(shape, [decode], slow) == pytest.approx(2 * 10 * shape.layers)
 
 
 def test_the_default_search_is_planned_for_shapes_that_are_not_made():
     work = planned(SHAPES["8B"], update_gpu.SEARCH)
-    assert work.total > 10_000
+    assert sum(one.tokens for one in work) > 10_000
 
 
 WORDS = [f"word{i}" for i in range(38)]
@@ -93,20 +93,16 @@ def test_a_token_costs_two_operations_a_parameter():
     cost = ModelCost.of(model)
     assert cost.body == 2 * (4 * 8 * (8 + 8) + 2 * 4 * 8) + 40  # gates with biases, the head's bias
     assert (cost.head, cost.attention) == (40 * 8, 0)
-    passes = Passes(proposal="samples", kind="decode", rows=3, count=5, behind=7, asked=2)
-    assert cost.operations(passes) == 5 * (3 * 2 * cost.body + 2 * 2 * cost.head)
-    assert cost.operations(passes, share=0.5) == cost.operations(passes) / 2
+    assert cost.operations(Steps(rows=3, steps=5)) == 5 * 3 * 2 * (cost.body + cost.head)
 
 
 def test_attention_costs_four_widths_a_layer_for_each_token_behind():
     shape = TransformerConfig(layers=2, heads=2, hidden_size=8, feed_forward=16, max_length=12)
     cost = ModelCost.of(CausalTransformer(vocabulary(), shape))
     assert cost.attention == 4 * 2 * 8
-    near, far = (
-        cost.operations(Passes(proposal="samples", kind="decode", rows=1, behind=behind))
-        for behind in (0, 10)
-    )
-    assert far - near == 10 * cost.attention
+    without = replace(cost, attention=0)
+    step = Steps(rows=1, steps=1)
+    assert cost.operations(step) - without.operations(step) == update_gpu.BEHIND * cost.attention
 
 
 def test_over_shared_ids_a_model_costs_what_it_costs():

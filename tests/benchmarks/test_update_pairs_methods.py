@@ -78,7 +78,7 @@ def test_drawn_texts_have_the_log_probabilities_of_both_models(
     models = opened(before, after)
     texts = drawn(models, lambda later, _: later, 20, length=8, chance=chance)
     read = sum(min(len(text.tokens), 7) for text in texts)
-    assert models.cost.before == models.cost.after == read + 1
+    assert models.tokens_read == (read + 1, read + 1)
     for text in texts:
         for model, told in ((after, text.later), (before, text.earlier)):
             state, known = model.start(1), []

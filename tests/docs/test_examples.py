@@ -5,8 +5,8 @@ import doctest
 import pytest
 
 from tests.docs.documents import REPOSITORY, Block, blocks, documents
-from vestige.attacks.update.token_scores import SCORES
-from vestige.data.loaders.registry import CORPUS_FORMATS
+from vestige.audits.update.scores import SCORES
+from vestige.data.formats.reading import CORPUS_FORMATS
 from vestige.defences.registry import DEFENCES
 
 SESSIONS = {

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from vestige.data.corpus import Corpus
-from vestige.data.encoded import EncodedCorpus
-from vestige.data.encoded_pairs import encode_pairs
+from vestige.data.encoded import EncodedCorpus, encode_pairs
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import AccessDenied
 from vestige.models.ablation import linear_head, random_maskings, silenced_ranks

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from tests.models.contexts import contexts_at
 from vestige.data.corpus import Corpus
-from vestige.data.encoded import EncodedCorpus, encode
-from vestige.data.encoded_pairs import EncodedPairs, encode_pairs
+from vestige.data.encoded import EncodedCorpus, EncodedPairs, encode, encode_pairs
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models import predictions as module
 from vestige.models.behind import Behind

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from vestige.attacks.update.model_pair import ModelPair
-from vestige.attacks.update.token_scores import token_score
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.scores import token_score
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import IncompatibleModels
@@ -74,8 +74,8 @@ def test_an_id_that_a_model_lacks_is_read_as_the_end_of_a_text(
 def test_a_new_token_that_the_update_promotes_has_a_finite_gain(
     base: HuggingFaceLanguageModel,
 ) -> None:
-    pair = ModelPair(*aligned(base, tuned(base)), token_score("smoothed"))
-    gains = pair.gains(pair.read(torch.tensor([[len(base.vocabulary)], [3]])))
+    pair = Pair.of(*aligned(base, tuned(base)), token_score("smoothed"))
+    gains = pair.gains(pair.enter([(len(base.vocabulary),), (3,)]))
     assert gains.isfinite().all()
     assert (gains[:, len(base.vocabulary) :] > 0).all()
 
@@ -114,10 +114,10 @@ def test_each_begins_a_text_with_a_token_of_its_own(
     before, after = beginning(17), beginning(18)
     earlier, later = aligned(before, after)
     assert earlier.vocabulary.bos_id == later.vocabulary.bos_id == 18
-    pair = ModelPair(earlier, later, token_score("smoothed"))
-    entered = pair.enter(torch.tensor([18]))  # begins a document, and is read as each model does
-    torch.testing.assert_close(earlier.logits(entered.before), before.logits(before.start(1)))
-    torch.testing.assert_close(later.logits(entered.after), after.logits(after.start(1)))
+    pair = Pair.of(earlier, later, token_score("smoothed"))
+    entered = pair.enter([(18,)])  # begins a document, and is read as each model does
+    torch.testing.assert_close(entered.before.logits(), before.logits(before.start(1)))
+    torch.testing.assert_close(entered.after.logits(), after.logits(after.start(1)))
 
 
 def test_a_null_model_answers_over_the_ids_of_the_snapshots(base: HuggingFaceLanguageModel) -> None:

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from vestige.data.encoded import EncodedCorpus
-from vestige.data.encoded_pairs import EncodedPairs
+from vestige.data.encoded import EncodedCorpus, EncodedPairs
 from vestige.errors import TrainingError
 from vestige.models.checkpoints import load_seq2seq
 from vestige.training.config import TrainingConfig

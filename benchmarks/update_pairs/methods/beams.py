@@ -8,11 +8,9 @@ as by our search.
 """
 
 from update_pairs.protocol import Found, Row
-from vestige.attacks.update.beam_search import beam_search, halving_widths
-from vestige.attacks.update.model_pair import ModelPair
-from vestige.attacks.update.near_copies import fold, is_run
-from vestige.attacks.update.phrases import Phrase
-from vestige.attacks.update.token_scores import token_score
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.scores import token_score
+from vestige.experiments.updates.beam_search import beam_search, folded, halving_widths
 from vestige.models.protocols import NextToken
 
 TOKENS = 10
@@ -21,14 +19,10 @@ TOKENS = 10
 
 def search(before: NextToken, after: NextToken, budget: int, seed: int) -> Found:
     """A beam of `TOKENS` steps; nothing in it is drawn."""
-    pair = ModelPair(before, after, token_score("differential"))
+    pair = Pair.of(before, after, token_score("differential"))
     steps = widths(pair.vocab_size, budget)
-    beam = beam_search(pair, steps)
-    rows = zip(beam.tokens.tolist(), beam.gains.tolist(), beam.score.tolist(), strict=True)
-    leaders = fold(Phrase(tuple(tokens), tuple(gains), score) for tokens, gains, score in rows)
-    found = tuple(
-        Row(phrase.tokens, phrase.score) for phrase, _ in leaders if not is_run(phrase.tokens)
-    )
+    leaders = folded(beam_search(pair, steps))
+    found = tuple(Row(phrase.tokens, phrase.score) for phrase, _ in leaders if not phrase.is_run)
     read = 1 + sum(steps[:-1])  # each prefix once, however often memory makes the search read it
     return Found(rows=found, before=read, after=read)
 

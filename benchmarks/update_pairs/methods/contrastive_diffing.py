@@ -27,7 +27,8 @@ def search(before: NextToken, after: NextToken, budget: int, seed: int) -> Found
     while (number := blocks(pair, budget, each=2 * LENGTH)) > 0:
         texts = drawn(pair, amplified, number, length=LENGTH, chance=chance)
         rows += [Row(text.tokens, log_ratio(text)) for text in texts]
-    return Found(rows=ranked(rows), before=pair.cost.before, after=pair.cost.after)
+    read = pair.tokens_read
+    return Found(rows=ranked(rows), before=read[0], after=read[1])
 
 
 def amplified(later: Tensor, earlier: Tensor) -> Tensor:

@@ -34,13 +34,14 @@ def search(before: NextToken, after: NextToken, budget: int, seed: int) -> Found
 
     while (number := blocks(pair, budget, each=2 * TOKENS)) > 0:
         drawn(pair, counted, number, length=TOKENS, chance=chance)
-    words = pair.after.vocabulary
+    words = pair.vocabulary
     rows = [
         Row((token,), counts[token].item() / positions)
         for token in counts.nonzero()[:, 0].tolist()
         if any(letter.isalnum() for letter in words.piece(token))
     ]
-    return Found(rows=ranked(rows), before=pair.cost.before, after=pair.cost.after)
+    read = pair.tokens_read
+    return Found(rows=ranked(rows), before=read[0], after=read[1])
 
 
 def raised(later: Tensor, earlier: Tensor) -> Tensor:

@@ -1,30 +1,26 @@
 """`vestige diff` as it is by default: contrastive samples, openings and what extends them."""
 
-from typing import Any
-
 from update_pairs.protocol import Found, Row
-from vestige.attacks.update.seed_and_extend import Effort, SeedAndExtend
-from vestige.attacks.update.update_diff import null_scores, update_diff
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.scores import token_score
+from vestige.audits.update.search import search_update
+from vestige.audits.update.units import Settings
 from vestige.models.protocols import NextToken
 
 
 def search(before: NextToken, after: NextToken, budget: int, seed: int) -> Found:
     """The default search, whose work is about the benchmark's budget; runs left out."""
-    return searched(before, after, SeedAndExtend(seed=seed))
+    return searched(before, after, Settings(seed=seed))
 
 
-def searched(
-    before: NextToken, after: NextToken, how: SeedAndExtend, fragments: bool = True
-) -> Found:
+def searched(before: NextToken, after: NextToken, how: Settings, fragments: bool = True) -> Found:
     """What a search of `vestige diff` finds, and the scores that it has as a null search."""
-    kept: dict[str, Any] = {}
-    diff = update_diff(before, after, search=how, effort=Effort(kept=kept).of("0"))
-    # no model is asked again: all units are kept
-    nulls = null_scores(before, [after], search=how, effort=Effort(kept=kept))
-    assert diff.searched is not None
+    found = search_update(Pair.of(before, after, token_score("smoothed")), how)
+    phrases = [phrase for phrase, _ in found.phrases if len(phrase.phrase) >= how.min_tokens]
+    more = [phrase for phrase, _ in (*found.fragments, *found.samples) if fragments]
     rows = (
-        *(Row(one.tokens, one.score) for one in diff.findings if not one.run),
-        *(Row(one.tokens, one.score, fragment=True) for one in diff.fragments if fragments),
+        *(Row(one.phrase, one.score) for one in phrases if not one.is_run),
+        *(Row(one.phrase, one.score, fragment=True) for one in more if not one.is_run),
     )
-    read = diff.searched
-    return Found(rows=rows, before=read.before, after=read.after, scores=nulls.searches[0])
+    read = found.tokens
+    return Found(rows=rows, before=read[0], after=read[1], scores=tuple(found.null_scores))

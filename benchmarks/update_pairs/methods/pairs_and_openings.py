@@ -1,8 +1,12 @@
 """`vestige diff` as it was before samples: pairs of tokens and openings, and no repair."""
 
+from dataclasses import replace
+
 from update_pairs.methods.hybrid import searched
 from update_pairs.protocol import Found, opened
-from vestige.attacks.update.seed_and_extend import pairs_and_openings
+from vestige.audits.update.plan import tokens_of
+from vestige.audits.update.prompts import beginning
+from vestige.experiments.updates.searches import PAIRS_AND_OPENINGS
 from vestige.models.protocols import NextToken
 
 MOST = 2000
@@ -13,7 +17,7 @@ def search(before: NextToken, after: NextToken, budget: int, seed: int) -> Found
     """As many seeds as the budget is expected to allow; nothing in it is drawn."""
     pair = opened(before, after)
     for seeds in range(MOST, 0, -100):
-        how = pairs_and_openings(seeds=seeds, repaired=0)
-        if how.planned(pair).total <= budget:
+        how = replace(PAIRS_AND_OPENINGS, pairs=seeds)
+        if tokens_of(how, pair, [beginning(pair)]) <= budget:
             break
     return searched(before, after, how, fragments=False)

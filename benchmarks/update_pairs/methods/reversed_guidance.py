@@ -33,7 +33,8 @@ def search(before: NextToken, after: NextToken, budget: int, seed: int) -> Found
         texts = drawn(pair, greedy, first[:number], length=LENGTH, chance=chance)
         rows += [Row(text.tokens, log_ratio(text)) for text in texts]
         first = first[number:]
-    return Found(rows=ranked(rows), before=pair.cost.before, after=pair.cost.after)
+    read = pair.tokens_read
+    return Found(rows=ranked(rows), before=read[0], after=read[1])
 
 
 def guided(later: Tensor, earlier: Tensor) -> Tensor:

@@ -24,8 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
 from vestige import _validate
-from vestige.data.encoded import EncodedCorpus
-from vestige.data.encoded_pairs import EncodedPairs
+from vestige.data.encoded import EncodedCorpus, EncodedPairs
 from vestige.errors import AccessDenied
 from vestige.models.predictions import Progress, finite, fold, of_spans, rank, reader_of
 from vestige.models.reading import places_of, read

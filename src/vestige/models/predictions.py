@@ -19,8 +19,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from vestige.data.encoded import EncodedCorpus
-from vestige.data.encoded_pairs import EncodedPairs
+from vestige.data.encoded import EncodedCorpus, EncodedPairs
 from vestige.models.behind import Context
 from vestige.models.largest import largest
 from vestige.models.ranks import LinearRanks, not_finite, ranks_in

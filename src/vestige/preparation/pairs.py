@@ -5,7 +5,7 @@ from dataclasses import replace
 from os import PathLike, fspath
 from typing import Any
 
-from vestige.data.encoded_pairs import encode_pairs, sources_of
+from vestige.data.encoded import encode_pairs, sources_of
 from vestige.data.vocabulary import Vocabulary
 from vestige.models.checkpoints import SOURCE, load_seq2seq
 from vestige.models.folders import model_folder

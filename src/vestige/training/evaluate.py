@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige import _validate
-from vestige.data.encoded import EncodedCorpus
-from vestige.data.encoded_pairs import EncodedPairs
+from vestige.data.encoded import EncodedCorpus, EncodedPairs
 from vestige.errors import TrainingError
 from vestige.models.behind import Context
 from vestige.models.predictions import correct, log_prob, measure

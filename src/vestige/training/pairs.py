@@ -20,7 +20,7 @@ from torch import Tensor
 
 from vestige import _validate
 from vestige.data.corpus import Corpus
-from vestige.data.encoded_pairs import EncodedPairs
+from vestige.data.encoded import EncodedPairs
 from vestige.models.seq2seq import Seq2SeqModel
 from vestige.training.batches import Batch
 from vestige.training.checkpoint import corpus_hash

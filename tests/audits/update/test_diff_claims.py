@@ -10,8 +10,10 @@ import pytest
 import torch
 
 import vestige
-from vestige.attacks.update.seed_and_extend import SeedAndExtend
-from vestige.attacks.update.update_diff import Beams, update_diff
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.scores import token_score
+from vestige.audits.update.search import search
+from vestige.audits.update.units import Settings
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Claim
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import ModelError
@@ -94,13 +96,12 @@ def test_equal_and_broken_models_are_undecided(nulls):
     assert "alive" in failed(found)
 
 
-@pytest.mark.parametrize("search", [SeedAndExtend(), Beams()])
-def test_scores_that_are_not_finite_are_one_line(search):
+def test_scores_that_are_not_finite_are_one_line():
     over = moved(1)
     with torch.no_grad():
         over.log_table[5:] = torch.nan
     with pytest.raises(ModelError, match="scores of a model are not finite") as caught:
-        update_diff(base(), over, search=search)
+        search(Pair.of(base(), over, token_score("smoothed")), Settings())
     assert "\n" not in str(caught.value)
     with pytest.raises(ModelError, match="scores of a model are not finite"):
         diff(over)

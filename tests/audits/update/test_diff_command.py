@@ -12,11 +12,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+import vestige
 from tests.cli.conftest import table_model
 from vestige import results
-from vestige.attacks.update.seed_and_extend import SeedAndExtend
-from vestige.attacks.update.token_scores import token_score
-from vestige.attacks.update.update_diff import Beams, update_diff
 from vestige.audits.update.report import phrases
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import load_model, save_model
@@ -34,12 +32,12 @@ def diff(shell, workspace, out, *words):
 def test_the_verb_saves_what_the_library_finds(shell, workspace, tmp_path):
     done = diff(shell, workspace, tmp_path / "run", "--min-length", 2, "--json")
     models = [load_model(workspace / name) for name in ("before", "after")]
-    found = update_diff(*models, search=SeedAndExtend(min_tokens=2), top=50)
-    assert found.findings
+    found = vestige.diff(*models, min_length=2)
+    assert found.rows
     run = results.load(tmp_path / "run")
     assert run.result == "UpdateDiff"
-    assert run.rows == list(results.plain(found.rows()))
-    assert json.loads(done.stdout) == run.summary == results.plain(found.summary())
+    assert run.rows == list(results.plain(found.rows))
+    assert json.loads(done.stdout) == run.summary == results.plain(found.summary)
 
 
 def test_a_row_has_what_the_issue_promises(shell, workspace, tmp_path):
@@ -54,7 +52,7 @@ def test_the_run_says_what_was_asked_and_of_what(shell, workspace, tmp_path):
     run = results.load(tmp_path / "run").run
     assert run["command"][:2] == ["vestige", "diff"]
     assert run["configuration"]["search"]["max_tokens"] == 12
-    assert run["configuration"]["search"]["proposals"]["samples"]["samples"] == 80
+    assert run["configuration"]["search"]["sampling"]["samples"] == 80
     assert run["configuration"]["score"]["name"] == "differential"
     assert len(run["models"]["before"]["sha256"]) == 64
     assert run["models"]["before"]["sha256"] != run["models"]["after"]["sha256"]
@@ -124,22 +122,11 @@ def test_a_null_model_must_be_a_training_of_its_own(shell, workspace, nulls, tmp
 
 
 SCORES = pytest.mark.parametrize("score", ["smoothed", "differential", "relative"])
-BEAMS = [Beams(), Beams(width=1000), Beams(width=1000, groups=5)]
 
 
 @SCORES
 def test_the_search_goes_with_every_score(shell, workspace, tmp_path, score):
     diff(shell, workspace, tmp_path / "run", "--score", score, "--top", 5)
-    check_page(shell, tmp_path, score)
-
-
-@SCORES
-@pytest.mark.parametrize("beams", BEAMS)
-def test_the_papers_beams_go_with_every_score(shell, workspace, tmp_path, beams, score):
-    """They are reached in Python: `update_diff(..., search=Beams())`."""
-    models = [load_model(workspace / name) for name in ("before", "after")]
-    found = update_diff(*models, search=beams, score=token_score(score), top=5)
-    results.save(found, tmp_path / "run", run={})
     check_page(shell, tmp_path, score)
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from tests.cli.conftest import table_model
 from vestige import diff, results
-from vestige.audits.update import planning
-from vestige.audits.update import search as update_search
+from vestige.audits.update import plan, searches
 from vestige.claims import UNDECIDED
 from vestige.data.file_lock import alone
 from vestige.errors import RunError
@@ -24,7 +23,7 @@ SIZES = {"size": 0.2, "min_length": 2, "length": 6, "delta": 0.02, "device": "cp
 
 @pytest.fixture(autouse=True)
 def quick_plans(monkeypatch):
-    monkeypatch.setattr(planning, "TIMED_SECONDS", 0)
+    monkeypatch.setattr(plan, "TIMED_SECONDS", 0)
 
 
 class Log:
@@ -133,11 +132,9 @@ def test_nulls_that_were_searched_are_not_opened_again(models, tmp_path, monkeyp
             search(models, tmp_path / "run", null=two)
     asked = []
     monkeypatch.setattr(
-        update_search,
-        "null_search",
-        lambda *models, real=update_search.null_search, **rest: (
-            asked.append(models) or real(*models, **rest)
-        ),
+        searches,
+        "search",
+        lambda *given, real=searches.search, **rest: asked.append(given) or real(*given, **rest),
     )
     assert search(models, tmp_path / "run", null=two).summary["null_searches"] == 2
     assert len(asked) == 1
@@ -185,7 +182,7 @@ def test_a_deadline_leaves_a_partial_run_that_is_replaced(whole, models, tmp_pat
     clock = iter([0.0, *[1.0] * 3, *[1e9] * 100])
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr(update_search.time, "monotonic", lambda: next(clock))
+        patch.setattr(searches.time, "monotonic", lambda: next(clock))
         part = search(models, out, minutes=1.0)
     assert part.summary["complete"] is False
     assert part.summary["null_searches"] == 0
@@ -201,11 +198,11 @@ def test_a_deadline_leaves_a_partial_run_that_is_replaced(whole, models, tmp_pat
 def test_minutes_choose_a_size_that_the_record_repeats(models, monkeypatch):
     pair = (models / "before", models / "after")
     with monkeypatch.context() as patch:
-        patch.setattr(update_search.Planner, "size_for", lambda *_: 0.25)
+        patch.setattr(searches.Planner, "size_for", lambda *_: 0.25)
         made = diff(*pair, minutes=5.0, device="cpu")
     assert made.record["arguments"]["size"] == 0.25
     assert made.record["configuration"]["plan"]["size"] == 0.25
-    assert made.record["configuration"]["search"]["proposals"]["samples"]["samples"] == 100
+    assert made.record["configuration"]["search"]["sampling"]["samples"] == 100
     assert same(diff(*pair, minutes=5.0, size=0.25, device="cpu"), made)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.conftest import table_model
 from tests.cli.shell import invoke
-from vestige.audits.update.inputs import read_secrets
+from vestige.audits.update.known_secrets import read_secrets
 from vestige.models.checkpoints import save_model
 from vestige.monitor import SILENT
 
@@ -20,7 +20,7 @@ def model():
 
 def read(secrets, model, room=2):
     asked = read_secrets(secrets, model, room=room, monitor=SILENT)
-    return [model.vocabulary.decode(one.first) for one in asked]
+    return [model.vocabulary.decode(one.at_start) for one in asked]
 
 
 def test_a_line_each_without_empty_ones(model, tmp_path):

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from vestige import NullOptions, TrainingOptions, diff, train
-from vestige.audits.update.nulls import trained
+from vestige.audits.update.null_models import trained
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, TrainingError

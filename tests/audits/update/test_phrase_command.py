@@ -1,7 +1,7 @@
 import json
 
 from vestige import results
-from vestige.attacks.update.differential_rank import differential_rank
+from vestige.audits.update.rank import rank_of_phrase
 from vestige.models.checkpoints import load_model
 
 
@@ -10,12 +10,12 @@ def test_the_verb_saves_what_the_library_finds(shell, workspace, tmp_path):
     done = shell(*words, "--out", tmp_path / "run", "--json")
     assert done.exit_code == 0, (done.stderr, done.exception)
     models = [load_model(workspace / name) for name in ("before", "after")]
-    ranked = differential_rank(*models, tokens=tuple(models[0].vocabulary.encode("the code of")))
+    ranked = rank_of_phrase(*models, tuple(models[0].vocabulary.encode("the code of")))
     run = results.load(tmp_path / "run")
     assert run.result == "DifferentialRank"
-    assert run.rows == results.plain(ranked.rows())
+    assert run.rows == results.plain(ranked.rows)
     assert json.loads(done.stdout).keys() == run.summary.keys()
-    assert run.summary["rank_lower"] == results.plain(ranked.summary())["rank_lower"]
+    assert run.summary["rank_lower"] == results.plain(ranked.summary)["rank_lower"]
     assert run.run["arguments"]["phrase"] == "the code of"
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vestige import diff
-from vestige.audits.update.nulls import null_hashes, opened
+from vestige.audits.update.null_models import null_hashes, opened
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import IncompatibleModels, ModelError
 from vestige.models.checkpoints import save_model
@@ -125,7 +125,7 @@ def test_without_null_models_nothing_is_hashed_or_recorded(none, monkeypatch):
     def fails(*given, **named):
         raise AssertionError("hashed the snapshots to compare them with no null model")
 
-    monkeypatch.setattr("vestige.audits.update.nulls.null_hashes", fails)
+    monkeypatch.setattr("vestige.audits.update.null_models.null_hashes", fails)
     found = diff(model(0), model(1), null=none, size=0.1, device="cpu")
     assert list(found.record["models"]) == ["before", "after"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vestige.attacks.update.diff_result import Finding
+from vestige.audits.update.phrases import Text
 from vestige.experiments.updates.added_text import (
     _best,
     _followed,
@@ -11,22 +11,21 @@ from vestige.experiments.updates.added_text import (
     on_topic_counts,
 )
 from vestige.experiments.updates.paper_tables import SMOKE
+from vestige.experiments.updates.searches import Finding
 
 
-def finding(*tokens: int, score: float = 1.0, group: int = 0, run: bool = False) -> Finding:
-    return Finding(
-        tokens=tokens, pieces=(), phrase="", gains=(), score=score, group=group, copies=0, run=run
-    )
+def finding(*tokens: int, score: float = 1.0, group: int = 0) -> Finding:
+    return Finding(Text(tokens, (), score=score), 0, group)
 
 
 def test_the_first_phrases_are_listed_and_runs_are_none() -> None:
-    found = [finding(1), finding(2, run=True), finding(3), finding(4)]
-    assert [f.tokens for f in _best(found, 2, grouped=False)] == [(1,), (3,)]
+    found = [finding(1), finding(2, 2, 2), finding(3), finding(4)]
+    assert [f.phrase.tokens for f in _best(found, 2, grouped=False)] == [(1,), (3,)]
 
 
 def test_of_groups_the_first_of_each_is_listed() -> None:
     found = [finding(1, group=1), finding(2, group=0), finding(3, group=1), finding(4, group=0)]
-    assert [f.tokens for f in _best(found, 1, grouped=True)] == [(2,), (1,)]
+    assert [f.phrase.tokens for f in _best(found, 1, grouped=True)] == [(2,), (1,)]
 
 
 def test_a_phrase_is_followed_once_with_its_highest_score(monkeypatch) -> None:
@@ -35,20 +34,11 @@ def test_a_phrase_is_followed_once_with_its_highest_score(monkeypatch) -> None:
         "two": [finding(2, score=5.0, group=0), finding(3, score=0.5, group=1)],
     }
 
-    class Pair:
-        def __init__(self, name: str) -> None:
-            self.before, self.after, self.score = name, name, None
-
-    class Diff:
-        def __init__(self, findings: list[Finding]) -> None:
-            self.findings = findings
-
     monkeypatch.setattr(
-        "vestige.experiments.updates.added_text.update_diff",
-        lambda before, after, **_: Diff(found[before]),
+        "vestige.experiments.updates.added_text.findings", lambda pair, search: found[pair]
     )
-    followed = _followed([Pair("one"), Pair("two")], SMOKE.table5)  # type: ignore[list-item]
-    assert [(f.tokens, f.score) for f in followed] == [((2,), 5.0), ((1,), 3.0), ((3,), 0.5)]
+    followed = _followed(["one", "two"], SMOKE.table5)  # type: ignore[list-item]
+    assert followed == [(2,), (1,), (3,)]
 
 
 def rows(source: str, search: str, *of: tuple[bool, int, float]) -> list[dict[str, object]]:

@@ -3,12 +3,15 @@
 from dataclasses import replace
 from pathlib import Path
 
-from vestige.attacks.update.diff_result import Finding, UpdateDiff
-from vestige.attacks.update.null_searches import NullScores
-from vestige.attacks.update.update_diff import update_diff
+from vestige.audits.update.nulls import NullScores
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.phrases import Text
+from vestige.audits.update.scores import token_score
+from vestige.audits.update.units import Settings
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.experiments.runner import run_trials
+from vestige.experiments.updates.searches import Finding, findings, null_scores
 from vestige.experiments.updates.subwords import (
     ADAPTED,
     ADAPTER,
@@ -28,9 +31,8 @@ SMALL = Subwords(earlier="grammar", update="grammar-topic", earlier_tokens=900, 
                  )  # fmt: skip
 
 
-def finding(*tokens: int, score: float, run: bool = False) -> Finding:
-    return Finding(tokens=tokens, pieces=(), phrase="", gains=(), score=score, group=0, copies=0,
-                   run=run)  # fmt: skip
+def finding(*tokens: int, score: float) -> Finding:
+    return Finding(Text(tokens, (), score=score), 0, 0)
 
 
 def test_only_secrets_and_their_places_depend_on_the_seed() -> None:
@@ -61,12 +63,11 @@ def test_a_diff_is_judged_by_hand() -> None:
     )  # fmt: skip
     findings = (
         finding(1, 2, 3, 4, score=9.0),
-        finding(7, 7, 7, 7, score=8.0, run=True),
+        finding(7, 7, 7, 7, score=8.0),
         finding(6, 7, 8, 40, score=3.0),
     )
     nulls = NullScores.of([[5.0, 1.0]])
-    diff = UpdateDiff(findings=findings, search="beam", score="smoothed", nulls=nulls)
-    assert judged(diff, read) == {
+    assert judged(findings, nulls, read) == {
         "secret_tokens": 9,
         "found_10": 7,
         "verbatim_10": 1,
@@ -90,5 +91,8 @@ def test_an_adapter_learns_the_update_beside_the_snapshot_before_it(tmp_path: Pa
         n for n, p in later.named_parameters() if any(z in n for z in zero_at_first) and p.any()
     ]
     assert {layer for layer in ADAPTED if any(layer in name for name in learnt)} == set(ADAPTED)
-    diff = update_diff(before, later, nulls=[made.another.model()])
-    assert judged(diff, read)["secret_tokens"] == sum(map(len, read.secrets))
+    pairs = [Pair.of(before, one, token_score("smoothed")) for one in (later, made.another.model())]
+    nulls = NullScores.of([null_scores(pairs[1], Settings())])
+    assert judged(findings(pairs[0], Settings()), nulls, read)["secret_tokens"] == sum(
+        map(len, read.secrets)
+    )

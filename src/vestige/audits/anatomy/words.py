@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vestige.data.corpus import Corpus
-from vestige.data.encoded import EncodedCorpus, encode
-from vestige.data.encoded_pairs import EncodedPairs, encode_pairs
+from vestige.data.encoded import EncodedCorpus, EncodedPairs, encode, encode_pairs
 from vestige.data.vocabulary import Vocabulary
 from vestige.errors import DataError, ModelError
 from vestige.models.predictions import Progress, word_ranks

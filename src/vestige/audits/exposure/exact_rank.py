@@ -24,8 +24,7 @@ import torch
 from torch import Tensor
 
 from vestige import _validate
-from vestige.attacks.update.differential_rank import TIE
-from vestige.models.largest import ROUNDED, largest
+from vestige.models.largest import ROUNDED, TIE, largest
 from vestige.models.predictions import text_log_probs
 from vestige.models.protocols import NextToken, State
 

@@ -30,14 +30,12 @@ from vestige.results import Result
 from vestige.session import Session, verb
 
 if TYPE_CHECKING:
-    from vestige.attacks.update.seed_and_extend import SeedAndExtend
+    from vestige.audits.update.units import Settings
 
 VERDICT, CONTEXT = group("Verdict", place=1), group("Context", place=2)
 SEARCH, TRAINING = group("Search", place=3), group("Null models", place=4)
 
 NULLS, BUDGET = 19, 20_000
-SAMPLES = 16384
-"""Prefixes of each length that are sampled to estimate a rank that bounds leave open."""
 
 Tokens = Annotated[Whole, Ge(2)]
 Chat = Literal["auto", "on", "off"]
@@ -145,19 +143,19 @@ def diff(
         _reject("needs `clean`", nulls=nulls, **asdict(training))
     else:
         _reject("cannot be given with `clean`", null=null or None, removed=removed or None)
-    from vestige.attacks.update.model_pair import ModelPair
-    from vestige.attacks.update.token_scores import SCORES, token_score
-    from vestige.audits.update.inputs import find_contexts, read_prompts, read_secrets
-    from vestige.audits.update.search import Searches, fitted, room
+    from vestige.audits.update.known_secrets import read_secrets
+    from vestige.audits.update.pair import Pair
+    from vestige.audits.update.prompts import find_prompts, read_prompts
+    from vestige.audits.update.scores import SCORES, token_score
+    from vestige.audits.update.searches import Searches
 
     if score not in SCORES.names():
         raise ValueError(f"`score` must be one of {', '.join(SCORES.names())}")
-    token = token_score(score, delta=delta)
     settings = _settings(run.seed, length, min_length)
     texts = read_prompts(run, prompt, prompts)
     with ExitStack() as stack:
         if clean is not None:
-            from vestige.audits.update.nulls import trained
+            from vestige.audits.update.null_models import trained
 
             number = run.chosen(nulls=nulls or NULLS)
             columns = {"format": format, "text": text, "limit": limit}
@@ -167,33 +165,32 @@ def diff(
         snapshots = run.snapshots(before=before, after=after)
         models = [snapshots.models[role] for role in ("before", "after")]
         start, end = reversed(models) if removed else models
-        effort = find_contexts(
-            (end, start), prompts=texts, chat=chat, room=room(settings), monitor=run.monitor
-        )
-        context = max(map(len, effort.contexts), default=1)
+        pair = Pair.of(start, end, token_score(score, delta=delta))
+        begin = find_prompts(pair, texts, chat=chat, room=settings.room, monitor=run.monitor)
+        room = 1 + max(len(one.tokens) for one in begin)
         searches = Searches(
             run=run,
             snapshots=snapshots,
-            pair=ModelPair(start, end, token),
-            settings=fitted(settings, (end, start), context=context),
-            effort=effort,
-            secrets=read_secrets(secrets, end, room=context + 1, monitor=run.monitor),
+            pair=pair,
+            settings=settings.fitted(pair, begin),
+            prompts=begin,
+            listed=read_secrets(secrets, end, room=room, monitor=run.monitor),
             nulls=_nulls(run, null, unlike=(before, after)),
             minutes=minutes,
         )
-        found = searches.result(size, removed=removed, top=top)
+        result = searches.result(size, removed=removed, top=top)
     run.configuration |= {
         "score": {"name": score, "delta": delta}, "top": top, "removed": removed,
         "seconds": run.seconds,
     }  # fmt: skip
-    return Result.of(found)
+    return result
 
 
 def _nulls(run: Session, given: ModelsLike, *, unlike: Sequence[ModelLike]) -> dict[str, ModelLike]:
     """Null models by their hashes, which are recorded."""
     if given in ((), []):
         return {}
-    from vestige.audits.update.nulls import null_hashes
+    from vestige.audits.update.null_models import null_hashes
 
     nulls = null_hashes(given, unlike=unlike)
     paths = [fspath(one) if isinstance(one, str | PathLike) else None for one in nulls.values()]
@@ -212,23 +209,14 @@ def _rank(
     removed: bool,
 ) -> Result:
     """The differential rank of a phrase, exact or bounded, and its profile."""
-    from vestige.attacks.update.differential_rank import differential_rank
-    from vestige.attacks.update.sampled_rank import Sampling
-    from vestige.audits.update.inputs import phrase_tokens
+    from vestige.audits.update.rank import phrase_tokens, rank_of_phrase
 
     snapshots = run.snapshots(before=before, after=after).models
     models = [snapshots[role] for role in ("before", "after")]
-    tokens = phrase_tokens(models, phrase)
+    tokens = phrase_tokens(phrase, *models)
+    start, end = reversed(models) if removed else models
     with run.progress("ranking") as step:
-        ranked = differential_rank(
-            *(reversed(models) if removed else models),
-            tokens=tokens,
-            budget=budget,
-            delta=delta,
-            sampling=Sampling(seed=run.seed, samples=SAMPLES),
-            progress=step,
-        )
-    return Result.of(ranked)
+        return rank_of_phrase(start, end, tokens, budget=budget, delta=delta, progress=step)
 
 
 def _reject(reason: str, **options: object) -> None:
@@ -238,12 +226,12 @@ def _reject(reason: str, **options: object) -> None:
             raise ValueError(f"`{name}` {reason}")
 
 
-def _settings(seed: int, length: int | None, min_length: int | None) -> "SeedAndExtend":
+def _settings(seed: int, length: int | None, min_length: int | None) -> "Settings":
     """The settings of the search; a short longest phrase shortens the shortest one."""
-    from vestige.attacks.update.seed_and_extend import SeedAndExtend
+    from vestige.audits.update.units import Settings
 
-    longest = SeedAndExtend.max_tokens if length is None else length
-    shortest = min(SeedAndExtend.min_tokens, longest) if min_length is None else min_length
+    longest = Settings.max_tokens if length is None else length
+    shortest = min(Settings.min_tokens, longest) if min_length is None else min_length
     if shortest > longest:
         raise ValueError(f"`length` must be at least `min_length`, got {longest} and {shortest}")
-    return SeedAndExtend(seed=seed, max_tokens=longest, min_tokens=shortest)
+    return Settings(seed=seed, max_tokens=longest, min_tokens=shortest)

@@ -22,12 +22,15 @@ LIMITS = (
 )
 RANK_LIMITS = (
     "The rank counts token sequences of the same length only, in this vocabulary.",
-    "Bounds are proven. The estimate between them is from samples, which can miss phrases that are "
-    "many and each improbable: an estimate proves nothing.",
+    "Bounds are proven. They can be far apart: --budget tightens them.",
     "The rank holds for this phrase and this pair of models. After another update, or in another "
     "context, it is different.",
     "Someone who knows the beginning of a phrase may learn its end, even if the whole phrase is "
     "improbable: see the profile.",
+)
+ESTIMATED = (
+    "The estimate is from samples, which can miss phrases that are many and each improbable: it "
+    "proves nothing."
 )
 KNOWN = "To test a phrase that you know, use --phrase or vestige exposure."
 LISTS = {
@@ -225,12 +228,13 @@ def rank_report(run: Run, *, show_secrets: bool) -> Report:
         gain=lambda one: f"{one[1]['gain']:+.3f}",
         sum_of_gains=lambda one: f"{one[1]['cumulative']:+.3f}",
     )
+    estimate = estimate_of(run.summary)
     return Report(
         title="How exposed is this phrase?",
         answer=rank_of(run.summary),
-        evidence=lines(estimate_of(run.summary)),
+        evidence=lines(estimate),
         blocks=(_profile(run.rows, labels), tokens) if run.rows else (),
-        limits=RANK_LIMITS,
+        limits=(*RANK_LIMITS, *([ESTIMATED] if estimate else [])),
     )
 
 
@@ -248,7 +252,7 @@ def rank_of(summary: Row) -> str:
 
 
 def estimate_of(summary: Row) -> str:
-    """The estimate between the bounds, or why there is none; empty for exact ranks."""
+    """The estimate between the bounds that earlier versions made, or why there is none."""
     samples = summary.get("samples")
     names = ("rank_estimate", "log10_rank_estimate")
     if any(summary.get(name) is not None for name in names):

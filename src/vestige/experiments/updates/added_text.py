@@ -7,17 +7,17 @@ from typing import Any
 
 import torch
 
-from vestige.attacks.update.diff_result import Finding
-from vestige.attacks.update.model_pair import ModelPair
-from vestige.attacks.update.seed_and_extend import SeedAndExtend, pairs_and_openings
-from vestige.attacks.update.token_scores import token_score
-from vestige.attacks.update.update_diff import Beams, update_diff
+from vestige.audits.update.pair import Pair, Tokens
+from vestige.audits.update.scores import token_score
+from vestige.audits.update.units import Settings
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
 from vestige.experiments.paper_numbers import Numbers
 from vestige.experiments.reproduction import Plan
 from vestige.experiments.texts import random_parts, read_text
+from vestige.experiments.updates.beam_search import Beams
 from vestige.experiments.updates.exposures import gains
+from vestige.experiments.updates.searches import PAIRS_AND_OPENINGS, Finding, findings
 from vestige.experiments.updates.settings import Material, Setting, Snapshot, extended, prepare
 from vestige.experiments.updates.topics import Topic, occurrences_of, topic_of
 from vestige.models.protocols import LanguageModel
@@ -155,10 +155,10 @@ def persistence_plan(
 
     def rows() -> Iterator[Row]:
         before, score = original.model(), token_score("relative")
-        pairs = {name: ModelPair(before, one.model(), score) for name, one in updates.items()}
-        for finding in _followed(pairs.values(), persistence):
-            ours = {name: sum(gains(pair, finding.tokens)) for name, pair in pairs.items()}
-            yield {"source": "ours", "phrase": finding.phrase, **ours}
+        pairs = {name: Pair.of(before, one.model(), score) for name, one in updates.items()}
+        for tokens in _followed(pairs.values(), persistence):
+            ours = {name: sum(gains(pair, tokens)) for name, pair in pairs.items()}
+            yield {"source": "ours", "phrase": before.vocabulary.decode(tokens), **ours}
         for (phrase,), known in paper.items():
             theirs = {name: known[name] for name in pairs if known.get(name) is not None}
             yield {"source": "paper", "phrase": phrase, **theirs}
@@ -197,31 +197,37 @@ def _text_of(name: str, words: int | None, data: Path | None) -> Corpus:
     return text if words is None else random_parts(text, [words], seed=0)[0]
 
 
-def _searches(addition: Addition) -> dict[str, tuple[Beams | SeedAndExtend, str]]:
+def _searches(addition: Addition) -> dict[str, tuple[Beams | Settings, str]]:
     length = addition.length
     return {
         "group": (Beams(length=length, groups=addition.groups), "relative"),
         "vanilla": (Beams(length=length), "relative"),
         "group, smoothed": (Beams(length=length, groups=addition.groups), "smoothed"),
-        "seed and extend": (pairs_and_openings(), "smoothed"),
+        "seed and extend": (PAIRS_AND_OPENINGS, "smoothed"),
     }
 
 
 def _found(before: LanguageModel, after: LanguageModel, addition: Addition) -> Iterator[Row]:
     for search_name, (search, score) in _searches(addition).items():
-        diff = update_diff(before, after, search=search, score=token_score(score), top=10_000)
+        found = findings(Pair.of(before, after, token_score(score)), search)[:10_000]
         grouped = search_name.startswith("group")
         per_group = addition.shown // addition.groups if grouped else addition.shown
-        for rank, finding in enumerate(_best(diff.findings, per_group, grouped=grouped)):
-            group = finding.group if grouped else None
-            found = {name: getattr(finding, name) for name in ("phrase", "score", "copies")}
-            lists = {"tokens": list(finding.tokens), "token_scores": list(finding.gains)}
-            yield {"search": search_name, "rank": rank, "group": group, **found, **lists}
+        for rank, (text, copies, group) in enumerate(_best(found, per_group, grouped=grouped)):
+            yield {
+                "search": search_name,
+                "rank": rank,
+                "group": group if grouped else None,
+                "phrase": after.vocabulary.decode(text.phrase),
+                "score": text.score,
+                "copies": copies,
+                "tokens": list(text.phrase),
+                "token_scores": list(text.gains[text.first - 1 :]),
+            }
 
 
-def _best(findings: Sequence[Finding], number: int, *, grouped: bool) -> list[Finding]:
+def _best(found: Sequence[Finding], number: int, *, grouped: bool) -> list[Finding]:
     """The first phrases, or the first of each group; runs of one token are no phrases."""
-    phrases = [finding for finding in findings if not finding.run]
+    phrases = [finding for finding in found if not finding.phrase.is_run]
     if not grouped:
         return phrases[:number]
     groups = sorted({finding.group for finding in phrases})
@@ -239,14 +245,12 @@ def _judged(
 
 
 @torch.no_grad()
-def _followed(pairs: Iterable[ModelPair], persistence: Persistence) -> list[Finding]:
+def _followed(pairs: Iterable[Pair], persistence: Persistence) -> list[Tokens]:
     """The best of each group in every pair, highest first, each phrase once."""
-    best: dict[tuple[int, ...], Finding] = {}
+    best: dict[Tokens, float] = {}
+    search = Beams(length=persistence.length, groups=persistence.groups)
     for pair in pairs:
-        search = Beams(length=persistence.length, groups=persistence.groups)
-        diff = update_diff(pair.before, pair.after, search=search, score=pair.score)
-        for finding in _best(diff.findings, 1, grouped=True):
-            known = best.get(finding.tokens)
-            if known is None or known.score < finding.score:
-                best[finding.tokens] = finding
-    return sorted(best.values(), key=lambda finding: -finding.score)[: persistence.shown]
+        for finding in _best(findings(pair, search)[:1000], 1, grouped=True):
+            tokens, score = finding.phrase.phrase, finding.phrase.score
+            best[tokens] = max(score, best.get(tokens, score))
+    return sorted(best, key=lambda tokens: -best[tokens])[: persistence.shown]

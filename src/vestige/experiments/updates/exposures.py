@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vestige.attacks.update.beam_search import Beam, beam_search, halving_widths
-from vestige.attacks.update.differential_rank import TIE, differential_rank
-from vestige.attacks.update.model_pair import ModelPair
-from vestige.attacks.update.token_scores import token_score
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.rank import rank_of_phrase
+from vestige.audits.update.scores import token_score
 from vestige.data.canary import Canary
+from vestige.experiments.updates.beam_search import Beam, beam_search, halving_widths
+from vestige.models.largest import TIE
 from vestige.models.protocols import LanguageModel
 
 
@@ -32,7 +33,7 @@ def exposures(
         canaries: with their ids; those planted in the update, and controls of each pattern.
         budget: of the bounded search for the exact rank; None leaves that rank out.
     """
-    pair = ModelPair(before, after, token_score("differential"))
+    pair = Pair.of(before, after, token_score("differential"))
     planted = [canary for canary in canaries if canary.planted]
     scores = {canary.phrase: gains(pair, canary.ids) for canary in canaries}
     lengths = {len(canary.ids) for canary in planted}
@@ -60,15 +61,14 @@ def scores_of(
     before: LanguageModel, after: LanguageModel, canaries: Sequence[Canary]
 ) -> dict[str, float]:
     """The differential score of each phrase."""
-    pair = ModelPair(before, after, token_score("differential"))
+    pair = Pair.of(before, after, token_score("differential"))
     return {canary.phrase: sum(gains(pair, canary.ids)) for canary in canaries}
 
 
 @torch.no_grad()
-def gains(pair: ModelPair, tokens: Sequence[int]) -> list[float]:
+def gains(pair: Pair, tokens: Sequence[int]) -> list[float]:
     """The score of each token of a phrase, given those before it, from a text's beginning."""
-    row: list[float] = pair.token_gains(torch.tensor([tokens], device=pair.device))[0].tolist()
-    return row
+    return list(pair.token_gains([tuple(tokens)], context=())[0])
 
 
 @torch.no_grad()
@@ -76,7 +76,7 @@ def token_profile(
     before: LanguageModel, after: LanguageModel, canary: Canary
 ) -> Iterator[dict[str, Any]]:
     """One row for each token of a canary: its gain, given the true words before it."""
-    pair = ModelPair(before, after, token_score("differential"))
+    pair = Pair.of(before, after, token_score("differential"))
     for place, gain in enumerate(gains(pair, canary.ids)):
         yield {
             "pattern": canary.pattern,
@@ -90,13 +90,15 @@ def token_profile(
 def _exact_ranks(
     before: LanguageModel, after: LanguageModel, canary: Canary, budget: int
 ) -> dict[str, Any]:
-    whole = differential_rank(before, after, tokens=canary.ids, budget=budget)
-    prefix = differential_rank(before, after, tokens=canary.ids[:2], budget=budget)
+    whole, prefix = (
+        rank_of_phrase(before, after, tokens, budget=budget).summary
+        for tokens in (canary.ids, canary.ids[:2])
+    )
     shown = ("rank_lower", "rank_upper", "exact", "relative_score", "smoothed_score")
     return {
-        **{name: getattr(whole, name) for name in shown},
-        "prefix_rank_lower": prefix.rank_lower,
-        "prefix_rank_upper": prefix.rank_upper,
+        **{name: whole[name] for name in shown},
+        "prefix_rank_lower": prefix["rank_lower"],
+        "prefix_rank_upper": prefix["rank_upper"],
     }
 
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from vestige.attacks.update.seed_and_extend import pairs_and_openings
-from vestige.attacks.update.update_diff import Beams
 from vestige.experiments.paper_numbers import paper_numbers
 from vestige.experiments.reproduction import Part, Plan, caption, run_paper
 from vestige.experiments.texts import NEWSGROUPS
@@ -23,6 +21,7 @@ from vestige.experiments.updates.added_text import (
     on_topic_counts,
     persistence_plan,
 )
+from vestige.experiments.updates.beam_search import Beams
 from vestige.experiments.updates.canary_tables import (
     CanaryCopies,
     Extension,
@@ -32,6 +31,7 @@ from vestige.experiments.updates.canary_tables import (
     profile_plan,
 )
 from vestige.experiments.updates.private_updates import PrivateUpdate, private_plan
+from vestige.experiments.updates.searches import PAIRS_AND_OPENINGS
 from vestige.experiments.updates.settings import Setting, preset_setting
 from vestige.experiments.updates.subwords import Subwords, subword_plan
 from vestige.models.recurrent_network import LSTMConfig
@@ -223,7 +223,7 @@ SMOKE = Scale(
         second=_TINY.training,
         adapter=_TINY.training,
         lora_rank=2,
-        searches=(pairs_and_openings(seeds=50, max_tokens=8), Beams(length=3, floor=10)),
+        searches=(replace(PAIRS_AND_OPENINGS, pairs=50, max_tokens=8), Beams(length=3, floor=10)),
     ),
     rq5=PrivateUpdate(
         trial=_TINY_COPIES,

@@ -5,23 +5,30 @@ secrets. Every search and score is tried; a snapshot of the same data with anoth
 each finds where there is nothing to find.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 
-from vestige.attacks.update.diff_result import UpdateDiff
-from vestige.attacks.update.seed_and_extend import SeedAndExtend, pairs_and_openings
-from vestige.attacks.update.token_scores import token_score
-from vestige.attacks.update.update_diff import Beams, null_scores, update_diff
+from vestige.audits.update.nulls import NullScores
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.scores import token_score
+from vestige.audits.update.units import Settings
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import Vocabulary
 from vestige.experiments.reproduction import Plan
 from vestige.experiments.texts import NEWSGROUPS, read_text
+from vestige.experiments.updates.beam_search import Beams
 from vestige.experiments.updates.reconstruction import Gram, is_verbatim, ngrams, tokens_found
+from vestige.experiments.updates.searches import (
+    PAIRS_AND_OPENINGS,
+    Finding,
+    findings,
+    null_scores,
+)
 from vestige.experiments.updates.settings import Snapshot, Start
 from vestige.models.protocols import LanguageModel
 from vestige.training.config import TrainingConfig
@@ -48,7 +55,7 @@ SECRETS = (
         "Meet Captain Osgood behind the tannery on Saturday.",
     ),
 )
-"""Three secrets for each seed; the growth of `SeedAndExtend` was chosen on the first three."""
+"""Three secrets for each seed; the growth of `Settings` was chosen on the first three."""
 
 SCORES = {
     "smoothed 0.1": token_score("smoothed", delta=0.1),
@@ -105,8 +112,8 @@ class Subwords:
     second: TrainingConfig = SECOND
     adapter: TrainingConfig = ADAPTER
     lora_rank: int = 64
-    searches: tuple[SeedAndExtend | Beams, ...] = (
-        pairs_and_openings(),
+    searches: tuple[Settings | Beams, ...] = (
+        PAIRS_AND_OPENINGS,
         Beams(length=6, floor=100),
     )
 
@@ -263,19 +270,18 @@ def repetition(
     return Repetition(texts=read, before=before, another=another, after=after)
 
 
-def judged(diff: UpdateDiff, read: Texts) -> dict[str, object]:
-    """What the first 10 and 50 phrases give away, runs apart, and how many are the update's own."""
-    phrases, added = [one for one in diff.findings if not one.run], set(read.added)
+def judged(found: Sequence[Finding], nulls: NullScores | None, read: Texts) -> dict[str, object]:
+    """What the first 10 and 50 phrases reveal, without runs, and how many are the update's own."""
+    phrases, added = [one.phrase for one in found if not one.phrase.is_run], set(read.added)
     row: dict[str, object] = {"secret_tokens": sum(map(len, read.secrets))}
     for top in (10, 50):
-        tokens = [finding.tokens for finding in phrases[:top]]
+        tokens = [text.phrase for text in phrases[:top]]
         row[f"found_{top}"] = sum(tokens_found(secret, tokens) for secret in read.secrets)
         row[f"verbatim_{top}"] = sum(is_verbatim(t, added) for t in tokens)
-    nulls = diff.nulls
-    above = [f.tokens for f in phrases if nulls is not None and not nulls.reached(f.score)]
+    above = [f.phrase for f in phrases if nulls is not None and not nulls.reached(f.score)]
     return {
         **row,
-        "runs": len(diff.findings) - len(phrases),
+        "runs": len(found) - len(phrases),
         "top_score": phrases[0].score if phrases else None,
         "null_top_score": None if nulls is None else nulls.best,
         "above": len(above),
@@ -296,11 +302,13 @@ def subword_plan(config: Subwords, directory: Path, data: Path | None) -> Plan:
             another, before = made.another.model(), made.before.model()
             after = {name: one.model() for name, one in made.after.items()}
             for search, (name, score) in product(config.searches, SCORES.items()):
-                nulls = null_scores(before, [another], search=search, score=score)
+                clean = null_scores(Pair.of(before, another, score), search)
+                nulls = NullScores.of([clean])
+                how = "beam" if isinstance(search, Beams) else "seed-and-extend"
                 for update, later in after.items():
-                    diff = update_diff(before, later, nulls=nulls, search=search, score=score)
-                    named = {"seed": seed, "update": update, "search": diff.search, "score": name}
-                    yield {**named, **judged(diff, made.texts)}
+                    found = findings(Pair.of(before, later, score), search)[:1000]
+                    named = {"seed": seed, "update": update, "search": how, "score": name}
+                    yield {**named, **judged(found, nulls, made.texts)}
 
     trials = [one for made in repetitions.values() for one in made.models]
     return Plan(trials=trials, rows=rows)

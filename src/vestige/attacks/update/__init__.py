@@ -1,1 +1,0 @@
-"""Attacks on model updates: two snapshots in, ranked phrases out."""

@@ -1,0 +1,195 @@
+r"""Secrets that must not leak: how much an update promoted each, and how much null models do.
+
+A secret's score is the sum of its tokens' gains (Zanella-Béguelin et al. 2020, Definition 1) where
+that is highest: at a document's beginning, after a prompt, or within a text, where its first token
+is context. By m null models its p-value is
+
+.. math:: p = \frac{1 + \#\{\text{null scores of the secret} \ge s\}}{1 + m}
+
+(Phipson and Smyth 2010, "Permutation p-values should never be zero", eq. 1). A search pays a
+penalty per token since it looks at many phrases; here only one is examined.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING
+
+import torch
+
+from vestige.audits.update.pair import Pair, Tokens, longest_text
+from vestige.audits.update.phrases import Text
+from vestige.audits.update.prompts import Prompt
+from vestige.data.canary import SAMPLED, Canary
+from vestige.data.secret_lines import read_own_secrets
+from vestige.data.secret_shapes import Part, Secret
+from vestige.data.sources import manifest_file
+from vestige.data.vocabulary import Vocabulary
+from vestige.models.canaries import load_canaries
+from vestige.monitor import Monitor
+
+if TYPE_CHECKING:
+    from vestige.arguments import Lines
+    from vestige.models.protocols import LanguageModel
+
+WITHIN = "within a text"
+MOST = 10_000
+
+ROUNDING = 1e-5
+"""Scores that differ by less are equal."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A listed secret as models read it.
+
+    Attributes:
+        text: without the space around it.
+        at_start: its tokens at the beginning of a text.
+        within: its tokens after a word; subwords carry the space before them.
+        number: of it in its list.
+        secret: what of it varies; None if that is unknown.
+    """
+
+    text: str
+    at_start: Tokens
+    within: Tokens
+    number: int = 1
+    secret: Secret | None = None
+
+    @classmethod
+    def of(
+        cls, text: str, vocabulary: Vocabulary, *, number: int = 1, secret: Secret | None = None
+    ) -> "Listed":
+        """The tokens of a text.
+
+        Raises:
+            ValueError: it has none.
+        """
+        text = text.strip()
+        at_start, within = (tuple(vocabulary.encode(one)) for one in (text, f" {text}"))
+        if not at_start or not within:
+            raise ValueError("a phrase must hold one token at least, got none")
+        return cls(text, at_start, within, number, secret)
+
+
+def read_secrets(
+    secrets: "Lines | None", model: "LanguageModel", *, room: int, monitor: Monitor
+) -> tuple[Listed, ...]:
+    """Listed secrets as a model reads them; none if none are listed.
+
+    Args:
+        secrets: texts, a file with one per line, or a manifest with planted canaries.
+        model: its vocabulary reads them.
+        room: tokens that may precede them.
+        monitor: gets a line about secrets that are left out.
+
+    Raises:
+        ValueError: one is too long or has unknown words, or there are too many or none.
+        VestigeError: the file cannot be read.
+    """
+    if secrets is None:
+        return ()
+    words, limit = model.vocabulary, longest_text(model)
+    listed = [
+        Listed.of(secret.text, words, number=secret.number, secret=secret)
+        for secret in _read(secrets, model, monitor)
+    ]
+    for one in listed:
+        if words.unk_id is not None and words.unk_id in one.at_start:
+            raise ValueError(
+                "`secrets` must hold only words of the models' vocabulary, got others in entry "
+                f"{one.number}"
+            )
+        tokens = max(len(one.at_start), len(one.within))
+        if limit is not None and tokens + room > limit:
+            raise ValueError(
+                f"`secrets` must hold phrases of at most {limit - room} tokens, got {tokens} in "
+                f"entry {one.number}"
+            )
+    return tuple(listed)
+
+
+def _read(secrets: "Lines", model: "LanguageModel", monitor: Monitor) -> Sequence[Secret]:
+    """Secrets of a list, or a manifest's planted canaries."""
+    if isinstance(secrets, str | PathLike):
+        file = manifest_file(secrets)
+        if file.suffix.lower() == ".json":
+            planted = list(_planted(load_canaries(file, model, monitor)[1]))
+            if not 1 <= len(planted) <= MOST:
+                raise ValueError(
+                    f"`secrets` must hold 1 to {MOST:,} planted canaries, got {len(planted):,}"
+                )
+            return planted
+    return read_own_secrets(secrets, monitor=monitor).secrets
+
+
+def _planted(canaries: Sequence[Canary]) -> Iterator[Secret]:
+    """Planted canaries; each word could have been any word of a canary."""
+    words = {word: None for canary in canaries for word in canary.phrase.split()}
+    planted = [canary for canary in canaries if not canary.control]
+    for number, canary in enumerate(planted, 1):
+        own = tuple(re.split(r"( )", canary.phrase))
+        slots = tuple((word,) if word == " " else tuple(words) for word in own)
+        sampled = canary.pattern not in ("given", SAMPLED)
+        kind = "given" if sampled else "words"
+        part = Part(0, len(canary.phrase), kind, slots, own, drawn=sampled)
+        yield Secret(canary.phrase, (part,), number)
+
+
+@torch.no_grad()
+def score_secrets(
+    pair: Pair, listed: Sequence[Listed], prompts: Sequence[Prompt]
+) -> list[tuple[str, Text]]:
+    """The place where the update promoted each secret most, and the secret there.
+
+    Of places with equal scores the first one counts: those of `prompts`, then within a text.
+    """
+    at_start, within = [one.at_start for one in listed], [one.within for one in listed]
+    places = [(one.name, at_start, pair.token_gains(at_start, context=one.tokens))
+              for one in prompts]  # fmt: skip
+    places.append((WITHIN, within, pair.token_gains(within)))
+    best: list[tuple[str, Text]] = []
+    for number in range(len(listed)):
+        scored = [
+            (name, Text(texts[number], gains[number], score=math.fsum(gains[number])))
+            for name, texts, gains in places
+        ]
+        chosen = scored[0]
+        for other in scored[1:]:
+            if other[1].score > chosen[1].score + ROUNDING:
+                chosen = other
+        best.append(chosen)
+    return best
+
+
+def p_value(score: float, null_scores: Sequence[float]) -> float | None:
+    """(1 + null scores as high) / (1 + null models); None without null models."""
+    if not null_scores:
+        return None
+    return (1 + sum(other >= score for other in null_scores)) / (1 + len(null_scores))
+
+
+def contained_in(one: Listed, texts: Sequence[Sequence[int]]) -> tuple[int | None, float]:
+    """The text with the longest run of a secret's tokens, from 0, and the share that it contains.
+
+    (None, 0.0) if no text contains two of its tokens in sequence.
+    """
+    best, share = None, 0.0
+    for number, tokens in enumerate(texts):
+        for secret in {one.at_start, one.within}:
+            run = _longest_run(secret, tokens)
+            if run > share * len(secret) and (run > 1 or len(secret) == 1):
+                best, share = number, run / len(secret)
+    return best, share
+
+
+def _longest_run(secret: Sequence[int], tokens: Sequence[int]) -> int:
+    """Tokens of the longest run that both have."""
+    best, ends = 0, [0] * (len(tokens) + 1)
+    for one in secret:
+        ends = [0] + [ends[i] + 1 if one == other else 0 for i, other in enumerate(tokens)]
+        best = max(best, *ends)
+    return best

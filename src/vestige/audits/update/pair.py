@@ -1,0 +1,327 @@
+"""Two snapshots that read the same texts, each only as far as it is queried.
+
+A state is lazy: it knows the tokens of its texts and reads them when logits are needed. States of
+many rows can be read slice by slice and are never all in memory, and a model that a bound makes
+unnecessary reads nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from vestige.audits.update.scores import TokenScore
+from vestige.data.vocabulary import Vocabulary
+from vestige.models.largest import cells_above
+from vestige.models.protocols import NextToken, State, require_numbers
+
+CELLS_PER_SLICE = 1_280_000
+"""Rows x vocabulary per slice: two such tables of float32 stay near the processor's caches."""
+
+LEAST_ROWS = 64
+"""Rows per slice at least: with fewer, a large model spends its time on reading its weights."""
+
+BLOCK = 256
+"""Texts read side by side."""
+
+HELD_BYTES = 128 * 2**20
+"""States of a set of prefixes that are held in memory; larger ones stay lazy."""
+
+Tokens = tuple[int, ...]
+
+
+@dataclass
+class Reader:
+    """One model, and how many tokens it has read."""
+
+    model: NextToken
+    tokens: int = 0
+
+    def start(self, tokens: Tensor) -> "ReadState":
+        """n texts from the beginning of a document, with their first tokens (n, c)."""
+        self.tokens += 1
+        return ReadState(self, self.model.start(1), tokens.new_zeros(len(tokens)), tokens)
+
+    def enter(self, tokens: Tensor) -> "ReadState":
+        """n texts of which the models read only (n, c) tokens, wherever these are in a document.
+
+        A model whose documents all begin with a special token has read that token before.
+        """
+        first = self.model.vocabulary.bos_id
+        if first is None:
+            return ReadState(self, self.model.start(len(tokens), anywhere=True), None, tokens)
+        begins = bool((tokens[:, 0] == first).all())
+        return self.start(tokens[:, 1:] if begins else tokens)
+
+
+class ReadState:
+    """n texts in one model: rows of a state, and the tokens still to be read after each."""
+
+    __slots__ = ("_pending", "_reader", "_rows", "_state")
+
+    def __init__(self, reader: Reader, state: State, rows: Tensor | None, pending: Tensor) -> None:
+        self._reader, self._state, self._rows, self._pending = reader, state, rows, pending
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def __getitem__(self, index: Tensor | slice) -> "ReadState":
+        pending = self._pending[index]
+        if self._rows is not None:
+            return ReadState(self._reader, self._state, self._rows[index], pending)
+        if isinstance(index, slice):
+            return ReadState(self._reader, self._state[index], None, pending)
+        return ReadState(self._reader, self._state, index, pending)
+
+    def then(self, tokens: Tensor) -> "ReadState":
+        """The texts with one more token (n,) each; nothing is read yet."""
+        pending = torch.cat([self._pending, tokens[:, None]], 1)
+        return ReadState(self._reader, self._state, self._rows, pending)
+
+    def read(self) -> "ReadState":
+        """The same texts, all of them read."""
+        model, tokens = self._reader.model, self._pending
+        if self._rows is not None:
+            self._state, self._rows = self._state[self._rows], None
+        if tokens.shape[1] == 1:
+            self._state = model.advance(self._state, tokens[:, 0])
+        elif tokens.shape[1]:
+            self._state = model.read(self._state, tokens)
+        self._reader.tokens += tokens.numel()
+        self._pending = tokens[:, :0]
+        return self
+
+    def follow(self, rows: Tensor, tokens: Tensor) -> None:
+        """Go on with some rows, in place: each reads one more token."""
+        state = self.read()._state
+        self._pending = self._pending[rows]
+        self._state = self._reader.model.advance(state[rows], tokens)
+        self._reader.tokens += len(tokens)
+
+    def logits(self) -> Tensor:
+        """(n, v) logits of the next token."""
+        return self._reader.model.logits(self.read()._state)
+
+    def nbytes(self) -> int:
+        """Memory of all rows once they are read; reads one of them."""
+        return self[:1].read()._state.nbytes * len(self)
+
+
+@dataclass(frozen=True)
+class PairState:
+    """n texts in both models."""
+
+    before: ReadState
+    after: ReadState
+
+    def __len__(self) -> int:
+        return len(self.after)
+
+    def __getitem__(self, index: Tensor | slice) -> "PairState":
+        return PairState(self.before[index], self.after[index])
+
+    def then(self, tokens: Tensor) -> "PairState":
+        """The texts with one more token (n,) each; nothing is read yet."""
+        return PairState(self.before.then(tokens), self.after.then(tokens))
+
+    def read(self) -> "PairState":
+        """The same texts, read by both models."""
+        return PairState(self.before.read(), self.after.read())
+
+    def read_if_small(self) -> "PairState":
+        """Read if the states take at most `HELD_BYTES` together, else still lazy."""
+        small = len(self) and self.before.nbytes() + self.after.nbytes() <= HELD_BYTES
+        return self.read() if small else self
+
+    def follow(self, rows: Tensor, tokens: Tensor) -> None:
+        """Go on with some rows, in place: the first model's old state is freed before the second
+        model reads."""
+        self.before.follow(rows, tokens)
+        self.after.follow(rows, tokens)
+
+
+S = TypeVar("S", ReadState, PairState)
+
+
+@dataclass(frozen=True)
+class Belief:
+    """How probable the later model finds a text whose first token is context.
+
+    Attributes:
+        log_probs: of each token, 0 for the first.
+        alternatives: the most probable tokens at each position, best first; none for the first.
+    """
+
+    log_probs: tuple[float, ...]
+    alternatives: tuple[Tokens, ...]
+
+    @property
+    def total(self) -> float:
+        """Log-probability of the text after its first token."""
+        return sum(self.log_probs)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The models before and after an update, over one vocabulary.
+
+    Attributes:
+        before, after: the two readers; pairs with another score share them.
+        score: of a token.
+    """
+
+    before: Reader
+    after: Reader
+    score: TokenScore
+
+    @classmethod
+    def of(cls, before: NextToken, after: NextToken, score: TokenScore) -> "Pair":
+        """A pair of models that have read nothing yet."""
+        return cls(Reader(before), Reader(after), score)
+
+    def with_score(self, score: TokenScore) -> "Pair":
+        """The same two models with another score."""
+        return replace(self, score=score)
+
+    @property
+    def vocab_size(self) -> int:
+        return self.after.model.vocab_size
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self.after.model.vocabulary
+
+    @property
+    def device(self) -> torch.device:
+        return self.after.model.device
+
+    @property
+    def beginning(self) -> int:
+        """The token before the first one of a document."""
+        words = self.vocabulary
+        return words.eos_id if words.bos_id is None else words.bos_id
+
+    @property
+    def excluded(self) -> list[int]:
+        """Tokens that no phrase contains, except as its context: a document's two ends."""
+        return sorted({self.vocabulary.eos_id, self.beginning})
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens that both models read at once; None without a limit."""
+        return longest_text(self.before.model, self.after.model)
+
+    @property
+    def tokens_read(self) -> tuple[int, int]:
+        """By each model."""
+        return self.before.tokens, self.after.tokens
+
+    def start(self, tokens: Tensor) -> PairState:
+        """n texts from the beginning of a document, with their first tokens (n, c)."""
+        return PairState(self.before.start(tokens), self.after.start(tokens))
+
+    def enter(self, tokens: Tensor | Sequence[Tokens]) -> PairState:
+        """n texts of which both models read only the tokens (n, c); see `Reader.enter`."""
+        given = torch.as_tensor(tokens, device=self.device)
+        return PairState(self.before.enter(given), self.after.enter(given))
+
+    def slices(self, n: int) -> Iterator[slice]:
+        """Slices of n rows, each of about `CELLS_PER_SLICE` cells."""
+        rows = max(LEAST_ROWS, CELLS_PER_SLICE // self.vocab_size)
+        return (slice(first, min(first + rows, n)) for first in range(0, n, rows))
+
+    def gains(self, state: PairState) -> Tensor:
+        """(n, v) gains of every next token; pass slices of many rows.
+
+        Raises:
+            ModelError: they are not finite.
+        """
+        gains = self.score.gains(state.before.logits(), state.after.logits())
+        require_numbers(gains[:, 0])
+        return gains
+
+    def gains_above(self, state: PairState, floor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(k,) rows, tokens and gains of the next tokens that gain more than a row's floor (n,).
+
+        The earlier model reads only the rows in which the later one leaves room for that. Pass
+        slices of many rows.
+        """
+        later = self.score.later(state.after.logits())
+        require_numbers(later[:, 0])
+        rows = (later.amax(1) - self.score.least > floor).nonzero()[:, 0]
+        if not len(rows):
+            return rows, rows, floor[:0]
+        some = slice(None) if len(rows) == len(floor) else rows
+        earlier = self.score.earlier(state.before[some].logits())
+        require_numbers(earlier[:, 0])
+        row, token, gain = cells_above(self.score.difference(later[some], earlier), floor[some])
+        return rows[row], token, gain
+
+    def token_gains(
+        self, texts: Sequence[Tokens], *, context: Tokens | None = None
+    ) -> list[tuple[float, ...]]:
+        """Gains of each token of n texts.
+
+        Args:
+            context: read before each text; () is the beginning of a document. By default the first
+                token of each text is its context and gains 0.
+        """
+        skip = 1 if context is None else 0
+        found = [[0.0] * skip for _ in texts]
+        for block in _blocks(texts):
+            bodies = [texts[i][skip:] for i in block]
+            if context is None:
+                state = self.enter([texts[i][:1] for i in block])
+            else:
+                begun = torch.tensor([context], dtype=torch.int64, device=self.device)
+                state = (self.enter(begun) if context else self.start(begun)).read()
+                state = state[torch.zeros(len(block), dtype=torch.int64, device=self.device)]
+            for rows, read, token in self._positions(state, bodies):
+                for part in self.slices(len(rows)):
+                    own = self.gains(read[part]).gather(1, token[part, None])[:, 0]
+                    for row, one in zip(rows[part], own.tolist(), strict=True):
+                        found[block[row]].append(one)
+        return [tuple(gains) for gains in found]
+
+    def beliefs(self, texts: Sequence[Tokens], *, alternatives: int = 1) -> list[Belief]:
+        """How probable the later model finds texts; the earlier one reads nothing."""
+        log_probs: list[list[float]] = [[0.0] for _ in texts]
+        best: list[list[Tokens]] = [[()] for _ in texts]
+        for block in _blocks(texts):
+            first = torch.tensor([texts[i][:1] for i in block], device=self.device)
+            bodies = [texts[i][1:] for i in block]
+            for rows, state, token in self._positions(self.after.enter(first), bodies):
+                for part in self.slices(len(rows)):
+                    logs = state[part].logits().log_softmax(1)
+                    tops = logs.topk(alternatives).indices.tolist()
+                    own = logs.gather(1, token[part, None])[:, 0].tolist()
+                    for row, log, top in zip(rows[part], own, tops, strict=True):
+                        log_probs[block[row]].append(log)
+                        best[block[row]].append(tuple(top))
+        return [Belief(tuple(log), tuple(top)) for log, top in zip(log_probs, best, strict=True)]
+
+    def _positions(
+        self, state: S, texts: Sequence[Tokens]
+    ) -> Iterator[tuple[list[int], S, Tensor]]:
+        """Texts side by side, longest first: rows, what they have read, and their next tokens."""
+        rows = list(range(len(texts)))
+        for position in range(max(map(len, texts), default=0)):
+            rows = [row for row in rows if len(texts[row]) > position]
+            token = torch.tensor([texts[row][position] for row in rows], device=self.device)
+            state = state[: len(rows)].read()
+            yield rows, state, token
+            state = state.then(token)
+
+
+def longest_text(*models: object) -> int | None:
+    """The most tokens that every model reads at once; None without a limit."""
+    limits = (getattr(model, "longest", None) for model in models)
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _blocks(texts: Sequence[Tokens]) -> Iterator[list[int]]:
+    """Numbers of texts in blocks, the longest first."""
+    order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
+    return (order[first : first + BLOCK] for first in range(0, len(order), BLOCK))

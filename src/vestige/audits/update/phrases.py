@@ -1,0 +1,189 @@
+"""Texts that a search has read, and the phrases that they are cut into.
+
+As in local alignment, a phrase is a segment of highest score: every token pays a penalty, and where
+the score falls by more than a threshold the text is split, since there only the search has joined
+its parts.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+from vestige import _validate
+from vestige.audits.update.pair import Tokens
+from vestige.models.largest import rounded
+
+PREFIX = 16
+"""Tokens before a phrase that are kept with it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """How phrases grow and where they are cut.
+
+    Attributes:
+        token_penalty: cost of each token, in units of the score.
+        surprise: cost of each nat of the later model's surprise.
+        drop: a hypothesis this far below its seed's best is given up.
+        split_threshold: a phrase is split where its score falls by more than this.
+        loop_penalty: cost of a token that repeats three tokens of its phrase, four in a sample.
+        min_tokens: shorter phrases are not reported; they are pieces of words and headers.
+        max_tokens: longest phrase.
+    """
+
+    token_penalty: float = 1.2
+    surprise: float = 0.4
+    drop: float = 6.0
+    split_threshold: float = 2.0
+    loop_penalty: float = 3.0
+    min_tokens: int = 4
+    max_tokens: int = 48
+
+    def __post_init__(self) -> None:
+        _validate.positive(
+            token_penalty=self.token_penalty, drop=self.drop, split_threshold=self.split_threshold
+        )
+        _validate.at_least(0, surprise=self.surprise, loop_penalty=self.loop_penalty)
+        _validate.at_least(2, min_tokens=self.min_tokens)
+        _validate.at_least(self.min_tokens, max_tokens=self.max_tokens)
+
+
+@dataclass(frozen=True)
+class Text:
+    """Tokens that a search has read, or a phrase cut out of them.
+
+    Attributes:
+        tokens: all of them, context included.
+        gains: of each token, less its surprise; those of context do not count.
+        first: tokens before this position are context; 1 or more.
+        source: the proposal that found it.
+        prompt: tokens of the prompt after which it was found; none at a document's beginning, in a
+            sample and after a single token.
+        log_ratios: of a sample, log p' - log p of each token from `first` on.
+        score: of a phrase, the sum of its gains less penalties.
+    """
+
+    tokens: Tokens
+    gains: tuple[float, ...]
+    first: int = 1
+    source: str = ""
+    prompt: Tokens = ()
+    log_ratios: tuple[float, ...] = ()
+    score: float = 0.0
+
+    @cached_property
+    def phrase(self) -> Tokens:
+        """The last context token and all that follow it."""
+        return self.tokens[self.first - 1 :]
+
+    @property
+    def prefix(self) -> Tokens:
+        """The tokens before the phrase."""
+        return self.tokens[: self.first - 1]
+
+    @property
+    def is_run(self) -> bool:
+        """Whether the phrase mostly repeats itself, as rules and rows of dots do.
+
+        Digits with spaces between them have few tokens but many pairs of neighbours: no run.
+
+        Example:
+            >>> runs = ((7, 8, 7, 8), (7, 8, 9), (0, 9, 0, 4, 0, 7, 0, 1))
+            >>> [Text(tokens, ()).is_run for tokens in runs]
+            [True, False, False]
+        """
+        tokens = self.phrase
+        return 2 * max(len(set(tokens)), len(set(pairwise(tokens)))) <= len(tokens)
+
+    def with_prefix(self, most: int) -> "Text":
+        """The same phrase with at most so many tokens before it."""
+        cut = max(0, self.first - 1 - most)
+        return replace(
+            self, tokens=self.tokens[cut:], gains=self.gains[cut:], first=self.first - cut
+        )
+
+    def cut(self, growth: Growth) -> "Iterator[Text]":
+        """The phrases: segments of highest score, each after its last context token."""
+        gains = self._penalised(growth) if self.log_ratios else self.gains
+        best = total = 0.0
+        first = stop = self.first
+        for i in range(first, len(self.tokens) + 1):
+            if i < len(self.tokens):
+                total += gains[i] - growth.token_penalty
+            if total > best:
+                best, stop = total, i + 1
+            elif i == len(self.tokens) or total <= 0 or total < best - growth.split_threshold:
+                if best > 0:
+                    yield self._segment(first, stop, gains, best)
+                best = total = 0.0
+                first = stop = i + 1
+
+    def best(self, growth: Growth) -> "Text | None":
+        """The phrase of highest score."""
+        return max(self.cut(growth), key=lambda phrase: phrase.score, default=None)
+
+    def whole(self) -> "Text":
+        """All of a sample as one phrase; its score is the mean log-ratio."""
+        mean = sum(self.log_ratios) / max(1, len(self.log_ratios))
+        return self._segment(self.first, len(self.tokens), self.gains, mean)
+
+    def _segment(self, first: int, stop: int, gains: Sequence[float], score: float) -> "Text":
+        cut = max(0, first - 1 - PREFIX)
+        return Text(
+            tokens=self.tokens[cut:stop],
+            gains=(0.0,) * (first - cut) + tuple(gains[first:stop]),
+            first=first - cut,
+            source=self.source,
+            prompt=self.prompt,
+            score=score,
+        )
+
+    def _penalised(self, growth: Growth) -> tuple[float, ...]:
+        """Gains of a sample less what its loops cost; grown texts have paid already.
+
+        Four tokens are a loop: three are too often digits with spaces between them.
+        """
+        gains, seen = list(self.gains), set[Tokens]()
+        for i in range(self.first + 3, len(self.tokens)):
+            four = self.tokens[i - 3 : i + 1]
+            if four in seen:
+                gains[i] -= growth.loop_penalty
+            seen.add(four)
+        return tuple(gains)
+
+
+def cut(texts: Iterable[Text], growth: Growth) -> list[Text]:
+    """The phrases of texts, best first, near-copies among them."""
+    phrases = long_enough((phrase for text in texts for phrase in text.cut(growth)), growth)
+    return sorted(phrases, key=sort_key)
+
+
+def sort_key(phrase: Text) -> tuple[float, Tokens]:
+    """Sorts the best first; scores that float32 cannot tell apart are ties."""
+    return -rounded(phrase.score), phrase.phrase
+
+
+def long_enough(phrases: Iterable[Text], growth: Growth) -> Iterator[Text]:
+    """The phrases of at least `min_tokens`."""
+    return (one for one in phrases if len(one.phrase) >= growth.min_tokens)
+
+
+def uncovered(phrase: Text, covered: Sequence[bool], growth: Growth) -> Iterator[Text]:
+    """The parts of a near-copy between tokens that better phrases contain.
+
+    Args:
+        covered: for each token of the phrase, whether a better one contains it.
+        growth: its split threshold and least length hold here too.
+    """
+    before, first = phrase.first - 1, 1  # the token before the first one is context
+    for stop in range(1, len(covered) + 1):
+        if stop == len(covered) or covered[stop]:
+            part = replace(
+                phrase,
+                tokens=phrase.tokens[: before + stop],
+                gains=phrase.gains[: before + stop],
+                first=before + first,
+            )
+            yield from long_enough(part.cut(growth), growth)
+            first = stop + 1

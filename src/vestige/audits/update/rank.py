@@ -1,0 +1,255 @@
+r"""`vestige diff --phrase`: the differential rank of a phrase among all of its length.
+
+Zanella-Béguelin et al. (2020), arXiv:1912.07942, Definitions 1 and 2:
+
+.. math:: DR(s) = |\{s' \in T^{|s|} : DS(s') > DS(s)\}|
+
+Differs from the paper: it approximates the rank by a beam, which can only miss phrases. Here a
+bounded search decides it. A token's gain p' - p is at most 1, so a prefix with a score of at most
+DS(s) - r and r tokens to go is dropped; if all others can be followed, the count is the exact rank.
+The continuations of prefixes beyond the budget are bounded: to pass DS(s) from a prefix that still
+needs g, each of the r tokens must gain more than m = g - (r - 1). The positive gains at one
+position sum to at most 1, so fewer than 1/m tokens do, and fewer than (1/m)^r continuations pass.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import log10
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vestige import _validate
+from vestige.audits.update.pair import Pair, PairState, Tokens, longest_text
+from vestige.audits.update.scores import token_score
+from vestige.models.checkpoints import check_compatible
+from vestige.models.largest import ROUNDED, TIE, largest_by
+from vestige.models.protocols import LanguageModel, NextToken
+from vestige.results import Result
+
+LARGEST = 300.0
+"""10 to this power is still a float."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Proven bounds of a rank: phrases of this length with a higher score; 0 is most exposed.
+
+    Attributes:
+        lower, upper: at least and at most so many.
+        prefixes: that both models read.
+    """
+
+    lower: int
+    upper: int
+    prefixes: int
+
+
+@torch.no_grad()
+def rank_of_phrase(
+    before: NextToken,
+    after: NextToken,
+    tokens: Tokens,
+    *,
+    budget: int = 20_000,
+    delta: float = 0.1,
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> Result:
+    """Score a phrase, and bound its rank among all phrases of its length.
+
+    Args:
+        before, after: the two snapshots.
+        tokens: the phrase, from the beginning of a text.
+        budget: prefixes of each length that are followed, from two tokens on; each is read by both
+            models. Ranks of one and two tokens are always exact.
+        delta: floor of the smoothed score.
+        progress: called with (prefixes read, prefixes to read at most).
+
+    Raises:
+        ValueError: the phrase is empty, an id is not in the vocabulary, or budget < 1.
+        IncompatibleModels: the vocabularies differ.
+    """
+    check_compatible(before, after)
+    _validate.positive(budget=budget)
+    if not tokens or not all(0 <= token < after.vocab_size for token in tokens):
+        raise ValueError(f"tokens must be ids below {after.vocab_size}, got others or none")
+    pair = Pair.of(before, after, token_score("differential"))
+    rows = _profile(pair, tokens)
+    found = rank_bounds(pair, tokens, budget=budget, progress=progress)
+    summary = {
+        "phrase": after.vocabulary.decode(tokens),
+        "length": len(tokens),
+        "score": _score(pair, tokens),
+        "relative_score": _score(pair.with_score(token_score("relative")), tokens),
+        "smoothed_score": _score(pair.with_score(token_score("smoothed", delta=delta)), tokens),
+        **_sized("rank_lower", found.lower),
+        **_sized("rank_upper", found.upper),
+        "exact": found.lower == found.upper,
+        "prefixes": found.prefixes,
+    }
+    return Result(kind="DifferentialRank", summary=summary, rows=tuple(rows))
+
+
+def phrase_tokens(phrase: str, *models: LanguageModel) -> Tokens:
+    """The token ids of a phrase.
+
+    Raises:
+        ValueError: it is empty, too long for a model, or has unknown words.
+    """
+    words, limit = models[0].vocabulary, longest_text(*models)
+    tokens = tuple(words.encode(phrase))
+    if not tokens:
+        raise ValueError("`phrase` must hold at least one token, got none")
+    if words.unk_id in tokens:
+        unknown = [str(n) for n, token in enumerate(tokens, 1) if token == words.unk_id]
+        raise ValueError(
+            "`phrase` must hold only words of the models' vocabulary, got others at "
+            f"{', '.join(unknown)} of its {len(tokens)} words"
+        )
+    if limit is not None and len(tokens) > limit:
+        raise ValueError(
+            f"`phrase` must have at most {limit} tokens, all that the models read at once, got "
+            f"{len(tokens)}"
+        )
+    return tokens
+
+
+def _score(pair: Pair, tokens: Tokens) -> float:
+    """The sum of a phrase's gains."""
+    [gains] = pair.token_gains([tokens], context=())
+    return float(torch.tensor(gains, dtype=torch.float64).sum())
+
+
+def _profile(pair: Pair, tokens: Tokens) -> list[dict[str, Any]]:
+    """One row per token: its probability given the ones before it, in both models (Figure 1)."""
+    rows, total = list[dict[str, Any]](), 0.0
+    state = pair.start(torch.empty(1, 0, dtype=torch.int64, device=pair.device))
+    for position, token in enumerate(tokens):
+        before, after = (
+            float(one.logits().log_softmax(1)[0, token].exp())
+            for one in (state.before, state.after)
+        )
+        total += after - before
+        rows.append({
+            "position": position,
+            "piece": pair.vocabulary.piece(token),
+            "token": token,
+            "before": before,
+            "after": after,
+            "gain": after - before,
+            "cumulative": total,
+        })  # fmt: skip
+        state = state.then(torch.tensor([token], device=pair.device))
+    return rows
+
+
+def _sized(name: str, number: int) -> dict[str, int | float | None]:
+    """A whole number of any size as entries of a summary; None if no float holds it."""
+    logarithm = log10(number) if number else None
+    return {name: number if (logarithm or 0.0) < LARGEST else None, f"log10_{name}": logarithm}
+
+
+@dataclass(frozen=True)
+class _Frontier:
+    """Prefixes that can still pass the phrase.
+
+    Attributes:
+        tokens, score: (k, t) and (k,).
+        state: what both models have read; lazy if it would not fit into memory.
+        dropped: upper bound of the passing phrases that begin with other prefixes.
+    """
+
+    tokens: Tensor
+    score: Tensor
+    state: PairState
+    dropped: int = 0
+
+
+@torch.no_grad()
+def rank_bounds(
+    pair: Pair,
+    tokens: Tokens,
+    *,
+    budget: int,
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> Bounds:
+    """Bounds of the rank by the pair's score, which must be the differential one."""
+    n, own = len(tokens), torch.tensor(tokens, device=pair.device)
+    [gains] = pair.token_gains([tokens], context=())
+    score = float(torch.tensor(gains).sum())
+    state = pair.start(own.new_empty(1, 0))
+    frontier = _Frontier(own.new_empty(1, 0), torch.zeros(1, device=pair.device), state)
+    prefixes = 0
+    for left in range(n - 1, 0, -1):
+        width = pair.vocab_size if left == n - 1 else budget
+        prefixes += len(frontier.score)
+        frontier = _followed(pair, frontier, score - TIE * n, left, width)
+        progress(prefixes, pair.vocab_size + budget * (n - 2))
+    higher, tied = _counted(pair, frontier, own, score)
+    upper = min(pair.vocab_size**n - 1, higher + tied + frontier.dropped)
+    return Bounds(higher, upper, prefixes + len(frontier.score))
+
+
+def most_continuations(needed: Tensor, left: int, vocab_size: int) -> int:
+    """How many continuations of `left` tokens can gain more than (k,) prefixes need, at most.
+
+    Example:
+        >>> most_continuations(torch.tensor([0.3, 1.0, -0.5]), 1, 100)
+        103
+    """
+    each = needed.double() - (left - 1)
+    passing = torch.where(each > 0, (1 / each).ceil() - 1, float(vocab_size))
+    passing = passing.clamp(0, vocab_size).long()
+    tokens, prefixes = torch.unique(passing, return_counts=True)
+    return sum(n * t**left for t, n in zip(tokens.tolist(), prefixes.tolist(), strict=True))
+
+
+def _followed(pair: Pair, old: _Frontier, target: float, left: int, width: int) -> _Frontier:
+    """The `width` best prefixes with one more token that can still pass, with `left` to go."""
+    scores, cells = torch.empty(0, device=pair.device), old.tokens.new_empty(0)
+    threshold, dropped = torch.tensor(target - left, device=pair.device), old.dropped
+
+    def drop(values: Tensor) -> None:
+        nonlocal dropped
+        dropped += most_continuations(target - values, left, pair.vocab_size)
+
+    def prune() -> None:
+        nonlocal scores, cells
+        best = largest_by(scores, cells, width, alike=ROUNDED)
+        others = torch.ones_like(scores, dtype=torch.bool)
+        others[best] = False
+        drop(scores[others])
+        scores, cells = scores[best], cells[best]
+
+    for rows in pair.slices(len(old.score)):
+        before = old.score[rows]
+        row, token, gain = pair.gains_above(old.state[rows], target - left - before)
+        values = gain + before[row]
+        kept = values > threshold
+        drop(values[~kept])
+        scores = torch.cat([scores, values[kept]])
+        cells = torch.cat([cells, (row[kept] + rows.start) * pair.vocab_size + token[kept]])
+        if len(scores) > 2 * width:
+            prune()
+            threshold = scores[-1]
+    prune()
+    parent, token = cells // pair.vocab_size, cells % pair.vocab_size
+    tokens = torch.cat([old.tokens[parent], token[:, None]], 1)
+    state = old.state[parent].then(token).read_if_small()
+    return _Frontier(tokens, scores, state, dropped)
+
+
+def _counted(pair: Pair, frontier: _Frontier, own: Tensor, score: float) -> tuple[int, int]:
+    """Phrases with a followed prefix that pass the score, and those that tie; not `own` itself."""
+    higher = tied = 0
+    margin = TIE * len(own)
+    itself = (frontier.tokens == own[:-1]).all(1)
+    for rows in pair.slices(len(frontier.score)):
+        before = frontier.score[rows]
+        row, token, gain = pair.gains_above(frontier.state[rows], score - margin - before)
+        others = ~(itself[rows][row] & (token == own[-1]))
+        passing = int((gain + before[row] > score + margin)[others].sum())
+        higher += passing
+        tied += int(others.sum()) - passing
+    return higher, tied

@@ -1,0 +1,203 @@
+"""Settings of a search, and its work in units: bounded, named, and stored when they are done.
+
+A unit is determined by the settings and by the units before it. Its random numbers depend on the
+seed and its name, so a search that was interrupted resumes to the same phrases, to the bit.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import torch
+
+from vestige import _validate
+from vestige.audits.update.growth import Seed, grow
+from vestige.audits.update.pair import BLOCK, Pair
+from vestige.audits.update.phrases import Growth, Text
+from vestige.audits.update.prompts import Prompt
+from vestige.audits.update.samples import Sampling
+from vestige.monitor import Step
+
+T = TypeVar("T")
+
+Outcome = tuple[list[Text], list[Seed]]
+"""Texts that a unit read, and seeds for later units."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Growth):
+    """What a search proposes and how phrases grow.
+
+    Attributes:
+        sampling: of the samples; None searches without them.
+        openings: promoted first tokens of a text, over all prompts; 0 for none.
+        opening_beam: hypotheses kept for each opening.
+        pairs: promoted pairs of tokens among all pairs; 0 for none.
+        pair_vocabulary: larger vocabularies are not searched for pairs; None searches any.
+        repaired: phrases that are repaired, best first.
+        seed: of all random draws.
+    """
+
+    sampling: Sampling | None = field(default_factory=Sampling)
+    openings: int = 40
+    opening_beam: int = 4
+    pairs: int = 2000
+    pair_vocabulary: int | None = 2048
+    repaired: int = 50
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _validate.positive(opening_beam=self.opening_beam)
+        _validate.at_least(0, openings=self.openings, pairs=self.pairs, repaired=self.repaired)
+
+    @property
+    def room(self) -> int:
+        """Tokens that a model reads after a prompt, at most."""
+        return max(self.max_tokens, self.sampling.length if self.sampling else 0) + 1
+
+    def scaled(self, size: float) -> "Settings":
+        """The settings with `size` times as many samples, alternatives and pairs."""
+        sampling = self.sampling and replace(
+            self.sampling,
+            samples=max(1, round(size * self.sampling.samples)),
+            alternatives=round(size * self.sampling.alternatives),
+        )
+        pairs = max(1, round(size * self.pairs)) if self.pairs else 0
+        return replace(self, sampling=sampling, pairs=pairs)
+
+    def fitted(self, pair: Pair, prompts: Sequence[Prompt]) -> "Settings":
+        """The settings with texts that both models can read after every prompt."""
+        if pair.longest is None:
+            return self
+        left = pair.longest - max((len(prompt.tokens) for prompt in prompts), default=1)
+        context, sampling = 1, self.sampling
+        if sampling is not None:
+            context = sampling.context
+            sampling = replace(sampling, length=max(1, min(sampling.length, left)))
+        longest = max(self.min_tokens, min(self.max_tokens, left - context))
+        return replace(self, sampling=sampling, max_tokens=longest)
+
+    def searches_pairs(self, pair: Pair) -> bool:
+        """Whether pairs of tokens are searched; that takes all logits of v x v pairs."""
+        small = self.pair_vocabulary is None or pair.vocab_size <= self.pair_vocabulary
+        return self.pairs > 0 and small
+
+
+def share(total: int, place: int, of: int) -> int:
+    """The part of a total that belongs to one of `of` prompts; at least 1."""
+    return max(1, len(range(place, total, of)))
+
+
+class OutOfTime(Exception):
+    """The next unit is not begun."""
+
+
+@dataclass
+class Run:
+    """A search in progress: what it has read, and what its units returned.
+
+    Attributes:
+        pair: the two snapshots with the score of phrases.
+        settings: what is proposed, and how phrases grow.
+        prompts: where texts begin; a document's beginning first.
+        store: results of units by name.
+        until: called before each new unit with the seconds of the longest one of its kind; True
+            ends the search.
+        progress: called before and after each unit with (done, expected, activity).
+        expected: units of the whole search.
+        texts: all that were read.
+        explored: neighbouring tokens of all phrases so far.
+    """
+
+    pair: Pair
+    settings: Settings
+    prompts: Sequence[Prompt]
+    store: MutableMapping[str, Any]
+    until: Callable[[float], bool]
+    progress: Step
+    expected: int
+    texts: list[Text] = field(default_factory=list)
+    explored: set[tuple[int, int]] = field(default_factory=set)
+    units: int = 0
+    tokens: tuple[int, int] = (0, 0)
+    _seconds: dict[str, float] = field(default_factory=dict)
+
+    def unit(self, key: str, activity: str, work: Callable[[], Outcome]) -> Outcome:
+        """The result of a unit: stored, or computed and stored.
+
+        Raises:
+            OutOfTime: it is not stored, and the time is over.
+        """
+        stored = self.store.get(key)
+        if stored is None:
+            if self.until(self._seconds.get(activity, 0.0)):
+                raise OutOfTime
+            self._show(activity)
+            read, began = self.pair.tokens_read, time.monotonic()
+            texts, seeds = work()
+            seconds = time.monotonic() - began
+            self._seconds[activity] = max(seconds, self._seconds.get(activity, 0.0))
+            cost = [now - then for now, then in zip(self.pair.tokens_read, read, strict=True)]
+            stored = {"texts": _plain(texts), "seeds": _plain(seeds), "forward_tokens": cost}
+            self.store[key] = stored
+        before, after = stored["forward_tokens"]
+        self.tokens = self.tokens[0] + before, self.tokens[1] + after
+        self.units += 1
+        self._show(activity)
+        return _restored(Text, stored["texts"]), _restored(Seed, stored["seeds"])
+
+    def read(self, key: str, activity: str, work: Callable[[], Outcome]) -> Outcome:
+        """A unit whose texts belong to the search; their pairs of tokens are explored then."""
+        texts, seeds = self.unit(key, activity, work)
+        self.texts += texts
+        for text in texts:
+            for phrase in text.cut(self.settings):
+                self.explored.update(pairwise(phrase.phrase))
+        return texts, seeds
+
+    def grow(
+        self,
+        key: str,
+        seeds: Sequence[Seed],
+        planned: int,
+        source: str,
+        *,
+        growth: Growth | None = None,
+        beam: int = 1,
+    ) -> None:
+        """Grow at most `planned` seeds in blocks."""
+        growth = growth or self.settings
+        for number, first in enumerate(range(0, planned, BLOCK)):
+            work = partial(self._grown, seeds[first : first + BLOCK], source, growth, beam)
+            self.read(f"{key}/{number}", "extending", work)
+
+    def _grown(self, seeds: Sequence[Seed], source: str, growth: Growth, beam: int) -> Outcome:
+        """A block of seeds, except those whose pair of tokens a phrase has explored."""
+        prompts = {prompt.shown_tokens for prompt in self.prompts}
+        fresh = [seed for seed in seeds if seed.pair not in self.explored]
+        return [
+            replace(text, source=source, prompt=seed.context if seed.context in prompts else ())
+            for seed, text in grow(self.pair, fresh, growth, beam=beam)
+        ], []
+
+    def generator(self, key: str) -> torch.Generator:
+        """Random numbers of one unit, independent of all others."""
+        digest = hashlib.sha256(f"{self.settings.seed} {key}".encode()).digest()
+        return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+
+    def _show(self, activity: str) -> None:
+        self.progress(self.units, max(self.units, self.expected), activity)
+
+
+def _plain(items: Sequence[Seed | Text]) -> list[list[Any]]:
+    """Values as JSON holds them: the fields of each in order."""
+    return [[getattr(one, name) for name in type(one).__dataclass_fields__] for one in items]
+
+
+def _restored(kind: type[T], rows: Sequence[Sequence[Any]]) -> list[T]:
+    return [kind(*(tuple(v) if isinstance(v, list) else v for v in row)) for row in rows]

@@ -1,0 +1,198 @@
+"""Beam search for the phrases that an update promoted most: the paper's search.
+
+Zanella-Béguelin et al. (2020), arXiv:1912.07942, section 2.4 (beam, and the beam that starts with
+|T| candidates and halves) and section 3.3 (group beam).
+
+Differs from the paper: prefixes are read once if both models' states of all candidates fit into
+`pair.HELD_BYTES`, else again from their last held beginning; the beam x vocabulary table of scores
+is computed in slices. So memory stays bounded.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vestige import _validate
+from vestige.audits.update.folding import fold
+from vestige.audits.update.pair import Pair, PairState
+from vestige.audits.update.phrases import Text
+from vestige.models.largest import ROUNDED, largest_by
+from vestige.monitor import Step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beams:
+    """The paper's search, from the beginning of a text.
+
+    Attributes:
+        length: tokens per phrase.
+        width: candidates kept; None starts with the whole vocabulary and halves.
+        floor: the halving beam never becomes narrower.
+        groups: parts of the first tokens that are searched separately.
+    """
+
+    length: int = 5
+    width: int | None = None
+    floor: int = 100
+    groups: int = 1
+
+    def __post_init__(self) -> None:
+        _validate.positive(length=self.length, floor=self.floor, groups=self.groups)
+        if self.width is not None:
+            _validate.positive(width=self.width)
+
+    def widths(self, vocab_size: int) -> list[int]:
+        """Candidates kept after each token."""
+        if self.width is None:
+            return halving_widths(vocab_size, self.length, floor=self.floor)
+        return [min(self.width, vocab_size)] + [self.width] * (self.length - 1)
+
+    def phrases(self, pair: Pair) -> list[list[tuple[Text, int]]]:
+        """The distinct phrases of each group, with their near-copies, best first."""
+        widths = self.widths(pair.vocab_size)
+        if self.groups == 1:
+            return [folded(beam_search(pair, widths))]
+        return list(map(folded, group_beam_search(pair, widths, groups=self.groups)))
+
+
+@dataclass(frozen=True)
+class Beam:
+    """Candidates, best first.
+
+    Attributes:
+        tokens: (k, t) ids.
+        gains: (k, t) score of each token after those before it.
+        score: (k,) their sums.
+    """
+
+    tokens: Tensor
+    gains: Tensor
+    score: Tensor
+
+
+@dataclass(frozen=True)
+class Children:
+    """The best one-token extensions of some candidates, best first.
+
+    Attributes:
+        parent: (k,) row that each extends.
+        token: (k,) the token added.
+        gain: (k,) its gain.
+        score: (k,) the parent's score plus the gain.
+    """
+
+    parent: Tensor
+    token: Tensor
+    gain: Tensor
+    score: Tensor
+
+
+def halving_widths(vocab_size: int, length: int, *, floor: int = 1) -> list[int]:
+    """|T|, |T|/2, |T|/4, ...: the paper's shrinking beam, never under `floor`.
+
+    Example:
+        >>> halving_widths(10_000, 5, floor=100)
+        [10000, 5000, 2500, 1250, 625]
+    """
+    _validate.positive(length=length, floor=floor)
+    return [max(floor, vocab_size >> step) for step in range(length)]
+
+
+@torch.no_grad()
+def beam_search(pair: Pair, widths: list[int], *, progress: Step = lambda *_: None) -> Beam:
+    """Candidates of len(widths) tokens; widths[i] of them are kept after token i + 1."""
+    root = _root(pair)
+    first = best_children(pair, root, torch.zeros(1, device=pair.device), widths[0])
+    return _grow(pair, root, first, widths[1:], progress)
+
+
+@torch.no_grad()
+def group_beam_search(
+    pair: Pair, widths: list[int], *, groups: int, progress: Step = lambda *_: None
+) -> list[Beam]:
+    """One beam for each of `groups` equal parts of the one-token candidates by score.
+
+    Each group may grow to the widths given, so one strong beginning cannot crowd out the others.
+    """
+    _validate.positive(groups=groups)
+    root = _root(pair)
+    first = best_children(pair, root, torch.zeros(1, device=pair.device), pair.vocab_size)
+    candidates = torch.arange(len(first.token), device=pair.device)
+    beams = []
+    for part in candidates.chunk(min(groups, len(candidates))):
+        columns = (first.parent, first.token, first.gain, first.score)
+        chosen = Children(*(column[part] for column in columns))
+        beams.append(_grow(pair, root, chosen, widths[1:], progress))
+    return beams
+
+
+def best_children(
+    pair: Pair,
+    state: PairState,
+    score: Tensor,
+    width: int,
+    *,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Children:
+    """The `width` best one-token extensions of n candidates.
+
+    Exact, equal scores in the order of their candidates and tokens: only cells that beat the
+    width-th best so far are looked at again.
+
+    Args:
+        pair: the two snapshots.
+        state: what the candidates have read.
+        score: (n,) the candidates' scores.
+        width: how many extensions to keep.
+        progress: called with the rows done.
+    """
+    best = torch.empty(0, device=pair.device)
+    cells, threshold = (
+        torch.empty(0, dtype=torch.int64, device=pair.device),
+        score.new_tensor(-torch.inf),
+    )
+    for rows in pair.slices(len(score)):
+        row, token, gain = pair.gains_above(state[rows], threshold - score[rows])
+        best = torch.cat([best, gain + score[rows][row]])
+        cells = torch.cat([cells, (row + rows.start) * pair.vocab_size + token])
+        if len(best) > 2 * width:
+            order = largest_by(best, cells, width, alike=ROUNDED)
+            best, cells = best[order], cells[order]
+            threshold = best[-1]
+        progress(rows.stop)
+    order = largest_by(best, cells, width, alike=ROUNDED)
+    best, cells = best[order], cells[order]
+    parent, token = cells // pair.vocab_size, cells % pair.vocab_size
+    return Children(parent, token, best - score[parent], best)
+
+
+def folded(beam: Beam) -> list[tuple[Text, int]]:
+    """The distinct phrases of a beam, with the number of their near-copies."""
+    rows = zip(beam.tokens.tolist(), beam.gains.tolist(), beam.score.tolist(), strict=True)
+    return fold(Text(tuple(t), tuple(gains), score=score) for t, gains, score in rows)
+
+
+def _root(pair: Pair) -> PairState:
+    """One empty prefix, at the beginning of a text."""
+    return pair.start(torch.empty(1, 0, dtype=torch.int64, device=pair.device))
+
+
+def _grow(pair: Pair, root: PairState, chosen: Children, widths: list[int], progress: Step) -> Beam:
+    """Extend the chosen first tokens by len(widths) more."""
+    tokens, gains, state = chosen.token[:, None], chosen.gain[:, None], root
+    done, total = 0, sum([len(chosen.token), *widths[:-1]])  # rows read, at most
+    for width in widths:
+        state = state[chosen.parent].then(chosen.token).read_if_small()
+        before, done = done, done + len(chosen.token)
+        chosen = best_children(
+            pair,
+            state,
+            chosen.score,
+            width,
+            progress=lambda rows, before=before: progress(before + rows, total),  # type: ignore[misc]
+        )
+        tokens = torch.cat([tokens[chosen.parent], chosen.token[:, None]], 1)
+        gains = torch.cat([gains[chosen.parent], chosen.gain[:, None]], 1)
+    return Beam(tokens, gains, chosen.score)

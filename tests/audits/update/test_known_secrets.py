@@ -1,0 +1,110 @@
+"""Phrases that were asked for, against the definition on tables."""
+
+import math
+
+import numpy as np
+import pytest
+
+from vestige.audits.update.known_secrets import (
+    WITHIN,
+    Listed,
+    contained_in,
+    p_value,
+    score_secrets,
+)
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.prompts import BEGINNING, Prompt, beginning
+from vestige.audits.update.scores import token_score
+from vestige.data.vocabulary import WordVocabulary
+from vestige.models.table import TableModel
+
+WORDS = WordVocabulary(("<unk>", "<eos>", "the", "code", "gate", "of", "is", "a"))
+DELTA = 0.05
+
+
+def table(seed):
+    chance, size = np.random.default_rng(seed), len(WORDS)
+    return TableModel(chance.dirichlet(np.ones(size)), chance.dirichlet(np.ones(size), size), WORDS)
+
+
+def gain(before, after, row, token):
+    """Definition: the smoothed log-ratio of one cell."""
+    earlier, later = (math.exp(m.log_table[row, token].item()) for m in (before, after))
+    return math.log((later + DELTA) / (earlier + DELTA))
+
+
+SCORE = token_score("smoothed", delta=DELTA)
+
+
+@pytest.fixture
+def pair():
+    return Pair.of(table(0), table(1), SCORE)
+
+
+PHRASES = ["the code of the gate", "a gate", "the code is the code", "is"]
+PROMPT = (7, 5)
+
+
+def by_definition(pair, ids):
+    """The best place and its score: a document's beginning, the prompt, anywhere."""
+
+    def behind(last):
+        steps = zip((last, *ids), ids, strict=False)
+        return sum(gain(pair.before.model, pair.after.model, a, b) for a, b in steps)
+
+    places = {
+        BEGINNING: behind(WORDS.eos_id),
+        "prompt 1": behind(PROMPT[-1]),
+        WITHIN: behind(ids[0]) - gain(pair.before.model, pair.after.model, ids[0], ids[0]),
+    }
+    place = max(places, key=places.get)
+    return place, places[place]
+
+
+def test_a_score_is_the_sum_of_token_scores_at_the_best_place():
+    asked, places = [Listed.of(phrase, WORDS) for phrase in PHRASES], set()
+    for seed in range(1, 6):
+        pair = Pair.of(table(0), table(seed), SCORE)
+        found = score_secrets(pair, asked, [beginning(pair), Prompt("prompt 1", PROMPT)])
+        for phrase, (named, one) in zip(PHRASES, found, strict=True):
+            place, score = by_definition(pair, WORDS.encode(phrase))
+            assert (WORDS.decode(one.tokens), named) == (phrase, place)
+            assert one.score == pytest.approx(score, abs=1e-5)
+            assert sum(one.gains) == pytest.approx(one.score, abs=1e-5)
+            places.add(named)
+    assert len(places) == 3
+
+
+def test_a_phrase_that_did_not_leak_has_a_uniform_p_value():
+    asked, p_values = [Listed.of("the code of the gate", WORDS)], []
+    before = table(0)
+    for trial in range(60):
+        pairs = [Pair.of(before, table(100 + 20 * trial + n), SCORE) for n in range(5)]
+        scored = [score_secrets(pair, asked, [beginning(pair)])[0] for pair in pairs]
+        one, *nulls = (secret.score for _, secret in scored)
+        p_values.append(p_value(one, nulls))
+    for level in (0.2, 0.4, 0.6, 0.8):
+        share = np.mean([p <= level + 1e-9 for p in p_values])
+        assert abs(share - level) < 3 * math.sqrt(level * (1 - level) / 60)
+
+
+def test_without_null_models_there_is_no_p_value():
+    assert p_value(1.0, []) is None
+
+
+@pytest.mark.parametrize(
+    ("findings", "told"),
+    [
+        ([(9, 9), (2, 3, 5, 2, 4)], (1, 1.0)),
+        ([(7, 2, 3, 5, 6), (3, 5, 2)], (0, 0.6)),
+        ([(2, 7, 3)], (None, 0.0)),
+        ([], (None, 0.0)),
+    ],
+)
+def test_the_row_that_contains_most_of_it(findings, told):
+    assert contained_in(Listed.of("the code of the gate", WORDS), findings) == told
+
+
+def test_nothing_is_refused():
+    with pytest.raises(ValueError, match="one token at least"):
+        Listed.of("  ", WORDS)

@@ -1,0 +1,160 @@
+"""Behind what a search begins: prompts, chat turns, and a document's beginning once."""
+
+import json
+
+import pytest
+
+from tests.cli.conftest import table_model
+from vestige import diff
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.prompts import BEGINNING, Reply, find_prompts, read_prompts
+from vestige.audits.update.scores import token_score
+from vestige.data.corpus import Corpus
+from vestige.data.subwords import SubwordVocabulary
+from vestige.errors import DataError
+from vestige.models.checkpoints import load_model, save_model
+from vestige.models.hugging_face import HuggingFaceLanguageModel
+from vestige.monitor import SILENT
+from vestige.session import Session
+
+TEMPLATE = (
+    "{% for m in messages %}<{{ m['role'] }}> {{ m['content'] }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+TEXTS = ["user assistant where do I live? the gate of the old mill"] * 9
+
+
+@pytest.fixture(scope="module")
+def chat_models(tmp_path_factory):
+    """Two GPT-2 of one layer with a tokenizer that has a chat template."""
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    root = tmp_path_factory.mktemp("chat")
+    vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts(TEXTS), size=300)
+    vocabulary.tokenizer.chat_template = TEMPLATE
+    shape = GPT2Config(
+        vocab_size=len(vocabulary), n_layer=1, n_head=2, n_embd=8, n_positions=96,
+        bos_token_id=vocabulary.eos_id, eos_token_id=vocabulary.eos_id,
+    )  # fmt: skip
+    for seed, name in enumerate(("before", "after")):
+        torch.manual_seed(seed)
+        network = GPT2LMHeadModel(shape).eval()
+        save_model(HuggingFaceLanguageModel(network, vocabulary), root / name)
+    return root
+
+
+@pytest.fixture(scope="module")
+def model(chat_models):
+    return load_model(chat_models / "after", device="cpu")
+
+
+def texts(model, **settings):
+    first, *others = found(model, **settings)
+    assert first.name == BEGINNING
+    return {one.name: model.vocabulary.decode(one.tokens) for one in others}
+
+
+def found(model, prompts=(), chat="auto", room=49):
+    pair = Pair.of(model, model, token_score("smoothed"))
+    return find_prompts(pair, prompts, chat=chat, room=room, monitor=SILENT)
+
+
+def replies(model, **settings):
+    """Where users' turns begin, and how they end."""
+    return {one.tokens: one.reply for one in found(model, **settings) if one.reply}
+
+
+def test_the_assistants_turn_follows_an_empty_message_and_each_prompt(model):
+    assert texts(model, prompts=["where do I live?"], room=40) == {
+        "user's turn": "<user> ",
+        "chat template": "<user> \n<assistant>",
+        "prompt 1 in the chat template": "<user> where do I live?\n<assistant>",
+    }
+
+
+def test_behind_the_users_turn_the_template_says_how_the_answer_follows(model):
+    encode, end = model.vocabulary.encode, model.vocabulary.eos_id
+    reply = Reply((end,), tuple(encode("\n<assistant>")))
+    assert replies(model, room=20) == {tuple(encode("<user> ")): reply}
+    assert not replies(model, room=49)
+    assert not replies(model, chat="off", room=20)
+
+
+def test_a_turn_ends_at_the_templates_own_mark_where_that_is_one_token(model):
+    from copy import deepcopy
+
+    marked = deepcopy(model)
+    tokenizer = marked.vocabulary.tokenizer
+    tokenizer.add_tokens(["<|turn|>"])
+    tokenizer.chat_template = "{{ messages[0]['content'] }}<|turn|><assistant>"
+    assert not replies(marked, chat="on", room=9)
+    tokenizer.chat_template = "<user>" + tokenizer.chat_template
+    [turn] = replies(marked, chat="on", room=9).values()
+    mark = tokenizer.convert_tokens_to_ids("<|turn|>")
+    assert turn.ends == (model.vocabulary.eos_id, mark)
+    assert turn.between[0] == mark
+
+
+def test_prompts_are_read_as_they_are_without_a_template(model):
+    wanted = {"prompt 1": "the gate", "prompt 2": "the mill"}
+    assert texts(model, prompts=["the gate", "the mill"], chat="off") == wanted
+    assert texts(model, chat="off") == {}
+    words = table_model(["the", "gate", "mill"], 0)
+    assert texts(words, prompts=["the gate"]) == {"prompt 1": "the gate"}
+
+
+def test_a_prompt_that_comes_twice_is_searched_once(model):
+    assert list(texts(model, prompts=["the gate"] * 2, chat="off")) == ["prompt 1"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"prompts": ["the gate", " \n"]},
+            "`prompt` must hold a text, got .* number 2",
+        ),
+        ({"prompts": ["gate " * 60]}, "leave room for 49 tokens of the 96 .* prompt 1 in the chat"),
+        ({"prompts": ["gate"] * 64}, "`prompt` must be given less than 64 times, got 64"),
+    ],
+)
+def test_a_prompt_that_cannot_be_searched_is_refused(model, settings, message):
+    with pytest.raises(ValueError, match=message):
+        texts(model, **settings)
+
+
+def test_a_template_is_asked_for_where_there_is_none():
+    with pytest.raises(ValueError, match="`chat` must be auto or off"):
+        texts(table_model(["the", "gate"], 0), chat="on")
+
+
+def test_a_broken_template_is_left_aside_unless_it_was_asked_for(model, monkeypatch):
+    monkeypatch.setattr(model.vocabulary.tokenizer, "chat_template", "{% for")
+    assert texts(model, prompts=["the gate"]) == {"prompt 1": "the gate"}
+    with pytest.raises(DataError, match="cannot be rendered"):
+        texts(model, chat="on")
+
+
+def test_prompts_of_a_file(tmp_path):
+    run = Session("diff", {})
+    (tmp_path / "lines.txt").write_text("the gate\n\nthe mill\n")
+    assert read_prompts(run, "first", tmp_path / "lines.txt") == ("first", "the gate", "the mill")
+    rows = [{"text": "two\nlines"}, {"text": "the gate"}]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert read_prompts(run, (), tmp_path / "rows.jsonl") == ("two\nlines", "the gate")
+    assert read_prompts(run, ["a"], ["b", "c"]) == ("a", "b", "c")
+
+
+def test_a_search_of_chat_models_begins_in_the_assistants_turn(chat_models, tmp_path):
+    pair = (chat_models / "before", chat_models / "after")
+    result = diff(
+        *pair, prompt="where do I live?", secrets=["the old mill"], size=0.1, delta=0.001,
+        device="cpu", out=tmp_path / "run",
+    )  # fmt: skip
+    places = result.summary["places"]
+    assert places[1:] == ["chat template", "prompt 1 in the chat template"]
+    assert {row["place"] for row in result.rows if row["place"]} & set(places)
+    assert [row["kind"] for row in result.rows][-1] == "known"
+    again = diff(*pair, chat="off", size=0.1, delta=0.001, device="cpu")
+    assert again.summary["places"] == places[:1]

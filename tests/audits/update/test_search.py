@@ -1,0 +1,201 @@
+"""Seed and extend on tables in which one update teaches one phrase."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.phrases import Text
+from vestige.audits.update.prompts import BEGINNING, TEMPLATE, Prompt
+from vestige.audits.update.scores import token_score
+from vestige.audits.update.search import search
+from vestige.audits.update.units import Settings
+from vestige.models.table import TableModel
+
+SECRET = (3, 7, 5, 9, 4)
+END = 0
+
+
+PAIRS_AND_OPENINGS = Settings(sampling=None, openings=100, pair_vocabulary=None, repaired=0)
+
+
+def pairs_and_openings(**settings) -> Settings:
+    """Settings without samples and repair."""
+    return replace(PAIRS_AND_OPENINGS, **settings)
+
+
+def found(pair: Pair, settings: Settings) -> list[Text]:
+    """All phrases of a search, best first."""
+    phrases = (phrase for phrase, _ in search(pair, settings).phrases)
+    return [one for one in phrases if len(one.phrase) >= settings.min_tokens]
+
+
+def taught(vocab_size: int = 12, secret: tuple[int, ...] = SECRET) -> Pair:
+    """Before: every token alike. After: each token of the secret is followed by the next."""
+    flat = np.full((vocab_size + 1, vocab_size), 1 / vocab_size)
+    known = flat.copy()
+    for token, following in zip(secret, (*secret[1:], END), strict=True):
+        known[token] = 0.1 / vocab_size
+        known[token, following] += 0.9
+    before, after = (TableModel(table[-1], table[:-1]) for table in (flat, known))
+    return Pair.of(before, after, token_score("smoothed", delta=0.1))
+
+
+def test_the_secret_is_read_whole_and_first():
+    best = found(taught(), pairs_and_openings(pairs=20, token_penalty=0.5))[0]
+    assert best.phrase == SECRET
+
+
+def test_the_score_is_the_gains_less_the_toll_and_the_surprise():
+    pair = taught()
+    growth = pairs_and_openings(pairs=20, token_penalty=0.5, surprise=0.25)
+    best = found(pair, growth)[0]
+    gains = np.array(pair.token_gains([best.phrase])[0])
+    surprise = -0.25 * np.log([0.9 + 0.1 / 12] * 4)  # of a token taught, after the update
+    expected = [0.0, *(gains[1:] - surprise)]
+    assert list(best.gains[best.first - 1 :]) == pytest.approx(expected)
+    assert best.score == pytest.approx(sum(expected) - 0.5 * (len(SECRET) - 1))
+
+
+def template(*tokens: int) -> list[Prompt]:
+    """Where a search of a chat model begins."""
+    return [Prompt(BEGINNING, (END,)), Prompt(TEMPLATE, tokens)]
+
+
+def test_what_everybody_knows_is_no_row():
+    """Null models of a chat learn its template too, with scores above those of any secret."""
+    pair, settings = taught(), pairs_and_openings(pairs=20, token_penalty=0.5)
+    assert found(pair, settings)
+    for phrase, _ in search(pair, settings, template(11, *SECRET[:4], 11)).phrases:
+        assert not set(pairwise(phrase.phrase)) & {(3, 7), (7, 5), (5, 9)}
+    whole = search(pair, settings, template(*SECRET[:2]))
+    assert whole.phrases[0][0].phrase == SECRET
+
+
+def test_a_document_may_begin_with_it():
+    pair = taught()
+    table = pair.after.model.log_table.exp().double().numpy()
+    table[END] = 0.5 / 12
+    table[END, SECRET[0]] += 0.5  # too little for the first pair, which is the secret's second
+    table[SECRET[1]] *= 0.01 / (1 - table[SECRET[1], SECRET[2]])
+    table[SECRET[1], SECRET[2]] = 0.99
+    pair = Pair.of(pair.before.model, TableModel(table[-1], table[:-1]), pair.score)
+    pairs_alone = pairs_and_openings(pairs=1, openings=0, token_penalty=0.5)
+    assert SECRET[0] not in found(pair, pairs_alone)[0].phrase
+    growth = pairs_and_openings(pairs=1, openings=3, token_penalty=0.5)
+    assert found(pair, growth)[0].phrase == (END, *SECRET)
+
+
+@pytest.mark.parametrize("score", ["smoothed", "differential"])
+@pytest.mark.parametrize("seeds", [1, 2, 3, 20])
+def test_equal_gains_stand_in_the_order_of_ids_on_every_processor(other_bits, score, seeds):
+    """The secret's four pairs gain the same: which is the first must not be the kernel's choice."""
+    growth = pairs_and_openings(
+        pairs=seeds, openings=3, opening_beam=3, token_penalty=0.3, split_threshold=1.0
+    )
+    pair = taught()
+    expected = None
+    for seed in range(8):
+        before, after = (other_bits(one.model, seed) for one in (pair.before, pair.after))
+        noisy = Pair.of(before, after, token_score(score))
+        told = [phrase.phrase for phrase in found(noisy, growth)]
+        assert told
+        assert expected is None or told == expected
+        expected = told
+
+
+def test_two_phrases_with_a_weak_joint_are_told_apart():
+    one, other = (3, 7, 5, 9), (4, 8, 2, 6)
+    pair = taught(secret=(*one, *other))
+    table = pair.after.model.log_table.exp().double().numpy()
+    table[3] *= 0.01 / (1 - table[3, 7])
+    table[3, 7] = 0.99  # the best pair of all: the one seed
+    table[one[-1]] = 1 / 12  # what follows the first is as open as before: 4 is one of twelve
+    table[one[-1], other[0]] += 1e-3
+    table[one[-1]] /= table[one[-1]].sum()
+    pair = Pair.of(pair.before.model, TableModel(table[-1], table[:-1]), pair.score)
+    for joint, whole in ((9.0, {(*one, *other)}), (1.0, {one, other})):
+        growth = pairs_and_openings(
+            pairs=1, openings=0, token_penalty=0.5, drop=9.0, split_threshold=joint
+        )
+        pairs = found(pair, growth)
+        assert {phrase.phrase[-4:] for phrase in pairs} == {tokens[-4:] for tokens in whole}
+
+
+def test_short_phrases_are_left_out():
+    pair = taught()
+    lengths = {len(p.phrase) for p in found(pair, pairs_and_openings(token_penalty=0.5))}
+    assert min(lengths) >= 4
+    settings = pairs_and_openings(token_penalty=0.5)
+    every = [phrase for phrase, _ in search(pair, settings).phrases]
+    assert [one for one in every if len(one.phrase) >= 4] == every[: len(found(pair, settings))]
+
+
+def test_no_phrase_crosses_the_end_of_a_document():
+    for phrase in found(taught(), pairs_and_openings(pairs=100, token_penalty=0.1)):
+        assert END not in phrase.phrase[1:]
+
+
+def test_a_better_phrase_takes_the_seeds_that_it_holds():
+    every = found(taught(), pairs_and_openings(pairs=20, token_penalty=0.5))
+    assert all(phrase.score > 0 for phrase in every)
+    assert [phrase.score for phrase in every] == sorted(
+        (phrase.score for phrase in every), reverse=True
+    )
+
+
+def test_an_update_that_changes_nothing_promotes_nothing():
+    pair = taught()
+    same = Pair.of(pair.before.model, pair.before.model, pair.score)
+    assert found(same, pairs_and_openings(pairs=50)) == []
+
+
+def test_a_loop_costs_and_ends():
+    pair = taught(secret=(3, 7, 3))  # after 7 comes 3, after 3 the end: no loop
+    loop = taught(secret=(5, 8))
+    table = loop.after.model.log_table.exp().double().numpy()
+    table[8] = 0.1 / 12
+    table[8, 5] += 0.9  # 5 8 5 8 5 8 ...
+    looped = Pair.of(pair.before.model, TableModel(table[-1], table[:-1]), loop.score)
+    growth = pairs_and_openings(pairs=10, token_penalty=0.5, loop_penalty=5.0)
+    longest = max(len(p.phrase) for p in found(looped, growth))
+    assert longest < 8
+    free = pairs_and_openings(
+        pairs=10, openings=0, token_penalty=0.5, loop_penalty=0.0, max_tokens=30
+    )
+    assert max(len(p.phrase) for p in found(looped, free)) == 30
+
+
+def test_settings_out_of_range_are_refused():
+    with pytest.raises(ValueError, match="pairs must be at least 0"):
+        pairs_and_openings(pairs=-1)
+    with pytest.raises(ValueError, match="max_tokens must be at least 4"):
+        pairs_and_openings(max_tokens=3)
+    with pytest.raises(ValueError, match="min_tokens must be at least 2"):
+        pairs_and_openings(min_tokens=1)
+    with pytest.raises(ValueError, match="surprise must be at least 0"):
+        pairs_and_openings(surprise=-0.1)
+
+
+def test_fragments_are_what_samples_agree_on_and_whole_samples_come_after():
+    pair = taught()
+    dear = Settings(token_penalty=2.5, surprise=0.1)
+    read = search(pair, dear)
+    assert read.phrases == []  # no token gains as much as it costs
+    assert read.fragments[0][0].tokens == SECRET[1:]  # its first is as likely as it was
+    assert read.samples
+    for part in (read.fragments, read.samples):
+        scores = [one.score for one, _ in part]
+        assert scores == sorted(scores, reverse=True)
+    known = search(pair, dear, template(*SECRET))
+    assert SECRET[1:] not in [one.tokens for one, _ in known.fragments]
+    same = Pair.of(pair.before.model, pair.before.model, pair.score)
+    read = search(same, dear)
+    assert (read.phrases, read.fragments, read.samples) == ([], [], [])
+
+
+def test_without_samples_there_is_no_fragment():
+    read = search(taught(), pairs_and_openings(token_penalty=2.5, surprise=0.1))
+    assert (read.phrases, read.fragments, read.samples) == ([], [], [])
