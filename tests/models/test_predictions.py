@@ -85,7 +85,7 @@ def test_texts_after_a_prefix_are_too(make, name: str, prefix: list[int]) -> Non
     model = make[name]()
     for anywhere in (False, True):
         behind = Behind(model, prefix, anywhere=anywhere)
-        data = texts(20, [3, 0, 7, 7])
+        data = texts(20, [3, 0, 7, 7, 25])  # the last is longer than what is read at once
         ranks, log_probs = one_by_one(behind, data)
         found = word_ranks(behind, data, np.arange(len(data.tokens)))
         assert found.ranks.tolist() == ranks.tolist()

@@ -117,6 +117,16 @@ def test_texts_are_read_no_further_than_to_the_last_word_asked(make, monkeypatch
     assert sum(tokens.numel() for tokens in seen) == 2 * 5  # texts 0 and 1, padded to 5
 
 
+def test_only_the_wanted_tokens_are_given_each_once(make) -> None:
+    for name in ("lstm", "transformer", "table"):
+        data = texts(20, [9, 0, 30, 5])
+        spans = list(read(make[name](), data, [30, 4, 7, 7, 45], batch_tokens=6))
+        assert sorted(np.concatenate([span.places for span in spans])) == [4, 7, 30, 45]
+        for span in spans:
+            assert span.targets.tolist() == data.tokens[span.places].tolist()
+            assert len(span.hidden) == len(span.places)
+
+
 def test_a_long_text_is_read_in_windows_that_hand_on_the_state(make, monkeypatch) -> None:
     model = make["lstm"]()
     data = texts(20, [5, 300, 120])
