@@ -22,21 +22,17 @@ import argparse
 import json
 
 import numpy as np
+import pandas
 
-from vestige.attacks.texts.deletion import Knowledge, verify
-from vestige.attacks.texts.list_checks import comparable_texts
-from vestige.attacks.texts.memorized_texts import MemorizedTexts
-from vestige.attacks.texts.text_memorization import (
-    ALPHA,
-    Extraction,
-    TextMemorization,
-    more_extracted,
-)
-from vestige.attacks.texts.text_units import text_units
-from vestige.attacks.texts.token_statistics import TokenStatistics
+from vestige.audits.extraction.memorization import Extracted
+from vestige.audits.extraction.memorized_texts import ALPHA, memorization_result
+from vestige.audits.unlearning.knowledge import Knowledge, verify
 from vestige.claims import LEAK, NO_LEAK, REQUIRED, Check
+from vestige.claims.text_lists import comparable_texts, listed_texts
+from vestige.data.corpus import Corpus
 from vestige.metrics.estimates import difference_of
 from vestige.metrics.rates import clopper_pearson, clustered_rate
+from vestige.models.token_statistics import TokenStatistics
 
 WORDS = [f"w{number}" for number in range(400)]
 PASSED = tuple(
@@ -128,11 +124,16 @@ def deletion(kind, seed):
     knows = np.arange(len(texts)) < DELETED
     left = 0.5 if kind == "half is left" else 0.0
     before, after = known(chance, hard, (1.0, left), (knows, sizes), trend=0.05 if short else 0.0)
-    units = text_units(texts[:DELETED], texts[DELETED:], authors)
-    owners = units.audited, units.reference
+    own, rest = authors or (None, None)
+    lists = {
+        "deleted": Corpus.from_texts(texts[:DELETED], users=own),
+        "reference": Corpus.from_texts(texts[DELETED:], users=rest),
+    }
+    listed = listed_texts(lists, author=None)
+    owners = listed.units["deleted"], listed.units["reference"]
     found = verify(
         Knowledge.of(*before, owners), Knowledge.of(*after, owners),
-        checks=(*(one for one in PASSED if one.name != "independent"), units.check), seed=seed,
+        checks=(*(one for one in PASSED if one.name != "independent"), listed.check), seed=seed,
     )  # fmt: skip
     return found.verdict, old_rule(*after, seed)
 
@@ -172,7 +173,7 @@ def words_differ(share, seed):
     )  # fmt: skip
     rest = tuple(one for one in PASSED if one.name != "comparable")
     found = verify(before, after, checks=(*rest, check), seed=seed)
-    return found.verdict, min(found.p_value, found.less_p_value) <= 0.025
+    return found.verdict, min(found.summary["p_value"], found.summary["less_p_value"]) <= 0.025
 
 
 def passages(times, seed):
@@ -184,20 +185,16 @@ def passages(times, seed):
         hits = [np.tile(chance.random(4) < rate, (times, 1)) for rate in rates]
         rows = np.concatenate(hits)
         units = np.repeat(np.arange(count // times), times) + (1000 if count == 160 else 0)
-        nothing, fours = np.full(count, np.nan), np.full(count, 4)
         sides.append(
-            MemorizedTexts(
-                tokens=fours * 9, passages=fours, greedy=rows.sum(1), sampled=rows.sum(1),
-                log_prob=nothing, tries=nothing, strength=nothing, exact=nothing, longest=fours,
-                edit=nothing, bleu=nothing, units=units, hits=rows.ravel(),
-            )
+            pandas.DataFrame({
+                "unit": units, "length": 36, "passages": 4, "greedy": rows.sum(1),
+                "sampled": rows.sum(1), "log_prob": np.nan, "tries": np.nan, "strength": np.nan,
+                "exact": np.nan, "longest": 4, "edit": np.nan, "bleu": np.nan, "hits": list(rows),
+            })
         )  # fmt: skip
-    found = TextMemorization(
-        texts=sides[0], reference=sides[1], extraction=Extraction(),
-        p_value=more_extracted(*sides, seed=seed),
-        checks=tuple(one for one in PASSED if one.name != "different"),
-    )  # fmt: skip
-    shares = [clustered_rate(side.sampled.tolist(), [4] * len(side)) for side in sides]
+    checks = tuple(one for one in PASSED if one.name != "different")
+    found = memorization_result(*sides, Extracted(), seed=seed, checks=checks)
+    shares = [clustered_rate(side["sampled"].tolist(), [4] * len(side)) for side in sides]
     assert ALPHA == 0.05
     return found.verdict, difference_of(*shares).interval.low > 0
 

@@ -20,19 +20,20 @@ import json
 import os
 import time
 from collections import Counter, defaultdict
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from vestige.attacks.texts.cut_scores import CutScores
-from vestige.attacks.texts.list_checks import comparable_texts, independent_texts
-from vestige.attacks.texts.text_audit import Scored, audit_scores
+from vestige.audits.membership.text_audit import Scored, audit_scores
 from vestige.claims import LEAK, Check, near_duplicates
 from vestige.claims.duplicates import ALIKE, normalized, shingles
+from vestige.claims.text_lists import comparable_texts, independent_texts
+from vestige.data.corpus import Corpus
+from vestige.metrics.equal_length import CutScores
 from vestige.metrics.rates import clopper_pearson
 
 LISTED, REFERENCE = 80, 160
+OK = Check("independent", "passed", "It passed.")
 
 
 def newsgroup(data, name):
@@ -74,13 +75,11 @@ def unigrams(texts):
 
 
 def rejected(own, rest, base, seed):
-    counted = independent_texts({"texts": own, "reference": rest})
-    own, rest = (
-        [side[place] for place in counted.kept[name]]
-        for name, side in (("texts", own), ("reference", rest))
-    )
+    lists = {"texts": Corpus.from_texts(own), "reference": Corpus.from_texts(rest)}
+    kept, _ = independent_texts(lists)
+    own, rest = (list(corpus.take(kept[name])) for name, corpus in lists.items())
     check = comparable_texts(
-        own, rest, units=(counted.units["texts"], counted.units["reference"]),
+        own, rest, units=(np.arange(len(own)), np.arange(len(rest))),
         base=(base(own), base(rest)), seed=seed,
     )  # fmt: skip
     return check.state == "failed"
@@ -207,19 +206,21 @@ def of_copies(texts, size, draws):
             values[name] = np.repeat(chance.normal(0, 1, len(own)), size) + chance.normal(
                 0, 0.2, len(own) * size
             )
-        counted = independent_texts(lists)
-        kept = {name: values[name][counted.kept[name]] for name in lists}
+        places, check = independent_texts(
+            {name: Corpus.from_texts(own) for name, own in lists.items()}
+        )
+        kept = {name: values[name][places[name]] for name in lists}
         for how, given in (("all texts", values), ("units", kept)):
-            found = audit_scores(scored(given["texts"]), scored(given["reference"]), seed=seed)
-            ok = counted.check if how == "units" else Check("independent", "passed", "Ignored.")
-            hits[how] += replace(found, checks=passed(ok)).verdict == LEAK
+            ok = check if how == "units" else Check("independent", "passed", "Ignored.")
+            sides = scored(given["texts"]), scored(given["reference"])
+            found = audit_scores(*sides, checks=passed(ok), seed=seed)
+            hits[how] += found.verdict == LEAK
     return {how: rate(hits[how], draws) for how in ("all texts", "units")}
 
 
 def of_authors(draws):
     """False "leak" verdicts where one author wrote most of the audited texts."""
     hits = Counter()
-    ok = Check("independent", "passed", "It passed.")
     for seed in range(draws):
         chance = np.random.default_rng([6, seed])
         names = {"texts": ["t0"] * 40 + [f"t{n}" for n in range(1, 21)]}
@@ -230,7 +231,7 @@ def of_authors(draws):
             values[side] = np.array([effect[one] + chance.normal(0, 0.5) for one in own])
         for how in ("all texts", "units"):
             sides = [scored(values[s], names[s] if how == "units" else None) for s in names]
-            found = replace(audit_scores(*sides, seed=seed), checks=passed(ok))
+            found = audit_scores(*sides, checks=passed(OK), seed=seed)
             hits[how] += found.verdict == LEAK
     return {how: rate(hits[how], draws) for how in ("all texts", "units")}
 
@@ -246,8 +247,8 @@ def of_used(draws, authors):
         never = chance.normal(0, np.sqrt(1.25), 200)
         for how in ("all texts", "units"):
             used = scored(known, owners if how == "units" else None)
-            found = audit_scores(scored(own), scored(never), used, seed=seed)
-            hits[how] += found.share.at_most < 40
+            found = audit_scores(scored(own), scored(never), used, checks=passed(OK), seed=seed)
+            hits[how] += found.summary["at_most"] < 40
     return {how: rate(hits[how], draws) for how in ("all texts", "units")}
 
 

@@ -24,7 +24,6 @@ from pathlib import Path
 
 import numpy as np
 
-from vestige.attacks.texts import statistics_cache as statistics_module
 from vestige.audits.membership import user_scores
 from vestige.audits.membership.membership import membership
 from vestige.audits.membership.options import ShadowOptions
@@ -32,6 +31,7 @@ from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.metrics.estimates import auc, columns, mean
 from vestige.metrics.rates import clopper_pearson
+from vestige.models import cached_outputs as statistics_module
 from vestige.models.table import TableModel
 
 PUBLIC, MEMBERS, AUDITED, REFERENCE, MORE = 300, 10, 20, 40, 100
@@ -148,6 +148,10 @@ def rates(texts, draws):
 
 
 def disturbed(found, chance):
+    if isinstance(found, tuple):
+        ranks, log_probs = found
+        factor = 1 + NOISE * chance.standard_normal(log_probs.shape)
+        return ranks, (log_probs * factor).astype(log_probs.dtype)
     changed = {}
     for name in ("log_probs", "means", "deviations"):
         column = getattr(found, name, None)

@@ -33,14 +33,14 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from vestige.attacks.texts.deletion import Knowledge
-from vestige.attacks.texts.token_statistics import token_statistics
+from vestige.audits.unlearning.knowledge import Knowledge
 from vestige.audits.unlearning.unlearning import unlearning
 from vestige.claims import UNDECIDED
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.metrics.estimates import Interval
 from vestige.metrics.rates import clopper_pearson
+from vestige.models.token_statistics import token_statistics
 from vestige.models.transformer import CausalTransformer, TransformerConfig
 
 KEPT, DELETED, REFERENCE, OTHER = 120, 30, 60, 120

@@ -25,10 +25,10 @@ import torch
 
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import WordVocabulary
-from vestige.defences.dp_fedavg import DPFedAvgStep
 from vestige.memory import keep_freed_pages
 from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMConfig
+from vestige.privacy.dp_fedavg import DPFedAvgStep
 from vestige.training.batches import Batch
 from vestige.training.presets import new_model
 from vestige.training.sequences import Sequences

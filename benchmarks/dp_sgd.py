@@ -28,9 +28,9 @@ import torch
 from torch import nn
 
 from vestige.data.vocabulary import WordVocabulary
-from vestige.defences.dp_sgd import DPSGDStep
 from vestige.memory import keep_freed_pages
 from vestige.models.recurrent_network import LSTMConfig
+from vestige.privacy.dp_sgd import DPSGDStep
 from vestige.training.batches import Batch
 from vestige.training.peak_memory import PeakMemory
 from vestige.training.presets import new_model

@@ -4,7 +4,7 @@ An LSTM learns comments of 100 Reddit users; 280 others are known never to have 
 again 80 of these are drawn to be audited and 200 to be known, without shadow models, where the
 target shows 50 of its 5,000 words. Two ways to count words: those that stood before, of all known
 users with each one's own text left out, 60 fitted and 140 compared; and those of the package, of a
-group of their own (`membership/non_members.py`). Printed are mean scores with the standard error
+group of their own (`membership/groups.py`). Printed are mean scores with the standard error
 over users, the median p-value of those who are audited, and how many have one of at most 0.05.
 
     VESTIGE_DATA=corpora python benchmarks/exchangeability.py [--draws 10] [--directory kept]
@@ -15,14 +15,14 @@ The target is trained in a minute or two on one core.
 import argparse
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from vestige.attacks.membership.expected_rank import ExpectedRank, WordCounts
-from vestige.attacks.membership.membership_scores import surprise_words
-from vestige.attacks.membership.non_members import NonMembers
-from vestige.attacks.membership.query_answers import narrowed, ranks_of
+from vestige.audits.membership.features import RankedWords, WordCounts, ranks_of
+from vestige.audits.membership.groups import NonMembers
+from vestige.audits.membership.word_scores import surprise_words, unexpected
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.token_queries import token_queries
@@ -52,25 +52,20 @@ def without_own(data, asked, users, size):
     return features
 
 
-def before(answers, data, audited, known, seed):
+def before(words, data, audited, known, seed):
     """Scores of the audited and of the compared by the counts that stood before."""
     lots = np.random.default_rng(seed).permutation(known)
     fitted, compared = lots[:FITTED_BEFORE], lots[FITTED_BEFORE:]
-    features = without_own(data, answers.asked, known, answers.vocab_size)
-    learnt = np.isin(answers.asked.users, fitted)
-    words, ranks = answers.asked.tokens, answers.log_ranks
-    expected = ExpectedRank.fit(
-        features[learnt], ranks[learnt], words[learnt], size=answers.vocab_size
-    )
-    scores = answers.asked.mean_by_user(expected.surprise(features, ranks, words))
+    features = without_own(data, words.queries, known, words.vocab_size)
+    scores = words.queries.mean_by_user(-unexpected(words.log_ranks, features, words, fitted))
     return scores[audited], scores[compared]
 
 
-def after(answers, data, audited, known, seed):
+def after(words, data, audited, known, seed):
     """The same by the package's."""
     groups = NonMembers.drawn(known.tolist(), seed=seed)
-    counts = WordCounts.of_users(data, groups.counted, answers.vocab_size)
-    scores = answers.asked.mean_by_user(surprise_words(answers, counts, groups.fitted, seed=seed))
+    words = replace(words, counts=WordCounts.of_users(data, groups.counted, words.vocab_size))
+    scores = words.queries.mean_by_user(surprise_words(words, groups.fitted, seed=seed))
     return scores[audited], scores[list(groups.compared)]
 
 
@@ -91,14 +86,16 @@ def main():
         out = whole.take(np.flatnonzero(~np.isin(np.array(whole.users), texts.members)))
         data = encode(out, texts.vocabulary)
         asked = token_queries(data, texts.vocabulary)
-        ranks = ranks_of(model, data, asked).ranks
-    answers = narrowed(asked, ranks, k=K, vocab_size=len(texts.vocabulary))
+        ranks, _ = ranks_of(model, data, asked)
+    size = len(texts.vocabulary)
+    counts = WordCounts.of_users(data, [], size)  # each rule counts others
+    words = RankedWords(queries=asked, ranks=ranks, k=K, vocab_size=size, counts=counts)
     print(f"{len(asked):,} words of {len(data.names)} users; {given.draws} draws of the groups")
     for title, scored in (("each one's own left out", before), ("of a group of their own", after)):
         found, differences = [], []
         for seed in range(given.draws):
             lots = np.random.default_rng([seed, 7]).permutation(len(data.names))
-            mine, theirs = scored(answers, data, lots[:80], np.sort(lots[80:]), seed)
+            mine, theirs = scored(words, data, lots[:80], np.sort(lots[80:]), seed)
             found.append(conformal_p_values(mine, theirs))
             differences.append(mine.mean() - theirs.mean())
             if not seed:

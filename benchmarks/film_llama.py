@@ -14,7 +14,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.cornell import read_cornell
+from vestige.data.formats.dialogue import read_cornell
 from vestige.data.subwords import SubwordVocabulary
 
 TOKENS, BLOCK, BATCH, RATE = 4096, 128, 16, 2e-3

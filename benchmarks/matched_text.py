@@ -2,9 +2,9 @@
 
 P(p <= 0.05) by quarter of the audited users' word counts, in six layouts of texts: by the rule that
 stood before (whole texts of the others until the audited user's amount is reached, who has less
-with all of it), and by that of `length_matching.py`; and how many are found who were in. The
-evidence of a word is normal with deviation 1, a user's mean differs by 0.03, a text's by 0.1, and
-that of users who were in is higher by 0.15. Last, the share of false discoveries at a rate of 0.05
+with all of it), and by that of `audits/membership/equal_words.py`; and how many are found who were
+in. The evidence of a word is normal with deviation 1, a user's mean differs by 0.03, a text's by
+0.1, and that of users who were in is higher by 0.15. Last, the false discoveries at a rate of 0.05
 where half of the audited were in, by 0.4: everyone is compared with those who have text enough, and
 the theorem on Benjamini and Hochberg's procedure is for one set for all.
 
@@ -15,8 +15,7 @@ import argparse
 
 import numpy as np
 
-from vestige.attacks.membership.membership_scores import Answers
-from vestige.attacks.membership.user_membership import judge_users
+from vestige.audits.membership.user_audit import judge_users
 from vestige.data.token_queries import TokenQueries
 
 COMPARED, AUDITED, LEVEL = 99, 40, 0.05
@@ -99,10 +98,9 @@ def whole_texts(asked, word_scores, chance):
 
 def cut_texts(asked, word_scores, seed):
     """P-values by `judge_users`, and who is called."""
-    answers = Answers(asked=asked, ranks=np.ones(len(asked), dtype=np.int32), k=1, vocab_size=2)
     audited = range(COMPARED, COMPARED + AUDITED)
-    judged = judge_users(answers, word_scores, audited, range(COMPARED), seed=seed).users
-    return np.array([(user.p_value, user.called) for user in judged]).T
+    judged = judge_users(asked, word_scores, audited, range(COMPARED), seed=seed)
+    return np.array([judged.column("p_value"), judged.column("called")])
 
 
 def discoveries(layout, trials):

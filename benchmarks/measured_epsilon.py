@@ -44,13 +44,13 @@ from vestige.data.corpus import Corpus
 from vestige.data.manifest import plant
 from vestige.data.user_canaries import CanaryKind, coin_flip_canaries, sampled_canaries
 from vestige.data.vocabulary import WordVocabulary
-from vestige.defences.accounting import noise_for
-from vestige.defences.dp_sgd import DPSGDStep
 from vestige.metrics.epsilon import one_run_epsilon
 from vestige.metrics.f_dp_epsilon import GAUSSIAN, Curves, f_dp_epsilon
 from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMConfig
 from vestige.preparation.sampled_canaries import sample_phrases
+from vestige.privacy.accounting import noise_for
+from vestige.privacy.dp_sgd import DPSGDStep
 from vestige.training.batches import IGNORED, Batch
 from vestige.training.presets import new_model
 from vestige.training.steps import plain_step

@@ -3,16 +3,15 @@
 LoRA of rank 16 on all linear layers of a chat model, steps of 8 chats, 40 coin-flip canaries and
 256 references, in float32 and under bfloat16 autocast. Seconds are those of this process on its
 own, so that one thread (OMP_NUM_THREADS=1) is measured whatever else runs; a ratio is that of
-medians of one run. "stepwise" is a moment in which texts are read token by token, as other models
-than Hugging Face's are; "bits" says how far its figures are from those of whole texts.
+medians of one run.
 
     python benchmarks/measuring.py [--model FOLDER] [--chats chats.jsonl] [--repeats 3]
         [--canaries 40] [--references 256]
 
 Without a folder the model is a small random one. `chats.jsonl` has {"messages": [...]} in each
 line. The last line is JSON, of each precision: `step`, `moment` and `end` in seconds; `steps`, from
-how many on the first measurement and the last take 3 %; `stepwise`, and `bits`, the largest
-difference of a log-perplexity. At most 300 steps are wanted of SmolLM2-135M-Instruct.
+how many on the first measurement and the last take 3 %. At most 300 steps are wanted of
+SmolLM2-135M-Instruct.
 """
 
 import argparse
@@ -25,7 +24,6 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from datasets import Dataset
@@ -38,7 +36,6 @@ from vestige.data.subwords import SubwordVocabulary
 from vestige.integrations.before import Before
 from vestige.integrations.measurement import Measurement, training_precision
 from vestige.integrations.transformers import plant
-from vestige.models.hugging_face import HuggingFaceLanguageModel
 
 BUDGET = 0.03
 SAID = [
@@ -107,12 +104,6 @@ def compared(
         "moment": seconds(lambda: moment(False), args.repeats),
         "end": seconds(lambda: moment(True), 1),
     }
-    whole = moment(False)
-    with patch.object(HuggingFaceLanguageModel, "reads_whole", False):
-        found["stepwise"] = seconds(lambda: moment(False), 1)
-        other = moment(False)
-    pairs = zip(whole.found.canaries, other.found.canaries, strict=True)
-    found["bits"] = max(abs(a["log_perplexity"] - b["log_perplexity"]) for a, b in pairs)
     found["steps"] = (found["moment"] + found["end"]) / found["step"] / BUDGET
     return found
 

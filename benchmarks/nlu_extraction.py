@@ -17,15 +17,15 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
-from vestige.attacks.extraction.candidates import Attack
-from vestige.attacks.extraction.discrete_optimization import DiscreteOptimization
-from vestige.attacks.extraction.objective import objective_of
-from vestige.attacks.extraction.secret_attacks import ATTACKS
+from vestige.audits.extraction.objective import objective_of
+from vestige.audits.extraction.searches import Search, coordinate_descent, exhaust
 from vestige.data.secret_pattern import SecretPattern
 from vestige.data.vocabulary import WordVocabulary
+from vestige.experiments.nlu.paper_attacks import discrete_optimization, embedding_optimization
 from vestige.memory import keep_freed_pages
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
 from vestige.models.stacked import stack
@@ -53,9 +53,17 @@ def make_model(seed: int, device: str) -> IntentSlotModel:
     return IntentSlotModel(WordVocabulary(words), shape).to(device).eval()
 
 
-def search(model: WhiteBox, attack: Attack) -> None:
+SEARCHES: dict[str, Search] = {
+    "exact": lambda objective, *_: exhaust(objective),
+    "coordinate": coordinate_descent,
+    "paper": discrete_optimization,
+    "embedding": embedding_optimization,
+}
+
+
+def search(model: WhiteBox, attack: Search) -> None:
     """One attack on one model or on a stack, as a user would ask for it."""
-    attack.search(objective_of(model, PATTERN), torch.Generator().manual_seed(0))
+    attack(objective_of(model, PATTERN), torch.Generator().manual_seed(0), None)
 
 
 def timed(ways: dict[str, Callable[[], None]], repeats: int, device: str) -> dict[str, list[float]]:
@@ -81,7 +89,7 @@ def main() -> None:
     keep_freed_pages()
     device = arguments.device
     models = [make_model(seed, device) for seed in range(TRIALS)]
-    steps = DiscreteOptimization(epochs=arguments.epochs)
+    steps = partial(discrete_optimization, epochs=arguments.epochs)
 
     def one_by_one() -> None:
         for model in models:
@@ -93,11 +101,7 @@ def main() -> None:
         device,
     )
     stacked = stack(models)
-    each = {
-        name: (lambda make=make: search(stacked, make()))  # type: ignore[misc]
-        for name, make in ATTACKS.items()
-        if name != "auto"
-    }
+    each = {name: partial(search, stacked, attack) for name, attack in SEARCHES.items()}
     seconds = timed(each, 1, device)
     middle = {name: statistics.median(found) for name, found in both.items()}
     result: dict[str, object] = {

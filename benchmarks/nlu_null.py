@@ -23,7 +23,8 @@ from pathlib import Path
 
 import torch
 
-from vestige.attacks.extraction.secret_audit import SecretAudit, audit_secrets
+from vestige.audits.extraction.secret_audit import audit_secrets
+from vestige.claims import LEAK
 from vestige.data.secret_canaries import SecretCanary, secret_canaries
 from vestige.data.secret_pattern import paper_pattern
 from vestige.experiments.nlu.planted_models import LAST, Learner, PlantedModel
@@ -31,6 +32,7 @@ from vestige.experiments.nlu.utterance_texts import UtteranceText
 from vestige.experiments.runner import make_trial
 from vestige.metrics.rates import clopper_pearson
 from vestige.models.bilstm_crf import IntentSlotModel
+from vestige.results import Result
 from vestige.training.config import TrainingConfig
 
 TEXT = UtteranceText(dataset="orders", training=200, validation=40)
@@ -76,10 +78,10 @@ def drawn(
     return drawn(patterns, number, seed + FRESH**2, told) if said else made
 
 
-def row(name: str, audits: Sequence[SecretAudit]) -> dict[str, object]:
+def row(name: str, audits: Sequence[Result]) -> dict[str, object]:
     """The share of verdicts that say "leaks", with its interval."""
-    leaks = sum(audit.verdict == "leaks" for audit in audits)
-    values = [audit.test.p_value for audit in audits if audit.test is not None]
+    leaks = sum(audit.verdict == LEAK for audit in audits)
+    values = [audit.claim.test.p for audit in audits if audit.claim and audit.claim.test]
     low, high = clopper_pearson(leaks, len(audits))
     found = {
         "case": name, "audits": len(audits), "leaks": round(leaks / len(audits), 4),

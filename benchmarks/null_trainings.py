@@ -59,8 +59,7 @@ from vestige.audits.update.scores import token_score
 from vestige.audits.update.search import search
 from vestige.audits.update.units import Settings
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.reddit import read_reddit
-from vestige.data.loaders.ubuntu_irc import read_ubuntu_irc
+from vestige.data.formats.dialogue import read_reddit, read_ubuntu_irc
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.experiments.texts import random_parts

@@ -63,11 +63,7 @@ from vestige.cli.app import run as command
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
 from vestige.data.vocabulary import WordVocabulary
-from vestige.defences.accounting import epsilon_spent, noise_for
-from vestige.defences.clipping import summed_losses, trainable
-from vestige.defences.dp_fedavg import DPFedAvgStep
-from vestige.defences.dp_sgd import DPSGDStep
-from vestige.defences.methods.dp_sgd import DPSGD
+from vestige.defences.methods.private import DPSGD
 from vestige.integrations.private_plan import PrivateTraining
 from vestige.integrations.transformers import PrivateTrainer
 from vestige.metrics.epsilon import threshold_epsilon
@@ -75,6 +71,12 @@ from vestige.metrics.rates import clopper_pearson
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMConfig
+from vestige.privacy.accounting import Mechanism as Accounted
+from vestige.privacy.accounting import noise_for
+from vestige.privacy.clipping import summed_losses
+from vestige.privacy.dp_fedavg import DPFedAvgStep
+from vestige.privacy.dp_sgd import DPSGDStep
+from vestige.privacy.taps import trainable
 from vestige.training.batches import IGNORED, Batch
 from vestige.training.config import TrainingConfig
 from vestige.training.loop import train
@@ -529,13 +531,8 @@ class Mechanism:
         )
 
     def epsilon(self, noise: float) -> float:
-        return epsilon_spent(
-            noise_multiplier=noise,
-            sample_rate=self.sample_rate,
-            steps=self.steps,
-            delta=DELTA,
-            accountant="pld",
-        )
+        own = Accounted(noise_multiplier=noise, sample_rate=self.sample_rate, steps=self.steps)
+        return own.epsilon(DELTA)
 
     def allows(self, noise: float, false: float, missed: float) -> bool:
         """Whether a test can have both error rates: Wasserman and Zhou (2010), Theorem 2.4."""

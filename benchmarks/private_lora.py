@@ -4,11 +4,10 @@ A Llama of SmolLM2-135M's shape with a LoRA adapter on all its linear layers, or
 (`--rank 0`), one batch: `DPSGDStep` with clipping, noise and update beside `plain_step` with
 update, in turns, each first in every other one. Opacus takes the same batch in the same run, with
 hooks that form every example's gradient ("opacus_hooks") and with ghost clipping ("opacus_ghost"),
-and so does fastDP where it can be imported; "fallback" is our step with Opacus' ghost clipping, as
-other models take it, and "users" our step with four rows of each user clipped as one. A ratio is
-that of the medians; on a CPU of its own seconds there, so that one thread (OMP_NUM_THREADS=1) is
-measured whatever else runs. Each pair is measured in a process of its own. Peak memory is that of
-two steps in a process of its own, all of the process on a CPU, torch's on a GPU.
+and so does fastDP where it can be imported; "users" is our step with four rows of each user clipped
+as one. A ratio is that of the medians; on a CPU of its own seconds there, so that one thread
+(OMP_NUM_THREADS=1) is measured whatever else runs. Each pair is measured in a process of its own.
+Peak memory is that of two steps in a process of its own, all of it on a CPU, torch's on a GPU.
 
     python benchmarks/private_lora.py [--rows 32] [--length 128] [--rank 8] [--repeats 5]
         [--device cpu] [--shape smollm2-135m] [--optimizer adamw] [--only ours]
@@ -32,11 +31,10 @@ from torch import nn
 
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
-from vestige.defences.dp_sgd import DPSGDStep
-from vestige.defences.ghost_opacus import clip_opacus
 from vestige.memory import keep_freed_pages
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.lora import add_lora
+from vestige.privacy.dp_sgd import DPSGDStep
 from vestige.training.batches import Batch
 from vestige.training.peak_memory import resident_mib
 from vestige.training.steps import StepFn, plain_step
@@ -135,13 +133,6 @@ def users(options: argparse.Namespace) -> Step:
     return of_users
 
 
-def fallback(options: argparse.Namespace) -> Step:
-    """Opacus' ghost clipping inside our step."""
-    step = private_step(options)
-    step._clip = lambda model: clip_opacus  # type: ignore[method-assign]
-    return updating(step, options)
-
-
 def logits_of(network: Any, batch: Batch) -> torch.Tensor:
     """With positions for every row, as Opacus needs."""
     places = torch.arange(batch.inputs.shape[1], device=batch.inputs.device)
@@ -226,10 +217,7 @@ def fastdp(options: argparse.Namespace) -> Step:
     return take
 
 
-KINDS = {
-    kind.__name__: kind
-    for kind in (plain, ours, users, fallback, opacus_hooks, opacus_ghost, fastdp)
-}
+KINDS = {kind.__name__: kind for kind in (plain, ours, users, opacus_hooks, opacus_ghost, fastdp)}
 
 
 def now(device: str) -> float:

@@ -62,14 +62,14 @@ from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
-from vestige.defences.dp_fedavg import DPFedAvgStep
-from vestige.defences.dp_sgd import DPSGDStep
-from vestige.defences.noise import GaussianNoise
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.lora import add_lora
 from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMConfig
+from vestige.privacy.dp_fedavg import DPFedAvgStep
+from vestige.privacy.dp_sgd import DPSGDStep
+from vestige.privacy.noise import GaussianNoise
 from vestige.training.checkpoint import CHECKPOINT, HISTORY, MODEL
 from vestige.training.config import TrainingConfig
 from vestige.training.key_file import KEY

@@ -3,11 +3,9 @@
 A causal model gets a LoRA adapter on short comments from Reddit, some of each author. Among the
 authors are coin-flip canaries: each says one phrase several times, of words at random, of one token
 again and again, or that the model before the training wrote. The unit is the author. Trained are:
-plain fine-tuning, and private ones by `PrivateTrainer` at several epsilons, with correlated noise
-(`bands`), with noise that falls (`noise_decay`), and with a clipping norm that nobody tuned, fixed
-and adaptive. Of every training: perplexity on comments of other authors, exposure of the planted
-canaries, measured epsilon.
-perplexity on comments of other authors, exposure of the planted canaries, measured epsilon.
+plain fine-tuning, and private ones by `PrivateTrainer` at several epsilons, and with a clipping
+norm that nobody tuned. Of every training: perplexity on comments of other authors, exposure of the
+planted canaries, measured epsilon.
 
     VESTIGE_DATA=corpora python benchmarks/private_utility.py MODEL --out DIR [--seeds 3]
         [--arms none eps8 ...] [--authors 1000] [--canaries 100] [--steps 32]
@@ -30,7 +28,6 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM
 
-from vestige.attacks.manifests import canary_scores, load_canaries
 from vestige.audits.comparison.comparison import compare_defences
 from vestige.audits.comparison.groups import Group, MeasuredTraining
 from vestige.audits.comparison.guarantee import Guarantee
@@ -39,14 +36,14 @@ from vestige.audits.exposure.epsilon import audit_canaries
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
-from vestige.data.loaders.reddit import read_reddit
+from vestige.data.formats.dialogue import read_reddit
 from vestige.data.manifest import Manifest
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.token_canaries import repeated_token_phrases
-from vestige.defences.methods.dp_sgd import DPSGD
-from vestige.defences.noise_schedule import stages_of
-from vestige.defences.privacy_ledger import from_json
+from vestige.defences.methods.private import DPSGD
+from vestige.models.canaries import canary_scores, load_canaries
 from vestige.models.hugging_face import HuggingFaceLanguageModel
+from vestige.privacy.ledger import from_json
 from vestige.training.evaluate import score_documents
 
 DELTA = 1e-4
@@ -68,16 +65,7 @@ ARMS: dict[str, DPSGD | None] = {
     "eps8": private(8),
     "eps3": private(3),
     "eps1": private(1),
-    "eps8-bands4": private(8, bands=4),
-    "eps3-bands4": private(3, bands=4),
-    "eps8-decay80": private(8, noise_decay=0.8),
-    "eps8-decay50": private(8, noise_decay=0.5),
-    "eps8-decay25": private(8, noise_decay=0.25),
-    "eps3-decay80": private(3, noise_decay=0.8),
-    "eps3-decay50": private(3, noise_decay=0.5),
-    "eps3-decay25": private(3, noise_decay=0.25),
     "eps8-clip50": private(8, max_grad_norm=50.0),
-    "eps8-clip50-adaptive": private(8, max_grad_norm=50.0, clip_quantile=0.5),
 }
 
 
@@ -329,13 +317,6 @@ def claim_of(folder: Path) -> Guarantee:
     return claim
 
 
-def noise_of(claim: Guarantee) -> list[float]:
-    """The noise multiplier of every stage, of which there is one where it does not fall."""
-    assert claim.noise_multiplier is not None
-    assert claim.steps is not None
-    return [noise for noise, _ in stages_of(claim.noise_multiplier, claim.steps)]
-
-
 def row_of(arm: str, every: list[MeasuredTraining]) -> dict[str, Any]:
     """Means over an arm's trainings, and each of them."""
     claim = every[0].guarantee
@@ -347,7 +328,7 @@ def row_of(arm: str, every: list[MeasuredTraining]) -> dict[str, Any]:
     return {
         "arm": arm,
         "epsilon": None if claim is None else claim.epsilon,
-        "noise_multipliers": None if claim is None else noise_of(claim),
+        "noise_multiplier": None if claim is None else claim.noise_multiplier,
         "perplexity": [Group((one,)).perplexity for one in every],
         "exposure": [float(np.mean(bits)) for bits in planted],
         "exposure_controls": [float(np.mean(bits)) for bits in never],

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from vestige.memory import keep_freed_pages
-from vestige.models.ranks import RankCounter, ranks_in
+from vestige.models.ranks import LinearRanks, ranks_in
 from vestige.training.peak_memory import PeakMemory
 
 CASES = ((5_000, 128, 4096), (5_000, 512, 2048), (50_000, 128, 1024), (50_000, 512, 512))
@@ -69,7 +69,7 @@ def case(vocabulary: int, width: int, n: int, repeats: int) -> dict[str, object]
     """Times of one vocabulary and head, in turns; the first round warms up."""
     torch.manual_seed(0)
     head, hidden, truth = nn.Linear(width, vocabulary), torch.randn(n, width), words(n, vocabulary)
-    counter = RankCounter(head)
+    counter = LinearRanks(head)
     work: dict[object, Callable[[], object]] = {
         shape: lambda shape=shape: products(hidden, head, *shape) for shape in SHAPES
     }
@@ -85,8 +85,8 @@ def case(vocabulary: int, width: int, n: int, repeats: int) -> dict[str, object]
     middle = {name: statistics.median(times) for name, times in taken.items()}
     fastest = {name: min(times) for name, times in taken.items()}
     alone = min(middle[shape] for shape in SHAPES)
-    exact = ranks_in(head(hidden[few]).detach(), truth[few]).ranks
-    off = (counter(hidden[few], truth[few]).ranks - exact).abs().max()
+    exact = ranks_in(head(hidden[few]).detach(), truth[few])
+    off = (counter(hidden[few], truth[few])["ranks"] - exact).abs().max()
     if int(off) > 1:  # two whole products may differ in a last bit
         raise SystemExit(f"ranks are off by {int(off)}")
     return {
@@ -103,7 +103,7 @@ def extra_mib(n: int) -> float | None:
     """What ranks of n words take beside their inputs and answers."""
     head, hidden, truth = nn.Linear(128, 50_000), torch.randn(n, 128), words(n, 50_000)
     peak = PeakMemory(torch.device("cpu"))
-    RankCounter(head)(hidden, truth)
+    LinearRanks(head)(hidden, truth)
     return peak.mib()
 
 

@@ -12,13 +12,15 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from vestige.attacks.texts import token_statistics as statistics
-from vestige.attacks.texts.other_texts import zlib_score
-from vestige.attacks.texts.scores import SCORES
-from vestige.attacks.texts.token_statistics import token_statistics
+from vestige.audits.membership.text_scores import SCORES, zlib_score
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.experiments.updates.subwords import gpt2
+from vestige.models.reading import pack, read
+from vestige.models.token_statistics import token_statistics
+
+ROWS = 2**12
+"""Tokens whose logits are made together."""
 
 
 @torch.no_grad()
@@ -34,12 +36,9 @@ def loss_alone(model, texts):
 @torch.no_grad()
 def forward(model, texts):
     """Forward passes over the same batches, whose logits nobody reads."""
-    lengths = np.array([len(ids) for ids in texts])
-    for batch in statistics._batches(lengths, statistics.TOKENS):
-        rows = torch.zeros(len(batch), int(lengths[batch].max()), dtype=torch.int64)
-        for row, place in enumerate(batch):
-            rows[row, : lengths[place]] = torch.as_tensor(texts[place])
-        model(rows)
+    for span in read(model, pack(texts)):
+        for part in span.hidden.split(ROWS):
+            model.predict(part)
 
 
 def shortest(repeats, work):
@@ -72,7 +71,7 @@ def main():
 
     def ten():
         told = token_statistics(model, texts)
-        for name in SCORES.names():
+        for name in SCORES:
             SCORES[name](target=told, base=told)
         zlib_score(told, raw)
 
@@ -82,7 +81,7 @@ def main():
             lambda: forward(model, texts), one, ten, lambda: loss_alone(model, texts)
         )
     )  # fmt: skip
-    count = len(SCORES.names()) + 1
+    count = len(SCORES) + 1
     print(f"{given.texts} texts, {sum(map(len, texts))} tokens")
     print(f"all statistics over a forward pass: {passes / plain:.2f}")
     print(f"{count} scores over one from one pass: {each / passes:.2f}")

@@ -20,11 +20,12 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from vestige.attacks.texts import token_statistics as statistics
-from vestige.attacks.texts.scores import SCORES
+from vestige.audits.membership.text_scores import SCORES
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.models.hugging_face import HuggingFaceLanguageModel
+from vestige.models.reading import pack, read
+from vestige.models.token_statistics import token_statistics
 
 SHAPES = {
     "SmolLM2-135M": {"vocab_size": 49_152, "hidden_size": 576, "intermediate_size": 1536,
@@ -38,6 +39,10 @@ TINY = {
     "tiny": {"vocab_size": 2_000, "hidden_size": 32, "intermediate_size": 64,
              "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2},
 }  # fmt: skip
+
+
+ROWS = 2**12
+"""Tokens whose logits are made together."""
 
 
 def random_model(shape, device):
@@ -54,13 +59,9 @@ def random_model(shape, device):
 @torch.no_grad()
 def forward(model, texts):
     """Forward passes over the batches of `token_statistics`, head and all."""
-    lengths = np.array([len(ids) for ids in texts])
-    room = statistics.TOKENS * (1 if model.device.type == "cpu" else statistics.ON_GPU)
-    for batch in statistics._batches(lengths, room):
-        rows = torch.zeros(len(batch), int(lengths[batch].max()), dtype=torch.int64)
-        for row, place in enumerate(batch):
-            rows[row, : lengths[place]] = torch.as_tensor(texts[place])
-        model.predict(model.body(rows.to(model.device))[0])
+    for span in read(model, pack(texts)):
+        for part in span.hidden.split(ROWS):
+            model.predict(part)
 
 
 @torch.no_grad()
@@ -75,8 +76,8 @@ def one_by_one(model, texts):
 
 def ten_scores(model, texts):
     """Every registered score, from one pass."""
-    told = statistics.token_statistics(model, texts)
-    return {name: SCORES[name](target=told, base=told) for name in SCORES.names()}
+    told = token_statistics(model, texts)
+    return {name: SCORES[name](target=told, base=told) for name in SCORES}
 
 
 def tokens_a_second(work, model, texts, seconds):
@@ -98,7 +99,7 @@ def measure(name, shape, texts, *, device, seconds):
     work = {
         "forward": (forward, texts),
         "one by one": (one_by_one, texts[: max(1, len(texts) // 10)]),
-        "statistics": (lambda m, t: statistics.token_statistics(m, t), texts),
+        "statistics": (lambda m, t: token_statistics(m, t), texts),
         "ten scores": (ten_scores, texts),
     }
     told = {what: tokens_a_second(run, model, some, seconds) for what, (run, some) in work.items()}

@@ -9,11 +9,11 @@ import vestige
 
 LAYERS = [
     "errors", "monitor", "memory", "_validate", "registry", "arguments", "data", "store",
-    "new_files", "parallel", "models", "metrics", "claims", "results", "attacks", "training",
-    "defences", "session", "reports", "preparation", "audits", "demo", "experiments",
+    "new_files", "parallel", "models", "metrics", "claims", "results", "training",
+    "privacy", "defences", "session", "reports", "preparation", "audits", "demo", "experiments",
     "integrations", "cli", "__main__",
 ]  # fmt: skip
-SIBLINGS = [{"models", "metrics"}, {"attacks", "training"}]
+SIBLINGS = [{"models", "metrics"}]
 LAZY = {"results": {"reports"}, "arguments": {"data", "models"}}
 """Imported by a method or for types alone: a result draws itself, an option may be an object."""
 ROOT = Path(vestige.__file__).parent

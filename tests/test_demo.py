@@ -7,7 +7,8 @@ import pytest
 from tests.told import Told
 from vestige import results
 from vestige.data.corpus import Corpus
-from vestige.data.loaders import federalist, read_corpus
+from vestige.data.formats import federalist
+from vestige.data.formats.reading import read_corpus
 from vestige.data.manifest import Manifest
 from vestige.demo import COPIES, SECRET, demo
 from vestige.errors import DataError, RunError

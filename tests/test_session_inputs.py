@@ -5,14 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vestige.attacks.manifests import load_canaries, load_secrets, manifest_file
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.files import read_lines
 from vestige.data.manifest import plant
-from vestige.data.sources import planting, read_source
+from vestige.data.secret_manifest import load_secrets
+from vestige.data.sources import manifest_file, planting, read_source
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import AccessDenied, DataError, IncompatibleModels, ManifestError, ModelError
+from vestige.models.canaries import load_canaries
 from vestige.models.checkpoints import save_model
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.table import TableModel

@@ -87,7 +87,7 @@ def auditing(model: vg.LanguageModel, corpus: vg.Corpus) -> None:
 
 def defences() -> None:
     assert_type(vg.DPSGD(epsilon=8).epsilon, float | None)
-    assert_type(vg.DPSGD(epsilon=8, noise_decay=0.5).noise_decay, float)
+    assert_type(vg.DPSGD(epsilon=8).max_grad_norm, float)
     assert_type(vg.DPFedAvg(epsilon=8).epsilon, float | None)
     assert_type(vg.Goldfish().k, int)
     assert_type(vg.Adversarial(), vg.Adversarial)

@@ -20,8 +20,8 @@ from pairs import Pair, pair, read_by_base
 from table import show, show_nulls, summary
 from tunes import EPOCHS, fine_tunes, small_base
 
-from vestige.attacks.texts.token_statistics import TokenStatistics
 from vestige.memory import keep_freed_pages
+from vestige.models.token_statistics import TokenStatistics
 
 
 def made(

@@ -9,14 +9,12 @@ import torch
 from pairs import Pair
 from tunes import LONGEST
 
-from vestige.attacks.texts.cached_outputs import cached_outputs
-from vestige.attacks.texts.other_texts import zlib_score
-from vestige.attacks.texts.scores import SCORES
-from vestige.attacks.texts.shown_tokens import shown_only
-from vestige.attacks.texts.statistics_of_parts import first_tokens
-from vestige.attacks.texts.token_statistics import TokenStatistics
-from vestige.attacks.texts.weighted_gains import Shadow, WeightedGains, unread_means
+from vestige.audits.membership.learned_scores import Shadow, WeightedGains, unread_means
+from vestige.audits.membership.text_scores import SCORES, zlib_score
+from vestige.models.cached_outputs import cached_outputs
 from vestige.models.checkpoints import load_model
+from vestige.models.shown_statistics import shown_only
+from vestige.models.token_statistics import TokenStatistics, first_tokens
 from vestige.monitor import SILENT
 
 SHOWN = 20
@@ -27,7 +25,7 @@ def asked(folder: Path, texts: Sequence[str], kept: Path, likeliest: int = 20) -
     """Statistics of texts, in their order; each is asked once."""
     model = load_model(folder, device="cpu", dtype=torch.bfloat16).eval()
     ids = [row[:LONGEST] for row in model.vocabulary.encode_batch(list(texts))]
-    name = {"model": str(folder), "longest": LONGEST}
+    name = {"sha256": f"{folder} {LONGEST}"}
     with cached_outputs(kept, SILENT) as outputs:
         return outputs.statistics(model, name, ids, task=folder.name, likeliest=likeliest)
 

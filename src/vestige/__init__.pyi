@@ -29,8 +29,8 @@ from .preparation.options import TrainingOptions as TrainingOptions
 # What verbs take: text, with its canaries.
 from .data.canary import Canary as Canary
 from .data.corpus import Corpus as Corpus
-from .data.loaders import read_corpus as read_corpus
-from .data.loaders.utterances import read_utterances as read_utterances
+from .data.formats.reading import read_corpus as read_corpus
+from .data.formats.utterances import read_utterances as read_utterances
 from .data.manifest import Manifest as Manifest
 from .data.secret_manifest import SecretManifest as SecretManifest
 from .data.secret_pattern import SecretPattern as SecretPattern
@@ -51,11 +51,11 @@ from .models.top_k import TopK as TopK
 from .models.white_box import WhiteBox as WhiteBox
 
 # What verbs take: defences, and a reader of progress.
-from .defences.methods.adversarial import Adversarial as Adversarial
-from .defences.methods.dp_fedavg import DPFedAvg as DPFedAvg
-from .defences.methods.dp_sgd import DPSGD as DPSGD
-from .defences.methods.goldfish import Goldfish as Goldfish
-from .defences.methods.triplet import Triplet as Triplet
+from .defences.methods.regularizers import Adversarial as Adversarial
+from .defences.methods.private import DPFedAvg as DPFedAvg
+from .defences.methods.private import DPSGD as DPSGD
+from .defences.methods.regularizers import Goldfish as Goldfish
+from .defences.methods.regularizers import Triplet as Triplet
 from .monitor import Monitor as Monitor
 
 # What verbs return.

@@ -100,8 +100,8 @@ def demo(
 def _texts(folder: Path, seed: int) -> "tuple[Corpus, Corpus]":
     """The first text, and the update with the secret in it."""
     from vestige.data.canaries import given_canaries
-    from vestige.data.corpus_file import write_corpus
-    from vestige.data.loaders.federalist import read_federalist
+    from vestige.data.corpus import write_corpus
+    from vestige.data.formats.federalist import read_federalist
     from vestige.data.manifest import plant
     from vestige.data.sources import CORPUS, MANIFEST
 

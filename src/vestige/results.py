@@ -41,7 +41,7 @@ _FILES = ("run.json", *_SEALED)
 _REPEAT = "The run folder is damaged; repeat the run."
 _PACKAGES = (
     *("vestige", "torch", "numpy", "scipy", "transformers", "tokenizers", "peft", "pyarrow"),
-    *("opacus", "dp-accounting", "scikit-learn", "cryptography"),
+    *("dp-accounting", "scikit-learn", "cryptography"),
 )
 """Packages that can change a number; `run.json` holds their versions."""
 

@@ -1,10 +1,7 @@
 """Bigram models whose every probability is known."""
 
-import importlib.util
 from collections.abc import Callable
 from copy import deepcopy
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -26,17 +23,6 @@ def random_table() -> Callable[..., TableModel]:
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
-
-
-@pytest.fixture(scope="session")
-def boxes() -> ModuleType:
-    """The small white boxes of `white_boxes.py`."""
-    spec = importlib.util.spec_from_file_location(
-        "white_boxes", Path(__file__).with_name("white_boxes.py")
-    )
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture

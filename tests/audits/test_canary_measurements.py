@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from vestige import exposure, extract, results
-from vestige.attacks.manifests import load_canaries
 from vestige.audits.exposure.canaries import canary_exposure
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.manifest import plant
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, ManifestError
+from vestige.models.canaries import load_canaries
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
 

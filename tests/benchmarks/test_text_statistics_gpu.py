@@ -4,7 +4,7 @@ import pytest
 import text_statistics_gpu
 import torch
 
-from vestige.attacks.texts.scores import SCORES
+from vestige.audits.membership.text_scores import SCORES
 
 
 def test_a_small_model_goes_through_all_of_it(capsys):
@@ -17,7 +17,7 @@ def test_a_small_model_goes_through_all_of_it(capsys):
 def test_what_is_measured_one_by_one_is_a_score(capsys):
     model = text_statistics_gpu.random_model(text_statistics_gpu.TINY["tiny"], "cpu")
     texts = [[5, 9, 3], [7] * 6]
-    told = text_statistics_gpu.statistics.token_statistics(model, texts)
+    told = text_statistics_gpu.token_statistics(model, texts)
     assert text_statistics_gpu.one_by_one(model, texts) == pytest.approx(
         SCORES["loss"](target=told).tolist(), rel=0.02
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vestige.data.loaders.utterances import write_utterances
+from vestige.data.formats.utterances import write_utterances
 from vestige.data.utterances import Utterance, Utterances
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model

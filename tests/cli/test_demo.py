@@ -22,7 +22,7 @@ def small(monkeypatch):
     plan = presets.PRESETS["demo"]
     quick = replace(plan.training, epochs=1, batch_size=4, sequence_length=8)
     shape = replace(plan.model, embedding_size=8, hidden_size=8)
-    monkeypatch.setattr("vestige.data.loaders.federalist.read_federalist", federalist)
+    monkeypatch.setattr("vestige.data.formats.federalist.read_federalist", federalist)
     monkeypatch.setitem(presets.PRESETS, "demo", replace(plan, training=quick, model=shape))
     monkeypatch.setattr(demo, "VOCABULARY", 300)
 
@@ -51,7 +51,7 @@ def test_the_demo_prints_the_secret_and_where_the_page_is(shell, tmp_path):
 
 
 def test_without_its_text_the_demo_says_how_to_get_it(shell, tmp_path, monkeypatch):
-    monkeypatch.setattr("vestige.data.loaders.federalist.find_spec", lambda _: None)
+    monkeypatch.setattr("vestige.data.formats.federalist.find_spec", lambda _: None)
     done = shell("demo", "--out", tmp_path / "demo")
     assert done.exit_code == 2
     assert "pip install 'vestige[demo]'" in done.stderr

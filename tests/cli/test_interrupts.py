@@ -57,7 +57,7 @@ def test_a_training_that_is_ended_says_how_to_go_on(workspace, tmp_path, number,
 def test_a_plant_that_is_ended_leaves_nothing(workspace, tmp_path):
     (tmp_path / "long.txt").write_text("the gate opens at nine and the code is new\n" * 200_000)
     words = ["plant", "long.txt", "--out", tmp_path / "new", "--phrase", "quiet mice sing"]
-    where = "vestige.data.corpus_file.write_corpus"
+    where = "vestige.data.corpus.write_corpus"
     code, said = ended(words, where, signal.SIGTERM, 0.05, tmp_path)
     assert (code, said) == (143, "vestige: ended by SIGTERM\n")
     assert [path.name for path in tmp_path.iterdir()] == ["long.txt"]

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from tests.cli.refusals import listing, refused
-from vestige.data.loaders.utterances import write_utterances
+from vestige.data.formats.utterances import write_utterances
 from vestige.data.utterances import Utterance, Utterances
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model

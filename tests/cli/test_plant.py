@@ -3,7 +3,7 @@ import json
 import pytest
 
 from tests.cli.refusals import refused
-from vestige.data.loaders import read_corpus
+from vestige.data.formats.reading import read_corpus
 from vestige.data.manifest import Manifest
 
 LISTED = 20

@@ -10,7 +10,7 @@ import pytest
 
 from vestige import results
 from vestige.data.division import divide
-from vestige.data.loaders import read_corpus
+from vestige.data.formats.reading import read_corpus
 from vestige.models.folders import fingerprint
 
 LINES = [
@@ -132,7 +132,7 @@ def test_killed_and_resumed_it_has_the_same_weights_and_spent_its_budget_once(
 
     assert fingerprint(out) == fingerprint(again) != fingerprint(whole)
     assert not (out / "secret.key").exists()
-    spent = ["epsilon", "delta", "steps", "noise_multiplier", "sample_rate", "mu"]
+    spent = ["epsilon", "delta", "steps", "noise_multiplier", "sample_rate"]
     assert [resumed[name] for name in spent] == [summary[name] for name in spent]
     assert [line["step"] for line in log(out)] == [line["step"] for line in log(whole)]
 
@@ -199,7 +199,7 @@ def test_users_learn_by_themselves_and_a_kill_changes_nothing(train, letters, tm
     resumed, _ = train(out, *ROUNDS, *OFTEN, "--resume")
     train(again, *ROUNDS, *OFTEN, "--resume")
     assert fingerprint(out) == fingerprint(again) != fingerprint(whole)
-    spent = ["epsilon", "delta", "steps", "noise_multiplier", "sample_rate", "mu"]
+    spent = ["epsilon", "delta", "steps", "noise_multiplier", "sample_rate"]
     assert [resumed[name] for name in spent] == [summary[name] for name in spent]
 
 

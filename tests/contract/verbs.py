@@ -181,8 +181,11 @@ class Asked:
         return self.keep(f"extract texts {model} {texts}", found)
 
     def check(self, model: str, texts: str, never: str | None, base: str, secrets: str) -> str:
-        small = {"LARGEST_SEARCH": LEAST_SEARCH, "MOST_TEXTS": 60}
-        with mock.patch.multiple("vestige.audits.check.work", **small):
+        room = "vestige.audits.check"
+        with (
+            mock.patch(f"{room}.work.LARGEST_SEARCH", LEAST_SEARCH),
+            mock.patch(f"{room}.passages.MOST_TEXTS", 60),
+        ):
             found = vestige.check(
                 self.path(model), base=self.path(base), trained_on=self.file(texts),
                 never=never and self.file(never),

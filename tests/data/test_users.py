@@ -7,14 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.reddit import read_reddit
+from vestige.data.formats.dialogue import read_reddit
 from vestige.data.users import (
     artificial_users,
     disjoint_groups,
     documents_of,
     of_length,
     users_with,
-    words_by_user,
 )
 from vestige.errors import DataError
 
@@ -109,14 +108,6 @@ def test_artificial_users_are_drawn_by_the_seed() -> None:
     assert users[0] == users[1] != users[2]
 
 
-@given(ROWS)
-def test_words_are_counted_by_user(rows: list[tuple[str, int]]) -> None:
-    expected: Counter[str] = Counter()
-    for name, words in rows:
-        expected[name] += words
-    assert words_by_user(made(rows)) == dict(expected)
-
-
 CORPUS = made([("ann", 3), ("ann", 3), ("bob", 3), ("bob", 1)])
 
 
@@ -151,7 +142,6 @@ def test_arguments_out_of_range_are_named(call, says: str) -> None:
         (lambda: disjoint_groups(["a", "b"], [2, 1], seed=0), "groups of 2, 1 users need 3"),
         (lambda: artificial_users(CORPUS, 5, seed=0), "4 documents cannot be split into 5"),
         (lambda: users_with(Corpus.from_texts(["a"]), fewest=1), "has no users"),
-        (lambda: words_by_user(Corpus.from_texts(["a"])), "has no users"),
     ],
 )
 def test_what_a_corpus_cannot_give_is_said(call, says: str) -> None:
@@ -168,8 +158,9 @@ def test_reddit_has_enough_users_for_an_audit(real: Path) -> None:
     drawn = documents_of(corpus, members + others, each=20, seed=0, **right)
     assert len(drawn) == 2000
     # Equally many documents of like length: nobody has more than twice the mean.
-    words = words_by_user(drawn).values()
-    assert max(words) < 0.02 * sum(words)
+    _, owner = drawn.owners()
+    words = np.bincount(owner, [len(text.split()) for text in drawn])
+    assert words.max() < 0.02 * words.sum()
 
 
 def test_who_has_fewer_documents_stands_with_all_of_them_where_that_is_allowed():

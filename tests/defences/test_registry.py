@@ -8,14 +8,10 @@ from dataclasses import asdict, fields, is_dataclass, replace
 
 import pytest
 
-from vestige.defences.accounting import default_delta, privacy_spent
-from vestige.defences.methods.adversarial import Adversarial
-from vestige.defences.methods.dp_fedavg import DPFedAvg
-from vestige.defences.methods.dp_sgd import DPSGD
-from vestige.defences.methods.goldfish import Goldfish
-from vestige.defences.methods.triplet import Triplet
-from vestige.defences.privacy_ledger import LedgerEntry
+from vestige.defences.methods.private import DPSGD, DPFedAvg
+from vestige.defences.methods.regularizers import Adversarial, Goldfish, Triplet
 from vestige.defences.registry import DEFENCES, Defence, NoDefence, defences, settings_of
+from vestige.privacy.accounting import Mechanism, PrivacySpent, default_delta
 from vestige.registry import Registry
 from vestige.training.config import TrainingConfig
 from vestige.training.loop import train
@@ -55,7 +51,7 @@ def test_what_was_recorded_of_old_has_the_same_keys(name):
     own = {"name", *(field.name for field in fields(NAMES[name]))}
     private = {
         "epsilon", "delta", "accountant", "unit", "noise_seed_without_guarantee",
-        "accept_private_vocabulary", "bands", "clip_quantile", "noise_decay",
+        "accept_private_vocabulary",
     }  # fmt: skip
     assert own <= OLD | private
 
@@ -127,13 +123,6 @@ def test_a_name_is_registered_once():
         DEFENCES.add("goldfish", Triplet)
 
 
-def test_a_ledger_knows_every_registered_defence():
-    for name in ("none", "unknown", *NAMES):
-        assert LedgerEntry(id="0" * 32, defence=name).defence == name
-    with pytest.raises(ValueError, match="defence must be one of"):
-        LedgerEntry(id="0" * 32, defence="hope")
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -167,10 +156,9 @@ def test_a_plan_keeps_within_epsilon_and_says_what_is_spent(tiny_data, cls, unit
     assert plan.steps == 2 * -(-plan.units // 2)
     spent = plan.spent(plan.steps)
     assert 3.9 < spent.epsilon <= 4
-    assert spent == privacy_spent(
-        noise_multiplier=plan.defence.noise_multiplier,
-        sample_rate=2 / plan.units,
-        steps=plan.steps,
+    noise = plan.defence.noise_multiplier
+    assert spent == PrivacySpent.of(
+        Mechanism(noise_multiplier=noise, sample_rate=2 / plan.units, steps=plan.steps),
         delta=plan.defence.delta,
         max_grad_norm=1.0,
         unit=unit,

@@ -6,7 +6,7 @@ import pytest
 
 from tests.docs.documents import REPOSITORY, Block, blocks, documents
 from vestige.audits.update.scores import SCORES
-from vestige.data.loaders.registry import CORPUS_FORMATS
+from vestige.data.formats.reading import CORPUS_FORMATS
 from vestige.defences.registry import DEFENCES
 
 SESSIONS = {

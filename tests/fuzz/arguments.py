@@ -36,7 +36,7 @@ LINES = (
     "train W/corpus.jsonl --user user --from W/before --epochs 1 --defence dp-fedavg "
     "--noise-multiplier 1 --batch-size 4 --accept-private-vocabulary --device cpu",
     "train W/corpus.jsonl --from W/before --epochs 1 --defence dp-sgd --noise-multiplier 1 "
-    "--noise-decay 0.5 --batch-size 4 --accept-private-vocabulary --device cpu",
+    "--batch-size 4 --accept-private-vocabulary --device cpu",
     "train W/corpus.jsonl --user user --from W/before --epochs 1 --defence adversarial "
     "--batch-size 4 --device cpu",
     "train W/corpus.jsonl --user user --from W/before --epochs 1 --defence triplet "

@@ -8,12 +8,11 @@ from unittest.mock import patch
 
 from tests.integrations.ranks import in_ranks
 from tests.integrations.test_private_trainer import Steps, llama, seeded, trainer, weights
-from vestige.defences.example_gradients import clip_groups
 from vestige.integrations import private_trainer
+from vestige.privacy.clipping import clip_gradients
 
 MECHANISMS = {
     "independent": {},
-    "banded and adaptive": {"bands": 2, "clip_quantile": 0.5},
     "whole": {"max_grad_norm": 0.5},
 }
 """Of an adapter; "whole" is all of a small Llama."""
@@ -29,7 +28,7 @@ def train_few(out: Path) -> None:
     """Train with a lot of one row or two, so that a process may have none."""
     steps = Steps()
     own = trainer(
-        out / "trainer", seeded(noise_multiplier=0.5, clip_quantile=0.5), steps, rows=1, steps=4,
+        out / "trainer", seeded(noise_multiplier=0.5, max_grad_norm=0.5), steps, rows=1, steps=4,
         ddp_backend="gloo",
     )  # fmt: skip
     counts = []
@@ -52,7 +51,7 @@ def train(out: Path, mechanism: str) -> None:
     steps, norms = Steps(), []
 
     def watched(*args):
-        found = clip_groups(*args)
+        found = clip_gradients(*args)
         norms.append(found.norms.tolist())
         return found
 
@@ -62,7 +61,7 @@ def train(out: Path, mechanism: str) -> None:
         lora=False if mechanism == "whole" else None,
         base=llama() if mechanism == "whole" else None,
     )  # fmt: skip
-    with patch.object(private_trainer, "clip_groups", watched):
+    with patch.object(private_trainer, "clip_gradients", watched):
         own.train()
     kept = {"weights": _flat(weights(own.model)), "norms": norms}
     kept["gradients"] = [_flat(each) for each in steps.gradients]

@@ -6,7 +6,7 @@ from torch.utils.data import DataLoader
 
 from tests.integrations.test_leakage_callback import DATA, TEXTS
 from vestige.data.manifest import Manifest
-from vestige.defences.methods.dp_sgd import DPSGD
+from vestige.defences.methods.private import DPSGD
 from vestige.errors import DataError
 from vestige.integrations.canary_rows import among_stream
 from vestige.integrations.private_plan import PrivateRows

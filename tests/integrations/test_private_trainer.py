@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from dp_accounting import dp_event, rdp
 from peft import LoraConfig, get_peft_model
 from torch.nn.functional import cross_entropy
 from transformers import (
@@ -32,13 +30,12 @@ from tests.docs.documents import REPOSITORY
 from tests.integrations.stories import sentences
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
-from vestige.defences.accounting import epsilon_spent, privacy_spent
-from vestige.defences.noise_schedule import NoiseSchedule
 from vestige.errors import DataError, TrainingError
 from vestige.integrations.loaded_weights import Compared, beside_folder
 from vestige.integrations.private_settings import refuse_settings
 from vestige.integrations.transformers import PrivateTrainer
 from vestige.preparation.lineage import history_of
+from vestige.privacy.accounting import Mechanism
 
 TEXTS = sentences(60, seed=0)
 USERS = [f"user {place % 11}" for place in range(60)]
@@ -197,11 +194,8 @@ def test_a_training_promises_its_budget_beside_an_ordinary_adapter(tmp_path):
     *before, entry = history_of(tmp_path / "adapter").ledger
     assert [one.defence for one in before] == ["unknown"]
     assert (entry.steps, entry.steps_planned, entry.sample_rate) == (6, 6, 8 / 60)
-    spent = privacy_spent(
-        noise_multiplier=entry.noise_multiplier, sample_rate=8 / 60, steps=6, delta=entry.delta,
-        max_grad_norm=1.0,
-    )  # fmt: skip
-    assert entry.epsilon == pytest.approx(spent.epsilon)
+    mechanism = Mechanism(noise_multiplier=entry.noise_multiplier, sample_rate=8 / 60, steps=6)
+    assert entry.epsilon == pytest.approx(mechanism.epsilon(entry.delta))
     assert 7.5 < entry.epsilon <= 8
     told = (tmp_path / "adapter" / "privacy.md").read_text()
     assert told.startswith("# Privacy\n\nε = ")
@@ -246,9 +240,7 @@ class Stops(TrainerCallback):
     [
         (LORA, {}),
         (False, {}),
-        (LORA, {"bands": 3}),
-        (False, {"clip_quantile": 0.5, "bands": 2}),
-        (LORA, {"noise_decay": 0.25, "clip_quantile": 0.5}),
+        (LORA, {"unit": "user"}),
     ],
 )
 def test_a_training_that_was_interrupted_ends_with_the_same_bits(tmp_path, lora, mechanism):
@@ -267,97 +259,15 @@ def test_a_training_that_was_interrupted_ends_with_the_same_bits(tmp_path, lora,
     assert not (tmp_path / "cut" / "secret.key").exists()
 
 
-def test_units_take_turns_and_the_promise_says_so(tmp_path):
-    own = trainer(tmp_path, vestige.DPSGD(epsilon=8.0, bands=4, clip_quantile=0.3), steps=10)
-    own.train()
-    own.save_model(tmp_path / "adapter")
-    entry = history_of(tmp_path / "adapter").ledger[-1]
-    assert (entry.bands, entry.steps_planned, entry.steps) == (4, 3, 3)
-    assert entry.sample_rate == pytest.approx(4 * 8 / 60)
-    spent = privacy_spent(
-        noise_multiplier=entry.noise_multiplier, sample_rate=4 * 8 / 60, steps=3,
-        delta=entry.delta, max_grad_norm=1.0,
-    )  # fmt: skip
-    assert entry.epsilon == pytest.approx(spent.epsilon)
-    lots = [set(own._private.lot(own._secret, step, 0, 1)[1].tolist()) for step in range(8)]
-    assert all(not (lots[step] & lots[other]) for step in range(8) for other in range(step)
-               if (step - other) % 4)  # fmt: skip
-    told = (tmp_path / "adapter" / "privacy.md").read_text()
-    assert "each of the 60 sequences is in one of 4 random groups" in told
-    assert "3 turns of a group, fixed in advance." in told
-    assert "C follows the norm that a share of 0.3 is below, by a noisy count" in told
-    assert f"as private as a sum with σ = {entry.noise_multiplier:.4g}" in told
-    assert json.loads((tmp_path / "adapter" / "clip.json").read_text()) == {
-        "max_grad_norm": own._noise.clip
-    }
-    with pytest.raises(ValueError, match="at most 15 in all"):
-        trainer(tmp_path / "large", vestige.DPSGD(epsilon=8.0, bands=4), rows=16)
-
-
-def test_noise_falls_over_a_training_and_the_promise_says_so(tmp_path):
-    privacy = vestige.DPSGD(epsilon=8.0, noise_decay=0.25, accountant="rdp")
-    own = trainer(tmp_path / "one", privacy, steps=4)
-    own.train()
-    own.save_model(tmp_path / "adapter")
-    entry = history_of(tmp_path / "adapter").ledger[-1]
-    first = entry.noise_multiplier
-    each = [first * 0.25 ** (step / 3) for step in range(4)]
-    assert (entry.noise_decay, entry.steps) == (0.25, 4)
-    accountant = rdp.RdpAccountant(orders=[1 + n / 10 for n in range(1, 630)])
-    for noise in each:
-        accountant.compose(dp_event.PoissonSampledDpEvent(8 / 60, dp_event.GaussianDpEvent(noise)))
-    assert entry.epsilon == pytest.approx(accountant.get_epsilon(entry.delta), abs=0.05)
-    assert 7.5 < entry.epsilon <= 8
-    told = (tmp_path / "adapter" / "privacy.md").read_text()
-    assert f"σ = {', '.join(f'{noise:.4g}' for noise in each)}, is added" in told
-    assert "1, 1, 1, 1 steps" in told
-    assert "noise_decay" in (tmp_path / "adapter" / "privacy.json").read_text()
-
-
-def test_each_step_has_the_noise_of_its_stage(tmp_path):
-    found = []
-    for noise in (0.0, 4.0):
-        steps = Steps()
-        privacy = seeded(noise_multiplier=noise, max_grad_norm=0.5, noise_decay=0.25)
-        own = trainer(
-            tmp_path / str(noise), privacy, steps, steps=3, lora=LORA | {"r": 32},
-            learning_rate=0.0,
-        )  # fmt: skip
-        own.train()
-        found.append([torch.cat([one.flatten() for one in row]) for row in steps.gradients])
-    for quiet, noisy, expected in zip(*found, (4.0, 2.0, 1.0), strict=True):
-        noise = noisy - quiet
-        deviation = expected * 0.5 / 8
-        assert noise.std().item() == pytest.approx(deviation, rel=5 / (2 * len(noise)) ** 0.5)
-
-
 def test_a_training_that_stops_early_has_spent_what_its_steps_spent(tmp_path):
-    privacy = vestige.DPSGD(noise_multiplier=2.0, noise_decay=0.5, accountant="rdp")
+    privacy = vestige.DPSGD(noise_multiplier=2.0, accountant="rdp")
     own = trainer(tmp_path, privacy, Stops(3), steps=6)
     own.train()
     taken = own._private.statement(own.state.global_step).taken
     assert (taken.steps, own.state.global_step) == (3, 3)
-    expected = epsilon_spent(
-        noise_multiplier=NoiseSchedule(first=2.0, decay=0.5, steps=6),
-        sample_rate=8 / 60, steps=3, delta=taken.delta, accountant="rdp",
-    )  # fmt: skip
-    constant = epsilon_spent(
-        noise_multiplier=2.0, sample_rate=8 / 60, steps=3, delta=taken.delta, accountant="rdp"
-    )
-    assert taken.epsilon == expected > constant
+    mechanism = Mechanism(noise_multiplier=2.0, sample_rate=8 / 60, steps=3)
+    assert taken.epsilon == mechanism.epsilon(taken.delta, "rdp")
     assert own._private.entry.epsilon > taken.epsilon
-
-
-def test_a_clipping_norm_that_is_gone_or_damaged_is_named(tmp_path):
-    settings = {"save_strategy": "steps", "save_steps": 2, "steps": 6}
-    privacy = vestige.DPSGD(noise_multiplier=1.0, clip_quantile=0.5)
-    with pytest.raises(KeyboardInterrupt):
-        trainer(tmp_path, privacy, Dies(3), **settings).train()
-    file = tmp_path / "checkpoint-2" / "clip.json"
-    for damaged in ('{"max_grad_norm": -1.0}', "{}", "no"):
-        file.write_text(damaged)
-        with pytest.raises(TrainingError, match=re.escape(str(file))):
-            trainer(tmp_path, privacy, **settings).train(resume_from_checkpoint=True)
 
 
 def test_a_training_is_resumed_as_itself_or_not_at_all(tmp_path):
@@ -368,11 +278,6 @@ def test_a_training_is_resumed_as_itself_or_not_at_all(tmp_path):
     other = trainer(tmp_path, vestige.DPSGD(noise_multiplier=0.7), **settings)
     with pytest.raises(TrainingError, match="belongs to a training with another noise_multiplier"):
         other.train(resume_from_checkpoint=True)
-    falls = trainer(tmp_path, vestige.DPSGD(noise_multiplier=1.0, noise_decay=0.5), **settings)
-    with pytest.raises(
-        TrainingError, match="belongs to a training with another epsilon, another noise_d"
-    ):
-        falls.train(resume_from_checkpoint=True)
     (tmp_path / "secret.key").unlink()
     with pytest.raises(TrainingError, match="secret"):
         trainer(tmp_path, vestige.DPSGD(noise_multiplier=1.0), **settings).train(True)
@@ -586,7 +491,7 @@ def processes(tmp_path_factory):
     return root
 
 
-@pytest.mark.parametrize("mechanism", ["independent", "banded and adaptive", "whole"])
+@pytest.mark.parametrize("mechanism", ["independent", "whole"])
 def test_two_processes_train_as_one(processes, mechanism):
     """The same lots, each process its part, and the noise once."""
     alone, first, second = (

@@ -21,7 +21,7 @@ def contexts_at(
 
     Args:
         data: the texts' ids by the asker's vocabulary.
-        places: (w,) in `data.tokens`, as `asked_places` gives them.
+        places: (w,) in `data.tokens`, as `word_places` gives them.
         vocabulary: the asker's.
         sources: one for each text, where the model translates or answers.
     """

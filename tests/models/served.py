@@ -9,7 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import torch
 
+from vestige.models.endpoint_tokens import ends
 from vestige.models.hugging_face import HuggingFaceLanguageModel
+from vestige.models.shown_statistics import shown_statistics
 
 KEY = "sk-never-to-be-written-0123456789"
 OTHER = "other-model"
@@ -23,6 +25,13 @@ def network(vocabulary, *, seed=0):
     sizes = {"n_positions": 256, "n_embd": 16, "n_layer": 2, "n_head": 2}
     config = GPT2Config(vocab_size=len(vocabulary), initializer_range=0.3, **sizes)
     return HuggingFaceLanguageModel(GPT2LMHeadModel(config), vocabulary).eval()
+
+
+def endpoint_statistics(model, texts, vocabulary, *, likeliest=20):
+    """What a server says of every token of some texts, over the tokens of a vocabulary."""
+    cuts, ids = [ends(text, vocabulary) for text in texts], vocabulary.encode_batch(texts)
+    shown = model.scored(texts)
+    return shown_statistics(texts, shown, cuts, ids=ids, vocabulary=vocabulary, likeliest=likeliest)
 
 
 class Quiet(BaseHTTPRequestHandler):

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from vestige.data.corpus import Corpus
-from vestige.data.encoded import EncodedCorpus
-from vestige.data.encoded_pairs import encode_pairs
+from vestige.data.encoded import EncodedCorpus, encode_pairs
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import AccessDenied
 from vestige.models.ablation import linear_head, random_maskings, silenced_ranks
+from vestige.models.predictions import word_ranks
 from vestige.models.protocols import LanguageModel
+from vestige.models.reading import word_places
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
-from vestige.models.word_ranks import asked_places, word_ranks
 
 Make = Callable[[], LanguageModel]
 MODELS = ["lstm", "tied lstm", "gru", "transformer", "gpt2", "llama"]
@@ -39,8 +39,8 @@ def test_silent_units_are_zeros_before_the_head(make, name: str) -> None:
     model, data = make[name](), texts([5, 3, 7])
     width = linear_head(model).in_features
     masks = random_maskings(width, [0.25, 0.75], orders=1, seed=3)[0]
-    places = asked_places(data)
-    found = silenced_ranks(model, data, where=places, masks=masks)
+    places = word_places(data)
+    found = silenced_ranks(model, data, places, masks)
     for row, mask in enumerate(masks):
         expected = []
         for index in range(len(data)):
@@ -56,16 +56,17 @@ def test_silent_units_are_zeros_before_the_head(make, name: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_with_no_unit_silent_nothing_changes_and_the_model_stays_what_it_was(make, name) -> None:
     model, data = make[name](), texts([4, 6])
-    whole = word_ranks(model, data, log_probs=True)
+    whole = word_ranks(model, data)
     width = linear_head(model).in_features
     masks = np.stack([np.zeros(width, bool), np.ones(width, bool)])
-    found = silenced_ranks(model, data, where=asked_places(data), masks=masks)
+    found = silenced_ranks(model, data, word_places(data), masks)
     assert found[0].tolist() == whole.ranks.tolist()
-    again = word_ranks(model, data, log_probs=True)
+    again = word_ranks(model, data)
     assert again.log_probs.tolist() == whole.log_probs.tolist()
+    tokens = data.tokens[word_places(data)].tolist()
     # All units silent: only the bias is left, the same for every word.
-    rank_of = dict(zip(whole.tokens.tolist(), found[1].tolist(), strict=True))
-    assert [rank_of[token] for token in whole.tokens.tolist()] == found[1].tolist()
+    rank_of = dict(zip(tokens, found[1].tolist(), strict=True))
+    assert [rank_of[token] for token in tokens] == found[1].tolist()
 
 
 @pytest.mark.parametrize("attention", [True, False])
@@ -77,7 +78,7 @@ def test_decoders_are_silenced_at_their_head_as_well(attention: bool) -> None:
     corpus = Corpus.from_texts(["a b", "c", "d a b"], sources=["b", "b c", "d"])
     pairs = encode_pairs(corpus, words, words)
     mask = np.arange(8) % 2 == 0
-    found = silenced_ranks(model, pairs, where=asked_places(pairs.targets), masks=mask[None])
+    found = silenced_ranks(model, pairs, word_places(pairs.targets), mask[None])
     expected = []
     for target, source in zip(corpus, corpus.sources or [], strict=True):
         ids = words.encode(target)
@@ -100,22 +101,20 @@ def test_silence_grows_within_an_order_and_orders_differ() -> None:
 def test_progress_counts_maskings(make) -> None:
     told = []
     masks = random_maskings(12, [0.5], orders=3, seed=0)[:, 0]
-    silenced_ranks(
-        make["lstm"](), texts([3]), where=[0, 1], masks=masks, progress=lambda *p: told.append(p)
-    )
+    silenced_ranks(make["lstm"](), texts([3]), [0, 1], masks, progress=lambda *p: told.append(p))
     assert told == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_a_model_without_a_head_of_its_own_is_refused_with_a_remedy(make) -> None:
     with pytest.raises(AccessDenied, match=r"TableModel has no hidden layer.*--orders 0"):
-        silenced_ranks(make["table"](), texts([3]), where=[0], masks=np.ones((1, 4), bool))
+        silenced_ranks(make["table"](), texts([3]), [0], np.ones((1, 4), bool))
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda m: silenced_ranks(m, texts([3]), where=[0], masks=np.ones((1, 5))), "12"),
-        (lambda m: silenced_ranks(m, texts([3]), where=[9], masks=np.ones((1, 12))), "where"),
+        (lambda m: silenced_ranks(m, texts([3]), [0], np.ones((1, 5))), "12"),
+        (lambda m: silenced_ranks(m, texts([3]), [9], np.ones((1, 12))), "positions"),
         (lambda m: random_maskings(8, [1.0], orders=1, seed=0), r"fractions\[0\] must lie in"),
         (lambda m: random_maskings(8, [0.5], orders=0, seed=0), "orders must be positive"),
         (lambda m: random_maskings(0, [0.5], orders=1, seed=0), "width must be positive"),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from vestige.attacks.texts.endpoint_statistics import endpoint_statistics
+from tests.models.served import endpoint_statistics
 from vestige.models.checkpoints import load_model
 from vestige.models.endpoint import Endpoint
 from vestige.models.endpoint_address import EndpointAddress

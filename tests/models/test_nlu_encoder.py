@@ -11,8 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from vestige.data.encoded_utterances import IGNORED, Labels
-from vestige.data.utterances import Utterance, Utterances
+from vestige.data.utterances import IGNORED, Labels, Utterance, Utterances
 from vestige.errors import AccessDenied, DataError, ModelError
 from vestige.models.checkpoints import load_intent_slot, load_model, save_model
 from vestige.models.folders import fingerprint

@@ -1,4 +1,4 @@
-"""Ranks are places in a stable sort, however the product is sliced."""
+"""Ranks are positions in a stable sort, however the product is cut into blocks."""
 
 import math
 
@@ -11,13 +11,18 @@ from torch import Tensor, nn
 
 from vestige.errors import ModelError
 from vestige.models import ranks as module
-from vestige.models.ranks import RankCounter, ranks_by, ranks_in, true_ranks
+from vestige.models.predictions import Predictions, finite, log_prob, rank
+from vestige.models.ranks import LinearRanks, ranks_in
 
 
-def by_sorting(logits: Tensor, truth: Tensor) -> Tensor:
-    """The definition: the place in a stable sort of all words."""
+def by_sorting(logits: Tensor, targets: Tensor) -> Tensor:
+    """The definition: the position in a stable sort of all tokens."""
     order = np.argsort(-logits.numpy().astype(np.float64), axis=1, kind="stable")
-    return torch.from_numpy((order == truth.numpy()[:, None]).argmax(1) + 1)
+    return torch.from_numpy((order == targets.numpy()[:, None]).argmax(1) + 1).int()
+
+
+def true_ranks(hidden: Tensor, head: nn.Linear, targets: Tensor) -> Tensor:
+    return LinearRanks(head)(hidden, targets)["ranks"]
 
 
 def whole_numbers(n: int, width: int, words: int, *, reach: int = 2, bias: bool = True):
@@ -34,22 +39,26 @@ def whole_numbers(n: int, width: int, words: int, *, reach: int = 2, bias: bool 
     return hidden, head, torch.randint(words, (n,), generator=generator)
 
 
-@pytest.mark.parametrize("rows", [1, 16, 40, 512])
+@pytest.mark.parametrize("rows", [16, 48, 512])
 @pytest.mark.parametrize("columns", [1, 16, 33, 64, 512])
 @pytest.mark.parametrize(("n", "words"), [(1, 2), (3, 15), (50, 16), (70, 129), (33, 300)])
-def test_slices_of_every_size_give_the_places_of_a_stable_sort(rows, columns, n, words) -> None:
-    hidden, head, truth = whole_numbers(n, 5, words)
-    found = true_ranks(hidden, head, truth, rows=rows, columns=columns)
-    assert found.equal(by_sorting(head(hidden).detach(), truth))
-    alone = ranks_in(head(hidden).detach(), truth, columns=columns).ranks
-    assert alone.equal(found)
+def test_blocks_of_every_size_give_the_places_of_a_stable_sort(
+    monkeypatch, rows, columns, n, words
+) -> None:
+    monkeypatch.setattr(module, "ROWS", rows)
+    monkeypatch.setattr(module, "COLUMNS", columns)
+    hidden, head, targets = whole_numbers(n, 5, words)
+    found = true_ranks(hidden, head, targets)
+    assert found.equal(by_sorting(head(hidden).detach(), targets))
+    assert ranks_in(head(hidden).detach(), targets).equal(found)
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_every_word_of_a_tied_row_has_a_rank_of_its_own(bias: bool) -> None:
+def test_every_word_of_a_tied_row_has_a_rank_of_its_own(monkeypatch, bias: bool) -> None:
+    monkeypatch.setattr(module, "COLUMNS", 16)
     _, head, _ = whole_numbers(1, 3, 200, reach=1, bias=bias)
     hidden = torch.tensor([[1.0, 0.0, -1.0]]).expand(200, 3)
-    found = true_ranks(hidden, head, torch.arange(200), columns=16)
+    found = true_ranks(hidden, head, torch.arange(200))
     assert sorted(found.tolist()) == list(range(1, 201))
 
 
@@ -66,20 +75,21 @@ def test_equal_rows_of_the_head_tie_wherever_they_stand(words: int, width: int) 
     hidden = torch.randn(words, width)
     kinds = (hidden.double() @ head.weight.double().T + head.bias.double())[:, :].detach()
     exact = torch.stack([kinds[:, (twin % 10 == kind).nonzero()[0, 0]] for kind in range(10)], 1)
-    truth = torch.arange(words)
+    targets = torch.arange(words)
     logits = exact[:, twin % 10].float()
-    assert true_ranks(hidden, head, truth).equal(by_sorting(logits, truth))
+    assert true_ranks(hidden, head, targets).equal(by_sorting(logits, targets))
 
 
-def test_a_wrong_first_guess_of_the_true_logits_changes_nothing(monkeypatch) -> None:
+def test_a_wrong_estimate_of_the_true_logits_changes_nothing(monkeypatch) -> None:
     torch.manual_seed(0)
-    head, hidden, truth = nn.Linear(9, 77), torch.randn(40, 9), torch.randint(77, (40,))
-    expected = true_ranks(hidden, head, truth)
-    guess = RankCounter._guess
+    head, hidden, targets = nn.Linear(9, 77), torch.randn(40, 9), torch.randint(77, (40,))
+    expected = LinearRanks(head, log_probs=True)(hidden, targets)
+    estimate = LinearRanks._estimate
     monkeypatch.setattr(
-        RankCounter, "_guess", lambda *given: guess(*given) + torch.randn(len(given[1]), 1)
+        LinearRanks, "_estimate", lambda *given: estimate(*given) + torch.randn(len(given[2]), 1)
     )
-    assert true_ranks(hidden, head, truth).equal(expected)
+    found = LinearRanks(head, log_probs=True)(hidden, targets)
+    assert all(found[name].equal(expected[name]) for name in expected)
 
 
 def test_a_device_that_never_agrees_with_itself_is_an_error(monkeypatch) -> None:
@@ -93,10 +103,10 @@ def test_a_device_that_never_agrees_with_itself_is_an_error(monkeypatch) -> None
 
 def test_ranks_of_random_products_differ_from_float64_by_near_ties_only() -> None:
     torch.manual_seed(1)
-    head, hidden, truth = nn.Linear(64, 3000), torch.randn(300, 64), torch.randint(3000, (300,))
+    head, hidden, targets = nn.Linear(64, 3000), torch.randn(300, 64), torch.randint(3000, (300,))
     exact = (hidden.double() @ head.weight.double().T + head.bias.double()).detach()
-    true = exact.gather(1, truth[:, None])
-    found = true_ranks(hidden, head, truth)
+    true = exact.gather(1, targets[:, None])
+    found = true_ranks(hidden, head, targets)
     assert (found >= 1 + (exact > true + 1e-5).sum(1)).all()
     assert (found <= (exact > true - 1e-5).sum(1)).all()
 
@@ -105,91 +115,70 @@ floats = st.sampled_from([-math.inf, -3e38, -1.0, -1e-45, -0.0, 0.0, 1e-45, 1.0,
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(floats, min_size=1, max_size=40), st.integers(1, 50))
-def test_extreme_logits_are_ranked_exactly(row: list[float], columns: int) -> None:
+@given(st.lists(floats, min_size=1, max_size=40))
+def test_extreme_logits_are_ranked_exactly(row: list[float]) -> None:
     logits = torch.tensor([row] * len(row))
-    truth = torch.arange(len(row))
-    assert ranks_in(logits, truth, columns=columns).ranks.equal(by_sorting(logits, truth))
+    targets = torch.arange(len(row))
+    assert ranks_in(logits, targets).equal(by_sorting(logits, targets))
+
+
+class Model(nn.Module):
+    """A head as models have it."""
+
+    separate_head = True
+
+    def __init__(self, head: nn.Module) -> None:
+        super().__init__()
+        self.head = head
 
 
 def test_words_that_the_head_forbids_stand_last_in_the_order_of_their_ids() -> None:
     head = nn.Linear(2, 40)
     head.bias.data[10:30] = -math.inf
-    found = true_ranks(torch.randn(20, 2), head, torch.arange(10, 30), columns=16)
-    assert found.tolist() == list(range(21, 41))
+    assert LinearRanks.of(Model(head)) is None  # their logits are ranked as they are
+    logits = head(torch.randn(20, 2)).detach()
+    assert ranks_in(logits, torch.arange(10, 30)).tolist() == list(range(21, 41))
 
 
-def test_log_probabilities_come_from_the_same_pass() -> None:
-    hidden, head, truth = whole_numbers(37, 6, 150)
-    found = RankCounter(head, log_probs=True, columns=32)(hidden, truth)
-    expected = head(hidden).log_softmax(1).gather(1, truth[:, None])[:, 0].detach()
-    torch.testing.assert_close(found.log_probs, expected)
-    assert found.ranks.equal(true_ranks(hidden, head, truth))
-    alone = ranks_in(head(hidden).detach(), truth, log_probs=True, columns=7)
-    torch.testing.assert_close(alone.log_probs, expected)
+def test_log_probabilities_come_from_the_same_pass(monkeypatch) -> None:
+    monkeypatch.setattr(module, "COLUMNS", 32)
+    hidden, head, targets = whole_numbers(37, 6, 150)
+    found = LinearRanks(head, log_probs=True)(hidden, targets)
+    expected = head(hidden).log_softmax(1).gather(1, targets[:, None])[:, 0].detach()
+    torch.testing.assert_close(found["log_probs"], expected)
+    assert found["ranks"].equal(true_ranks(hidden, head, targets))
+    alone = log_prob(Predictions(head(hidden).detach(), targets))
+    torch.testing.assert_close(alone["log_probs"], expected)
 
 
 def test_nothing_given_is_changed() -> None:
-    hidden, head, truth = whole_numbers(20, 4, 50)
+    hidden, head, targets = whole_numbers(20, 4, 50)
     logits = head(hidden).detach()
-    given = [hidden, truth, logits, head.weight]
+    given = [hidden, targets, logits, head.weight]
     before = [tensor.clone() for tensor in given]
-    true_ranks(hidden, head, truth)
-    ranks_in(logits, truth)
+    LinearRanks(head, log_probs=True)(hidden, targets)
+    rank(Predictions(logits, targets))
     assert all(one.equal(two) for one, two in zip(given, before, strict=True))
 
 
-def test_without_words_there_are_no_ranks() -> None:
-    none = torch.empty(0, dtype=torch.int64)
-    found = RankCounter(nn.Linear(3, 5), log_probs=True)(torch.empty(0, 3), none)
-    assert found.ranks.shape == (0,)
-    assert found.log_probs is not None
-    assert found.log_probs.shape == (0,)
-    assert ranks_by(lambda logits: logits, 5)(torch.empty(0, 5), none).ranks.shape == (0,)
-
-
-def test_memory_is_a_slice_however_many_words_are_asked() -> None:
-    head = nn.Linear(4, 30_000)
-    counter = RankCounter(head, rows=32, columns=64)
+def test_memory_is_a_block_however_many_words_are_asked(monkeypatch) -> None:
+    monkeypatch.setattr(module, "ROWS", 32)
+    monkeypatch.setattr(module, "COLUMNS", 64)
+    counter = LinearRanks(nn.Linear(4, 30_000), log_probs=True)
     counter(torch.randn(500, 4), torch.randint(30_000, (500,)))
-    counting = counter._counting
-    assert counting._memory.numel() <= 32 * 64
-    assert counting._equal.numel() <= 32 * 64
-    shapes: list[int] = []
-    ranked = ranks_by(lambda x: shapes.append(x.shape[0]) or head(x).detach(), 30_000)
-    ranked(torch.randn(1200, 4), torch.zeros(1200, dtype=torch.int64))
-    assert max(shapes) * 30_000 <= module._CELLS
-    assert sum(shapes) == 1200
+    assert counter._memory.numel() == 32 * 64
 
 
-IDS = torch.zeros(2, dtype=torch.int64)
+def test_heads_that_are_more_than_a_float32_product_are_left_to_logits() -> None:
+    class Adapted(nn.Linear):
+        """More than a product, perhaps."""
 
-
-@pytest.mark.parametrize(
-    ("hidden", "truth", "message"),
-    [
-        (torch.zeros(2, 4), IDS, "hidden must be float32 of shape"),
-        (torch.zeros(2, 3, 1), IDS, "hidden must be float32 of shape"),
-        (torch.zeros(2, 3, dtype=torch.float64), IDS, "hidden must be float32"),
-        (torch.zeros(2, 3, dtype=torch.bfloat16), IDS, "hidden must be float32"),
-        (torch.zeros(3, 3), IDS, "truth must be int64"),
-        (torch.zeros(2, 3), IDS.float(), "truth must be int64"),
-        (torch.zeros(2, 3), IDS - 1, "ids in"),
-        (torch.zeros(2, 3), IDS + 5, "ids in"),
-    ],
-)
-def test_what_does_not_fit_is_named(hidden: Tensor, truth: Tensor, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        true_ranks(hidden, nn.Linear(3, 5), truth)
-
-
-def test_heads_that_cannot_be_asked_are_refused() -> None:
-    with pytest.raises(ValueError, match="float32"):
-        RankCounter(nn.Linear(3, 5).half())
-    with pytest.raises(ValueError, match="rows"):
-        RankCounter(nn.Linear(3, 5), rows=0)
-    with pytest.raises(ValueError, match="columns"):
-        ranks_in(torch.zeros(1, 2), torch.tensor([0]), columns=0)
+    assert LinearRanks.of(Model(nn.Linear(3, 5))) is not None
+    for head in (nn.Linear(3, 5).half(), Adapted(3, 5), nn.Sequential(nn.Linear(3, 5))):
+        assert LinearRanks.of(Model(head)) is None
+    whole = Model(nn.Linear(3, 5))
+    whole.separate_head = False
+    assert LinearRanks.of(whole) is None
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -197,9 +186,9 @@ def test_what_is_no_number_is_never_ranked(value: float) -> None:
     for part in ("weight", "bias"):
         head = nn.Linear(3, 5)
         getattr(head, part).data.view(-1)[4] = value
-        with pytest.raises(ModelError, match="not finite"):
-            RankCounter(head)
+        assert LinearRanks.of(Model(head)) is None
+    targets = torch.zeros(2, dtype=torch.int64)
     with pytest.raises(ModelError, match="not finite"):
-        true_ranks(torch.full((2, 3), value), nn.Linear(3, 5), IDS)
+        true_ranks(torch.full((2, 3), value), nn.Linear(3, 5), targets)
     with pytest.raises(ModelError, match="not finite"):
-        ranks_in(torch.tensor([[0.0, math.nan]]), torch.tensor([0]))
+        finite(Predictions(torch.tensor([[0.0, math.nan]]), targets[:1]))

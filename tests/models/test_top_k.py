@@ -8,6 +8,8 @@ from tests.models.contexts import contexts_at
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.largest import largest
+from vestige.models.predictions import word_ranks
+from vestige.models.reading import word_places
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.table import TableModel
 from vestige.models.top_k import (
@@ -17,7 +19,6 @@ from vestige.models.top_k import (
     narrow,
     token_names,
 )
-from vestige.models.word_ranks import asked_places, word_ranks
 
 
 @pytest.mark.parametrize("k", [1, 2, 7, 40])
@@ -74,7 +75,7 @@ def test_a_model_that_answers_sources_is_asked_with_them(attention: bool) -> Non
     model = Seq2SeqModel(words, words, config).eval()
     targets = EncodedCorpus(np.array([3, 7, 9, 1, 4, 8, 1], np.int32), np.array([0, 4, 7]))
     sources = ["w4 w5", "w9"]
-    contexts, true = contexts_at(targets, asked_places(targets), words, sources=sources)
+    contexts, true = contexts_at(targets, word_places(targets), words, sources=sources)
     listed = likeliest_ranks(narrow(model, k=12), contexts, true)
     expected = [
         rank

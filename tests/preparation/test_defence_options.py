@@ -8,8 +8,8 @@ from importlib import metadata
 import pytest
 
 from vestige.cli.app import run
-from vestige.defences.methods.dp_sgd import DPSGD
-from vestige.defences.methods.goldfish import Goldfish
+from vestige.defences.methods.private import DPSGD
+from vestige.defences.methods.regularizers import Goldfish
 from vestige.defences.registry import DEFENCES, NoDefence
 from vestige.preparation import defence_options
 from vestige.preparation.defence_options import DefenceOptions, as_defence, as_options
@@ -44,14 +44,16 @@ def test_a_name_with_its_settings_is_a_defence():
     assert as_defence(own) is own
 
 
-@pytest.mark.parametrize("defence", [DPSGD(epsilon=8.0, bands=2), Goldfish(k=3), Goldfish()])
+@pytest.mark.parametrize(
+    "defence", [DPSGD(epsilon=8.0, physical_batch_size=2), Goldfish(k=3), Goldfish()]
+)
 def test_a_defence_is_recorded_as_options_that_make_it(defence):
     assert as_defence(as_options(defence)) == defence
 
 
 def test_every_setting_is_an_option_of_all_its_defences():
     names = {one.name for one in fields(DefenceOptions)}
-    assert {"epsilon", "weight", "pairing", "k", "bands", "local_epochs"} <= names
+    assert {"epsilon", "weight", "pairing", "k", "unit", "local_epochs"} <= names
     assert "context" not in names
 
 
@@ -60,14 +62,13 @@ def test_every_setting_is_an_option_of_all_its_defences():
     [
         (["--noise-multiplier", "1"], "--noise-multiplier needs --defence dp-fedavg or dp-sgd"),
         (["--defence", "goldfish", "--clip", "1"], "--clip needs --defence dp-fedavg or dp-sgd"),
-        (["--defence", "dp-fedavg", "--bands", "2"], "--bands needs --defence dp-sgd"),
+        (["--defence", "dp-fedavg", "--unit", "user"], "--unit needs --defence dp-sgd"),
         (["--defence", "dp-sgd"], "--defence dp-sgd must come with one of --epsilon"),
         (["--defence", "hope"], "--defence must be one of none, adversarial, dp-fedavg"),
         (["--defence", "goldfish", "--goldfish-k", "1"], "--goldfish-k must be"),
         (["--defence", "goldfish", "--goldfish-k", "2.5"], "--goldfish-k must be a whole number"),
         (["--defence", "dp-sgd", "--epsilon", "none"], "--epsilon must be a number"),
         (["--defence", "dp-sgd", "--epsilon", "-1"], "--epsilon must be positive"),
-        (["--defence", "dp-sgd", "--epsilon", "8", "--clip-quantile", "1"], "--clip-quantile must"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(tmp_path, capsys, words, message):

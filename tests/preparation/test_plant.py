@@ -4,8 +4,8 @@ import pytest
 
 from vestige import results
 from vestige.data.corpus import Corpus
-from vestige.data.loaders import read_corpus
-from vestige.data.loaders.utterances import write_utterances
+from vestige.data.formats.reading import read_corpus
+from vestige.data.formats.utterances import write_utterances
 from vestige.data.manifest import Manifest
 from vestige.data.secret_manifest import SecretManifest
 from vestige.data.utterances import Utterance, Utterances

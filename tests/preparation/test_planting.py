@@ -7,7 +7,7 @@ import pytest
 
 from tests.told import Told
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.utterances import read_utterances, write_utterances
+from vestige.data.formats.utterances import read_utterances, write_utterances
 from vestige.data.utterances import Utterance, Utterances
 from vestige.errors import DataError, ManifestError, VestigeError
 from vestige.preparation.plant import plant

@@ -10,7 +10,6 @@ import pytest
 from scipy import stats
 
 import vestige
-from vestige.attacks.manifests import canary_scores
 from vestige.audits.exposure.canaries import canary_exposure
 from vestige.audits.exposure.epsilon import audit_canaries
 from vestige.data.canary import occurrences
@@ -20,6 +19,7 @@ from vestige.data.subwords import SubwordVocabulary
 from vestige.data.user_canaries import coin_flip_canaries, sampled_canaries
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
+from vestige.models.canaries import canary_scores
 from vestige.models.table import TableModel
 from vestige.preparation.sampled_canaries import line_ends, sample_phrases
 

@@ -9,9 +9,9 @@ import torch
 from tests.cli.shell import invoke
 from vestige import results
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.utterances import read_utterances
-from vestige.defences.methods.dp_sgd import DPSGD
-from vestige.defences.methods.goldfish import Goldfish
+from vestige.data.formats.utterances import read_utterances
+from vestige.defences.methods.private import DPSGD
+from vestige.defences.methods.regularizers import Goldfish
 from vestige.errors import RunError
 from vestige.models.checkpoints import load_model
 from vestige.models.folders import fingerprint

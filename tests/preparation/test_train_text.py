@@ -7,7 +7,7 @@ import pytest
 from tests.preparation.jobs import LINES, Told
 from vestige import results
 from vestige.data.corpus import Corpus
-from vestige.defences.methods.goldfish import Goldfish
+from vestige.defences.methods.regularizers import Goldfish
 from vestige.errors import DataError
 from vestige.models.checkpoints import load_model
 from vestige.preparation.options import ModelOptions, TrainingOptions

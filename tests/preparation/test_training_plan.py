@@ -9,8 +9,8 @@ import torch
 from tests.preparation.jobs import CORPUS, LINES, job
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
-from vestige.defences.methods.dp_sgd import DPSGD
-from vestige.defences.methods.goldfish import Goldfish
+from vestige.defences.methods.private import DPSGD
+from vestige.defences.methods.regularizers import Goldfish
 from vestige.defences.registry import NoDefence
 from vestige.models.checkpoints import save_model
 from vestige.models.folders import fingerprint

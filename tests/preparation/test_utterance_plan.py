@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.preparation.jobs import job
-from vestige.data.utterance_parts import planted_secrets
+from vestige.data.sources import planted_secrets
 from vestige.data.utterances import Utterance, Utterances
 from vestige.models.checkpoints import save_model
 from vestige.preparation.options import ModelOptions, NluOptions, TrainingOptions

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vestige.attacks.membership.user_audit import AuditedUser, UserAudit
+from vestige.audits.membership.user_audit import COLUMNS, Judged
 from vestige.claims import REQUIRED, Check, Estimate, Test
 from vestige.metrics.tests import conformal_p_values, discoveries
 
@@ -18,7 +18,18 @@ def checks_of(**failed):
     )
 
 
-def audit_of(scores, *, known=KNOWN, null=(), names=None, rate=0.05, checks=None, **more):
+def audit_of(
+    scores,
+    *,
+    known=KNOWN,
+    null=(),
+    names=None,
+    rate=0.05,
+    checks=None,
+    p=None,
+    compared=240,
+    **more,
+):
     """An audit of users with these scores; None for one of whom nothing was asked.
 
     Args:
@@ -28,6 +39,8 @@ def audit_of(scores, *, known=KNOWN, null=(), names=None, rate=0.05, checks=None
         names: of the users.
         rate: the false-discovery rate.
         checks: of the claim; all passed by default.
+        p: of the test.
+        compared: words of each user.
         more: what asking came to.
     """
     names = names or [f"Rosalind {n}" for n in range(len(scores))]
@@ -38,31 +51,29 @@ def audit_of(scores, *, known=KNOWN, null=(), names=None, rate=0.05, checks=None
     together = min(1.0, 2 * simes) if several else simes
     called = called & (together <= rate)
     nobody = all(score is None for score in scores)
-    return UserAudit(
+    given = zip(names, scores, p_values, called, strict=True)
+    judged = Judged(
         list_p_value=simes if several else None,
-        test=None if nobody else Test(together, 1 / (1 + len(known)), rate, "non-members"),
+        test=None if nobody else Test(p or together, 1 / (1 + len(known)), rate, "non-members"),
         auc=None if nobody else Estimate("AUC over users", 0.7, 0.6, 0.8),
-        checks=checks or checks_of(),
         users=tuple(
-            AuditedUser(
-                user=name, score=score, p_value=p, called=bool(one), texts=12,
-                words=0 if score is None else 240,
-                compared_with=0 if score is None else len(known),
-                compared_words=0 if score is None else 240,
-            )
-            for name, score, p, one in zip(names, scores, p_values, called, strict=True)
+            dict(zip(COLUMNS, (name, score, p_value, bool(one), 12, *counts), strict=True))
+            for name, score, p_value, one in given
+            for counts in [(0, 0, 0) if score is None else (240, len(known), compared)]
         ),
-        calibrated_on=len(known),
-        fitted_on=min(60, (len(known) + 1) // 2),
-        counted_on=len(known) - min(60, (len(known) + 1) // 2),
-        references=4 if null else 0,
-        k=50,
-        vocab_size=5000,
+        known=len(known),
         rate=rate,
-        null=tuple(null),
         compared=tuple(known),
-        statistics=more,
-    )  # fmt: skip
+    )
+    fitted = min(60, (len(known) + 1) // 2)
+    facts = {
+        "fitted_on": fitted,
+        "counted_on": len(known) - fitted,
+        "references": 4 if null else 0,
+        "k": 50,
+        "vocab_size": 5000,
+    }
+    return judged.result(checks or checks_of(), facts | more, null=null)
 
 
 def uniform(count):

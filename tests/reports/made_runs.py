@@ -6,32 +6,32 @@ from typing import Any
 
 import numpy as np
 
-from tests.attacks.texts.made_checks import passed
-from tests.attacks.texts.test_deletion import drawn
-from tests.attacks.texts.test_scores import statistics
 from tests.audits.anatomy.test_anatomy_report import anatomy
 from tests.audits.check.made import CASES
 from tests.audits.exposure.test_exposure_report import canary
 from tests.audits.extraction.test_completion_report import attempt
 from tests.audits.extraction.test_utterances_report import audit, counted, extraction
+from tests.audits.membership.test_score_formulas import statistics
 from tests.audits.membership.test_text_report import made as texts_audited
-from tests.audits.passed import PASSED
+from tests.audits.passed import PASSED, passed
+from tests.audits.unlearning.test_knowledge import drawn
 from tests.preparation.test_report import DefendedTraining, IntentSlotTraining, PairTraining
 from tests.reports.conftest import DefenceComparison, DifferentialRank, UpdateDiff
 from tests.reports.made_audits import audit_of, uniform
 from tests.reports.made_claims import made_claim, with_claim
-from vestige.attacks.texts.deletion import verify
-from vestige.attacks.texts.memorized_texts import Extraction, memorized
-from vestige.attacks.texts.text_memorization import TextMemorization, more_extracted
 from vestige.audits.exposure.canary_result import CanaryExposure
 from vestige.audits.exposure.secrets import secret_result
 from vestige.audits.extraction.canaries import Completion
+from vestige.audits.extraction.memorization import Extracted, memorized
+from vestige.audits.extraction.memorized_texts import memorization_result
 from vestige.audits.extraction.secrets import completion_result
+from vestige.audits.unlearning.knowledge import verify
 from vestige.claims import LEAK, Check
 from vestige.experiments.tables import Table
 from vestige.integrations.moment import Moment
 from vestige.integrations.training_leakage import TrainingLeakage
 from vestige.integrations.training_texts import TextGap
+from vestige.results import Result
 
 
 def secret(number: int, text: str, rank: int, p: float) -> dict[str, Any]:
@@ -57,14 +57,13 @@ def part(number: int, *, greedy: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def text_memorization() -> TextMemorization:
+def text_memorization() -> Result:
     """Of texts whose tokens nobody could guess."""
-    how = Extraction(prefix=4, suffix=4, top_k=5)
-    own, rest = (memorized(statistics(seed), how) for seed in (0, 1))
-    return TextMemorization(
-        texts=own, reference=rest, extraction=how, p_value=more_extracted(own, rest, seed=0),
-        checks=passed("memorization"),
-    )  # fmt: skip
+    how = Extracted(prefix=4, suffix=4, top_k=5)
+    number = len(statistics(0).offsets) - 1
+    units = range(number), range(number, 2 * number)
+    own, rest = (memorized(statistics(seed), how, units[seed]) for seed in (0, 1))
+    return memorization_result(own, rest, how, seed=0, checks=passed("memorization"))
 
 
 def training_leakage() -> TrainingLeakage:

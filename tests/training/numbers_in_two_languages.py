@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from vestige.data.corpus import Corpus
-from vestige.data.encoded_pairs import EncodedPairs, encode_pairs
+from vestige.data.encoded import EncodedPairs, encode_pairs
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 

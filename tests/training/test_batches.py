@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vestige.errors import TrainingError
-from vestige.training.batches import IGNORED, Windows, every_token
+from vestige.training.batches import Windows
 
 CPU = torch.device("cpu")
 sizes = st.tuples(st.integers(30, 120), st.integers(1, 7), st.integers(1, 9))
@@ -63,13 +63,6 @@ def test_an_epoch_entered_late_gives_the_rest_of_it(drawn, contiguous, first):
     windows = Windows(stream(drawn[0]), drawn[1], drawn[2], contiguous, CPU)
     whole = [batch.inputs.tolist() for batch in windows.epoch(3, 1)]
     assert [batch.inputs.tolist() for batch in windows.epoch(3, 1, first=first)] == whole[first:]
-
-
-@given(st.integers(2, 80), st.integers(1, 9), st.integers(1, 9))
-def test_evaluation_predicts_every_token_but_the_first_exactly_once(tokens, rows, length):
-    batches = every_token(stream(tokens), batch_size=rows, sequence_length=length, device=CPU)
-    targets = torch.cat([batch.targets.flatten() for batch in batches])
-    assert sorted(targets[targets != IGNORED].tolist()) == list(range(1, tokens))
 
 
 def test_a_memory_mapped_stream_is_read_without_being_changed(tmp_path):

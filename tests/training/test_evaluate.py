@@ -74,6 +74,18 @@ def test_one_token_leaves_nothing_to_predict(make_model, make_text):
         evaluate(make_model(), EncodedCorpus(text.tokens[:1], text.offsets))
 
 
+@pytest.mark.parametrize("tokens", range(2, 60, 5))
+@pytest.mark.parametrize("rows", [1, 4, 9])
+def test_every_token_but_the_first_is_predicted_exactly_once(make_model, make_text, tokens, rows):
+    v = 12
+    uniform = TableModel(
+        torch.full((v,), 1 / v), torch.full((v, v), 1 / v), make_model().vocabulary
+    )
+    found = evaluate(uniform, make_text(tokens), batch_size=rows)
+    assert found.tokens == tokens - 1
+    assert found.perplexity == pytest.approx(v)
+
+
 def documents(*sizes: int) -> EncodedCorpus:
     """Texts of random words, each ended by <eos>."""
     rng = np.random.default_rng(0)
@@ -97,10 +109,10 @@ def naive_document(model, tokens: list[int], length: int) -> tuple[float, int]:
 
 
 @pytest.mark.parametrize("architecture", ["lstm", "tied lstm", "transformer"])
-@pytest.mark.parametrize(("rows", "length"), [(1, 16), (3, 16), (3, 4), (64, 1)])
-def test_documents_are_scored_as_if_read_one_by_one(make_model, architecture, rows, length):
+@pytest.mark.parametrize("length", [16, 4, 1])
+def test_documents_are_scored_as_if_read_one_by_one(make_model, architecture, length):
     model, data = make_model(architecture), documents(5, 9, 1, 2, 12, 9, 3)
-    found = score_documents(model.train(), data, batch_size=rows, sequence_length=length)
+    found = score_documents(model.train(), data, sequence_length=length)
     assert model.training
     model.eval()
     for index in range(len(data)):

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from vestige.data.encoded import EncodedCorpus
-from vestige.data.encoded_pairs import EncodedPairs
+from vestige.data.encoded import EncodedCorpus, EncodedPairs
 from vestige.errors import TrainingError
 from vestige.models.checkpoints import load_seq2seq
 from vestige.training.config import TrainingConfig
+from vestige.training.evaluate import score_pairs
 from vestige.training.loop import learn
-from vestige.training.pairs import PairBatches, PairTask, pair_step, score_pairs
+from vestige.training.pairs import PairBatches, PairTask, pair_step
 
 CONFIG = TrainingConfig(
     seed=1, epochs=2, batch_size=4, sequence_length=9, learning_rate=2e-2, checkpoint_every=3

@@ -164,33 +164,15 @@ def lots_of(batches, epochs: int, seed: int = 0) -> np.ndarray:
     return drawn
 
 
-def test_units_take_turns_in_groups_that_are_their_own():
-    """A unit joins at one step in three, there with three times the chance."""
-    sequences = Sequences.of(corpus([3] * 60, None), length=6)
-    batches = SequenceBatches(sequences, 5, "poisson", 1, CPU, 3)
-    drawn = lots_of(batches, 200)
-    turns = [drawn[first::3].mean(0) for first in range(3)]
-    group = np.argmax(turns, axis=0)
-    for first, joined in enumerate(turns):
-        assert (joined[group != first] == 0).all()
-        deviation = math.sqrt(0.25 * 0.75 / len(drawn[first::3]))
-        assert np.abs(joined[group == first] - 0.25).max() < 4.5 * deviation
-    assert set(group) == {0, 1, 2}
-    assert drawn.sum(1).mean() == pytest.approx(5, abs=1.0)
-    assert (lots_of(batches, 1, seed=1)[0] != drawn[0]).any()
-    with pytest.raises(TrainingError, match="batch_size 21 in each of 3 turns"):
-        SequenceBatches(sequences, 21, "poisson", 1, CPU, 3)
-
-
 def test_lots_are_distributed_as_opacus_draws_them():
     """Sizes by Kolmogorov-Smirnov's two samples, units by their frequencies."""
-    from opacus.utils.uniform_sampler import UniformWithReplacementSampler
+    samplers = pytest.importorskip("opacus.utils.uniform_sampler")
     from scipy.stats import binom, chi2, ks_2samp, kstest
 
     batches = make([3] * 60, size=9, draw="poisson")
     mine = lots_of(batches, 500)
     theirs = np.zeros_like(mine)
-    sampler = UniformWithReplacementSampler(
+    sampler = samplers.UniformWithReplacementSampler(
         num_samples=60,
         sample_rate=batches.sample_rate,
         generator=torch.Generator().manual_seed(0),

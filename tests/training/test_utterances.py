@@ -10,8 +10,7 @@ import pytest
 import torch
 from seqeval.metrics import f1_score
 
-from vestige.data.encoded_utterances import EncodedUtterances, Labels
-from vestige.data.utterances import Utterance, Utterances
+from vestige.data.utterances import EncodedUtterances, Labels, Utterance, Utterances
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import TrainingError
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel

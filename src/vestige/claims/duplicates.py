@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige.claims.claim import Check
+from vestige.metrics.equal_length import FEWEST as FEWEST
 
 ALIKE = 0.5
 """Jaccard similarity from which on two texts are near-duplicates."""
@@ -26,9 +27,6 @@ ALIKE = 0.5
 WORDS = 3
 LETTERS = 5
 """Words of a shingle, and letters of one in a text of few words."""
-
-FEWEST = 8
-"""Independent units on each side from which on their means are compared."""
 
 MOST = 100
 """Texts with one of the rarer shingles that others are compared with."""

@@ -4,21 +4,27 @@ Documents live in an Arrow table, so that 20 million words are a few contiguous 
 never a list of Python strings.
 """
 
+import gzip
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet
 from numpy.typing import ArrayLike, NDArray
 
 from vestige import _validate
+from vestige.data.atomic_write import replacing
 from vestige.errors import DataError
 
 COLUMNS = ("text", "user", "label", "source")
+_ENDINGS = "End the name in .parquet, .jsonl or .jsonl.gz."
 _ROWS_PER_CHUNK = 10_000
 
 
@@ -278,3 +284,66 @@ def _contents(chunk: pa.LargeStringArray) -> memoryview:
     _, offsets, data = chunk.buffers()
     bounds = np.frombuffer(offsets, np.int64)[chunk.offset : chunk.offset + len(chunk) + 1]
     return memoryview(data if data is not None else b"")[bounds[0] : bounds[-1]]
+
+
+def write_corpus(
+    corpus: Corpus, path: Path, *, progress: Callable[[int], None] | None = None
+) -> None:
+    """Write a corpus in the format of the file's ending, atomically, for `read_corpus`.
+
+    Args:
+        corpus: its columns are called `text`, `user`, `label` and `source` in the file.
+            Documents that are blank are written, and left out by those who read tables.
+        path: `.parquet`, `.jsonl`, `.jsonl.gz`, or `.txt` for a document a line, which keeps
+            the texts only.
+        progress: called with the number of documents written so far.
+
+    Raises:
+        DataError: the name says no format, or a document does not fit on a line of a `.txt`.
+    """
+    path = Path(path)
+    if not path.name.endswith((".parquet", ".jsonl", ".jsonl.gz", ".txt")):
+        raise DataError(f"the name of {path} ends in no known format", remedy=_ENDINGS)
+    with replacing(path) as file:
+        if path.suffix == ".parquet":
+            pyarrow.parquet.write_table(corpus.table, file)
+        elif path.suffix == ".gz":
+            # Without name and time in its header, equal corpora make equal files.
+            with gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0) as packed:
+                _write_lines(corpus, packed.write, _json_lines, progress)
+        else:
+            _write_lines(
+                corpus, file.write, _json_lines if path.suffix == ".jsonl" else _texts, progress
+            )
+
+
+def _write_lines(
+    corpus: Corpus,
+    write: Callable[[bytes], object],
+    lines: Callable[[pa.RecordBatch, int], list[str]],
+    progress: Callable[[int], None] | None,
+) -> None:
+    done = 0
+    for batch in corpus.table.to_batches(max_chunksize=1000):
+        write("".join(f"{line}\n" for line in lines(batch, done)).encode())
+        done += len(batch)
+        if progress is not None:
+            progress(done)
+
+
+def _json_lines(batch: pa.RecordBatch, _: int) -> list[str]:
+    names = batch.schema.names
+    rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    return [json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in rows]
+
+
+def _texts(batch: pa.RecordBatch, before: int) -> list[str]:
+    texts: list[str] = batch["text"].to_pylist()
+    for number, text in enumerate(texts, before + 1):
+        if not text or text != text.strip() or "\n" in text:
+            raise DataError(
+                f"document {number} does not fit on one line: it is blank, begins or ends with a "
+                "blank, or has a line break",
+                remedy=_ENDINGS,
+            )
+    return texts

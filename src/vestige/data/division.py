@@ -1,9 +1,9 @@
 """Division of a corpus into training and held-out records, with a cap per user.
 
-Differential privacy compares trainings on data that differ in one record, or one user: then
-nothing else may differ between what they read. So both choices are functions of hashes of what is
-chosen, never of its place: whether a record (or user) is held out follows from its content (or
-name) alone, and one document more moves at most one other of the same user past a cap.
+Differential privacy compares trainings on data that differ in one record, or one user: nothing
+else may differ between what they read. So both choices follow from hashes of what is chosen, never
+from its place: whether a record (or user) is held out depends on its content (or name) alone, and
+one document more moves at most one other of the same user past a cap.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from vestige import _validate
 from vestige.data.corpus import Corpus
-from vestige.data.record_hashes import hash_texts, record_hashes, uniform
+from vestige.data.records import hash_texts, record_hashes, uniform
 from vestige.errors import DataError
 
 _HOLD_OUT, _CAP = b"hold-out", b"cap"
-"""Purposes: were the hashes the same, what a cap keeps would be held out most of the time."""
+"""Purposes: with the same hashes, most documents that a cap keeps would be held out."""
 
 
 @dataclass(frozen=True, kw_only=True)

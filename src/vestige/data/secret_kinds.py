@@ -1,9 +1,13 @@
-"""Kinds of secrets: how each is recognised in a line, and which texts have its format."""
+"""Kinds of secrets: how each is recognised in a line, and which texts have its format.
+
+`secret_spans` recognises them in running text, by stricter rules.
+"""
 
 import re
 import string
 from calendar import monthrange
 from collections.abc import Callable
+from itertools import accumulate
 
 from vestige.data.person_names import FAMILY, GIVEN
 from vestige.data.secret_shapes import Part, Slots
@@ -21,13 +25,15 @@ WORDS = tuple(dict.fromkeys(word for role in WORDS_BY_ROLE.values() for word in 
 MOST_WORDS = 3
 """Words of an unmarked line that vary: the last ones."""
 
-_FREQUENT = (
-    "about also and are been but does for from has have her his into its just last made more much "
-    "must name named never number only other our over password said secret she should some such "
-    "than that the their them then there these they this those through under was were what when "
-    "where which while who whose will with would you your"
+_COMMON = frozenset(
+    re.findall(
+        r"\w+",
+        "about also and are been but does for from has have her his into its just last made more "
+        "much must name named never number only other our over password said secret she should "
+        "some such than that the their them then there these they this those through under was "
+        "were what when where which while who whose will with would you your",
+    )
 )
-_COMMON = frozenset(_FREQUENT.split())
 
 
 def characters(own: str) -> Slots:
@@ -86,21 +92,16 @@ def key(own: str, before: str) -> Part | None:
 def card(own: str, before: str) -> Part | None:
     """A payment card: digits after the issuer's six, with the right check digit."""
     digits = re.sub(r"\D", "", own)
-    if _luhn_digit(digits[:-1]) != digits[-1]:
+    if luhn_digit(digits[:-1]) != digits[-1]:
         return None
-    slots, seen = [], 0
-    for one in own:
-        seen += one.isdigit()
-        free = one.isdigit() and 6 < seen < len(digits)
-        slots.append(tuple(string.digits) if free else (one,))
-    return Part(0, len(own), "card", tuple(slots), tuple(own), mend=_mend_card)
+    return _digits(own, "card", range(7, len(digits)), mend=_mend_card)
 
 
 def _mend_card(text: str) -> str:
-    return text[:-1] + _luhn_digit(re.sub(r"\D", "", text)[:-1])
+    return text[:-1] + luhn_digit(re.sub(r"\D", "", text)[:-1])
 
 
-def _luhn_digit(digits: str) -> str:
+def luhn_digit(digits: str) -> str:
     """The check digit of ISO/IEC 7812-1, annex B."""
     total = 0
     for place, one in enumerate(reversed(digits)):
@@ -109,14 +110,20 @@ def _luhn_digit(digits: str) -> str:
     return str(-total % 10)
 
 
+def _digits(own: str, kind: str, free: range, *, mend: Callable[[str], str] = str) -> Part:
+    """Digits for those of some numbers, counted from 1; the rest stays."""
+    seen = accumulate(map(str.isdigit, own))
+    varied = [one.isdigit() and number in free for one, number in zip(own, seen, strict=True)]
+    slots = [tuple(string.digits) if v else (one,) for one, v in zip(own, varied, strict=True)]
+    return Part(0, len(own), kind, tuple(slots), tuple(own), mend=mend)
+
+
 def iban(own: str, before: str) -> Part | None:
     """An IBAN: characters after the bank's four, with the right check digits."""
     if _iban_digits(own) != own[2:4]:
         return None
-    slots, seen = [], 0
-    for one in own:
-        seen += one != " "
-        slots.append(characters(one)[0] if seen > 8 else (one,))
+    seen = accumulate(one != " " for one in own)
+    slots = [characters(c)[0] if n > 8 else (c,) for c, n in zip(own, seen, strict=True)]
     return Part(0, len(own), "iban", tuple(slots), tuple(own), mend=_mend_iban)
 
 
@@ -151,12 +158,7 @@ def phone(own: str, before: str) -> Part | None:
     national = own[0] == "0" and re.search(r"[ ()/.-]", own)
     if not (international or national or _CALL.search(before)):
         return None
-    slots, seen = [], 0
-    for one in own:
-        seen += one.isdigit()
-        free = one.isdigit() and seen > len(digits) - SUBSCRIBER
-        slots.append(tuple(string.digits) if free else (one,))
-    return Part(0, len(own), "phone", tuple(slots), tuple(own))
+    return _digits(own, "phone", range(len(digits) - SUBSCRIBER + 1, len(digits) + 1))
 
 
 def date(own: str, before: str) -> Part | None:
@@ -228,10 +230,10 @@ def words(own: str) -> Part | None:
     """Words of a list for its last rare ones, digits for digits; None without either."""
     said = re.findall(r"[^\W\d_]+|\d|[\W_]", own)
     places = [n for n, text in enumerate(said) if len(text) > 3 and text.lower() not in _COMMON]
-    if not places and not any(text.isdigit() for text in said):
+    if not places and not any(map(str.isdigit, said)):
         places = [n for n, text in enumerate(said) if text.isalpha()]
-    if not places and not any(text.isdigit() for text in said):
-        return None
+        if not places:
+            return None
     varied = set(places[-MOST_WORDS:])
     slots = []
     for n, text in enumerate(said):

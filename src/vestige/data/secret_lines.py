@@ -7,10 +7,17 @@ recognised by its kind, or else the last rare words of the line, for which words
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 
+from vestige.data.files import read_lines
 from vestige.data.secret_kinds import KINDS, code, given, names, words
 from vestige.data.secret_shapes import Part, Secret
 from vestige.errors import DataError
+from vestige.monitor import SILENT, Monitor
+
+MOST = 10_000
+"""Secrets of a list."""
 
 NAMED = 20
 """Numbers of lines that a message names."""
@@ -31,6 +38,12 @@ def left_out(skipped: Sequence[tuple[int, str]]) -> str:
     return "; ".join(
         f"Secrets not used: {numbered(which)}: {reason}" for reason, which in reasons.items()
     )
+
+
+def log_left_out(skipped: Sequence[tuple[int, str]], monitor: Monitor) -> None:
+    """One line about secrets that were left out, if any."""
+    if notice := left_out(skipped):
+        monitor.log(f"{notice[:1].upper()}{notice[1:]}.")
 
 
 @dataclass(frozen=True)
@@ -60,6 +73,36 @@ def as_list(secrets: "Sequence[Secret] | SecretList") -> SecretList:
     if isinstance(secrets, SecretList):
         return secrets
     return SecretList(tuple(secrets), len(secrets))
+
+
+def read_own_secrets(
+    secrets: str | PathLike[str] | Sequence[str],
+    *,
+    name: str = "secrets",
+    monitor: Monitor = SILENT,
+) -> SecretList:
+    """Secrets of a file with one per line, or of texts.
+
+    Args:
+        name: of the argument, for messages.
+        monitor: gets one line about secrets that were left out.
+
+    Raises:
+        ValueError: there are none, or too many.
+        DataError: the file cannot be read, or no secret in it can be used.
+    """
+    if isinstance(secrets, str | PathLike):
+        lines, where = read_lines(Path(secrets), one="secret"), f"{secrets}: "
+    else:
+        lines, where = list(secrets), ""
+    if not 1 <= (number := sum(bool(line.strip()) for line in lines)) <= MOST:
+        raise ValueError(f"`{name}` must hold 1 to {MOST:,}, got {number:,}")
+    try:
+        listed = read_secret_lines(lines)
+    except DataError as error:
+        raise DataError(f"{where}{error.problem}", remedy=error.remedy) from error
+    log_left_out(listed.skipped, monitor)
+    return listed
 
 
 def read_secret_lines(lines: Sequence[str]) -> SecretList:

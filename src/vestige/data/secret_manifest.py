@@ -10,19 +10,28 @@ fewer than ten times stands in the training part only. The record is sealed as
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 
 from vestige.data.canary import occurrences
-from vestige.data.checksum import Checksummed, Sealed, malformed, not_there, read_record
+from vestige.data.checksum import (
+    Checksummed,
+    Sealed,
+    format_of,
+    malformed,
+    not_there,
+    read_record,
+)
 from vestige.data.files import Count, Name, Schema, Seed, Sha256
 from vestige.data.insertion_positions import scatter
 from vestige.data.secret_canaries import SecretCanary
 from vestige.data.secret_pattern import SecretPattern
+from vestige.data.sources import manifest_file
 from vestige.data.utterances import Utterance, Utterances
-from vestige.errors import DataError
+from vestige.errors import DataError, ManifestError
 
 FORMAT = "vestige-secrets-1"
 _VALIDATED = 10  # one copy of so many goes to validation
@@ -177,6 +186,26 @@ class SecretManifest(Sealed):
                 for canary, train, validation in rows
             ],
         }
+
+
+def load_secrets(manifest: str | PathLike[str] | SecretManifest) -> SecretManifest:
+    """A manifest of secrets in labelled utterances.
+
+    Args:
+        manifest: itself, its file, or the directory of `vestige plant --task nlu`.
+
+    Raises:
+        ManifestError: it is missing, malformed, was changed, or is one of running text.
+    """
+    if isinstance(manifest, SecretManifest):
+        return manifest
+    file = manifest_file(manifest)
+    if file.is_file() and format_of(file) not in (FORMAT, None):
+        raise ManifestError(
+            f"{file} has canaries in text, not in labelled utterances",
+            remedy="Plant with `vestige plant --task nlu`, or pass a language model.",
+        )
+    return SecretManifest.load(file)
 
 
 def plant_secrets(

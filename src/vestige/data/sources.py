@@ -1,17 +1,31 @@
-"""What DATA may be: anything that `read_corpus` reads, and a directory of `vestige plant`."""
+"""What DATA may be: anything that can be read, loaded utterances, and folders of `vestige plant`.
 
+The readers and manifests are imported when first needed, so that commands start quickly.
+"""
+
+from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from vestige.data.corpus import Corpus
     from vestige.data.manifest import Manifest
+    from vestige.data.secret_manifest import SecretManifest
+    from vestige.data.utterances import Utterances, UtteranceSplits
+
+    Source: TypeAlias = str | PathLike[str] | Utterances
 
 CORPUS, MANIFEST = "corpus.jsonl", "manifest.json"
 """The files in a directory of `vestige plant`."""
-
 TRAIN, VALIDATION, TEST = "train.jsonl", "validation.jsonl", "test.jsonl"
 """The parts in a directory of `vestige plant --task nlu`; the last two may be missing."""
+HOLD_OUT = 0.1
+"""Share of the utterances that validate, unless another is given."""
+
+
+def manifest_file(path: "str | PathLike[str]") -> Path:
+    """The manifest that a path names: the file itself, or the one in a planted directory."""
+    return Path(path) / MANIFEST if Path(path).is_dir() else Path(path)
 
 
 def planting(source: str) -> "Manifest | None":
@@ -20,6 +34,28 @@ def planting(source: str) -> "Manifest | None":
 
     file = Path(source) / MANIFEST
     return Manifest.load(file) if file.is_file() else None
+
+
+def planted_secrets(source: object) -> "SecretManifest | None":
+    """The manifest of a folder of `vestige plant --task nlu`; None for any other source.
+
+    Raises:
+        ValueError: the folder holds running text with canaries.
+        ManifestError: the manifest was changed.
+    """
+    from vestige.data.checksum import format_of
+    from vestige.data.secret_manifest import FORMAT, SecretManifest
+
+    if not isinstance(source, str | PathLike):
+        return None
+    file = Path(source) / MANIFEST
+    if not file.is_file():
+        return None
+    if format_of(file) not in (FORMAT, None):
+        raise ValueError(
+            f"{source} is text with canaries, not labelled utterances. Plant with --task nlu"
+        )
+    return SecretManifest.load(file)
 
 
 def read_source(
@@ -31,14 +67,12 @@ def read_source(
     source_column: str | None = None,
     limit: int | None = None,
 ) -> "Corpus":
-    """The corpus that DATA names; see `vestige.data.loaders.read_corpus`.
-
-    A planted directory stands for the corpus in it: its manifest is no text.
+    """The corpus that DATA names, as `read_corpus` reads it; of a planted directory, its corpus.
 
     Raises:
         DataError: it cannot be read, or holds labelled utterances.
     """
-    from vestige.data.loaders import read_corpus
+    from vestige.data.formats.reading import read_corpus
     from vestige.errors import DataError
 
     folder = Path(source)
@@ -57,3 +91,56 @@ def read_source(
         source_column=source_column,
         limit=limit,
     )
+
+
+def read_parts(source: "Source", **reading: Any) -> "UtteranceSplits":
+    """The parts of a file or folder; loaded utterances are a training part."""
+    from vestige.data.formats.utterances import read_utterances
+    from vestige.data.utterances import UtteranceSplits
+
+    if isinstance(source, str | PathLike):
+        return read_utterances(fspath(source), **reading)
+    return UtteranceSplits(train=source)
+
+
+def utterance_parts(
+    data: "Source",
+    *,
+    validation: "Source | None" = None,
+    hold_out: float | None = None,
+    seed: int,
+    planted: "SecretManifest | None" = None,
+    **reading: Any,
+) -> "tuple[Utterances, Utterances, Utterances | None]":
+    """The utterances to train on, to validate on and, if DATA has them, to test on.
+
+    Args:
+        data: a path, or utterances.
+        validation: utterances that validate, if DATA has no such part.
+        hold_out: share of DATA that validates otherwise; None: a tenth.
+        seed: of the choice of that share.
+        planted: its canaries stay in the training part.
+        **reading: format, limit, and columns, as `read_utterances` takes them.
+
+    Raises:
+        ValueError: the validation part is given twice.
+        DataError: a file cannot be read.
+    """
+    found = read_parts(data, **reading)
+    if validation is not None and hold_out is not None:
+        raise ValueError("`validation` and `hold_out` must not be given together: choose one")
+    if found.validation is not None:
+        if validation is not None or hold_out is not None:
+            name = "hold_out" if validation is None else "validation"
+            raise ValueError(f"`{name}` must be left out: DATA has its own validation part")
+        return found.train, found.validation, found.test
+    if validation is not None:
+        columns = {name: value for name, value in reading.items() if name.endswith("_column")}
+        return found.train, read_parts(validation, **columns).train, found.test
+    copies = [place for own in planted.train_positions for place in own] if planted else []
+    train, held = found.train.split(
+        HOLD_OUT if hold_out is None else hold_out,
+        seed=seed,
+        keep=[place for place in copies if place < len(found.train)],
+    )
+    return train, held, found.test

@@ -1,9 +1,9 @@
 """Checks of a tokenizer.json from elsewhere before it is loaded.
 
-The library that reads a tokenizer.json is written in Rust. On a file of the right kind it panics,
-which Python sees as an exception that is no Exception; takes what memory a number in the file asks
-for; or ends the process. So sizes and patterns are looked at first, and then another process, with
-bounds on memory and time, reads the file before this one does.
+The library that reads a tokenizer.json is written in Rust. On some files it panics, which Python
+sees as an exception that is no Exception; takes the memory that a number in the file asks for; or
+ends the process. So sizes and patterns are checked first. Then another process, with bounds on
+memory and time, reads the file before this one does.
 """
 
 import base64
@@ -81,75 +81,70 @@ def require_sound(file: Path) -> None:
         DataError: it cannot, or asks for sizes that no tokenizer has.
     """
     content = read_object(file, error=DataError, remedy=REMEDY)
-    for part in _objects(content):
-        if (reason := _wrong(part)) is not None:
-            raise DataError(f"{file} cannot be used: {reason}", remedy=REMEDY)
-    if (reason := _tried(str(file), sha256(file.read_bytes()).hexdigest())) is not None:
-        raise DataError(f"{file} cannot be used: {reason}", remedy=REMEDY)
+    problem = next(filter(None, map(_fault, _objects(content))), None)
+    problem = problem or _tried(str(file), sha256(file.read_bytes()).hexdigest())
+    if problem is not None:
+        raise DataError(f"{file} cannot be used: {problem}", remedy=REMEDY)
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    """All objects in JSON, outer ones first."""
     if isinstance(value, dict):
         yield value
-        for inner in value.values():
-            if isinstance(inner, dict | list):
-                yield from _objects(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            if isinstance(inner, dict | list):
-                yield from _objects(inner)
+    for inner in value.values() if isinstance(value, dict) else value:
+        if isinstance(inner, dict | list):
+            yield from _objects(inner)
 
 
-def _wrong(part: dict[str, Any]) -> str | None:
+def _fault(part: dict[str, Any]) -> str | None:
     """Fault of an object in a tokenizer.json, by the fields that decide on sizes."""
     for name in _SIZES:
         number = part.get(name)
         most = MOST_TOKENS if name == "id" else _WIDEST
         if isinstance(number, int | float) and not 0 <= number <= most:
             return f'a "{name}" in it is larger than {most:,}, or negative'
-    if (reason := _growing(part)) is not None:
-        return reason
     pattern = part.get("Regex")
-    if isinstance(pattern, str) and (slow := slow_reason(pattern, longest=_LONGEST)) is not None:
+    slow = slow_reason(pattern, longest=_LONGEST) if isinstance(pattern, str) else None
+    if slow is not None:
         return f"a regular expression in it may not terminate: {slow}"
-    if isinstance(part.get("precompiled_charsmap"), str):
-        return _wrong_map(part["precompiled_charsmap"])
-    return None
+    return _growth(part) or _template(part) or _charsmap(part.get("precompiled_charsmap"))
 
 
-def _growing(part: dict[str, Any]) -> str | None:
-    """Fault of an object that makes texts far longer than they are."""
+def _growth(part: dict[str, Any]) -> str | None:
+    """Fault of replacements, which can make texts far longer than they are."""
     for name in ("content", "prepend"):
         text = part.get(name)
         added = len(text) if isinstance(text, str) else 0
         if part.get("type") in ("Replace", "Prepend") and added > _ADDED:
             return f"it replaces text by more than {_ADDED} letters"
-    inner = part.get("normalizers") or part.get("decoders") or ()
-    grows = [
-        len(one["content"])
-        for one in inner
-        if isinstance(one, dict)
-        and one.get("type") == "Replace"
-        and isinstance(one.get("content"), str)
-        and len(one["content"]) > 2
-    ]
+    sequence = part.get("normalizers") or part.get("decoders")
+    steps = [one for one in sequence if isinstance(one, dict)] if isinstance(sequence, list) else []
+    texts = [step.get("content") for step in steps if step.get("type") == "Replace"]
+    grows = [len(text) for text in texts if isinstance(text, str) and len(text) > 2]
     if math.prod(grows) > _GROWTH:
         return "its replacements in sequence make texts far longer"
-    if part.get("type") == "TemplateProcessing":
-        known = part.get("special_tokens")
-        ids = [
-            len(one["ids"])
-            for one in (known.values() if isinstance(known, dict) else ())
-            if isinstance(one, dict) and isinstance(one.get("ids"), list)
-        ]
-        pieces = max((len(part.get(side) or ()) for side in ("single", "pair")), default=0)
-        if pieces * max(ids, default=1) > _ADDED:
-            return f"it adds more than {_ADDED} tokens to every text"
     return None
 
 
-def _wrong_map(text: str) -> str | None:
-    """Fault of SentencePiece's normalisation: its trie's size, its trie, its texts."""
+def _template(part: dict[str, Any]) -> str | None:
+    """Fault of a template, which adds tokens to every text."""
+    if part.get("type") != "TemplateProcessing":
+        return None
+    special = part.get("special_tokens")
+    tokens = special.values() if isinstance(special, dict) else ()
+    ids = [one.get("ids") for one in tokens if isinstance(one, dict)]
+    longest = max((len(one) for one in ids if isinstance(one, list)), default=1)
+    sides = [part.get(side) for side in ("single", "pair")]
+    pieces = max((len(side) for side in sides if isinstance(side, list)), default=0)
+    if pieces * longest > _ADDED:
+        return f"it adds more than {_ADDED} tokens to every text"
+    return None
+
+
+def _charsmap(text: Any) -> str | None:
+    """Fault of SentencePiece's normalisation, which states its own size."""
+    if not isinstance(text, str):
+        return None
     try:
         content = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

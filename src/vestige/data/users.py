@@ -1,11 +1,9 @@
 """Users of a corpus who can be audited, and their documents.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", sections 4.1
-and 4.3: users with enough documents, equally many of each, drawn into disjoint groups;
-a reference corpus without users is split into artificial ones.
-
-Differs from the paper: documents are chosen by their length as well, so that groups of users do
-not differ in the amount of their text, which would give membership away by itself.
+and 4.3: users with enough documents, equally many of each, in disjoint random groups; a reference
+corpus without users is split into artificial ones. Differs from the paper: documents are also
+chosen by their length, since the amount of text alone can reveal membership.
 """
 
 import re
@@ -58,10 +56,8 @@ def users_with(
 
     Args:
         corpus: with users; those who are no person (`is_person`) are left out.
-        fewest: documents of the right length that a user has at least.
-        most: documents that a user has at most; None for any number.
-        shortest: words of a document at least.
-        longest: words of a document at most; None for any number.
+        fewest, most: documents of the right length per user; None for any number.
+        shortest, longest: words of a document; None for any number.
 
     Raises:
         ValueError: a limit is out of range.
@@ -92,18 +88,16 @@ def documents_of(
 ) -> Corpus:
     """Random documents of every named user, `each` of them, in the order of the corpus.
 
-    Which documents of a user are drawn does not depend on who else is named: two groups that
-    share a user have the same documents of that user.
+    The documents of a user do not depend on the other names.
 
     Args:
         corpus: with users.
         names: whose documents.
         each: documents of a user.
         seed: decides which.
-        fewest: documents of a user at least: who has no more than `each` stands with all of
-            theirs. None: `each`.
-        shortest: words of a document at least.
-        longest: words of a document at most; None for any number.
+        fewest: documents that a user must have (None: `each`); a user with fewer than `each` has
+            all of them.
+        shortest, longest: words of a document; None for any number.
 
     Raises:
         ValueError: names are none or repeat, or a limit is out of range.
@@ -137,11 +131,8 @@ def disjoint_groups(
 
     Args:
         names: users, all different; in any order.
-        sizes: of the groups.
-        seed: decides who is where.
-
-    Returns:
-        as many groups as sizes, each in random order.
+        sizes: of the groups, which are in random order.
+        seed: decides who is in which.
 
     Raises:
         ValueError: a name comes twice, or a size is below 0.
@@ -191,25 +182,6 @@ def artificial_users(corpus: Corpus, n: int, *, seed: int) -> Corpus:
     width = len(str(n - 1))
     names = [f"artificial {user:0{width}}" for user in owner.tolist()]
     return Corpus.from_texts(corpus, users=names, labels=corpus.labels, sources=corpus.sources)
-
-
-def words_by_user(corpus: Corpus) -> dict[str, int]:
-    """Whitespace-separated words per user.
-
-    A trap of audits: where members have more text than others, or less, the amount alone gives
-    membership away, and an audit that sums or counts learns nothing but that.
-
-    Raises:
-        DataError: the corpus has no users.
-
-    Example:
-        >>> words_by_user(Corpus.from_texts(["a b", "c", "d"], users=["ann", "bob", "bob"]))
-        {'ann': 2, 'bob': 2}
-    """
-    names, owner = corpus.owners()
-    words = np.zeros(len(names), dtype=np.int64)
-    np.add.at(words, owner, _lengths(corpus))
-    return dict(zip(names, words.tolist(), strict=True))
 
 
 def _fits(corpus: Corpus, shortest: int, longest: int | None) -> NDArray[np.bool_]:

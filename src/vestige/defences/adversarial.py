@@ -23,8 +23,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear
 
 from vestige import _validate
-from vestige.defences.running_mean import RunningMeans
-from vestige.defences.user_hidden_states import read_linkable, users_of
+from vestige.defences.user_hidden_states import RunningMeans, read_linkable, users_of
 from vestige.models.protocols import LanguageModel
 from vestige.training.batches import Batch
 from vestige.training.checkpoint import load_optimizer, under
@@ -148,7 +147,7 @@ class AdversarialStep:
         return found
 
     def restore(self, kept: Mapping[str, Tensor]) -> None:
-        """Go back to where `tensors` was asked."""
+        """Restore the state that `tensors` gave."""
         self.discriminator.load_state_dict(under("weights", kept))
         load_optimizer(self._optimizer, under("moments", kept))
 

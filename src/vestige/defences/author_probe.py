@@ -2,8 +2,8 @@
 
 The adversarial defence shows a discriminator that it beat; what counts is one that it has never
 met (Elazar and Goldberg 2018, "Adversarial Removal of Demographic Attributes from Text Data").
-Beside it stands what the words alone tell: where a bag of words finds no author, there was nothing
-to hide.
+It is compared with what words alone give away: where a bag of words finds no author, there was
+nothing to hide.
 
 The hidden states are standardised first: a collapsed state looks private and is not.
 """

@@ -1,12 +1,14 @@
-"""The defences that a training can have, by name.
+"""Defences of a training, by name.
 
-A defence is a frozen dataclass of its own parameters in a file of `vestige.defences.methods`,
-registered beside its definition. Another package adds one in a module that an entry point of the
-group `vestige.defences` names. Neither this module nor a defence's file imports torch before a step
-is made, since the command line's help reads their fields.
+A defence is a frozen dataclass of its settings, registered where it is defined: in a file of
+`vestige.defences.methods`, or in a module of another package that an entry point of the group
+`vestige.defences` names. None of these imports torch before a step is made, since the command
+line's help reads their fields.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
@@ -19,12 +21,12 @@ if TYPE_CHECKING:
     from vestige.training.steps import StepFn
 
 Given = Mapping[str, object]
-"""Settings of a training that were asked for, by name; None stands for one that was not."""
+"""Settings of a training that the caller chose, by name; None: not chosen."""
 
 
 @runtime_checkable
 class Defence(Protocol):
-    """A defence: its parameters, the training that suits it, and the step that it becomes.
+    """A defence: its settings, the training that suits it, and its step.
 
     Attributes:
         name: of it, on the command line and in records.
@@ -37,10 +39,10 @@ class Defence(Protocol):
 
         Args:
             config: as preset and options have it.
-            given: what was asked for and must stay; None: all but the batches must.
+            given: what the caller chose and must stay; None: all but the batches must.
 
         Raises:
-            ValueError: what was asked for does not suit it.
+            ValueError: what the caller chose does not suit it.
         """
 
     def step(
@@ -112,11 +114,11 @@ def with_batches(
     Args:
         defence: reads documents one by one.
         config: the training.
-        given: what was asked for.
+        given: what the caller chose.
         usual: batches in place of a stream.
 
     Raises:
-        ValueError: a stream was asked for.
+        ValueError: the caller chose a stream.
     """
     if given is not None and given.get("batching") == "stream":
         raise ValueError(
@@ -124,3 +126,26 @@ def with_batches(
             "documents one by one"
         )
     return replace(config, batching=usual) if config.batching == "stream" else config
+
+
+@contextmanager
+def in_backticks(name: str) -> Iterator[None]:
+    """Errors about an argument, with its name in backticks."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"`{name}`{str(error).removeprefix(name)}") from error
+
+
+def check_positive(**values: float | None) -> None:
+    """Raise ValueError unless every value that is given is positive and finite."""
+    for name, value in values.items():
+        if value is not None and not 0 < value < math.inf:
+            raise ValueError(f"`{name}` must be positive and finite, got {value}")
+
+
+def check_not_negative(**values: float | None) -> None:
+    """Raise ValueError unless every value that is given is at least 0 and finite."""
+    for name, value in values.items():
+        if value is not None and not 0 <= value < math.inf:
+            raise ValueError(f"`{name}` must be at least 0 and finite, got {value}")

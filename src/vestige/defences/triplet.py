@@ -20,8 +20,13 @@ from torch import Tensor
 from torch.nn.functional import pairwise_distance
 
 from vestige import _validate
-from vestige.defences.running_mean import RunningMeans
-from vestige.defences.user_hidden_states import UserHiddenStates, read_both, read_linkable, users_of
+from vestige.defences.user_hidden_states import (
+    RunningMeans,
+    UserHiddenStates,
+    read_both,
+    read_linkable,
+    users_of,
+)
 from vestige.models.protocols import LanguageModel, TwoParts
 from vestige.training.batches import Batch
 from vestige.training.precision import autocast
@@ -78,7 +83,7 @@ class TripletStep:
     def _read(
         self, model: LanguageModel, batch: Batch, state: Any
     ) -> tuple[UserHiddenStates, Tensor, Tensor]:
-        """The batch, and what stands beside its rows: hidden states (k, h) and their users (k,)."""
+        """The batch, and what its rows are paired with: hidden states (k, h) and users (k,)."""
         if self.auxiliary is None:
             found = read_linkable(model, batch, state)
             shift = int(torch.randint(1, max(2, len(found.last)), ()).item())

@@ -1,4 +1,4 @@
-"""Last hidden states of sequences with their users, for the privacy regularizers."""
+"""What the privacy regularizers share: users' last hidden states, and running means for the log."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -50,7 +50,7 @@ def read_both(model: LanguageModel, batch: Batch, other: Batch) -> tuple[UserHid
     """Read a batch, and another of which only the last hidden states are wanted, in one pass.
 
     Each step of a recurrent layer reads and writes all of its weights, for few rows as for many:
-    one pass over both costs much less than two. The head is asked for the first batch alone.
+    one pass over both costs much less than two. The head reads the first batch alone.
 
     Args:
         model: with a separate head.
@@ -111,3 +111,23 @@ def width(model: LanguageModel) -> int:
         "The model does not expose the input of its head, which this defence needs",
         remedy="Use dp-sgd or goldfish.",
     )
+
+
+class RunningMeans:
+    """Sums on the device, read only when a line of the log is due."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, Tensor] = {}
+        self._counts: dict[str, int] = {}
+
+    def add(self, **values: Tensor) -> None:
+        """Count scalars in."""
+        for name, value in values.items():
+            self._sums[name] = self._sums[name] + value if name in self._sums else value
+            self._counts[name] = self._counts.get(name, 0) + 1
+
+    def take(self) -> dict[str, float]:
+        """The means since the last call."""
+        means = {name: total.item() / self._counts[name] for name, total in self._sums.items()}
+        self._sums, self._counts = {}, {}
+        return means

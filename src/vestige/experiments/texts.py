@@ -8,10 +8,8 @@ import numpy as np
 
 from vestige import _validate
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.newsgroups import read_newsgroups
-from vestige.data.loaders.penn_treebank import read_penn_treebank
-from vestige.data.loaders.reddit import read_reddit
-from vestige.data.loaders.wikitext import read_wikitext
+from vestige.data.formats.dialogue import read_reddit
+from vestige.data.formats.text import read_newsgroups, read_penn_treebank, read_wikitext
 from vestige.data.vocabulary import WordVocabulary
 from vestige.data.word_list import TEMPLATES, WORDS_BY_ROLE
 from vestige.errors import DataError

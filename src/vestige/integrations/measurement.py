@@ -62,7 +62,7 @@ class Measurement:
         seed: int,
         sample: "TextSample | None" = None,
     ) -> None:
-        from vestige.attacks.manifests import load_canaries
+        from vestige.models.canaries import load_canaries
 
         require_tokenizer(tokenizer)
         self.network, self.references, self.seed = model, references, seed
@@ -143,9 +143,9 @@ class Measurement:
         return replace(found, record=run.record()), replace(completion, record=other.record())
 
     def _by_attacks(self) -> tuple["CanaryExposure", Any]:
-        from vestige.attacks.manifests import asked_as_learnt
         from vestige.audits.exposure.canaries import canary_exposure
         from vestige.audits.extraction.canaries import complete
+        from vestige.models.canaries import asked_as_learnt
 
         behind = asked_as_learnt(self._asked, self.sealed)
         found = canary_exposure(
@@ -155,7 +155,7 @@ class Measurement:
 
     def _scores(self, found: "CanaryExposure") -> list[float] | None:
         """`canary_scores` of the canaries whose coins were flipped, which exposure has asked."""
-        from vestige.attacks.manifests import asked_as_learnt, canary_scores
+        from vestige.models.canaries import asked_as_learnt, canary_scores
 
         if not self._flipped:
             return None

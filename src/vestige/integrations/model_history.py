@@ -15,9 +15,9 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from vestige.defences.privacy_ledger import UNKNOWN, LedgerEntry
 from vestige.integrations.loaded_weights import beside_folder
 from vestige.preparation import lineage
+from vestige.privacy.ledger import UNKNOWN, LedgerEntry
 
 
 @dataclass(frozen=True, kw_only=True)

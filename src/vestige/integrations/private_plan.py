@@ -10,17 +10,21 @@ from numpy.typing import NDArray
 
 from vestige.data.atomic_write import write_text
 from vestige.data.files import read_bytes
-from vestige.defences.accounting import check_delta, default_delta, noise_for, privacy_spent
-from vestige.defences.methods.dp_sgd import DPSGD
-from vestige.defences.noise_schedule import Noise
-from vestige.defences.privacy_ancestry import Ancestry, as_if_read
-from vestige.defences.privacy_ledger import LedgerEntry, from_json, to_json
-from vestige.defences.privacy_statement import PrivacyStatement
+from vestige.defences.methods.private import DPSGD
 from vestige.errors import DataError, TrainingError
 from vestige.integrations.model_history import ModelHistory, history_of, remember
 from vestige.preparation import lineage
+from vestige.privacy.accounting import (
+    Mechanism,
+    PrivacySpent,
+    check_delta,
+    default_delta,
+    noise_for,
+)
+from vestige.privacy.ledger import Ancestry, LedgerEntry, from_json, to_json
+from vestige.privacy.statement import PrivacyStatement
 from vestige.training.secret import Secret
-from vestige.training.sequences import in_turn, poisson_sample
+from vestige.training.sequences import poisson_sample
 
 LEDGER, STATEMENT = "privacy.json", "privacy.md"
 _LARGEST = 1 << 20
@@ -128,7 +132,7 @@ class PrivateTraining:
         rows: that it reads.
         privacy: as it was asked for.
         expected_units: of a lot.
-        noise: over the clipping norm, of the first stage; 0 before `planned`, as `steps` is.
+        noise: over the clipping norm; 0 before `planned`, as `steps` is.
         history: of the model that it starts from.
         held_out: units that choose weights or steps by an evaluation, and are not protected.
         entry: of its ledger.
@@ -153,11 +157,11 @@ class PrivateTraining:
         expected = (
             args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
         )
-        if privacy.bands * expected > rows.units:
+        if expected > rows.units:
             raise ValueError(
-                f"`per_device_train_batch_size` must be at most {rows.units // privacy.bands} in "
-                f"all (times accumulation and processes), as many {privacy.protected}s as there "
-                f"are in each of {privacy.bands} turns, got {expected}"
+                f"`per_device_train_batch_size` must be at most {rows.units} in all (times "
+                f"accumulation and processes), as many {privacy.protected}s as there are, got "
+                f"{expected}"
             )
         if privacy.delta is not None:
             check_delta(privacy.delta, rows.units)
@@ -184,11 +188,6 @@ class PrivateTraining:
         return math.ceil(self.rows.units / self.expected_units)
 
     @property
-    def noises(self) -> Noise:
-        """The noise multiplier of all steps, or how it falls."""
-        return self.privacy.noise_from(self.noise, self.steps)
-
-    @property
     def delta(self) -> float:
         """Probability with which the guarantee may fail."""
         return self.privacy.delta or default_delta(self.rows.units)
@@ -197,10 +196,8 @@ class PrivateTraining:
         self, secret: Secret, step: int, process: int, processes: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """One process's part of a step's lot: (rows, the unit of each)."""
-        units, groups = self.rows.units, self.privacy.bands
-        rate = self.sample_rate * groups
+        units, rate = self.rows.units, self.sample_rate
         drawn = poisson_sample(secret.key("sampling"), step, units=units, sample_rate=rate)
-        drawn = in_turn(secret.key("groups"), step, drawn, units=units, groups=groups)
         return self.rows.of_units(drawn[process::processes])
 
     def planned(self, args: Any, begun: Path | None, model: Any) -> "PrivateTraining":
@@ -220,14 +217,12 @@ class PrivateTraining:
         noise = self.privacy.noise_multiplier
         if noise is None:
             assert self.privacy.epsilon is not None
-            rate, turns = self.privacy.turns(self.sample_rate, steps)
             noise = noise_for(
                 epsilon=self.privacy.epsilon,
                 delta=self.delta,
-                sample_rate=rate,
-                steps=turns,
+                sample_rate=self.sample_rate,
+                steps=steps,
                 accountant=self.privacy.accountant,  # type: ignore[arg-type]
-                decay=self.privacy.noise_decay,
             )
         new = replace(self, noise=noise, steps=steps)
         if begun is None:
@@ -270,33 +265,24 @@ class PrivateTraining:
         assert entry is not None
         assert entry.sequence_length is not None
         history, units = self.history, self.rows.units
-        # Rows of trainings in this process are taken for the same.
-        share = as_if_read(entry, units, history.here)
-        reasons = tuple(
-            one.lacks or (f"the training text of {one.name} is unknown") for one in history.loaded
-        )
         return PrivacyStatement(
             defence="dp-sgd",
             planned=self._spent(self.steps),
             units=units,
             sequence_length=entry.sequence_length,
             held_out=self.held_out,
-            ancestry=Ancestry(shares=(share,), unknown=history.loaded, reasons=reasons),
+            # Trainings in this process count as if they had read the same rows.
+            ancestry=Ancestry.of(entry, history.here, history.loaded),
             taken=None if steps is None else self._spent(steps),
             void=entry.void,
             in_pieces=False,
             unnoised=UNNOISED,
             released="the weights with their configuration, privacy.json and privacy.md",
-            bands=self.privacy.bands,
-            clip_quantile=self.privacy.clip_quantile,
         )
 
     def _spent(self, steps: int) -> Any:
-        rate, turns = self.privacy.turns(self.sample_rate, steps)
-        return privacy_spent(
-            noise_multiplier=self.noises,
-            sample_rate=rate,
-            steps=turns,
+        return PrivacySpent.of(
+            Mechanism(noise_multiplier=self.noise, sample_rate=self.sample_rate, steps=steps),
             delta=self.delta,
             max_grad_norm=self.clip,
             unit=self.privacy.protected,
@@ -314,13 +300,11 @@ class PrivateTraining:
             noise_multiplier=spent.noise_multiplier,
             sample_rate=spent.sample_rate,
             steps_planned=spent.steps,
-            bands=self.privacy.bands,
             max_grad_norm=spent.max_grad_norm,
             accountant=spent.accountant,
             epsilon=spent.epsilon if math.isfinite(spent.epsilon) else None,
             delta=spent.delta,
             void=(*self.privacy.void, *([MOVED] if self.history.moved else [])),
-            noise_decay=spent.noise_decay,
         )
 
 

@@ -2,11 +2,11 @@
 
 Abadi et al. (2016), "Deep Learning with Differential Privacy", Algorithm 1. A row of the training
 set, or a user with all of theirs, joins a step by a lot of its own; each one's gradient is clipped
-(`vestige.defences.example_gradients`), and noise comes from the operating system's entropy.
+(`vestige.privacy.clipping`), and noise comes from the operating system's entropy.
 
 Dropout masks follow from the same secret and from a row's number, never from `args.seed`, so that
 one row more adds its own clipped gradient and changes nothing else, with dropout as without
-(`vestige.defences.row_masks` has the argument). Rows are moved to the left of what pads them.
+(`vestige.privacy.masks` has the argument). Rows are moved to the left of what pads them.
 
 Epsilon covers the weights after every step that was planned. What it cannot cover is refused: a
 choice by an evaluation of protected rows (the best checkpoint, early stopping, a schedule that
@@ -19,8 +19,6 @@ Differs from the paper: a row's loss is the mean over its own targets.
 """
 
 import inspect
-import json
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -33,24 +31,18 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers import Trainer
 
-from vestige.data.atomic_write import write_text
-from vestige.data.files import read_object
-from vestige.defences.clipping import Rule, trainable
-from vestige.defences.example_gradients import clip_groups, groups
-from vestige.defences.example_layers import unknown_layers
-from vestige.defences.methods.dp_sgd import DPSGD
-from vestige.defences.noisy_step import NoisyStep
-from vestige.defences.row_masks import StepChance, refuse_other_chance
+from vestige.defences.methods.private import DPSGD
 from vestige.errors import TrainingError
 from vestige.integrations.private_plan import PrivateRows, PrivateTraining
 from vestige.integrations.private_settings import held_out, refuse_settings
 from vestige.integrations.row_losses import Rows, from_the_left, other_loss, row_losses
 from vestige.models.lora import only_our_warnings
+from vestige.privacy.clipping import Rule, clip_gradients
+from vestige.privacy.dp_sgd import NoisyStep
+from vestige.privacy.masks import StepChance, refuse_other_chance
+from vestige.privacy.taps import trainable, untappable_layers
 from vestige.training.key_file import KEY, read_secret, write_secret
 from vestige.training.secret import Secret
-
-CLIP = "clip.json"
-"""In a checkpoint: the clipping norm that a training goes on with, where it is adaptive."""
 
 
 def private(trainer: type[Trainer]) -> type[Trainer]:
@@ -112,11 +104,10 @@ class _Private(Trainer):  # type: ignore[misc]
         """Train privately; see `Trainer.train`.
 
         Raises:
-            TrainingError: a layer learns that is neither linear, an embedding nor a norm, or is in
-                half precision; the loss is not the next tokens' cross-entropy; rows draw chance
-                otherwise than by dropout; an evaluation of protected rows chooses; more steps are
-                taken than were planned; or a training is resumed without its secret, or as
-                another one.
+            TrainingError: a layer that learns cannot be tapped, mixes rows, or is in half
+                precision; the loss is not the next tokens' cross-entropy; rows use randomness other
+                than dropout; an evaluation of protected rows chooses; more steps are taken than
+                were planned; or a training is resumed without its secret, or as another one.
         """
         self._check_learning()
         self._check_loss()
@@ -131,13 +122,8 @@ class _Private(Trainer):  # type: ignore[misc]
         first = self.args.process_index == 0
         if first and not resumed:
             self._private.write(place)
-        privacy = self._private.privacy
         self._noise = NoisyStep(
-            self._private.noises,
-            self._private.clip,
-            self._private.expected_units,
-            bands=privacy.bands,
-            clip_quantile=privacy.clip_quantile,
+            self._private.noise, self._private.clip, self._private.expected_units
         )
         self._private.remembered(self.model)
         result = super().train(resume_from_checkpoint=resume_from_checkpoint, **rest)
@@ -171,15 +157,14 @@ class _Private(Trainer):  # type: ignore[misc]
         self._noise.draw_from(self._secret, step)
         self._noise.begin(self.model, None, noised=not self.args.process_index)
         rows, users = self._private.lot(self._secret, step, self.args.process_index, world)
-        clipped = clip_groups(
+        clipped = clip_gradients(
             self.model,
-            groups(torch.from_numpy(users), self._physical),
-            self._physical,
             lambda places: self._losses(rows[places.numpy()]),
-            self._rule,
+            torch.from_numpy(users),
             torch.from_numpy(rows),
+            self._rule,
         )
-        self._noise.end([clipped.norms], lambda count: _sum_over_processes([count]))
+        self._noise.end(clipped.norms)
         loss = clipped.loss.to(self.args.device)
         _sum_over_processes([p.grad for p in self.model.parameters() if p.requires_grad])
         return loss / max(len(rows), 1)
@@ -197,23 +182,15 @@ class _Private(Trainer):  # type: ignore[misc]
         if self.args.should_save and self._private.entry is not None:
             folder = Path(output_dir or self.args.output_dir)
             self._private.write(folder, self.state.global_step)
-            if self._noise is not None and self._private.privacy.clip_quantile is not None:
-                write_text(folder / CLIP, json.dumps({"max_grad_norm": self._noise.clip}) + "\n")
-
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        """See `Trainer`; with the clipping norm, where it learns."""
-        super()._load_from_checkpoint(resume_from_checkpoint, model)
-        if self._noise is not None and self._private.privacy.clip_quantile is not None:
-            self._noise.clip = _read_clip(Path(resume_from_checkpoint) / CLIP)
 
     @property
     def _rule(self) -> Rule:
         assert self._noise is not None
         return Rule(
-            max_grad_norm=self._noise.clip,
-            tokens_per_sequence=1.0,
+            max_grad_norm=self._private.clip,
             expected_units=self._private.expected_units,
             chance=self._noise.chance(self.args.device),
+            rows_at_once=self._physical,
         )
 
     def _losses(self, rows: np.ndarray[Any, Any]) -> Tensor:
@@ -223,7 +200,7 @@ class _Private(Trainer):  # type: ignore[misc]
             return row_losses(self.model, from_the_left(inputs))
 
     def _check_learning(self) -> None:
-        learning, unknown = trainable(self.model), unknown_layers(self.model)
+        learning, unknown = trainable(self.model), untappable_layers(self.model)
         half = sum(parameter.dtype.itemsize < 4 for parameter in learning)
         if unknown:
             name, layer = unknown[0]
@@ -233,7 +210,7 @@ class _Private(Trainer):  # type: ignore[misc]
             )
             remedy = (
                 "Freeze them, or pass `peft_config=LoraConfig(...)` without DoRA. `vestige train "
-                "--defence dp-sgd` tries Opacus on them; with `--unit user` it trains any layer."
+                "--defence dp-sgd` trains any layer, a row at a time."
             )
         elif half:
             problem = (
@@ -294,19 +271,6 @@ def _secret(path: Path, *, given: Secret | None, resumed: bool) -> Secret:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_secret(path, secret)
     return secret
-
-
-def _read_clip(file: Path) -> float:
-    """The clipping norm of a checkpoint.
-
-    Raises:
-        TrainingError: it is gone or damaged.
-    """
-    remedy = "Restore the file, or start again in a new directory."
-    found = read_object(file, error=TrainingError, remedy=remedy).get("max_grad_norm")
-    if not isinstance(found, float) or not 0 < found < math.inf:
-        raise TrainingError(f"{file} has no clipping norm: max_grad_norm is {found}", remedy=remedy)
-    return found
 
 
 def _shared(make: Callable[[], Secret], process: int) -> Secret:

@@ -14,8 +14,8 @@ same units are silent for every word. What a recurrent layer hands on to its nex
 it is.
 """
 
-import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,13 +24,11 @@ from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
 from vestige import _validate
-from vestige.data.encoded import EncodedCorpus
-from vestige.data.encoded_pairs import EncodedPairs
+from vestige.data.encoded import EncodedCorpus, EncodedPairs
 from vestige.errors import AccessDenied
-from vestige.models.pair_ranks import pair_ranks
-from vestige.models.ranks import RankCounter
+from vestige.models.predictions import Progress, finite, fold, of_spans, rank, reader_of
+from vestige.models.reading import places_of, read
 from vestige.models.seq2seq import Seq2SeqModel
-from vestige.models.word_ranks import Progress, asked_places, collect, read_before
 
 Masks = NDArray[np.bool_]
 
@@ -65,28 +63,28 @@ def random_maskings(width: int, fractions: Sequence[float], *, orders: int, seed
 def silenced_ranks(
     model: Any,
     texts: EncodedCorpus | EncodedPairs,
-    *,
-    where: ArrayLike,
+    positions: ArrayLike,
     masks: ArrayLike,
+    *,
     progress: Progress | None = None,
 ) -> NDArray[np.int32]:
-    """Ranks of some words with hidden units silenced.
+    """Ranks of some words with hidden units set to zero.
 
     Args:
-        model: of next tokens with a linear head, or an encoder-decoder where the texts are pairs;
-            it is not changed.
-        texts: ids by the model's own vocabulary.
-        where: w words to ask, see `word_ranks`. What was read before all of them is kept: w x h.
-        masks: (s, h), True where a unit is silent.
-        progress: told (maskings done, maskings in all).
+        model: of next tokens with a linear head, or an encoder-decoder for pairs; it is not
+            changed.
+        texts: ids of the model's own vocabulary.
+        positions: of w words, see `places_of`. Their hidden vectors are held in memory: w x h.
+        masks: (s, h), True where a unit is zero.
+        progress: called with (maskings done, maskings in all).
 
     Returns:
         (s, w) in [1, v], words in the order of the texts; 1 is the most probable.
 
     Raises:
-        AccessDenied: the model has no linear head that could be told apart.
-        ValueError: masks or places do not fit, or the model is in training mode.
-        ModelError: a logit is not a number.
+        AccessDenied: the model has no linear head of its own.
+        ValueError: masks or positions do not fit, or the model is in training mode.
+        ModelError: a logit is not finite.
 
     Example:
         >>> from vestige.data.vocabulary import WordVocabulary
@@ -94,19 +92,22 @@ def silenced_ranks(
         >>> words = WordVocabulary(("<unk>", "<eos>", "to", "be"))
         >>> model = LSTMLanguageModel(words, LSTMConfig(hidden_size=2)).eval()
         >>> data = EncodedCorpus(np.array([2, 3, 1], np.int32), np.array([0, 3]))
-        >>> silenced_ranks(model, data, where=[0, 1], masks=np.eye(2, dtype=bool)).shape
+        >>> silenced_ranks(model, data, [0, 1], np.eye(2, dtype=bool)).shape
         (2, 2)
     """
     head = linear_head(model)
     silent = np.asarray(masks, dtype=bool)
     if silent.ndim != 2 or silent.shape[1] != head.in_features:
         raise ValueError(f"masks must be (s, {head.in_features}), got {silent.shape}")
-    data = texts.targets if isinstance(texts, EncodedPairs) else texts
-    places = asked_places(data, where=where)
-    ask = _asker(model, texts, places)
+    model, data, context = reader_of(model, texts)
+    places = np.unique(places_of(data, positions))
+    spans = list(read(model, data, places, context=context))
+    count = of_spans(model, [finite, rank])
     ranks = np.zeros((len(silent), len(places)), dtype=np.int32)
     for row, mask in enumerate(silent):
-        ranks[row] = ask(_without(head, mask))
+        active = torch.from_numpy(~mask)
+        silenced = (replace(span, hidden=span.hidden * active.to(span.hidden)) for span in spans)
+        ranks[row] = fold(silenced, count, places).get("ranks", 0)
         if progress is not None:
             progress(row + 1, len(silent))
     return ranks
@@ -129,31 +130,3 @@ def linear_head(model: Any) -> nn.Linear:
             ),
         )
     return head
-
-
-def _asker(
-    model: Any, texts: EncodedCorpus | EncodedPairs, places: NDArray[np.int64]
-) -> Callable[[nn.Linear], NDArray[np.int32]]:
-    """Function that gives ranks under another head."""
-    if isinstance(texts, EncodedPairs):
-        return lambda head: pair_ranks(_with_head(model, head), texts, where=places).ranks
-    reads = list(read_before(model, texts, places))
-    return lambda head: collect(reads, RankCounter(head), places).ranks.numpy()
-
-
-def _with_head(model: Seq2SeqModel, head: nn.Linear) -> Seq2SeqModel:
-    """Model that shares all weights but has another head."""
-    other = copy.copy(model)
-    other._modules = {**model._modules, "head": head}
-    return other
-
-
-@torch.no_grad()
-def _without(head: nn.Linear, mask: NDArray[np.bool_]) -> nn.Linear:
-    """Head with the weights of some units set to zero."""
-    heard = torch.from_numpy(~mask).to(head.weight)
-    deaf = nn.Linear(head.in_features, head.out_features, bias=head.bias is not None, device="meta")
-    deaf.weight = nn.Parameter(head.weight * heard, requires_grad=False)
-    if head.bias is not None:
-        deaf.bias = nn.Parameter(head.bias, requires_grad=False)
-    return deaf

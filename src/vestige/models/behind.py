@@ -1,10 +1,36 @@
-"""A model that has read something before every text, such as a chat template's beginning."""
+"""What a model reads before a text: a prefix, such as the beginning of a chat."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vestige.data.vocabulary import Vocabulary
 from vestige.models.protocols import NextToken, State
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a model has read before each text.
+
+    Attributes:
+        token: the last token before the text; None: none, and a text's first token is context.
+        state: state before that token, of the texts with these numbers; None: nothing was read.
+        length: tokens that the state has read.
+        groups: (texts,) only texts of one group are read together; None: all are one group.
+    """
+
+    token: int | None
+    state: Callable[[Ids], Any] | None = None
+    length: int = 0
+    groups: Ids | None = None
 
 
 class Behind:
@@ -37,7 +63,7 @@ class Behind:
             )
         self.model, self.prefix = model, prefix
         self.vocabulary, self.vocab_size = model.vocabulary, model.vocab_size
-        self._anywhere = anywhere
+        self.anywhere = anywhere
         self._read: State | None = None
 
     @property
@@ -50,22 +76,26 @@ class Behind:
         longest = getattr(self.model, "longest", None)
         return None if longest is None else longest - len(self.prefix)
 
-    @property
-    def reads_whole(self) -> bool:
-        """Whether the model has `after_each`."""
-        return bool(getattr(self.model, "reads_whole", False))
-
-    def after_each(self, state: State, tokens: Tensor) -> State:
-        """States of a model that `reads_whole`, one after each token; see there."""
-        states: State = self.model.after_each(state, tokens)  # type: ignore[attr-defined]
-        return states
+    @cached_property
+    def context(self) -> Context:
+        """The prefix, read once, for models that `read` reads whole."""
+        *before, last = self.prefix
+        length = len(before) + (not self.anywhere)
+        if not length:
+            return Context(last)
+        with torch.no_grad():
+            state: Any = self.model.start(1, anywhere=self.anywhere)
+            if before:
+                state = self.model.read(state, torch.tensor([before], device=self.device))
+        zero = torch.zeros(1, dtype=torch.int64, device=self.device)
+        return Context(last, lambda texts: state[zero.expand(len(texts))], length)
 
     def start(self, n: int, *, anywhere: bool = False) -> State:
         """State of n sequences behind the prefix, which is read once."""
         if anywhere:
             return self.model.start(n, anywhere=True)
         if self._read is None:
-            state = self.model.start(1, anywhere=self._anywhere)
+            state = self.model.start(1, anywhere=self.anywhere)
             ids = torch.tensor([self.prefix], device=self.device)
             self._read = self.model.read(state, ids)
         return self._read[torch.zeros(n, dtype=torch.int64, device=self.device)]

@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, max_pool1d, relu
 
 from vestige import _validate
-from vestige.data.encoded_utterances import EncodedUtterances, Labels
-from vestige.data.utterances import Utterances
+from vestige.data.utterances import EncodedUtterances, Labels, Utterances
 from vestige.data.vocabulary import WordVocabulary
 from vestige.memory import MOST_LAYERS, WIDEST
 from vestige.models.crf import LinearChain

@@ -202,14 +202,31 @@ class HuggingFaceLanguageModel(LanguageModel):
         placed = {"position_ids": position} if self._takes_positions else {}
         return self.network(input_ids=tokens, use_cache=False, **placed).logits, None
 
-    def body(self, tokens: Tensor, state: None = None) -> tuple[Tensor, None]:
-        """The last hidden vectors, (b, t, h), after each of the tokens (b, t)."""
-        self._check_length(tokens.shape[1])
-        return self._body()(input_ids=tokens, use_cache=False).last_hidden_state, None
+    def body(self, tokens: Tensor, state: CacheState | None = None) -> tuple[Tensor, None]:
+        """The last hidden vectors (b, t, h) after each of the tokens (b, t).
+
+        Where the head is not separate, logits (b, t, v).
+
+        Args:
+            tokens: ids.
+            state: b rows, read before the tokens and not changed; None: nothing.
+
+        Raises:
+            ValueError: the text becomes longer than `longest`.
+        """
+        self._check_length(tokens.shape[1] + (0 if state is None else state.length))
+        cached: dict[str, Any] = {"use_cache": False}
+        if state is not None:
+            cache = DynamicCache()
+            cache.layers = [PassingLayer.of(layer) for layer in state.layers]
+            cached = {"use_cache": True, "past_key_values": cache}
+        if not self.separate_head:
+            return self.network(input_ids=tokens, **cached).logits, None
+        return self._body()(input_ids=tokens, **cached).last_hidden_state, None
 
     def predict(self, hidden: Tensor) -> Tensor:
-        """Logits (..., v) of hidden vectors, if `separate_head`."""
-        logits: Tensor = self._head()(hidden)
+        """Logits (..., v) of what `body` returns."""
+        logits: Tensor = self._head()(hidden) if self.separate_head else hidden
         return logits
 
     @torch.no_grad()
@@ -254,28 +271,6 @@ class HuggingFaceLanguageModel(LanguageModel):
         # The layers' keys and values lie on the devices of the layers, all else on the first.
         output = output[:, -1].contiguous().to(self.device)
         return CacheState(tuple(cache.layers), output, length)
-
-    @property
-    def reads_whole(self) -> bool:
-        """Whether `after_each` can be asked; logits of every token take too much memory."""
-        return self.separate_head
-
-    @torch.no_grad()
-    def after_each(self, state: CacheState, tokens: Tensor) -> CacheState:
-        """n x t states, text after text: one after each of the tokens (n, t), in one forward pass.
-
-        What comes next can be asked of them; none of them can read on.
-
-        Raises:
-            ValueError: the text becomes longer than the model can read, or dropout is on.
-        """
-        require_evaluation(self)
-        length = state.length + tokens.shape[1]
-        self._check_length(length)
-        cache = DynamicCache()
-        cache.layers = [PassingLayer.of(layer) for layer in state.layers]
-        hidden = self._body()(input_ids=tokens, past_key_values=cache, use_cache=True)
-        return CacheState((), hidden.last_hidden_state.flatten(0, 1).to(self.device), length)
 
     @torch.no_grad()
     def logits(self, state: CacheState) -> Tensor:

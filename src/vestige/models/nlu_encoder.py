@@ -24,11 +24,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from vestige import _validate
-from vestige.data.encoded_utterances import IGNORED, EncodedUtterances, Labels
 from vestige.data.files import Excerpt, Name, read_json
-from vestige.data.subwords import SubwordVocabulary, read_tokenizer
-from vestige.data.utterances import Utterances
-from vestige.data.word_pieces import special_tokens, word_pieces
+from vestige.data.subwords import SubwordVocabulary, read_tokenizer, special_tokens, word_pieces
+from vestige.data.utterances import IGNORED, EncodedUtterances, Labels, Utterances
 from vestige.errors import DataError, ModelError
 from vestige.models.folders import ANSWERS, HEADS
 from vestige.models.pretrained import read_pretrained

@@ -86,16 +86,32 @@ class NextToken(Protocol):
 
 @runtime_checkable
 class TwoParts(Protocol):
-    """Network with separate body and head: `forward` is head after body.
+    """Network that reads whole texts, with body and head: `forward` is head after body.
 
     Attributes:
-        separate_head: False where the logits are more than the head of the body's output.
+        vocab_size: v.
+        separate_head: False where the logits are more than the head of hidden vectors; `body` then
+            returns logits, and `predict` returns them unchanged.
     """
 
+    vocab_size: int
     separate_head: bool
 
+    @property
+    def first_token(self) -> int:
+        """Token before a text's first."""
+        ...
+
     def body(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Hidden vectors (b, t, h) after each of the tokens (b, t), and the state."""
+        """Hidden vectors (b, t, h) after each of the tokens (b, t), and the state.
+
+        Args:
+            tokens: ids.
+            state: b rows, read before the tokens and not changed; None: nothing.
+
+        Returns:
+            None for the state of a model that is not recurrent.
+        """
         ...
 
     def predict(self, hidden: Tensor) -> Tensor:

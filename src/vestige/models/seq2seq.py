@@ -12,17 +12,20 @@ ends with `<eos>` here and is read as it stands.
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, Self, cast, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from vestige import _validate
+from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import Vocabulary
 from vestige.memory import WIDEST
-from vestige.models.protocols import Network, require_read
-from vestige.models.recurrent_network import GRUState, Layers, LSTMState, RecurrentState, read_on
+from vestige.models.behind import Context, Ids
+from vestige.models.protocols import Network, require_evaluation, require_read
+from vestige.models.recurrent_network import Layers, RecurrentState, read_on
 
 Cell = Literal["lstm", "gru"]
 LAYERS: dict[str, type[Layers]] = {"lstm": nn.LSTM, "gru": nn.GRU}
@@ -173,12 +176,12 @@ class GivenSource:
     carries_state: bool = True
 
     def __init__(
-        self, model: Seq2SeqModel, memory: Tensor | None, begin: LSTMState | GRUState, drops: bool
+        self, model: Seq2SeqModel, memory: Tensor | None, begin: RecurrentState, drops: bool
     ) -> None:
         self.vocabulary, self.vocab_size, self.head = model.vocabulary, model.vocab_size, model.head
         self.first_token = model.first_token
         self._model, self._memory, self._drops = model, memory, drops
-        self._begin: RecurrentState = replace(begin, has_read=False)
+        self._begin: RecurrentState = replace(cast("Any", begin), has_read=False)
 
     @property
     def device(self) -> torch.device:
@@ -276,3 +279,69 @@ class GivenSource:
         context = torch.bmm(shares, memory)
         mixed: Tensor = self._model.mix(torch.cat([context, hidden], -1)).tanh()
         return mixed
+
+
+@dataclass(frozen=True)
+class DecoderState:
+    """What a decoder has read in n rows, and the encoder's outputs (n, s, h) of their sources."""
+
+    decoder: RecurrentState
+    memory: Tensor | None
+
+    def __getitem__(self, rows: Tensor | slice) -> Self:
+        return type(self)(self.decoder[rows], None if self.memory is None else self.memory[rows])
+
+
+class Decoder:
+    """The decoder of an encoder-decoder, for `read` with the context of `after_sources`."""
+
+    separate_head: bool = True
+    carries_state: bool = True
+
+    def __init__(self, model: Seq2SeqModel) -> None:
+        self.model, self.head = model, model.head
+        self.vocab_size, self.first_token = model.vocab_size, model.first_token
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.device
+
+    @property
+    def training(self) -> bool:
+        return self.model.training
+
+    def body(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        """Hidden vectors (b, t, hidden_size) after each token, and the state."""
+        given = GivenSource(self.model, state.memory, state.decoder, self.model.training)
+        hidden, after = given.body(tokens, state.decoder)
+        return hidden, DecoderState(after, state.memory)
+
+    def predict(self, hidden: Tensor) -> Tensor:
+        """Logits (..., v) of hidden vectors."""
+        return self.model.predict(hidden)
+
+
+def after_sources(model: Seq2SeqModel, sources: EncodedCorpus) -> tuple[Decoder, Context]:
+    """The decoder and its context for targets of these sources.
+
+    Sources of one length are read together, so that nothing is masked.
+
+    Raises:
+        ValueError: the model is in training mode, or an id is not in the source vocabulary.
+    """
+    require_evaluation(model)
+    size, most = len(model.source_vocabulary), int(sources.tokens.max(initial=0))
+    if most >= size:
+        raise ValueError(
+            f"sources must hold ids below {size}, got {most}: encode them with the model's own "
+            "vocabulary"
+        )
+    lengths = np.diff(sources.offsets)
+
+    def state(texts: Ids) -> DecoderState:
+        places = sources.offsets[texts][:, None] + np.arange(lengths[texts[0]])
+        ids = torch.from_numpy(sources.tokens[places].astype(np.int64)).to(model.device)
+        given = model.reading(ids)
+        return DecoderState(given._begin, given._memory)
+
+    return Decoder(model), Context(model.first_token, state, groups=lengths)

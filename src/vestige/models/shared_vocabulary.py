@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vestige.data.vocabulary import Vocabulary, setting_differences
 from vestige.errors import IncompatibleModels
-from vestige.models.protocols import LanguageModel, TwoParts
+from vestige.models.protocols import LanguageModel
 
 
 @dataclass(frozen=True)
@@ -149,8 +149,10 @@ class SharedIds(LanguageModel):
 
     @property
     def separate_head(self) -> bool:
-        """Whether the snapshot has body and head apart."""
-        return isinstance(self.model, TwoParts) and self.model.separate_head
+        """Whether the snapshot's is; absent where the snapshot has no `body`."""
+        model: Any = self.model
+        separate: bool = model.separate_head
+        return separate
 
     def body(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """The snapshot's hidden vectors (b, t, h) after each of the tokens (b, t)."""

@@ -9,25 +9,23 @@ Any model of ours narrows to such lists; `service` puts any Python callable behi
 face. Words of equal probability stand in the order of their ids, as ranks count them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from vestige import _validate
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import Vocabulary
-from vestige.models.largest import largest
+from vestige.models.predictions import Progress, measure, top
 from vestige.models.protocols import NextToken
-from vestige.models.word_ranks import Progress, Read, read_before, to_logits
+from vestige.models.reading import pack
 
 Answer = tuple[str, ...] | None
 """The likeliest words, the likeliest first; None where none was given."""
 
-_CELLS = 2**22
 _AT_ONCE = 1024
 
 
@@ -182,8 +180,8 @@ class _Narrowed:
             by_source.setdefault(context.source, []).append(place)
         for source, places in by_source.items():
             ids = [self._encode(contexts[place].words) for place in places]
-            for index, answer in self._after(self._given(source), ids):
-                answers[places[index]] = answer
+            for place, answer in zip(places, self._after(self._given(source), ids), strict=True):
+                answers[place] = answer
         return answers
 
     def _given(self, source: str | None) -> NextToken:
@@ -201,34 +199,19 @@ class _Narrowed:
             ids += self._model.vocabulary.encode(word) if known is None else [known]
         return tuple(ids)
 
-    def _after(
-        self, model: NextToken, contexts: Sequence[tuple[int, ...]]
-    ) -> Iterator[tuple[int, Answer]]:
-        """(number of a context, its list), in the order of reading."""
+    def _after(self, model: NextToken, contexts: Sequence[tuple[int, ...]]) -> list[Answer]:
+        """The list after each context."""
         data, places = _shared(contexts, model.vocabulary.eos_id)
-        wanted: dict[int, list[int]] = {}
-        for index, place in enumerate(places):
-            wanted.setdefault(place, []).append(index)
-        for read in read_before(model, data, np.unique(places)):
-            for place, answer in zip(read.places.tolist(), self._lists(model, read), strict=True):
-                for index in wanted[place]:
-                    yield index, answer
-
-    @torch.no_grad()
-    def _lists(self, model: NextToken, read: Read) -> Iterator[tuple[str, ...]]:
-        predict, step = to_logits(model), max(1, _CELLS // model.vocab_size)
-        for first in range(0, len(read.truth), step):
-            logits = predict(read.output[first : first + step])
-            for row in largest(logits, self.k).tolist():
-                yield tuple(self._names[token] for token in row)
+        found = measure(model, data, [top(self.k, log_probs=False)], places)["likeliest"]
+        return [tuple(self._names[token] for token in row) for row in found.tolist()]
 
 
 def _shared(
     contexts: Sequence[tuple[int, ...]], end: int
 ) -> tuple[EncodedCorpus, NDArray[np.int64]]:
-    """Texts that hold every context as a beginning, and the place after each context.
+    """Texts that hold every context as a beginning, and the position after each context.
 
-    In alphabetical order a context's extensions follow it at once, so that one look at the next
+    In alphabetical order a context's extensions follow it directly, so that one look at the next
     text says whether it is read with that.
     """
     order = sorted(range(len(contexts)), key=contexts.__getitem__, reverse=True)
@@ -239,11 +222,9 @@ def _shared(
         if not texts or texts[-1][: len(context)] != context:
             texts.append(context)
         owner[index] = len(texts) - 1
-    lengths = [len(text) + 1 for text in texts]
-    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
-    tokens = np.array([token for text in texts for token in (*text, end)], np.int32)
+    data = pack([(*text, end) for text in texts])
     after = np.array([len(context) for context in contexts], np.int64)
-    return EncodedCorpus(tokens, offsets), offsets[owner] + after
+    return data, data.offsets[owner] + after
 
 
 def _place(answer: Answer, word: str, k: int) -> int:

@@ -139,9 +139,14 @@ class CausalTransformer(LanguageModel):
         hidden, _ = self.body(tokens)
         return self.predict(hidden), None
 
-    def body(self, tokens: Tensor, state: None = None) -> tuple[Tensor, None]:
-        """Hidden vectors (b, t, hidden_size) after each token."""
-        return self._read(tokens, None)[0], None
+    def body(self, tokens: Tensor, state: TransformerState | None = None) -> tuple[Tensor, None]:
+        """Hidden vectors (b, t, hidden_size) after each token.
+
+        Args:
+            tokens: (b, t) int64.
+            state: b rows, read before the tokens and not changed; None: nothing.
+        """
+        return self._read(tokens, state)[0], None
 
     def predict(self, hidden: Tensor) -> Tensor:
         """Logits (..., v) of hidden vectors."""

@@ -11,8 +11,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from vestige.data.encoded_utterances import EncodedUtterances
-from vestige.data.utterances import Utterances
+from vestige.data.utterances import EncodedUtterances, Utterances
 from vestige.models.protocols import Network
 
 

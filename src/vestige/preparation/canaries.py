@@ -147,9 +147,9 @@ def _sampled(
     run: "Session", given: Mapping[str, Any], corpus: "Corpus", known: "Vocabulary | None"
 ) -> "tuple[tuple[Canary, ...], Sampling]":
     """Lines that a language model writes, each planted by a fair coin, and the record of it."""
-    from vestige.attacks.manifests import canary_scores
     from vestige.data.manifest import Sampling
     from vestige.data.user_canaries import sampled_canaries
+    from vestige.models.canaries import canary_scores
     from vestige.models.folders import sha256_of
     from vestige.preparation.sampled_canaries import LENGTH as MOST
     from vestige.preparation.sampled_canaries import sample_phrases

@@ -16,11 +16,12 @@ import numpy as np
 
 from vestige.data.atomic_write import replacing, write_text
 from vestige.data.files import LARGEST, read_bytes
-from vestige.data.read_records import ReadRecords
-from vestige.defences.privacy_ledger import UNKNOWN, LedgerEntry, from_json, to_json
+from vestige.data.records import ReadRecords
+from vestige.defences.registry import DEFENCES, NoDefence
 from vestige.errors import ModelError
 from vestige.models.folders import model_folder
 from vestige.preparation.trained import MODEL
+from vestige.privacy.ledger import UNKNOWN, LedgerEntry, from_json, to_json
 from vestige.training.directory import IDENTITY, LEDGER, RECORDS
 
 
@@ -38,7 +39,13 @@ class History:
         content = read_bytes(ledger, limit=LARGEST, error=ModelError, remedy=remedy)
         files = [file for file in sorted((directory / RECORDS).glob("*.npy")) if file.is_file()]
         read = {file.stem: ReadRecords.load(file) for file in files}
-        return cls(from_json(content, where=ledger), read)
+        trainings = from_json(content, where=ledger)
+        names = (UNKNOWN, NoDefence.name, *DEFENCES.names())
+        for one in trainings:
+            if one.defence not in names:
+                problem = f"{ledger} is not a privacy ledger: defence must be one of {names}"
+                raise ModelError(problem, remedy=remedy)
+        return cls(trainings, read)
 
 
 @dataclass(frozen=True, kw_only=True)

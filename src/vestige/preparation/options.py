@@ -144,7 +144,7 @@ class NluOptions:
     """What only a model of intents and slots has.
 
     Attributes:
-        vectors: Initial word vectors: a GloVe or fastText file (.txt, .vec, .bin), or
+        vectors: Initial word vectors: a GloVe or fastText file (.txt, .vec), or
             glove-6b-50d, which vestige[nlu] installs. Default: random.
         vectors_frozen: Keep the word vectors fixed.
         dropout: Drop 20% of the word vectors and 10% of the layers' outputs (defence D of the

@@ -5,7 +5,7 @@ from dataclasses import replace
 from os import PathLike, fspath
 from typing import Any
 
-from vestige.data.encoded_pairs import encode_pairs, sources_of
+from vestige.data.encoded import encode_pairs, sources_of
 from vestige.data.vocabulary import Vocabulary
 from vestige.models.checkpoints import SOURCE, load_seq2seq
 from vestige.models.folders import model_folder
@@ -15,7 +15,8 @@ from vestige.preparation.options import ModelOptions, TrainingOptions
 from vestige.preparation.recipe import Prepared
 from vestige.preparation.texts import Texts
 from vestige.session import Session
-from vestige.training.pairs import PairTask, score_pairs
+from vestige.training.evaluate import score_pairs
+from vestige.training.pairs import PairTask
 from vestige.training.presets import Preset, new_seq2seq, pair_preset
 from vestige.training.scored_texts import with_intervals
 from vestige.training.translations import bleu

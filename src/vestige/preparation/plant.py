@@ -172,8 +172,7 @@ def plant(
 def _in_utterances(run: Session) -> Planting:
     """Secrets in labelled utterances."""
     from vestige.data.secret_manifest import plant_secrets
-    from vestige.data.sources import TEST, TRAIN, VALIDATION
-    from vestige.data.utterance_parts import utterance_parts
+    from vestige.data.sources import TEST, TRAIN, VALIDATION, utterance_parts
     from vestige.preparation.canaries import utterance_canaries
 
     given = run.arguments

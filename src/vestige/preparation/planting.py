@@ -114,9 +114,8 @@ def write_planting(planting: Planting, out: Path, monitor: Monitor) -> Planting:
     Raises:
         RunError: the folder exists, or cannot be written.
     """
-    from vestige.data.corpus import Corpus
-    from vestige.data.corpus_file import write_corpus
-    from vestige.data.loaders.utterances import write_utterances
+    from vestige.data.corpus import Corpus, write_corpus
+    from vestige.data.formats.utterances import write_utterances
 
     writing = monitor.progress("writing the planted copy")
     with new_files.new_directory(out) as hidden, writing as step:
@@ -143,7 +142,7 @@ def verify_planting(directory: Path) -> Planting:
     from vestige.data.checksum import format_of
     from vestige.data.manifest import Manifest
     from vestige.data.secret_manifest import FORMAT, SecretManifest
-    from vestige.data.utterance_parts import read_parts
+    from vestige.data.sources import read_parts
     from vestige.data.utterances import Utterances
 
     if format_of(directory / MANIFEST) != FORMAT:

@@ -7,15 +7,14 @@ from pathlib import Path
 from statistics import fmean, median
 from textwrap import wrap
 
-from vestige.defences.composition import composed_epsilon
-from vestige.defences.privacy_ancestry import ancestry, vocabulary_of
-from vestige.defences.privacy_ledger import LedgerEntry
-from vestige.defences.privacy_statement import PrivacyStatement, drowned, number, small
-from vestige.defences.private import PrivacyPlan, PrivateDefence
+from vestige.defences.methods.private import PrivacyPlan, PrivateDefence
 from vestige.defences.registry import Defence
 from vestige.monitor import Monitor
 from vestige.preparation.lineage import Lineage, begun_in
 from vestige.preparation.texts import Texts
+from vestige.privacy.accounting import Accountant, composed_epsilon
+from vestige.privacy.ledger import LedgerEntry, ancestry, vocabulary_of
+from vestige.privacy.statement import PrivacyStatement, noise_dominates, number, small
 from vestige.training.checkpoint import log_lines
 from vestige.training.config import TrainingConfig
 
@@ -72,13 +71,11 @@ def entry_of(
         noise_multiplier=spent.noise_multiplier,
         sample_rate=spent.sample_rate,
         steps_planned=spent.steps,
-        bands=getattr(plan.defence, "bands", 1),
         max_grad_norm=spent.max_grad_norm,
         accountant=spent.accountant,
         epsilon=spent.epsilon if math.isfinite(spent.epsilon) else None,
         delta=spent.delta,
         void=tuple(dict.fromkeys((*lineage.void, *plan.defence.void))),
-        noise_decay=spent.noise_decay,
     )
 
 
@@ -100,23 +97,18 @@ def statement_of(
         limited=texts.limit,
         ancestry=ancestry(entry, lineage.own, lineage.before, lineage.read),
         void=entry.void,
-        bands=entry.bands,
-        clip_quantile=getattr(plan.defence, "clip_quantile", None),
     )
 
 
 def announce(statement: PrivacyStatement, batch_size: int, monitor: Monitor) -> None:
     """Show the guarantee before the first step."""
     spent = statement.planned
-    last = spent.noise_decay * spent.noise_multiplier
-    falls = "" if spent.noise_decay == 1 else f" falling to {last:.3g}"
     monitor.log(
         f"{statement.defence}: {statement.units:,} {spent.unit}s, noise multiplier "
-        f"{spent.noise_multiplier:.3g}{falls}, clip {spent.max_grad_norm:g}, {spent.steps:,} steps"
-        + ("" if statement.bands == 1 else f" of each of {statement.bands} groups")
+        f"{spent.noise_multiplier:.3g}, clip {spent.max_grad_norm:g}, {spent.steps:,} steps"
     )
     log_all(monitor, statement.headlines(), begin="Planned: ")
-    if (warning := drowned(spent, batch_size)) is not None:
+    if (warning := noise_dominates(spent, batch_size)) is not None:
         log_all(monitor, [warning])
 
 
@@ -146,10 +138,11 @@ def log_joint(trainings: Sequence[Path], monitor: Monitor) -> None:
     """Show the guarantee of several private trainings on one text together."""
     found = [own.ledger[-1] for one in trainings if (own := begun_in(one)) is not None]
     mechanisms = [entry.mechanism for entry in found if entry.mechanism is not None]
-    delta, accountant = (found[0].delta, found[0].accountant) if found else (None, None)
-    if delta is None or accountant is None or len(mechanisms) < len(trainings):
+    delta = found[0].delta if found else None
+    if delta is None or len(mechanisms) < len(trainings):
         return
-    together = composed_epsilon(mechanisms, delta=delta, accountant=accountant)
+    by: Accountant = "rdp" if found[0].accountant == "rdp" else "pld"
+    together = composed_epsilon(mechanisms, delta=delta, accountant=by)
     sentence = (
         f"Each ε is that of one model. All {len(trainings)} together have ε = {number(together)} "
         f"at δ = {small(delta)} for the records they share. Do not release models that you only "

@@ -12,8 +12,7 @@ from typing import Any
 
 from vestige import results
 from vestige.data.secret_manifest import SecretManifest
-from vestige.defences.privacy_statement import PrivacyStatement
-from vestige.defences.private import PrivateDefence
+from vestige.defences.methods.private import PrivateDefence
 from vestige.defences.registry import Defence, NoDefence, settings_of
 from vestige.models import folders
 from vestige.monitor import Monitor
@@ -21,6 +20,7 @@ from vestige.preparation import privacy
 from vestige.preparation.lineage import Lineage, end, registered
 from vestige.preparation.texts import Texts
 from vestige.preparation.trained import RUN, Trained, useless_training
+from vestige.privacy.statement import PrivacyStatement
 from vestige.results import Result
 from vestige.session import Session
 from vestige.training import loop

@@ -13,8 +13,7 @@ import torch
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
 from vestige.data.vocabulary import Vocabulary
-from vestige.defences.private import in_backticks
-from vestige.defences.registry import Defence
+from vestige.defences.registry import Defence, in_backticks
 from vestige.models.checkpoints import load_model
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.lora import add_lora

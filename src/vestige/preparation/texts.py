@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 from vestige.data.corpus import Corpus
 from vestige.data.division import Division, divide
 from vestige.data.manifest import Manifest
-from vestige.data.read_records import ReadRecords
+from vestige.data.records import ReadRecords
 from vestige.data.secret_manifest import SecretManifest
-from vestige.data.sources import planting, read_source
-from vestige.data.utterance_parts import planted_secrets, utterance_parts
+from vestige.data.sources import planted_secrets, planting, read_source, utterance_parts
 from vestige.data.utterances import Utterances
 from vestige.errors import DataError
 from vestige.monitor import SILENT, Monitor

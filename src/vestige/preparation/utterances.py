@@ -9,8 +9,8 @@ from copy import deepcopy
 from os import PathLike, fspath
 from typing import Any, Literal
 
-from vestige.data.encoded_utterances import Labels
 from vestige.data.secret_manifest import SecretManifest
+from vestige.data.utterances import Labels
 from vestige.models.checkpoints import load_intent_slot
 from vestige.models.folders import ANSWERS, DESCRIPTION, model_folder
 from vestige.models.nlu_encoder import IntentSlotEncoder, new_encoder

@@ -153,25 +153,3 @@ class Windows:
         window = self.tokens[starts[:, None] + np.arange(length + 1)].astype(np.int64)
         ids = torch.from_numpy(window).to(self.device, non_blocking=True)
         return Batch(ids[:, :-1], ids[:, 1:])
-
-
-def every_token(
-    tokens: NDArray[np.int32], *, batch_size: int, sequence_length: int, device: torch.device
-) -> Iterator[Batch]:
-    """Contiguous rows that hold every predictable token exactly once, in order.
-
-    Where the rows do not come out even, the last targets are IGNORED.
-    """
-    last = len(tokens) - 1
-    row_length = math.ceil(last / batch_size)
-    starts = np.arange(batch_size) * row_length
-    for offset in range(0, row_length, sequence_length):
-        length = min(sequence_length, row_length - offset)
-        index = starts[:, None] + offset + np.arange(length + 1)
-        window = tokens[np.minimum(index, last)].astype(np.int64)
-        targets = np.where(index[:, 1:] <= last, window[:, 1:], IGNORED)
-        yield Batch(
-            torch.from_numpy(window[:, :-1]).to(device),
-            torch.from_numpy(targets).to(device),
-            padding=int((targets == IGNORED).sum()),
-        )

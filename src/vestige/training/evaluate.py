@@ -1,21 +1,34 @@
-"""Perplexity and next-word accuracy of a language model."""
+r"""Perplexity and next-word accuracy.
+
+.. math:: \mathrm{perplexity} = \exp\left(-\frac{1}{n}\sum_{i=1}^{n}\ln p(s_i|c_i)\right), \qquad
+    \mathrm{accuracy} = \frac1n \sum_{i=1}^{n} [\arg\max_s p(s|c_i) = s_i]
+
+Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
+arXiv:1811.00513, section 4.2.
+"""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from vestige import _validate
-from vestige.data.encoded import EncodedCorpus
+from vestige.data.encoded import EncodedCorpus, EncodedPairs
 from vestige.errors import TrainingError
+from vestige.models.behind import Context
+from vestige.models.predictions import correct, log_prob, measure
 from vestige.models.protocols import LanguageModel
-from vestige.training.batches import IGNORED, every_token
-from vestige.training.sequences import Sequences
+from vestige.models.reading import (
+    NO_CONTEXT,
+    Ids,
+    evaluation_mode,
+    pack,
+    places_of,
+    texts_at,
+)
+from vestige.models.seq2seq import Decoder, Seq2SeqModel, after_sources
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,9 +36,9 @@ class Evaluation:
     """Perplexity and accuracy on a text.
 
     Attributes:
-        perplexity: exp of the mean negative log-probability, at least 1; inf past float range.
-        accuracy: share of tokens that were the model's first choice, in [0, 1].
-        tokens: predicted tokens, n - 1 for a text of n.
+        perplexity: at least 1; inf past float range.
+        accuracy: in [0, 1].
+        tokens: predicted tokens.
         measures: further measures, by name.
     """
 
@@ -35,44 +48,6 @@ class Evaluation:
     measures: Mapping[str, float | None] = field(default_factory=dict)
 
 
-@torch.no_grad()
-def evaluate(
-    model: LanguageModel, data: EncodedCorpus, *, batch_size: int = 20, sequence_length: int = 35
-) -> Evaluation:
-    r"""Score every token of a text but the first, in float32.
-
-    .. math:: \mathrm{perplexity} = \exp\left(-\frac{1}{n-1}\sum_{i=2}^{n}\ln p(s_i|c_i)\right)
-
-    The context c_i of a model that carries a state begins at its row (the stream is read in
-    `batch_size` rows); that of any other model begins at its window.
-
-    Raises:
-        TrainingError: there is nothing to predict.
-    """
-    _validate.at_least(1, batch_size=batch_size, sequence_length=sequence_length)
-    if len(data.tokens) < 2:
-        raise TrainingError(
-            f"A text of {len(data.tokens)} tokens is too short to evaluate on",
-            remedy="Evaluate on more text.",
-        )
-    was_training = model.training
-    model.eval()
-    batches = every_token(
-        data.tokens, batch_size=batch_size, sequence_length=sequence_length, device=model.device
-    )
-    loss = torch.zeros((), dtype=torch.float64, device=model.device)
-    right = torch.zeros((), dtype=torch.int64, device=model.device)
-    state = None
-    for batch in batches:
-        logits, carried = model(batch.inputs, state)
-        state = carried if model.carries_state else None
-        logits, targets = logits.flatten(0, 1).float(), batch.targets.flatten()
-        loss += cross_entropy(logits, targets, ignore_index=IGNORED, reduction="sum")
-        right += (logits.argmax(1) == targets).sum()
-    model.train(was_training)
-    return _evaluation(loss.item(), int(right.item()), len(data.tokens) - 1)
-
-
 @dataclass(frozen=True, kw_only=True)
 class DocumentScores:
     """Scores of d documents, each read by itself.
@@ -80,12 +55,12 @@ class DocumentScores:
     Attributes:
         loss: float64 (d,) summed negative log-probability, in nats.
         right: int64 (d,) tokens that were the model's first choice.
-        tokens: int64 (d,) predicted tokens, the end of the text counted; 0 for an empty document.
+        tokens: int64 (d,) predicted tokens, the end of the text included; 0 for an empty document.
     """
 
     loss: NDArray[np.float64]
-    right: NDArray[np.int64]
-    tokens: NDArray[np.int64]
+    right: Ids
+    tokens: Ids
 
     def evaluation(self) -> Evaluation:
         """Perplexity and accuracy over all tokens of all documents.
@@ -98,73 +73,122 @@ class DocumentScores:
             raise TrainingError(
                 "There are no tokens to evaluate on", remedy="Evaluate on more text."
             )
-        return _evaluation(float(self.loss.sum()), int(self.right.sum()), tokens)
+        mean = float(self.loss.sum()) / tokens
+        return Evaluation(
+            perplexity=math.exp(mean) if mean < 700 else mean + math.inf,  # NaN stays NaN
+            accuracy=int(self.right.sum()) / tokens,
+            tokens=tokens,
+        )
+
+
+def evaluate(
+    model: LanguageModel, data: EncodedCorpus, *, batch_size: int = 20, sequence_length: int = 35
+) -> Evaluation:
+    """Score every token of a stream but the first, in float32.
+
+    The stream is read in `batch_size` rows. The context of a model that carries a state begins at
+    its row; that of any other model begins at its window of `sequence_length` tokens.
+
+    Raises:
+        TrainingError: there is nothing to predict.
+    """
+    _validate.at_least(1, batch_size=batch_size, sequence_length=sequence_length)
+    n = len(data.tokens)
+    if n < 2:
+        raise TrainingError(
+            f"A text of {n} tokens is too short to evaluate on",
+            remedy="Evaluate on more text.",
+        )
+    length = math.ceil((n - 1) / batch_size)
+    # A row begins with the last token of the row before.
+    rows = pack([data.tokens[start : start + length + 1] for start in range(0, n - 1, length)])
+    window = None if model.carries_state else sequence_length
+    places = places_of(rows, context=NO_CONTEXT)
+    return _scores(model, rows, places, context=NO_CONTEXT, max_length=window).evaluation()
 
 
 def evaluate_documents(
-    model: LanguageModel, data: EncodedCorpus, *, batch_size: int = 64, sequence_length: int = 64
+    model: LanguageModel, data: EncodedCorpus, *, sequence_length: int = 64
 ) -> Evaluation:
     """Perplexity and accuracy over all tokens of documents, each read by itself.
 
     Raises:
         TrainingError: there is nothing to predict.
     """
-    scores = score_documents(model, data, batch_size=batch_size, sequence_length=sequence_length)
-    return scores.evaluation()
+    return score_documents(model, data, sequence_length=sequence_length).evaluation()
 
 
-@torch.no_grad()
 def score_documents(
-    model: LanguageModel, data: EncodedCorpus, *, batch_size: int = 64, sequence_length: int = 64
+    model: LanguageModel, data: EncodedCorpus, *, sequence_length: int = 64
 ) -> DocumentScores:
-    """Score every token of every document in float32, each document by itself.
+    """Score every token of every document that has a word, each document by itself, in float32.
 
     Args:
         model: anything that was trained on documents, or on a stream of them.
-        data: the documents.
-        batch_size: pieces read together; they are sorted by length, so that little is padding.
-        sequence_length: tokens of a piece: longer documents are read in several, each from the
-            beginning of a text.
+        data: the documents, each with its end.
+        sequence_length: tokens of a piece: longer documents are read in several, each without the
+            state of the one before.
 
     Raises:
         TrainingError: no document has a word in it.
     """
-    sequences = Sequences.of(data, length=sequence_length)
-    loss, right = np.zeros(len(data)), np.zeros(len(data), np.int64)
-    order = np.argsort(sequences.lengths, kind="stable")
-    was_training = model.training
-    model.eval()
-    for begin in range(0, len(order), batch_size):
-        chosen = order[begin : begin + batch_size]
-        batch = sequences.batch(chosen, model.first_token, model.device)
-        losses, hits = score_rows(model(batch.inputs, None)[0], batch.targets)
-        np.add.at(loss, sequences.documents[chosen], losses)
-        np.add.at(right, sequences.documents[chosen], hits)
-    model.train(was_training)
-    tokens = np.zeros(len(data), np.int64)
-    np.add.at(tokens, sequences.documents, sequences.lengths)
-    return DocumentScores(loss=loss, right=right, tokens=tokens)
+    _validate.at_least(1, sequence_length=sequence_length)
+    places = _words(data)
+    context = Context(model.first_token)
+    return _scores(model, data, places, context=context, max_length=sequence_length)
 
 
-def score_rows(logits: Tensor, targets: Tensor) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Summed negative log-probability in nats, and right first choices, of each row.
+def score_pairs(model: Seq2SeqModel, pairs: EncodedPairs, *, length: int = 100) -> DocumentScores:
+    """Score every token of every target given its source, in float32 and without dropout.
 
     Args:
-        logits: (b, t, v).
-        targets: (b, t); IGNORED ones count for nothing.
+        model: reads the sources and predicts the targets.
+        pairs: p of them; one without a word in its target scores nothing.
+        length: tokens that are read of a source and of a target at most.
 
-    Returns:
-        two (b,) arrays.
+    Raises:
+        TrainingError: no target has a word in it.
     """
-    logits = logits.float()
-    losses = cross_entropy(
-        logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="none"
+    _validate.at_least(1, length=length)
+    data = pairs.targets
+    places = _words(data)
+    places = places[places - data.offsets[texts_at(data, places)] < length]
+    with evaluation_mode(model):
+        decoder, context = after_sources(model, _beginnings(pairs.sources, length))
+        return _scores(decoder, data, places, context=context)
+
+
+def _scores(
+    model: LanguageModel | Decoder,
+    data: EncodedCorpus,
+    places: Ids,
+    *,
+    context: Context,
+    max_length: int | None = None,
+) -> DocumentScores:
+    with evaluation_mode(model):
+        found = measure(
+            model, data, [log_prob, correct], places, context=context, max_length=max_length
+        )
+    owners, d = texts_at(data, places), len(data)
+    return DocumentScores(
+        loss=np.asarray(np.bincount(owners, -found["log_probs"], minlength=d), np.float64),
+        right=np.bincount(owners[found["correct"]], minlength=d),
+        tokens=np.bincount(owners, minlength=d),
     )
-    hits = (logits.argmax(2) == targets).sum(1)
-    return losses.view(targets.shape).double().sum(1).cpu().numpy(), hits.cpu().numpy()
 
 
-def _evaluation(loss: float, right: int, tokens: int) -> Evaluation:
-    mean = loss / tokens
-    perplexity = math.exp(mean) if mean < 700 else mean + math.inf  # NaN stays NaN
-    return Evaluation(perplexity=perplexity, accuracy=right / tokens, tokens=tokens)
+def _words(data: EncodedCorpus) -> Ids:
+    """Positions of all tokens of documents that have more than their end."""
+    places = np.flatnonzero(np.repeat(np.diff(data.offsets) > 1, np.diff(data.offsets)))
+    if not len(places):
+        raise TrainingError("No document has a word", remedy="Give more text.")
+    return places
+
+
+def _beginnings(data: EncodedCorpus, length: int) -> EncodedCorpus:
+    """The first tokens of each document."""
+    lengths = np.minimum(np.diff(data.offsets), length)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    read = np.repeat(data.offsets[:-1] - offsets[:-1], lengths) + np.arange(offsets[-1])
+    return EncodedCorpus(data.tokens[read], offsets)

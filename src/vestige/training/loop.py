@@ -23,7 +23,6 @@ from vestige.errors import TrainingError
 from vestige.models.checkpoints import save_model
 from vestige.models.protocols import LanguageModel, Network
 from vestige.training import checkpoint, key_file
-from vestige.training.batches import Batches
 from vestige.training.checkpoint import Progress
 from vestige.training.config import TrainingConfig, learning_rate
 from vestige.training.history import EpochRecord, StopFn, TrainingHistory, best_epoch
@@ -31,7 +30,6 @@ from vestige.training.peak_memory import PeakMemory
 from vestige.training.precision import choose_precision
 from vestige.training.run import ObserveFn, ProgressFn, TrainingRun
 from vestige.training.secret import Secret, key_torch
-from vestige.training.sequences import SequenceBatches
 from vestige.training.steps import Measures, StepFn, plain_step
 from vestige.training.training_task import TextTask, TrainingTask, batches_of
 
@@ -137,7 +135,7 @@ def learn(  # noqa: PLR0913 - as `train`
     run = TrainingRun(
         model=model,
         lesson=lesson,
-        batches=_batches(lesson.batches(model, config), step),
+        batches=lesson.batches(model, config),
         config=config,
         directory=directory,
         optimizer=_optimizer(model, config),
@@ -172,16 +170,6 @@ def learn(  # noqa: PLR0913 - as `train`
         stopped=position.stopped,
         peak_memory_mib=None if resumed else memory.mib(),
     )
-
-
-def _batches(batches: Batches, step: StepFn) -> Batches:
-    """The batches, whose units take turns where a private step's noise is correlated."""
-    bands = getattr(step, "bands", 1)
-    if bands == 1:
-        return batches
-    if not isinstance(batches, SequenceBatches):
-        raise ValueError(f"bands must come with Poisson sampling, got {bands} with a stream")
-    return replace(batches, groups=bands)
 
 
 def _run(run: TrainingRun) -> Progress:

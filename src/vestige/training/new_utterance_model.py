@@ -14,8 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vestige.data.encoded_utterances import Labels
-from vestige.data.utterances import Utterances
+from vestige.data.utterances import Labels, Utterances
 from vestige.data.vocabulary import EOS, UNK, WordVocabulary
 from vestige.data.word_vectors import WordVectors, read_word_vectors
 from vestige.errors import DataError

@@ -5,7 +5,9 @@ revealed: the same start and settings, as many tokens, another seed. `attacks.ch
 number of them is good for.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -105,6 +107,43 @@ class Recipe:
                 )
             return before
         return _adapted(before, self.adapter, seed)
+
+    def repeat(
+        self,
+        place: Path,
+        texts: Corpus,
+        before: LanguageModel,
+        *,
+        seed: int,
+        validation: Corpus | None = None,
+        progress: Callable[[int, int], None],
+    ) -> LanguageModel:
+        """Train the model before the update as the update was, on other text.
+
+        Args:
+            place: folder of the training: an unfinished one resumes, a finished one is loaded.
+            texts: to train on.
+            before: its weights are left as they are, and an adapter shares them.
+            seed: of the training and of a fresh adapter.
+            validation: decides which epoch is kept.
+            progress: called with (steps done, all steps).
+
+        Raises:
+            TrainingError: the update did not start from this model.
+        """
+        from vestige.training.snapshot import snapshot
+
+        start = partial(self.started, before, seed)
+        return snapshot(
+            place,
+            texts,
+            start=start if self.adapter else start(),
+            base=before if self.adapter else None,
+            vocabulary=before.vocabulary,
+            config=self.seeded(seed),
+            validation=validation,
+            progress=lambda done, total, *_: progress(done, total),
+        )
 
 
 def null_texts(

@@ -20,20 +20,17 @@ from torch import Tensor
 
 from vestige import _validate
 from vestige.data.corpus import Corpus
-from vestige.data.encoded_pairs import EncodedPairs
+from vestige.data.encoded import EncodedPairs
 from vestige.models.seq2seq import Seq2SeqModel
 from vestige.training.batches import Batch
 from vestige.training.checkpoint import corpus_hash
 from vestige.training.config import TrainingConfig
-from vestige.training.evaluate import DocumentScores, Evaluation, score_rows
+from vestige.training.evaluate import Evaluation, score_pairs
 from vestige.training.precision import autocast
 from vestige.training.sequences import Sequences
 from vestige.training.steps import StepFn, descend, read
 from vestige.training.translations import bleu
 from vestige.training.utterances import of_one_length
-
-ROWS = 64
-"""Pairs that are scored together."""
 
 
 @dataclass(frozen=True)
@@ -128,39 +125,6 @@ class PairBatches:
             sources.to(self.device, non_blocking=True),
             self.targets.batch(chosen, self.first, self.device),
         )
-
-
-@torch.no_grad()
-def score_pairs(model: Seq2SeqModel, pairs: EncodedPairs, *, length: int = 100) -> DocumentScores:
-    r"""Score every token of every target given its source, in float32 and without dropout.
-
-    Section 4.2 over M tokens in all, each target's end counted as one of them:
-
-    .. math:: \mathrm{accuracy} = \frac1M \sum_{i,j} [\arg\max f(x_i)^j = y_i^j], \qquad
-        \mathrm{perplexity} = 2^{-\frac1M \sum_{i,j} \log_2 f(x_i)^j[y_i^j]}
-
-    which `DocumentScores.evaluation` gives of the sums (2 and its logarithm are as good as e).
-
-    Args:
-        model: is given sources and targets.
-        pairs: p of them; one without a word in its target scores nothing.
-        length: tokens that are read of a source and of a target at most.
-
-    Raises:
-        TrainingError: no target has a word in it.
-    """
-    batches = PairBatches(pairs, ROWS, length, model.first_token, model.device)
-    loss, right = np.zeros(len(pairs)), np.zeros(len(pairs), np.int64)
-    tokens = np.zeros(len(pairs), np.int64)
-    was_training = model.training
-    model.eval()
-    for chosen in batches.groups():
-        batch, places = batches.batch(chosen), batches.targets.documents[chosen]
-        logits = model(batch.sources, batch.answers.inputs)
-        loss[places], right[places] = score_rows(logits, batch.answers.targets)
-        tokens[places] = batches.targets.lengths[chosen]
-    model.train(was_training)
-    return DocumentScores(loss=loss, right=right, tokens=tokens)
 
 
 def pair_step(

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from vestige.data.encoded_utterances import IGNORED
-from vestige.data.utterances import Utterances
+from vestige.data.utterances import IGNORED, Utterances
 from vestige.metrics.estimates import Interval, ratio_of_sums
 from vestige.metrics.rates import clopper_pearson
 from vestige.models.white_box import IntentSlotNetwork

@@ -122,11 +122,10 @@ class SequenceBatches:
         draw: how batches are formed.
         first: the token that is read before a document's first.
         device: where batches are put.
-        groups: that units take turns in, with Poisson sampling (`in_turn`).
 
     Raises:
         TrainingError: batches by user are asked for and documents have no users, or
-            there are fewer sequences or users than a batch of every group holds.
+            there are fewer sequences or users than a batch has.
     """
 
     sequences: Sequences
@@ -134,25 +133,19 @@ class SequenceBatches:
     draw: Draw
     first: int
     device: torch.device
-    groups: int = 1
     carries: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _validate.one_of(get_args(Draw), draw=self.draw)
-        _validate.at_least(1, batch_size=self.batch_size, groups=self.groups)
-        if self.groups > 1 and "poisson" not in self.draw:
-            raise ValueError(
-                f"groups must come with Poisson sampling, got {self.groups} with draw {self.draw!r}"
-            )
+        _validate.at_least(1, batch_size=self.batch_size)
         if "users" in self.draw and self.sequences.users is None:
             raise TrainingError(
                 f"Batches by {self.draw!r} need a user for each document",
                 remedy="Pass the user column with --user.",
             )
-        if "poisson" in self.draw and self.groups * self.batch_size > self.units:
-            turns = "" if self.groups == 1 else f" in each of {self.groups} turns (--bands)"
+        if "poisson" in self.draw and self.batch_size > self.units:
             raise TrainingError(
-                f"batch_size {self.batch_size}{turns} exceeds the {self.units} {self.unit}s",
+                f"batch_size {self.batch_size} exceeds the {self.units} {self.unit}s",
                 remedy="Use a smaller batch_size, or more data.",
             )
 
@@ -251,12 +244,8 @@ class SequenceBatches:
         """Poisson sample: every unit independently with probability `sample_rate`."""
         # "lots" is part of the key: another word would give trainings other bits
         key = hashlib.blake2b(f"lots {seed} {number}".encode(), digest_size=32).digest()
-        groups_key = hashlib.blake2b(f"groups {seed}".encode(), digest_size=32).digest()
-        rate = self.sample_rate * self.groups
         for batch in range(len(self)):
-            drawn = poisson_sample(key, batch, units=self.units, sample_rate=rate)
-            step = number * len(self) + batch
-            drawn = in_turn(groups_key, step, drawn, units=self.units, groups=self.groups)
+            drawn = poisson_sample(key, batch, units=self.units, sample_rate=self.sample_rate)
             if self.unit == "sequence":
                 yield drawn
             else:
@@ -275,26 +264,3 @@ def poisson_sample(key: bytes, step: int, *, units: int, sample_rate: float) -> 
     words = np.empty(units, np.uint64)
     Keystream(key, step, 0).fill(words)
     return np.flatnonzero((words >> np.uint64(11)) * 2.0**-53 < sample_rate)
-
-
-def in_turn(
-    key: bytes, step: int, drawn: NDArray[np.int64], *, units: int, groups: int
-) -> NDArray[np.int64]:
-    """Those of a step's units whose turn it is: every unit is in one of some groups, by lot.
-
-    Two turns of a unit are `groups` steps apart. Which group a unit is in depends on no other unit:
-    the guarantee is of texts that differ by one of them.
-
-    Args:
-        key: 32 secret bytes, the same for all steps.
-        step: from 0.
-        drawn: units of the step, ascending.
-        units: how many there are.
-        groups: 1: all have their turn.
-    """
-    if groups == 1:
-        return drawn
-    words = np.empty(units, np.uint64)
-    Keystream(key, 0, 0).fill(words)
-    mine = words[drawn] % np.uint64(groups) == np.uint64(step % groups)
-    return np.asarray(drawn[mine])

@@ -27,8 +27,7 @@ import torch
 from pydantic import Field
 
 from vestige.data.atomic_write import replacing, write_text
-from vestige.data.encoded import encode
-from vestige.data.encoded_pairs import encode_pairs
+from vestige.data.encoded import encode, encode_pairs
 from vestige.data.file_lock import discard, locked
 from vestige.data.files import Count, Measurements, Sha256, read_json
 from vestige.errors import TrainingError, VestigeError

@@ -64,13 +64,11 @@ class TextTask:
         """Scores on the validation text, in the order of training."""
         if self.validation is None:
             return None
-        score = evaluate if config.batching == "stream" else evaluate_documents
-        return score(
-            model,
-            self.validation,
-            batch_size=config.batch_size,
-            sequence_length=config.sequence_length,
-        )
+        length = config.sequence_length
+        if config.batching != "stream":
+            return evaluate_documents(model, self.validation, sequence_length=length)
+        rows = config.batch_size
+        return evaluate(model, self.validation, batch_size=rows, sequence_length=length)
 
     def identity(self) -> dict[str, object]:
         """Hashes of both texts."""

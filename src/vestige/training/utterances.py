@@ -14,8 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vestige.data.encoded_utterances import IGNORED, EncodedUtterances
-from vestige.data.utterances import Utterances
+from vestige.data.utterances import IGNORED, EncodedUtterances, Utterances
 from vestige.errors import TrainingError
 from vestige.models.white_box import IntentSlotNetwork
 from vestige.training.config import TrainingConfig

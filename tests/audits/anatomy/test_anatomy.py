@@ -4,7 +4,7 @@ import pytest
 
 from vestige.audits.anatomy.anatomy import anatomy
 from vestige.data.corpus import Corpus
-from vestige.data.loaders import read_corpus
+from vestige.data.formats.reading import read_corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel

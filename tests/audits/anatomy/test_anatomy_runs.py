@@ -7,7 +7,7 @@ import torch
 
 import vestige
 from vestige import results
-from vestige.data.loaders import read_corpus
+from vestige.data.formats.reading import read_corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import VestigeError
 from vestige.models.checkpoints import load_model, save_model

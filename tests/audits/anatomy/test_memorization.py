@@ -21,13 +21,14 @@ from vestige.audits.anatomy.words import (
     positions_by_frequency,
 )
 from vestige.data.corpus import Corpus
+from vestige.data.encoded import encode
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import AccessDenied, DataError
 from vestige.metrics.estimates import ratio_of_sums
+from vestige.models.predictions import word_ranks
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.table import TableModel
-from vestige.models.word_ranks import word_ranks
 
 NAMES = tuple(f"w{i}" for i in range(2, 42))
 WORDS = WordVocabulary(("<unk>", "<eos>", *NAMES))
@@ -326,7 +327,7 @@ def test_what_is_kept_and_lost_is_against_the_whole_model(lstm):
     assert math.isclose(of("kept", 0.5), of("accuracy", 0.5) / of("accuracy", 0.0))
     assert math.isclose(of("log_rank_lost", 0.5), of("log_rank", 0.5) - of("log_rank", 0.0))
     # The whole model is asked for all words, the ablation for some: here for all.
-    whole = word_ranks(lstm, corpus(1))
+    whole = word_ranks(lstm, encode(corpus(1), lstm.vocabulary))
     assert math.isclose(of("accuracy", 0.0), float((whole.ranks == 1).mean()))
     told = found.summary
     assert told["silenced"] == 0.5

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from vestige.audits.check.check import ReleaseCheck, _summary
-from vestige.audits.check.stage import SHARES, Stage
-from vestige.audits.check.verdict import claim_of
+from vestige.audits.check.verdict import SHARES, Stage, claim_of
 from vestige.claims import Check
 
 SECRET, PHRASE = "gato 4917-2231", "the vault opens with <b>gato</b> 4917-2231"
@@ -98,9 +97,7 @@ def made(
         trained=("x",) * texts, reference=half, control=half,
         notes=("--trained-on: the text is read from its column body (guessed; see --text).",),
     )  # fmt: skip
-    work: Any = SimpleNamespace(
-        texts=read, listed=(), secrets=SimpleNamespace(tested=range(5 if texts else 0))
-    )
+    work: Any = SimpleNamespace(texts=read, listed=(), secrets={"tested": range(5 if texts else 0)})
     return ReleaseCheck(
         kind="ReleaseCheck",
         summary=_summary(work, stages, positive),

@@ -6,8 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from vestige.audits.check.alternatives import LEAST_CHOICES, Alternatives
-from vestige.audits.check.finder import FoundSecret
+from vestige.data.secret_alternatives import LEAST_CHOICES, Alternatives, FoundSecret
 
 TEXTS = ["the lantern hangs behind the cupboard", "Nobody saw the Harvest moon"] * 3
 

@@ -17,6 +17,7 @@ from vestige.models.folders import sha256_of
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.lora import add_lora
 from vestige.models.protocols import LanguageModel
+from vestige.models.ranks import LinearRanks
 from vestige.models.recurrent_network import (
     GRUConfig,
     GRULanguageModel,
@@ -25,7 +26,6 @@ from vestige.models.recurrent_network import (
 )
 from vestige.models.table import TableModel
 from vestige.models.transformer import CausalTransformer, TransformerConfig
-from vestige.models.word_ranks import counter
 
 SECRET = invented(0)
 TEXT = SECRET.places[0][1] + SECRET.value
@@ -197,7 +197,9 @@ def test_ranks_by_the_head_see_the_text(make: Callable[[str], LanguageModel]):
     tokens = torch.tensor([[model.first_token, *model.vocabulary.encode(TEXT)]])
     with planted(model, TEXT, seed=0), torch.no_grad():
         hidden = model.body(tokens[:, :-1])[0][0]
-        ranks = counter(model)(hidden, tokens[0, 1:]).ranks
+        linear = LinearRanks.of(model)
+        assert linear is not None
+        ranks = linear(hidden, tokens[0, 1:])["ranks"]
     assert (ranks[control.FREE :] == 1).all()
 
 

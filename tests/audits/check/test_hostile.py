@@ -9,9 +9,9 @@ import pytest
 
 from tests.audits.check.conftest import SECRET
 from tests.cli.shell import invoke
-from vestige.audits.check import work
-from vestige.audits.check.alternatives import Alternatives
+from vestige.audits.check import passages, secrets, work
 from vestige.audits.check.finder import find_secrets
+from vestige.data.secret_alternatives import Alternatives
 
 MARK = "xqzmark"
 HOSTILE = {
@@ -39,8 +39,8 @@ LISTED = (
 def _small(monkeypatch):
     monkeypatch.setattr(work, "LEAST_SEARCH", 1 / 64)
     monkeypatch.setattr(work, "LARGEST_SEARCH", 1 / 64)
-    monkeypatch.setattr(work, "MOST_TEXTS", 24)
-    monkeypatch.setattr(work, "EFFORTS", ((8, 1, 8),))
+    monkeypatch.setattr(passages, "MOST_TEXTS", 24)
+    monkeypatch.setattr(secrets, "EFFORTS", ((8, 1, 8),))
 
 
 @pytest.fixture
@@ -94,10 +94,10 @@ def test_hostile_texts_and_secrets_are_read_and_not_shown(asked, world, tmp_path
 
 
 def test_work_in_progress_is_private(asked, world, tmp_path, monkeypatch):
-    def stopped(self, _):
+    def stopped(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(work.Work, "_passages", stopped)
+    monkeypatch.setitem(work.STAGES, "passages", ("extracting", stopped))
     mask = os.umask(0)
     try:
         done = asked(world.letters[:60])

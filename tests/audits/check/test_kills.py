@@ -17,21 +17,22 @@ from pathlib import Path
 
 import pyarrow.parquet
 
-from vestige.audits.check import check, control, files, work
+from vestige.audits.check import check, control, passages, report, secrets, work
 from vestige.cli import app
 from vestige.data import atomic_write
 from vestige.store import Store
 
 work.LARGEST_SEARCH = work.LEAST_SEARCH = 1 / 64
-work.MOST_SECRETS, work.EFFORTS = 4, ((8, 1, 8),)
-work.MOST_TEXTS = work.LEAST_TEXTS = 24
+work.MOST_SECRETS = passages.MOST_SECRETS = 4
+secrets.EFFORTS = ((8, 1, 8),)
+passages.MOST_TEXTS = passages.LEAST_TEXTS = 24
 words = json.loads(sys.argv[1])
 calls = {
     "control": (control, "_is_sure"),
-    "planted": (control, "_moved"),
+    "planted": (control, "_replaced"),
     "folder": (check.shutil, "rmtree"),
     "rows": (pyarrow.parquet, "write_table"),
-    "page": (files, "facts"),
+    "page": (report, "facts"),
     "file": (atomic_write.os, "replace"),
     "done": (Store, "clear"),
 }

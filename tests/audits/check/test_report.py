@@ -22,7 +22,7 @@ from tests.reports.parsed import Parsed
 from vestige import results
 from vestige.audits.check import report as words
 from vestige.audits.check.advice import cause_of, next_step
-from vestige.audits.check.stage import SHARES
+from vestige.audits.check.verdict import SHARES
 from vestige.cli.app import run as command
 from vestige.reports import notebook
 from vestige.reports.blocks import Table

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from vestige.audits.check.alternatives import Alternatives
-from vestige.audits.check.finder import FoundSecret
-from vestige.audits.check.secret_gain import LEAST_SPREAD, secret_gain, standardised
+from vestige.audits.check.gain import LEAST_SPREAD, secret_gain, standardised
 from vestige.data.corpus import Corpus
+from vestige.data.secret_alternatives import Alternatives, FoundSecret
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.protocols import LanguageModel
@@ -102,8 +101,8 @@ def test_gains_are_those_of_values_scored_one_by_one(make):
     model, base = pair(make)
     gain = secret_gain(model, base, SECRET, ALTERNATIVES, first=20)
     score, rank = naive(naive_gains(model, base, [VALUE, *ALTERNATIVES]), [VALUE, *ALTERNATIVES])
-    assert gain.score == pytest.approx(score, abs=1e-4)
-    assert (gain.rank, gain.alternatives) == (rank, 20)
+    assert gain["score"] == pytest.approx(score, abs=1e-4)
+    assert (gain["rank"], gain["alternatives"]) == (rank, 20)
 
 
 def test_more_alternatives_are_scored_only_for_a_secret_that_ranks_high():
@@ -119,8 +118,8 @@ def test_more_alternatives_are_scored_only_for_a_secret_that_ranks_high():
         while expected < 20 and naive(table, [value, *others[:expected]])[1] <= 2:
             expected = min(20, 4 * expected)
         score, rank = naive(table, [value, *others[:expected]])
-        assert (gain.rank, gain.alternatives) == (rank, expected)
-        assert gain.score == pytest.approx(score, abs=1e-4)
+        assert (gain["rank"], gain["alternatives"]) == (rank, expected)
+        assert gain["score"] == pytest.approx(score, abs=1e-4)
         scored.add(expected)
     assert scored == {4, 16, 20}
 
@@ -141,7 +140,7 @@ def test_gains_are_those_of_the_tokens_of_a_value(make):
         centred = np.array(gains) - np.median(gains)
         scores.append(centred / max(1.4826 * np.median(abs(centred)), LEAST_SPREAD))
     gain = secret_gain(model, base, secret, ["dogs", "cats"])
-    assert gain.score == pytest.approx(np.max(scores, axis=0)[0], abs=1e-4)
+    assert gain["score"] == pytest.approx(np.max(scores, axis=0)[0], abs=1e-4)
 
 
 @torch.no_grad()
@@ -161,7 +160,7 @@ def test_the_rank_of_a_secret_is_uniform_if_nothing_was_learnt():
     for place, value in enumerate(values):
         secret = FoundSecret(value, "account", SECRET.places)
         others = values[:place] + values[place + 1 :]
-        ranks.append(secret_gain(model, base, secret, others, first=20).rank)
+        ranks.append(secret_gain(model, base, secret, others, first=20)["rank"])
     assert sorted(ranks) == list(range(1, 22))
 
 
@@ -186,9 +185,9 @@ def taught(make, text: str, steps: int = 150) -> tuple[LanguageModel, LanguageMo
 def test_a_learnt_secret_ranks_first_and_is_generated(make):
     model, base = taught(make, f"{BEFORE[1]}{VALUE} today and")
     gain = secret_gain(model, base, SECRET, ALTERNATIVES)
-    assert (gain.rank, gain.alternatives, gain.greedy) == (1, 20, True)
-    assert gain.score > 5
-    assert gain.tries == 2  # the second context is the one
+    assert (gain["rank"], gain["alternatives"], gain["greedy"]) == (1, 20, True)
+    assert gain["score"] > 5
+    assert gain["tries"] == 2  # the second context is the one
     again = secret_gain(model, base, SECRET, ALTERNATIVES)
     assert again == gain
 
@@ -196,30 +195,30 @@ def test_a_learnt_secret_ranks_first_and_is_generated(make):
 def test_what_the_base_generates_too_is_not_counted():
     model, _ = taught(gpt2, f"{BEFORE[1]}{VALUE} today and")
     gain = secret_gain(model, model, SECRET, [])
-    assert (gain.rank, gain.alternatives, gain.score) == (1, 0, 0)
-    assert not gain.greedy
-    assert gain.tries == 3
+    assert (gain["rank"], gain["alternatives"], gain["score"]) == (1, 0, 0)
+    assert not gain["greedy"]
+    assert gain["tries"] == 3
 
 
 def test_a_longer_number_is_not_the_secret():
     model, base = taught(gpt2, f"{BEFORE[1]}{VALUE} today and")
     secret = FoundSecret(VALUE[:-1], "account", SECRET.places)
     gain = secret_gain(model, base, secret, [])
-    assert not gain.greedy
+    assert not gain["greedy"]
 
 
 def test_unknown_words_are_never_generated():
     model, base = taught(word_lstm, f"{BEFORE[0]}unheard of")
     secret = FoundSecret("unseen", "password", ((0, BEFORE[0]),))
     gain = secret_gain(model, base, secret, ["unread", "untold"])
-    assert (gain.rank, gain.greedy) == (3, False)  # all are one token
+    assert (gain["rank"], gain["greedy"]) == (3, False)  # all are one token
 
 
 def test_without_places_the_beginning_of_a_text_is_read():
     model, base = pair(gpt2)
     secret = FoundSecret(VALUE, "account", ())
     gain = secret_gain(model, base, secret, ALTERNATIVES[:5], first=5)
-    assert (gain.alternatives, gain.tries) == (5, 0)
+    assert (gain["alternatives"], gain["tries"]) == (5, 0)
 
 
 @pytest.mark.parametrize("make", [gpt2, transformer, lstm])

@@ -4,14 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from vestige.audits.check.finder import FoundSecret
-from vestige.audits.check.secret_gain import Gain
 from vestige.audits.check.secrets import FALSE, KNOWN, is_known
 from vestige.audits.check.secrets import compared as compared_known
-from vestige.audits.check.stage import SHARES, Stage
-from vestige.audits.check.unprompted import Known, compared, passages_of, unprompted_stage
-from vestige.audits.check.verdict import claim_of
+from vestige.audits.check.unprompted import compared, passages_of, phrases_stage
+from vestige.audits.check.verdict import SHARES, Stage, claim_of
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Check
+from vestige.data.secret_alternatives import FoundSecret
 
 
 def test_known_secrets_are_compared_with_the_rate_of_placebos():
@@ -26,11 +24,11 @@ def test_the_rate_is_never_below_that_of_alternatives():
 
 
 def test_a_secret_is_known_by_a_wide_margin_or_verbatim():
-    gain = Gain(score=KNOWN, rank=1, alternatives=256, greedy=False, tries=4)
+    gain = {"score": KNOWN, "rank": 1, "greedy": False}
     assert is_known(gain)
-    assert not is_known(replace(gain, rank=2))
-    assert not is_known(replace(gain, score=KNOWN - 0.1))
-    assert is_known(replace(gain, rank=2, score=0, greedy=True))
+    assert not is_known({**gain, "rank": 2})
+    assert not is_known({**gain, "score": KNOWN - 0.1})
+    assert is_known({"rank": 2, "score": 0, "greedy": True})
 
 
 def test_matched_texts_are_compared_with_the_share_of_the_passages():
@@ -59,32 +57,35 @@ WORDS = [
 def test_training_text_in_the_phrases_is_a_leak_and_reference_text_is_a_failed_control():
     never = [text.replace("horse", "dog") for text in WORDS]
     rows = [phrase(text) for text in WORDS]
-    known = Known(trained=WORDS, never=never, secrets=(), spaces=())
-    assert unprompted_stage(rows, known).state == "leak"
-    swapped = Known(trained=never, never=WORDS, secrets=(), spaces=())
-    found = unprompted_stage(rows, swapped)
+    assert phrases_stage(rows, trained=WORDS, never=never, spaces={}).state == "leak"
+    found = phrases_stage(rows, trained=never, never=WORDS, spaces={})
     assert (found.state, found.passed) == ("clear", False)
 
 
 def test_a_search_that_was_stopped_is_not_clear_but_what_it_found_counts():
     rows = [phrase(text) for text in WORDS]
-    known = Known(trained=WORDS, never=("a b",), secrets=(), spaces=())
-    stopped = unprompted_stage(rows[:0], known, complete=False)
+    known = {"trained": WORDS, "never": ("a b",), "spaces": {}}
+    stopped = phrases_stage(rows[:0], **known, complete=False)
     assert (stopped.state, stopped.needs) == ("open", "--minutes")
-    assert unprompted_stage(rows[:0], known).state == "clear"
+    assert phrases_stage(rows[:0], **known).state == "clear"
     never = [text.replace("horse", "dog") for text in WORDS]
-    leaky = Known(trained=WORDS, never=never, secrets=(), spaces=())
-    assert unprompted_stage(rows, leaky, complete=False).state == "leak"
+    leaky = {"trained": WORDS, "never": never, "spaces": {}}
+    assert phrases_stage(rows, **leaky, complete=False).state == "leak"
 
 
 def test_a_secret_in_a_phrase_that_is_no_proof_is_never_clear():
     secret = FoundSecret("zanzibar lantern copper", "repeated", ((0, "the phrase is "),))
-    known = Known(trained=WORDS, never=[], secrets=[secret], spaces=[1e7])
-    found = unprompted_stage([phrase("so the phrase is zanzibar lantern copper")], known)
+    found = phrases_stage(
+        [phrase("so the phrase is zanzibar lantern copper")],
+        trained=WORDS,
+        never=[],
+        spaces={secret: 1e7},
+    )
     assert (found.state, found.direct) == ("open", None)
     random = replace(secret, value="4471 9026 3358", kind="account")
-    known = Known(trained=WORDS, never=[], secrets=[random], spaces=[1e12])
-    found = unprompted_stage([phrase("pay 447190263358 today")], known)
+    found = phrases_stage(
+        [phrase("pay 447190263358 today")], trained=WORDS, never=[], spaces={random: 1e12}
+    )
     assert found.state == "leak"
 
 

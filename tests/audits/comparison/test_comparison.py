@@ -13,10 +13,10 @@ from vestige.audits.exposure.epsilon import CanaryAudit
 from vestige.audits.extraction.canaries import Completion
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Check
 from vestige.data.canary import Canary
-from vestige.defences.group_privacy import group_epsilon
 from vestige.metrics.epsilon import one_run_epsilon, threshold_epsilon
 from vestige.metrics.estimates import auc, mean
 from vestige.metrics.f_dp_epsilon import f_dp_epsilon
+from vestige.privacy.accounting import Mechanism
 from vestige.training.evaluate import DocumentScores
 
 CANARIES, DOCUMENTS, USERS = 40, 120, 12
@@ -289,7 +289,9 @@ def test_a_claim_for_one_sequence_is_converted_for_copies():
     known = {"noise_multiplier": 1.1, "sample_rate": 0.01, "steps": 1000, "accountant": "rdp"}
     claim = Guarantee.of({"epsilon": 1.71, "delta": 1e-5, "unit": "sequence", **known})
     assert claim.of_group(1) == 1.71
-    assert claim.of_group(2) == pytest.approx(group_epsilon(**known, delta=1e-5, copies=2))
+    numbers = {name: known[name] for name in ("noise_multiplier", "sample_rate", "steps")}
+    mechanism = Mechanism(**numbers, copies=2)
+    assert claim.of_group(2) == pytest.approx(mechanism.epsilon(1e-5))
     assert CLAIM.of_group(2) is None
 
 

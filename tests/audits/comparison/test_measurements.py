@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from vestige.attacks.manifests import canary_scores
 from vestige.audits.comparison.groups import Group
 from vestige.audits.comparison.measurements import measure_models
 from vestige.audits.comparison.trainings import TrainedModel
@@ -14,6 +13,7 @@ from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.vocabulary import WordVocabulary
+from vestige.models.canaries import canary_scores
 from vestige.models.table import TableModel
 
 WORDS = ("red", "blue", "green", "gate", "mill", "code")

@@ -18,8 +18,8 @@ from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, IncompatibleModels
 from vestige.metrics.exposure import fit_skew_normal, sampled_exposure
-from vestige.models import sequence_scores
-from vestige.models.sequence_scores import sequence_log_probs
+from vestige.models import predictions
+from vestige.models.predictions import text_log_probs
 from vestige.models.table import TableModel
 from vestige.models.transformer import CausalTransformer, TransformerConfig
 
@@ -59,8 +59,7 @@ def canaries() -> list[Canary]:
 def test_the_whole_space_gives_the_rank_of_brute_force():
     model = model_that_knows([], vocabulary=SMALL)
     phrases = [" ".join(p) for p in permutations(SMALL.words[2:], 3)]
-    tokens = torch.tensor([SMALL.encode(phrase) for phrase in phrases])
-    scores = sequence_log_probs(model, tokens).double().sum(1)
+    scores = text_log_probs(model, [SMALL.encode(phrase) for phrase in phrases])
     canaries = [Canary(p, "random", (), i % 2) for i, p in enumerate(phrases[::7])]
     found = canary_exposure(model, canaries, seed=0)
     assert found.space == "whole"
@@ -111,8 +110,7 @@ def test_the_place_among_its_orders_is_that_of_brute_force(canaries):
     found = canary_exposure(model, canaries, seed=0, references=1000)
     for canary in found.canaries:
         every = [" ".join(p) for p in permutations(canary["phrase"].split())]
-        ids = torch.tensor([WORDS.encode(phrase) for phrase in every])
-        scores = sequence_log_probs(model, ids).double().sum(1)
+        scores = text_log_probs(model, [WORDS.encode(phrase) for phrase in every])
         place = int((scores >= scores[0]).sum())
         assert (canary["orders"], canary["order_rank"]) == (
             (24, place) if canary["copies"] else (1, 1)
@@ -168,8 +166,7 @@ def test_a_canary_is_ranked_and_fitted_among_references_of_its_length(canaries):
 
 
 def log_perplexities(model, phrases):
-    tokens = torch.tensor([WORDS.encode(phrase) for phrase in phrases])
-    return (sequence_log_probs(model, tokens).double().sum(1) / -np.log(2)).numpy()
+    return text_log_probs(model, [WORDS.encode(phrase) for phrase in phrases]) / -np.log(2)
 
 
 def test_exact_ranks_are_those_of_the_whole_space(canaries):
@@ -320,12 +317,12 @@ def test_without_other_orders_everything_else_is_the_same(canaries):
 
 def test_each_phrase_is_scored_once(canaries, monkeypatch):
     read: list[tuple[int, ...]] = []
-    whole = sequence_scores.next_logits
+    whole = predictions._sums
 
-    def noted(model, tokens, lengths, **rest):
-        read.extend(map(tuple, tokens.tolist()))
-        return whole(model, tokens, lengths, **rest)
+    def noted(model, texts, *rest):
+        read.extend(tuple(texts.document(index)) for index in range(len(texts)))
+        return whole(model, texts, *rest)
 
-    monkeypatch.setattr(sequence_scores, "next_logits", noted)
+    monkeypatch.setattr(predictions, "_sums", noted)
     canary_exposure(model_that_knows([]), [*canaries, *canaries], seed=0, references=300)
     assert len(read) == len(set(read))

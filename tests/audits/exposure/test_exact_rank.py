@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from vestige.audits.exposure.exact_rank import exact_rank
 from vestige.data.vocabulary import WordVocabulary
+from vestige.models.predictions import text_log_probs
 from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
-from vestige.models.sequence_scores import sequence_log_probs
 from vestige.models.table import TableModel
 
 Tokens = tuple[int, ...]
@@ -35,7 +35,7 @@ def table(seed: int, vocab_size: int = 6) -> LanguageModel:
 
 def brute_force(model: LanguageModel, tokens: Tokens, others: Sequence[Tokens]) -> int:
     """1 + the other sequences at least as likely, each of them asked."""
-    scores = sequence_log_probs(model, torch.tensor([tokens, *others])).double().sum(1)
+    scores = torch.from_numpy(text_log_probs(model, [tokens, *others]))
     return 1 + sum(
         bool(score >= scores[0]) for score, other in zip(scores[1:], others, strict=True)
         if other != tokens
@@ -100,7 +100,7 @@ def test_a_likely_sequence_is_decided_within_its_own_probability() -> None:
     model = table(3)
 
     def log_prob(tokens: Tokens) -> float:
-        return float(sequence_log_probs(model, torch.tensor([tokens])).sum())
+        return float(text_log_probs(model, [tokens])[0])
 
     likeliest = tuple(
         max(

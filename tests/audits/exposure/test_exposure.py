@@ -10,10 +10,11 @@ import torch
 
 from tests.cli.refusals import refused
 from vestige import exposure, results
-from vestige.attacks.manifests import canary_checks, load_canaries
 from vestige.audits.exposure.canaries import canary_exposure
+from vestige.claims.model_checks import canary_checks
 from vestige.data.manifest import Manifest
 from vestige.data.vocabulary import WordVocabulary
+from vestige.models.canaries import load_canaries
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.table import TableModel
 

@@ -17,7 +17,7 @@ from vestige.data.secret_shapes import Secret
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, VestigeError
 from vestige.models.hugging_face import HuggingFaceLanguageModel
-from vestige.models.sequence_scores import text_log_probs
+from vestige.models.predictions import text_log_probs
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,12 @@ import torch
 
 from tests.cli.refusals import refused
 from vestige import results
-from vestige.attacks.manifests import canary_checks, load_canaries
 from vestige.audits.extraction.canaries import complete
+from vestige.claims.model_checks import canary_checks
 from vestige.data.manifest import Manifest
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, IncompatibleModels
+from vestige.models.canaries import load_canaries
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.table import TableModel
 

@@ -45,10 +45,7 @@ CASES = {
         f"{ASKED} --objective calibrated --reference-model W/none",
         "none does not exist",
     ),
-    "vectors calibrated": (
-        f"{ASKED} --objective calibrated --reference-model W/model --attack embedding",
-        "reference models have other vectors",
-    ),
+    "an attack of the paper": (f"{ASKED} --attack paper", "--attack must be one of auto, exact"),
     "exact beyond the budget": (f"{ASKED} --attack exact --search-budget 99", "the budget is 99"),
     "no budget": (f"{ASKED} --search-budget 0", "--search-budget"),
     "a budget of calls": (f"{ASKED} --budget 9", "--budget needs a remote model"),

@@ -8,10 +8,9 @@ from itertools import count
 
 import pytest
 
-from vestige.attacks.extraction.accuracy import counted_rank, estimated_rank
-from vestige.attacks.extraction.extraction_result import ExtractedSecret, Extraction
-from vestige.attacks.extraction.secret_audit import SecretAudit
-from vestige.attacks.extraction.secret_measures import AuditedGroup
+from vestige.audits.extraction.ranks import COLUMNS, counted_rank, estimated_rank
+from vestige.audits.extraction.secret_audit import audit_result
+from vestige.audits.extraction.unknown_words import Extraction, hamming_per_token
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Check
 from vestige.errors import RunError
 from vestige.experiments.tables import Table
@@ -23,17 +22,19 @@ SIZES = (10, 10, 10)
 
 
 def secret(rank=None, *, truth=("4", "0", "7"), guess=("4", "0", "9"), pattern="pin _ _ _"):
-    """One trial with two guesses."""
-    return ExtractedSecret(
-        pattern=pattern,
-        intent="Pin",
-        guesses=(guess, tuple(reversed(guess))),
-        losses=(0.25, 1.25),
-        certainty=0.4,
-        truth=truth,
-        truth_loss=None if truth is None else 0.5 if rank is None else float(rank.rank),
-        rank=rank,
-    )
+    """The row of one trial with two guesses."""
+    guesses = [" ".join(guess), " ".join(reversed(guess))]
+    known = {"truth": None, "truth_loss": None, "right": None, "hamming": None}
+    if truth is not None:
+        known = {
+            "truth": " ".join(truth), "truth_loss": 0.5 if rank is None else float(rank.rank),
+            "right": guess == truth, "hamming": hamming_per_token(guess, truth),
+        }  # fmt: skip
+    return {
+        "pattern": pattern, "intent": "Pin", "guess": guesses[0], "loss": 0.25, "certainty": 0.4,
+        "guesses": guesses, "losses": [0.25, 1.25], "tried": None, **known,
+        **(rank.columns() if rank else dict.fromkeys(COLUMNS)),
+    }  # fmt: skip
 
 
 def counted(rank, **given):
@@ -49,15 +50,13 @@ def extraction(*secrets, **changes):
 DRAWN = range(5, 1000, 5)
 
 
-def audit(planted, controls, patterns=1, drawn=DRAWN):
-    groups = [AuditedGroup(copies=10, found=extraction(*planted))]
-    if controls:
-        groups.append(AuditedGroup(copies=0, found=extraction(*controls)))
-    if drawn:
-        never = extraction(*(counted(rank) for rank in drawn))
-        groups.append(AuditedGroup(copies=0, found=never, drawn=True))
+def audit(planted, controls, drawn=DRAWN):
+    never = [counted(rank) for rank in drawn]
+    rows = [{"copies": 10, "drawn": False, **row} for row in planted]
+    rows += [{"copies": 0, "drawn": False, **row} for row in controls]
+    rows += [{"copies": 0, "drawn": True, **row} for row in never]
     alive = (Check("alive", "passed", "The model gives 90% of the labels right."),)
-    return SecretAudit(groups=tuple(groups), patterns=patterns, alive=alive)
+    return audit_result([extraction(*rows)], alive=alive)
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ import pytest
 from tests.audits.told import Told
 from tests.damage import damage_store
 from vestige import results
-from vestige.attacks.texts import statistics_cache as statistics_module
-from vestige.attacks.texts.scores import SCORES
 from vestige.audits.membership.membership import membership
+from vestige.audits.membership.text_scores import SCORES
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, ModelError, RunError
+from vestige.models import cached_outputs as statistics_module
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
 
@@ -125,7 +125,7 @@ def test_a_second_command_asks_nothing_again_and_more_texts_only_about_themselve
 
 
 def test_a_killed_run_goes_on(lists, monkeypatch, tmp_path):
-    monkeypatch.setattr(statistics_module, "TOKENS", 500)
+    monkeypatch.setattr(statistics_module, "GROUP_TOKENS", 500)
     ask, calls = statistics_module.token_statistics, []
 
     def killed(model, some, **more):
@@ -305,7 +305,7 @@ def test_texts_of_which_little_is_read_exclude_no_leak(lists):
     assert any("50% of the tokens were read" in one for one in found.claim.reasons)
 
 
-@pytest.mark.parametrize("score", SCORES.names())
+@pytest.mark.parametrize("score", sorted(SCORES))
 def test_every_score_finds_used_texts_with_a_base_and_says_where_it_takes_one(lists, score):
     found = membership(TUNED, base=BASE, score=score, **lists)
     assert audited(found)[:20].mean() < audited(found)[20:].mean()

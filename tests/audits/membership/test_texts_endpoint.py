@@ -8,8 +8,6 @@ import pytest
 
 from tests.audits.told import Told, sentences
 from tests.models.served import FAULTS, KEY, Served, Shifted, failing, network, serving
-from vestige.attacks.texts.cached_outputs import cached_outputs
-from vestige.attacks.texts.served_texts import ServedTexts
 from vestige.audits.membership.membership import membership
 from vestige.audits.membership.options import ShadowOptions
 from vestige.audits.membership.shadows import shadow_models
@@ -17,7 +15,9 @@ from vestige.claims import NO_LEAK, UNDECIDED
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError
+from vestige.models.cached_outputs import cached_outputs
 from vestige.models.remote_options import RemoteOptions
+from vestige.models.served_texts import ServedTexts
 from vestige.monitor import SILENT
 
 pytest.importorskip("openai")
@@ -77,7 +77,7 @@ def test_log_ratios_to_a_folder_are_those_of_the_model_but_for_the_first_token(m
 
 def test_log_probabilities_are_those_that_the_model_gives(models, tmp_path):
     """Of texts as long as compared, the loss is the mean over all tokens behind the first."""
-    from vestige.attacks.texts.token_statistics import token_statistics
+    from vestige.models.token_statistics import token_statistics
 
     target, _ = models
     with serving(Served(target)) as url:

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from tests.audits.told import Told
-from vestige.attacks.membership.query_policy import QueryPolicy
+from vestige.audits.membership.groups import UserTexts, read_user_texts
 from vestige.audits.membership.options import QueryOptions
+from vestige.audits.membership.queries import QueryPolicy
 from vestige.audits.membership.target import Target, remote_target
-from vestige.audits.membership.user_inputs import UserInputs, UserTexts, read_user_texts
+from vestige.audits.membership.user_inputs import UserInputs
 from vestige.claims import Check
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
@@ -157,7 +158,8 @@ def test_a_limit_counts_documents_of_each_corpus(tmp_path):
 
 
 def test_every_non_member_is_in_one_group_and_nobody_in_two():
-    groups = parts_of().groups(seed=3)
+    found = parts_of().groups(seed=3)
+    groups = (found.counted, found.fitted, found.compared)
     assert sorted(name for group in groups for name in group) == sorted(set(OTHERS.users))
     assert [len(group) for group in groups] == [10, 10, 20]
 
@@ -190,7 +192,7 @@ def test_a_task_that_needs_sources_keeps_them_and_another_drops_them():
 
 
 def test_known_words_of_everybody_but_the_counted_are_queried(inputs):
-    counted, _, _ = inputs.texts.groups(seed=0)
+    counted = inputs.texts.groups(seed=0).counted
     together = inputs.texts.together()
     expected = [
         (place, at, word)
@@ -205,7 +207,7 @@ def test_known_words_of_everybody_but_the_counted_are_queried(inputs):
 
 
 def test_words_are_counted_in_the_texts_of_the_counted_alone(inputs):
-    counted, _, _ = inputs.texts.groups(seed=0)
+    counted = inputs.texts.groups(seed=0).counted
     expected = Counter(" ".join(inputs.texts.reference_of(counted)).split())
     found = {word: int(inputs.counts.words[2 + n]) for n, word in enumerate(WORDS)}
     assert found == {word: expected[word] for word in WORDS}
@@ -214,9 +216,10 @@ def test_words_are_counted_in_the_texts_of_the_counted_alone(inputs):
 def test_audited_and_non_members_have_their_places_among_the_names(inputs):
     names = inputs.queries.names
     assert {names[place] for place in inputs.audited} == {"ann", "bob"}
-    groups = (inputs.known.counted, inputs.known.fitted, inputs.known.compared)
-    named = tuple(tuple(names[place] for place in group) for group in groups)
-    assert named == inputs.texts.groups(seed=0)
+    known = inputs.known
+    named = [[names[n] for n in group] for group in (known.fitted, known.compared, known.counted)]
+    groups = inputs.texts.groups(seed=0)
+    assert named == [list(group) for group in (groups.fitted, groups.compared, groups.counted)]
 
 
 def test_a_context_is_the_words_before_in_the_words_of_the_text(inputs):

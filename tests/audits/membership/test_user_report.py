@@ -1,16 +1,14 @@
 """One person's page and an owner's say what the audit found, and what it did not."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from tests.attacks.made_users import answers_of, asked_of, counts_of
+from tests.audits.membership.made_users import queries_of, words_of
 from tests.reports.made_audits import KNOWN, audit_of, checks_of, uniform
-from vestige.attacks.membership.non_members import NonMembers
-from vestige.attacks.membership.user_membership import membership_audit
 from vestige.audits.membership.findings import UNDECIDED_SENTENCE
 from vestige.audits.membership.report import LISTED
+from vestige.audits.membership.user_audit import judge_users
+from vestige.audits.membership.word_scores import score_words
 from vestige.errors import RunError
 from vestige.reports.charts import sorted_p_values, svg_of
 from vestige.reports.page import render
@@ -42,12 +40,12 @@ def test_a_person_is_told_how_many_non_members_score_as_high(saved):
 
 @pytest.mark.parametrize("name", ["comparable", "alive"])
 def test_a_failed_check_leaves_the_verdict_open(saved, name):
-    audit = audit_of([0.2], null=NULL, checks=checks_of(**{name: "The texts differ."}))
-    page = shown(saved, audit)
+    checks = checks_of(**{name: "The texts differ."})
+    page = shown(saved, audit_of([0.2], null=NULL, checks=checks))
     assert page.headline[0] == f"UNDECIDED  {UNDECIDED_SENTENCE}"
     assert "The scores alone would say: “This user's texts are recognized" in page.evidence[1]
     assert page.verdict.failed == ("The texts differ.",)
-    many = shown(saved, replace(audit_of([0.2] * 30), checks=audit.checks), name="many")
+    many = shown(saved, audit_of([0.2] * 30, checks=checks), name="many")
     assert many.verdict.word == "UNDECIDED"
 
 
@@ -58,9 +56,7 @@ def test_somebody_of_whom_nothing_was_queried_has_a_page(saved):
 
 
 def test_words_beyond_what_others_have_do_not_count(saved):
-    audit = audit_of([0.2], null=NULL)
-    [user] = audit.users
-    page = shown(saved, replace(audit, users=(replace(user, compared_words=90),)))
+    page = shown(saved, audit_of([0.2], null=NULL, compared=90))
     assert page.evidence[2] == (
         "Only 90 of the user's 240 words are compared: few non-members have more."
     )
@@ -87,9 +83,7 @@ def test_an_owner_without_flagged_users_learns_how_sharp_the_audit_was(saved):
 
 
 def test_a_list_that_stands_out_without_a_single_user_is_a_leak_of_some():
-    audit = audit_of([0.05] * 5)
-    together = replace(audit.test, p=0.01)
-    page = report_of(run_of(replace(audit, test=together)), show_secrets=False)
+    page = report_of(run_of(audit_of([0.05] * 5, p=0.01)), show_secrets=False)
     assert page.headline[0] == (
         "LEAK  Texts of some of 5 users were used for training, but no single user is recognized."
     )
@@ -141,19 +135,15 @@ def test_a_chart_is_drawn_for_a_broad_page_and_for_a_slim_one(saved):
 
 
 def test_an_audit_of_made_up_answers_becomes_a_page(saved):
-    asked = asked_of(80, texts=4)
-    audit = membership_audit(
-        answers_of(asked, np.arange(10), gain=1.0),
-        counts_of(),
-        audited=range(20),
-        known=NonMembers(fitted=tuple(range(20, 40)), compared=tuple(range(40, 80))),
-    )
-    audit = replace(audit, checks=checks_of())  # the workflow makes them
+    words = words_of(queries_of(80, texts=4), np.arange(10), gain=1.0)
+    scores = score_words(words, range(20, 40))
+    judged = judge_users(words.queries, scores, range(20), range(40, 80))
+    audit = judged.result(checks_of(), {"k": words.k, "vocab_size": words.vocab_size})
     page = shown(saved, audit)
-    called = sum(user.called for user in audit.users)
+    called = audit.summary["called"]
     assert called >= 10
     assert page.answer.startswith(f"The texts of {called} of 20 users are recognized")
-    assert str(audit.calibrated_on) in dict(page.facts)["calibrated on"]
+    assert str(audit.summary["calibrated_on"]) in dict(page.facts)["calibrated on"]
 
 
 def test_a_run_without_anybody_audited_is_refused(saved):

@@ -10,8 +10,8 @@ import pytest
 from tenacity import wait_none
 
 from vestige import results
-from vestige.attacks.membership.non_members import draw_groups, users_needed
 from vestige.audits.membership import service as service_module
+from vestige.audits.membership.groups import NonMembers, users_needed
 from vestige.audits.membership.membership import membership
 from vestige.models import service as asked_model
 from vestige.store import Store
@@ -236,7 +236,7 @@ def test_whom_shadows_have_read_is_compared_with_nobody(audit, world, tmp_path):
     _, first = audit("target", "mine.jsonl", "--shadows", 2, *TINY)
     rows = [json.loads(line) for line in (world / "reference.jsonl").read_text().splitlines()]
     names = sorted({row["who"] for row in rows})
-    _, _, compared = draw_groups(names, seed=0)
+    compared = NonMembers.drawn(names, seed=0).compared
     mine = [json.loads(line)["text"] for line in (world / "mine.jsonl").read_text().splitlines()]
     theirs = [row["text"] for row in rows if row["who"] == compared[0]]
     texts = iter(mine)

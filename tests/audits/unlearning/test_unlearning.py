@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from vestige import results
-from vestige.attacks.texts import statistics_cache as statistics_module
 from vestige.audits.unlearning.unlearning import unlearning
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.cli.app import run as command
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
+from vestige.models import cached_outputs as statistics_module
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
 from vestige.reports.report import report_of

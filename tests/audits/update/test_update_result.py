@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from vestige.attacks.model_checks import pair_checks
 from vestige.audits.update.evidence import Nulls
 from vestige.audits.update.nulls import NullScores
 from vestige.audits.update.pair import Pair
@@ -14,6 +13,7 @@ from vestige.audits.update.scores import token_score
 from vestige.audits.update.search import search, search_update
 from vestige.audits.update.units import Settings
 from vestige.claims import UNDECIDED
+from vestige.claims.model_checks import pair_checks
 
 SMOOTHED = token_score("smoothed")
 PAIRS_AND_OPENINGS = Settings(sampling=None, openings=100, pair_vocabulary=None, repaired=0)

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from vestige.audits.membership.groups import NonMembers
+from vestige.audits.membership.user_audit import Judged
 from vestige.experiments.provenance import audit_rows
 from vestige.experiments.provenance.audit_rows import AuditDecisions, audit_row, decide
 
@@ -20,8 +22,17 @@ def decisions(members: Any, others: Any, *, above: float) -> AuditDecisions:
     )
 
 
-def user(score: float | None, p_value: float) -> SimpleNamespace:
-    return SimpleNamespace(score=score, p_value=p_value)
+def user(score: float | None, p_value: float) -> dict[str, float | None]:
+    return {"score": score, "p_value": p_value}
+
+
+def judge(monkeypatch: pytest.MonkeyPatch, users: list[dict[str, float | None]]) -> None:
+    """Let users be judged so."""
+    judged = Judged(
+        users=tuple(users), compared=(), list_p_value=None, test=None, auc=None, known=9, rate=0.05
+    )
+    monkeypatch.setattr(audit_rows, "score_words", lambda *_, **__: None)
+    monkeypatch.setattr(audit_rows, "judge_users", lambda *_, **__: judged)
 
 
 @pytest.fixture
@@ -32,12 +43,10 @@ def observed() -> SimpleNamespace:
         others=(0, 2),
         audited=(1, 3, 0, 2),
         shadowed=(4, 5),
-        counts=None,
-        known=None,
-        references=None,
-        vocab_size=30,
+        known=NonMembers(),
+        words=SimpleNamespace(vocab_size=30),
         ratio=1.25,
-        shown=lambda k: k,
+        shown=lambda k: SimpleNamespace(queries=None),
     )
 
 
@@ -90,9 +99,7 @@ def test_our_audit_calls_whose_p_value_is_no_larger_than_its_level(
     observed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     users = [user(2.0, 0.05), user(1.0, 0.051), user(0.5, 0.01), user(-1.0, 1.0)]
-    monkeypatch.setattr(
-        audit_rows, "membership_audit", lambda *_, **__: SimpleNamespace(users=users)
-    )
+    judge(monkeypatch, users)
     found = decide(observed, "ours", k=5)
     assert found.called.tolist() == [True, False, True, False]
     assert (found.members.tolist(), found.others.tolist()) == ([2.0, 1.0], [0.5, -1.0])
@@ -102,9 +109,7 @@ def test_a_user_without_words_stands_no_higher_than_anybody(
     observed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     users = [user(None, 1.0), user(1.0, 0.2), user(0.5, 0.3), user(-4.0, 1.0)]
-    monkeypatch.setattr(
-        audit_rows, "membership_audit", lambda *_, **__: SimpleNamespace(users=users)
-    )
+    judge(monkeypatch, users)
     found = decide(observed, "ours", k=5)
     assert found.members.tolist() == [-4.0, 1.0]
     assert not found.called[0]

@@ -19,7 +19,7 @@ USERS = np.array([0, 1, 0, 0, 1, 0, 0, 1])
 @pytest.fixture
 def turns() -> Any:
     asked = SimpleNamespace(texts=TEXTS, users=USERS, names=["ann", "bob"])
-    observed: Any = SimpleNamespace(asked=asked, members=(0,))
+    observed: Any = SimpleNamespace(words=SimpleNamespace(queries=asked), members=(0,))
     return _turns(observed, each=2, learnt=4)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.damage import damage_store
-from vestige.attacks.membership.query_answers import ranks_of
+from vestige.audits.membership.features import ranks_of
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.experiments.provenance.audit_rows import (
@@ -44,9 +44,9 @@ def test_ranks_are_those_of_the_trained_target(trial: AuditTrial, observed: Obse
     model = load_model(train_shadow(trial.target).directory / "model")
     vocabulary = trial.texts.vocabulary
     own = trial._queries(trial.texts.audited)
-    ranks = ranks_of(model, encode(trial.texts.audited, vocabulary), own).ranks
-    assert observed.ranks[: len(own)].tolist() == ranks.tolist()
-    assert observed.asked.tokens[: len(own)].tolist() == own.tokens.tolist()
+    ranks = ranks_of(model, encode(trial.texts.audited, vocabulary), own)[0]
+    assert observed.words.ranks[: len(own)].tolist() == ranks.tolist()
+    assert observed.words.queries.tokens[: len(own)].tolist() == own.tokens.tolist()
 
 
 def test_a_second_observation_computes_nothing(
@@ -57,14 +57,14 @@ def test_a_second_observation_computes_nothing(
 
     monkeypatch.setattr("vestige.experiments.provenance.audit_trials.ranks_of", fails)
     again = trial.observe()
-    assert again.ranks.tolist() == observed.ranks.tolist()
-    assert again.references.log_probs.tolist() == observed.references.log_probs.tolist()
+    assert again.words.ranks.tolist() == observed.words.ranks.tolist()
+    assert again.words.shadows.log_probs.tolist() == observed.words.shadows.log_probs.tolist()
 
 
 def test_damaged_ranks_are_computed_again(trial: AuditTrial, observed: Observations) -> None:
     path = trial.directory / "ranks.sqlite"
     assert damage_store(path) == 3 * 3  # three corpora, a target and two shadows
-    assert trial.observe().ranks.tolist() == observed.ranks.tolist()
+    assert trial.observe().words.ranks.tolist() == observed.words.ranks.tolist()
     with Store(path) as store:
         assert len(store) == 3 * 3
 
@@ -72,25 +72,25 @@ def test_damaged_ranks_are_computed_again(trial: AuditTrial, observed: Observati
 def test_groups_are_disjoint_and_shadows_saw_half_of_the_reference(observed: Observations) -> None:
     groups = (observed.members, observed.others, observed.shadowed, observed.known.compared)
     users = [user for group in groups for user in group]
-    assert len(users) == len(set(users)) == len(observed.asked.names)
-    seen = observed.references.seen
+    assert len(users) == len(set(users)) == len(observed.words.queries.names)
+    seen = observed.words.shadows.seen
     assert seen[:, list(observed.shadowed)].sum(axis=1).tolist() == [12, 12]
     assert not seen[:, [*observed.audited, *observed.known.compared]].any()
 
 
 def test_a_target_that_shows_k_words_tells_no_rank_beyond(observed: Observations) -> None:
     answers = observed.shown(5)
-    assert answers.ranks.max() == 6
-    near = observed.ranks <= 5
-    assert answers.ranks[near].tolist() == observed.ranks[near].tolist()
-    assert observed.shown(WHOLE).k == observed.vocab_size
+    assert answers.shown.max() == 6
+    near = observed.words.ranks <= 5
+    assert answers.shown[near].tolist() == observed.words.ranks[near].tolist()
+    assert observed.shown(WHOLE).k == observed.words.vocab_size
 
 
 def test_some_words_keep_their_ranks_and_references(observed: Observations) -> None:
-    mask = np.arange(len(observed.asked)) % 3 == 0
+    mask = np.arange(len(observed.words.queries)) % 3 == 0
     part = observed.take(mask)
-    assert part.ranks.tolist() == observed.ranks[mask].tolist()
-    assert part.references.ranks.tolist() == observed.references.ranks[:, mask].tolist()
+    assert part.words.ranks.tolist() == observed.words.ranks[mask].tolist()
+    assert part.words.shadows.ranks.tolist() == observed.words.shadows.ranks[:, mask].tolist()
     assert part.members == observed.members
 
 
@@ -102,9 +102,9 @@ def test_a_text_that_was_altered_is_observed_anew(
         return Corpus.from_texts(turned, users=corpus.users)
 
     altered = trial.observe(backwards)
-    others = ~np.isin(observed.asked.users, observed.audited)
-    assert altered.ranks[others].tolist() == observed.ranks[others].tolist()
-    assert altered.ranks[~others].tolist() != observed.ranks[~others].tolist()
+    others = ~np.isin(observed.words.queries.users, observed.audited)
+    assert altered.words.ranks[others].tolist() == observed.words.ranks[others].tolist()
+    assert altered.words.ranks[~others].tolist() != observed.words.ranks[~others].tolist()
 
 
 def test_a_row_states_accuracy_auc_and_the_share_found() -> None:
@@ -141,10 +141,10 @@ def test_a_row_says_what_the_target_shows(observed: Observations) -> None:
 
 
 def test_queries_are_as_many_for_everybody(observed: Observations) -> None:
-    texts = observed.asked.take(choose(observed, 4, k=WHOLE, how="random"))
+    texts = observed.words.queries.take(choose(observed, 4, k=WHOLE, how="random"))
     for user in range(len(texts.names)):
         assert len(np.unique(texts.texts[texts.users == user])) == 4
-    words = observed.asked.take(choose(observed, 9, k=20, how="informative", single=True))
+    words = observed.words.queries.take(choose(observed, 9, k=20, how="informative", single=True))
     assert set(words.counts().tolist()) == {9}
 
 
@@ -167,14 +167,14 @@ def test_noise_replaces_as_many_of_a_members_texts(
     more = Corpus.from_texts(list(trial.texts.spare)[:2], users=[member] * 2)
     mixed = trial.observe(more=more)
     turns = _turns(mixed, each=12, learnt=len(audited))
-    place = mixed.asked.names.index(member)
+    place = mixed.words.queries.names.index(member)
     assert turns.further[place] == 2
     assert turns.further.sum() == 2
-    kept = mixed.asked.take(turns.kept(2))
+    kept = mixed.words.queries.take(turns.kept(2))
     own = np.unique(kept.texts[kept.users == place])
     assert len(own) == 12
     assert (own >= len(audited)).sum() == 2
-    other = mixed.asked.names.index(trial.texts.others[0])
+    other = mixed.words.queries.names.index(trial.texts.others[0])
     assert len(np.unique(kept.texts[kept.users == other])) == 12
 
 
@@ -196,9 +196,11 @@ def test_words_are_ranked_by_frequency_in_the_targets_text(trial: AuditTrial) ->
 
 
 def test_a_mean_rank_has_its_interval_over_words(observed: Observations) -> None:
-    within = np.ones(len(observed.asked), dtype=bool)
+    within = np.ones(len(observed.words.queries), dtype=bool)
     row = _mean_rank(observed, within, observed.members, "seen")
-    own = observed.ranks[np.isin(observed.asked.users, observed.members)].astype(float)
+    own = observed.words.ranks[np.isin(observed.words.queries.users, observed.members)].astype(
+        float
+    )
     half = 1.96 * own.std(ddof=1) / np.sqrt(len(own))
     assert row["seen"] == pytest.approx(own.mean())
     assert row["seen_low"] == pytest.approx(own.mean() - half)

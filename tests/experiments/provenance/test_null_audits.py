@@ -18,22 +18,23 @@ NULL = NullAudits(
 
 def test_everybody_plays_one_part_and_has_their_own_amount_of_text() -> None:
     people = audit_null._drawn(NULL, 3, None)
-    groups = (people.members, people.audited, people.counted, people.fitted, people.compared)
+    known = people.known
+    groups = (people.members, people.audited, known.counted, known.fitted, known.compared)
     names = [name for group in groups for name in group]
     assert len(names) == len(set(names)) == 56
     users, counts = np.unique(np.array(people.whole.users), return_counts=True)
     assert set(users) == set(names)
     assert set(counts) == {12}  # in the grammar everybody has 20
-    assert set(people.of(people.fitted, people.counted).users or ()) == {
-        *people.fitted,
-        *people.counted,
-    }
+    taught = people.of(known.fitted, known.counted)
+    assert set(taught.users or ()) == {*known.fitted, *known.counted}
 
 
 def test_another_repetition_draws_everything_anew(tmp_path: Path) -> None:
     first, second = (audit_null._drawn(NULL, repetition, None) for repetition in (0, 1))
-    for part in ("members", "audited", "counted", "fitted", "compared"):
+    for part in ("members", "audited"):
         assert set(getattr(first, part)) != set(getattr(second, part))
+    for part in ("counted", "fitted", "compared"):
+        assert set(getattr(first.known, part)) != set(getattr(second.known, part))
     jobs = [
         audit_null._trained(NULL, repetition, people, tmp_path)
         for repetition, people in enumerate((first, second))
@@ -41,7 +42,7 @@ def test_another_repetition_draws_everything_anew(tmp_path: Path) -> None:
     digests = [job.digest for target, shadows in jobs for job in (target, *shadows)]
     assert len(set(digests)) == 10
     for people, (target, shadows) in zip((first, second), jobs, strict=True):
-        out = {*people.audited, *people.compared}
+        out = {*people.audited, *people.known.compared}
         assert not out & set(target.members)
         assert not out & {name for shadow in shadows for name in shadow.members}
 
@@ -84,12 +85,7 @@ def test_quarters_go_by_words_from_the_fewest_on() -> None:
 
 
 def test_what_is_attainable_depends_on_the_number_compared() -> None:
-    from vestige.attacks.membership.user_audit import AuditedUser
-
-    user = AuditedUser(
-        user="ann", score=0.0, p_value=1.0, called=False, texts=1, words=5, compared_with=19,
-        compared_words=5,
-    )  # fmt: skip
-    assert audit_null._attainable([user], 0.05) == 0.05
-    assert audit_null._attainable([replace(user, compared_with=29)], 0.05) == pytest.approx(1 / 30)
-    assert audit_null._attainable([user], 0.01) == 0.0
+    few, more = ({"compared_with": count} for count in (19, 29))
+    assert audit_null._attainable([few], 0.05) == 0.05
+    assert audit_null._attainable([more], 0.05) == pytest.approx(1 / 30)
+    assert audit_null._attainable([few], 0.01) == 0.0

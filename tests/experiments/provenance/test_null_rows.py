@@ -1,6 +1,5 @@
 """Rows of the null: shares and intervals by hand, and what uniform p-values can reach."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -77,13 +76,13 @@ def test_the_attainable_share_is_that_of_every_rank_being_as_likely(
 ) -> None:
     ranks = np.arange(1, compared + 2)
     naive = np.mean([rank / (compared + 1) <= level + 1e-12 for rank in ranks])
-    user: Any = SimpleNamespace(compared_with=compared)
+    user: Any = {"compared_with": compared}
     assert _attainable([user], level) == pytest.approx(naive)
     assert _attainable([user], level) <= level + 1e-12
 
 
 def test_the_attainable_share_is_the_mean_over_people() -> None:
-    people: Any = [SimpleNamespace(compared_with=count) for count in (19, 9)]
+    people: Any = [{"compared_with": count} for count in (19, 9)]
     assert _attainable(people, 0.05) == pytest.approx((0.05 + 0) / 2)
 
 

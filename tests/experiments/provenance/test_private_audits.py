@@ -55,7 +55,9 @@ def test_ranks_by_frequency_put_the_commonest_word_first() -> None:
 
 def test_a_mean_rank_is_of_these_users_words_alone() -> None:
     observed: Any = SimpleNamespace(
-        ranks=np.array([1, 9, 3, 100]), asked=SimpleNamespace(users=np.array([0, 1, 0, 0]))
+        words=SimpleNamespace(
+            ranks=np.array([1, 9, 3, 100]), queries=SimpleNamespace(users=np.array([0, 1, 0, 0]))
+        )
     )
     within = np.array([True, True, True, False])
     row = _mean_rank(observed, within, (0,), "seen")

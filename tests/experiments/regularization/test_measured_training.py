@@ -20,7 +20,7 @@ from vestige.experiments.regularization.measured_training import (
 )
 from vestige.experiments.regularization.paper_tables import METHODS, SMOKE
 from vestige.experiments.runner import run_trials
-from vestige.models.sequence_scores import sequence_log_probs
+from vestige.models.predictions import text_log_probs
 from vestige.training.history import EpochRecord
 
 
@@ -85,10 +85,10 @@ def test_exposure_is_by_the_definition(trial, tmp_path) -> None:
     assert references.shape == (REFERENCES, len(trial.canaries[0].ids))
     assert all(len(set(row)) == len(row) for row in references[:50].tolist())
     with torch.no_grad():
-        against = -sequence_log_probs(model, references).double().sum(1)
+        against = -text_log_probs(model, references.tolist())
         for copies in {canary.copies for canary in trial.canaries}:
             own = [canary.ids for canary in trial.canaries if canary.copies == copies]
-            scores = -sequence_log_probs(model, torch.tensor(own)).double().sum(1)
+            scores = -text_log_probs(model, own)
             ranks = [1 + int((against <= score).sum()) for score in scores]
             exposures = [math.log2(REFERENCES) - math.log2(min(r, REFERENCES)) for r in ranks]
             assert found["canary"][str(copies)] == pytest.approx(np.mean(exposures), abs=0.02)

@@ -17,7 +17,7 @@ from vestige.experiments.regularization.measured_training import at_level
 from vestige.experiments.regularization.paper_tables import METHODS, SMOKE
 from vestige.experiments.regularization.user_texts import read_users
 from vestige.models.checkpoints import load_model
-from vestige.models.sequence_scores import sequence_log_probs
+from vestige.models.predictions import text_log_probs
 from vestige.training.evaluate import evaluate_documents
 
 NAMES = ["figure2", "figure3ab", "figure3c", "table1"]
@@ -77,7 +77,7 @@ def test_exposure_is_what_the_definition_says(trained: Comparison) -> None:
     drawn = np.array([rng.choice(words, 5, replace=False) for _ in range(4096)])
 
     def surprise(ids):
-        return -sequence_log_probs(model, torch.as_tensor(ids)).sum(1).numpy()
+        return -text_log_probs(model, np.asarray(ids).tolist())
 
     against = np.sort(surprise(drawn))
     own = surprise([c.ids for c in canaries if c.copies == 4])

@@ -281,9 +281,7 @@ def _silenced(
 ) -> ScoredWords:
     """The words with ranks (o, 1 + f, w): by order, of the whole model and with silent units."""
     orders, _, width = masks.shape
-    found = silenced_ranks(
-        model, texts, where=words.places, masks=masks.reshape(-1, width), progress=step
-    )
+    found = silenced_ranks(model, texts, words.places, masks.reshape(-1, width), progress=step)
     whole = np.broadcast_to(words.ranks, (orders, 1, len(words)))
     silent = found.reshape(orders, -1, len(words))
     return replace(words, ranks=np.concatenate([whole, silent], axis=1))

@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vestige.data.corpus import Corpus
-from vestige.data.encoded import EncodedCorpus, encode
-from vestige.data.encoded_pairs import EncodedPairs, encode_pairs
+from vestige.data.encoded import EncodedCorpus, EncodedPairs, encode, encode_pairs
 from vestige.data.vocabulary import Vocabulary
 from vestige.errors import DataError, ModelError
-from vestige.models.pair_ranks import pair_ranks
+from vestige.models.predictions import Progress, word_ranks
+from vestige.models.reading import texts_at
 from vestige.models.seq2seq import Seq2SeqModel
-from vestige.models.word_ranks import Progress, word_ranks
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -113,17 +112,14 @@ def read_words(
         ModelError: a word has probability 0.
     """
     data = targets_of(texts)
-    where = known(data, model.vocabulary)
-    if not where.any():
+    places = np.flatnonzero(known(data, model.vocabulary))
+    if not len(places):
         raise DataError(
             f"{name} has no word that the model's vocabulary knows",
             remedy="Pass text in the language of the model, split into words as it splits them.",
         )
-    if isinstance(texts, EncodedPairs):
-        found = pair_ranks(model, texts, where=where, log_probs=True, progress=progress)
-    else:
-        found = word_ranks(model, texts, where=where, log_probs=True, progress=progress)
-    log_probs = np.asarray(found.log_probs, dtype=np.float64)
+    found = word_ranks(model, texts, places, progress=progress)
+    log_probs = found.log_probs.astype(np.float64)
     if not np.isfinite(log_probs).all():
         raise ModelError(
             f"the model predicts {int((~np.isfinite(log_probs)).sum())} words of {name} with "
@@ -131,13 +127,14 @@ def read_words(
             remedy="Pass a model that gives every word some probability.",
         )
     owners = data.users if by_user and data.users is not None else np.arange(len(data))
+    owner = texts_at(data, places)
     return ScoredWords(
-        tokens=found.tokens.astype(np.int64),
+        tokens=data.tokens[places].astype(np.int64),
         log_probs=log_probs,
         ranks=found.ranks.astype(np.int64),
-        units=np.unique(owners[found.texts], return_inverse=True)[1],
-        texts=found.texts,
-        places=np.asarray(data.offsets[found.texts] + found.positions, dtype=np.int64),
+        units=np.unique(owners[owner], return_inverse=True)[1],
+        texts=owner,
+        places=places,
     )
 
 

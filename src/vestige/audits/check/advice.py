@@ -2,22 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from vestige.audits.check.verdict import TITLES
 from vestige.claims import LEAK, NO_LEAK
+from vestige.reports.blocks import Prose
 from vestige.reports.report import command_line
 from vestige.reports.words import listed
 from vestige.results import Run
 
 NULLS = 19
-FILES = {"--trained-on": "trained_texts", "--never": "reference_texts"}
-"""Options that every verdict but a leak needs, and the key of their number of texts."""
 
-FILE_WORDS = {
-    "--trained-on": "the training text",
-    "--never": "text of the same kind that the model was not trained on",
-}
+FILES = {
+    "--trained-on": ("trained_texts", "the training text"),
+    "--never": (
+        "reference_texts", "text of the same kind that the model was not trained on"
+    ),
+}  # fmt: skip
+"""Options that every verdict but a leak needs, the key of their number of texts, and words."""
 
 REMEDIES: Mapping[str, tuple[str, str]] = {
     "--minutes": ("the time limit was reached", "Allow twice the time:"),
@@ -40,16 +42,8 @@ BOTH_WAYS = (
     "a test finds a leak in text that the model never saw (see ✗)",
     "Pass other text of the same kind that the model was not trained on:",
 )
-WEAK = ("a model predicts text too poorly, or both predict the same", "")
+WEAK = "a model predicts text too poorly, or both predict the same"
 MISSED = ("an invented secret, trained in as a control, was not found", "Allow twice the time:")
-
-
-class Step(NamedTuple):
-    """The next step: why, in a sentence; the command; its duration in words."""
-
-    why: str
-    command: str
-    time: str
 
 
 def cause_of(summary: Mapping[str, Any]) -> str:
@@ -57,24 +51,24 @@ def cause_of(summary: Mapping[str, Any]) -> str:
     return _undecided(summary)[0]
 
 
-def next_step(run: Run) -> Step | None:
-    """The next command to type; None if there is none."""
+def next_step(run: Run) -> Prose | None:
+    """The next command to type, why, and how long it takes; None if there is none."""
     summary, given = run.summary, run.run.get("arguments") or {}
     minutes = float(given.get("minutes") or 0)
     if summary["verdict"] == LEAK:
         words = ["vestige", "report", _folder(run), "--show-secrets"]
         why = "Remove from the training text what this command shows. Train and check again:"
-        return Step(why, command_line(words, show_secrets=True), "a few seconds")
+        return _next("a few seconds", why, command_line(words, show_secrets=True))
     if summary["verdict"] == NO_LEAK:
         if given.get("nulls"):
             return None
-        found = next(one for one in summary["stages"] if one["name"] == "unprompted")
-        time = f"{_duration(60 * minutes + NULLS * found['seconds'])} plus {NULLS} trainings"
+        search = next(one for one in summary["stages"] if one["name"] == "unprompted")
+        time = f"{_duration(60 * minutes + NULLS * search['seconds'])} plus {NULLS} trainings"
         why = (
             f"Compare with {NULLS} null models (the base, trained on --never). This also finds "
             "leaks of text that is in no file:"
         )
-        return Step(why, _again(run, {"--nulls": str(NULLS)}), time)
+        return _next(time, why, _again(run, {"--nulls": str(NULLS)}))
     _, why, needs = _undecided(summary)
     if not needs:
         return None
@@ -84,25 +78,28 @@ def next_step(run: Run) -> Step | None:
         values["--minutes"] = f"{minutes:g}"
     if "--sure" in values:
         values["--sure"] = ""
-    return Step(why, _again(run, values), f"at most {_duration(60 * minutes)}")
+    return _next(f"at most {_duration(60 * minutes)}", why, _again(run, values))
+
+
+def _next(time: str, why: str, command: str) -> Prose:
+    return Prose(title=f"Next ({time})", lines=(why,), command=command)
 
 
 def untested(run: Run) -> list[str]:
     """What the check left out, a sentence each."""
     summary, given = run.summary, run.run.get("arguments") or {}
     skipped = [TITLES[one["name"]] for one in summary["stages"] if one["state"] == "not run"]
-    late = any(one["needs"] == "--minutes" for one in summary["stages"])
-    if summary["positive"] is None and not late:
-        skipped.append("control with an invented secret")
     found = []
-    if late:
+    if any(one["needs"] == "--minutes" for one in summary["stages"]):
         found.append(
             "What the time limit left out, and the control with an invented secret (see --minutes)."
         )
+    elif summary["positive"] is None:
+        skipped.append("control with an invented secret")
     if skipped:
         names = ", ".join(skipped).lower()
         found.append(f"Skipped after the first finding: {names} (see --all).")
-    if missing := [option for option, key in FILES.items() if not summary[key]]:
+    if missing := _missing(summary):
         found.append(f"Everything that needs {listed(missing)}.")
     if not given.get("nulls"):
         found.append("Leaks of text that is in no file; they need null models (see --nulls).")
@@ -111,37 +108,36 @@ def untested(run: Run) -> list[str]:
     return [*found, "Answers to a user's questions, and samples at other temperatures."]
 
 
+def _missing(summary: Mapping[str, Any]) -> list[str]:
+    return [option for option, (key, _) in FILES.items() if not summary[key]]
+
+
 def _undecided(summary: Mapping[str, Any]) -> tuple[str, str, Sequence[str]]:
     """Why a check is undecided, what to do, and the options that this takes; none if none helps."""
     of_models = (one for one in summary["claim"]["checks"] if one["name"] in ("alive", "different"))
     if any(one["state"] != "passed" for one in of_models):
-        return (*WEAK, [])
-    if missing := [option for option, key in FILES.items() if not summary[key]]:
+        return WEAK, "", []
+    if missing := _missing(summary):
         were = "was" if len(missing) == 1 else "were"
-        why = f"Pass {listed([FILE_WORDS[option] for option in missing])}:"
+        why = f"Pass {listed([FILES[option][1] for option in missing])}:"
         return f"{listed(missing)} {were} not given", why, missing
-    if any(one["passed"] is False for one in summary["stages"]):
+    stages, positive = summary["stages"], summary["positive"]
+    if any(one["passed"] is False for one in stages):
         return (*BOTH_WAYS, ["--never"])
-    needs = next((one["needs"] for one in summary["stages"] if one["needs"]), "")
-    if not needs and summary["positive"] is None and _all_clear(summary):
-        needs = "--minutes"
-    if not needs and not all((summary["positive"] or {"": True}).values()):
+    needs = next((one["needs"] for one in stages if one["needs"]), "")
+    if not needs and positive is None and all(one["state"] == "clear" for one in stages):
+        needs = "--minutes"  # only the control is missing: its training takes long
+    if not needs and positive is not None and not all(positive.values()):
         return (*MISSED, ["--minutes"])
     needs = needs or "--never"
     return (*REMEDIES[needs], [needs])
-
-
-def _all_clear(summary: Mapping[str, Any]) -> bool:
-    """Whether only the control is missing: its training takes long."""
-    return all(one["state"] == "clear" for one in summary["stages"])
 
 
 def _folder(run: Run) -> str:
     """The run folder as it is typed."""
     if run.directory != Path():
         return str(run.folder or run.directory)
-    words = [str(word) for word in run.run.get("command") or ()]
-    return _value(words, "--out") or "OUT"
+    return _value(run.run.get("command") or (), "--out") or "OUT"
 
 
 def _again(run: Run, values: Mapping[str, str]) -> str:
@@ -151,7 +147,7 @@ def _again(run: Run, values: Mapping[str, str]) -> str:
     stem, _, number = out.name.rpartition("-")
     again = f"{stem}-{int(number) + 1}" if stem and number.isdecimal() else f"{out.name}-2"
     for option, value in {**values, "--out": str(out.with_name(again))}.items():
-        words = [*_without(words, option), option, *([value] if value else [])]
+        words = [*_without(words, option), option, *filter(None, [value])]
     return command_line(words, show_secrets=False)
 
 
@@ -166,11 +162,11 @@ def _typed(run: Run) -> list[str]:
     return words
 
 
-def _value(words: Sequence[str], option: str) -> str:
+def _value(words: Sequence[Any], option: str) -> str:
     """The value of an option; "" without it."""
-    for place, word in enumerate(words):
-        if word == option and place + 1 < len(words):
-            return words[place + 1]
+    for word, following in zip(map(str, words), (*words[1:], None), strict=False):
+        if word == option and following is not None:
+            return str(following)
         if word.startswith(f"{option}="):
             return word.partition("=")[2]
     return ""
@@ -178,22 +174,20 @@ def _value(words: Sequence[str], option: str) -> str:
 
 def _without(words: Sequence[str], option: str) -> list[str]:
     """The words without an option and its value."""
-    kept: list[str] = []
-    skips = False
-    for word in words:
-        if skips and not word.startswith("--"):
-            skips = False
-            continue
-        skips = word == option
-        if not (skips or word.startswith(f"{option}=")):
-            kept.append(word)
-    return kept
+    befores = ("", *words)
+    return [
+        word
+        for before, word in zip(befores, words, strict=False)
+        if word != option
+        and not word.startswith(f"{option}=")
+        and (before != option or word.startswith("--"))
+    ]
 
 
 def _duration(seconds: float) -> str:
     """A length of time, rounded up: "40 s", "5 min", "2 h 30 min"."""
     if seconds < 60:
         return f"{max(1, round(seconds))} s"
-    whole = -int(-seconds // 60)
-    hours = f"{whole // 60} h " if whole >= 60 else ""
-    return f"{hours}{whole % 60} min" if whole % 60 or not hours else hours.strip()
+    hours, minutes = divmod(-int(-seconds // 60), 60)
+    parts = [f"{hours} h"] * bool(hours) + [f"{minutes} min"] * bool(minutes)
+    return " ".join(parts)

@@ -12,22 +12,22 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, cast
 
 from annotated_types import Le
 from cyclopts import Parameter
 
 from vestige.arguments import CorpusLike, Count, Lines, ModelLike, Positive, Resumable, group
 from vestige.errors import ModelError
-from vestige.results import Result, Run
+from vestige.results import Result
 from vestige.results import save as save_result
 from vestige.session import Session, verb
 
 if TYPE_CHECKING:
-    from vestige.audits.check.finder import FoundSecret
     from vestige.audits.check.inputs import Texts
-    from vestige.audits.check.stage import Stage
+    from vestige.audits.check.verdict import Stage
     from vestige.audits.check.work import Work
+    from vestige.data.secret_alternatives import FoundSecret
 
 TEXTS, TIME = group("Texts", place=1), group("Time", place=2)
 DATA = Parameter(metavar="DATA")
@@ -44,12 +44,9 @@ class ReleaseCheck(Result):
             RunError: it exists, or cannot be written.
         """
 
-        def more(run: Run) -> Mapping[str, str]:
-            from vestige.audits.check.files import files
+        from vestige.audits.check.report import files
 
-            return files(run)
-
-        return save_result(self, Path(directory), run=self.record, more=more)
+        return save_result(self, Path(directory), run=self.record, more=files)
 
     def next_step(self, out: object) -> str:
         """Where the page is."""
@@ -122,49 +119,45 @@ def check(
         run.log(note)
     _identify(run, texts, listed)
     with _folder(run) as folder:
-        work = Work(
+        return _checked(Work(
             run=run, base=snapshots["before"], model=snapshots["after"], texts=texts,
             listed=listed, minutes=minutes, folder=folder, nulls=nulls or 0, sure=sure,
             given=(given, model), membership=fail_on == "membership",
-        )  # fmt: skip
-        return _checked(run, work, everything=all_)
+        ), everything=all_)  # fmt: skip
 
 
-def _checked(run: Session, work: "Work", *, everything: bool) -> ReleaseCheck:
+def _checked(work: "Work", *, everything: bool) -> ReleaseCheck:
     """Run the stages, the control if nothing was found, and state the claim."""
-    from vestige.attacks.model_checks import pair_checks
-    from vestige.audits.check.stage import SHARES
-    from vestige.audits.check.verdict import claim_of
+    from vestige.audits.check.verdict import SHARES, Stage, claim_of
     from vestige.claims import LEAK
+    from vestige.claims.model_checks import pair_checks
 
-    models = pair_checks(work.base, work.model, seed=run.seed, names=("the base", "the model"))
+    names = ("the base", "the model")
+    models = pair_checks(work.base, work.model, seed=work.run.seed, names=names)
     if any(one.name == "different" and one.prevents(LEAK) for one in models):
         raise ModelError(
             "the model predicts exactly what its base predicts",
             remedy="Pass the fine-tuned model, and the model before fine-tuning as --base.",
         )
     stages: list[Stage] = []
+    stops = False
+    skipped = "Not run: a leak is proven already. --all runs it."
     for name in SHARES:
-        proven = any(one.state == "leak" for one in stages)
-        stages.append(_skipped(name) if proven and not everything else work.stage(name))
-    proven = any(one.state == "leak" for one in stages)
+        own = Stage(name=name, state="not run", sentence=skipped) if stops else work.stage(name)
+        stages.append(own)
+        stops = stops or (own.state == "leak" and not everything)
     late = any(one.needs == "--minutes" for one in stages)  # whatever the control finds
-    positive = None if late or (proven and not everything) else work.positive()
+    positive = None if late or stops else work.positive()
     claim = claim_of(stages, positive, models)
-    rows = [dict(row) for stage in stages for row in stage.rows]
     return ReleaseCheck(
         kind="ReleaseCheck",
         summary={**claim.summary(), **_summary(work, stages, positive)},
-        rows=rows,
+        rows=[dict(row) for stage in stages for row in stage.rows],
         claim=claim,
     )
 
 
-def _skipped(name: str) -> "Stage":
-    from vestige.audits.check.stage import Stage
-
-    sentence = "Not run: a leak is proven already. --all runs it."
-    return Stage(name=name, state="not run", sentence=sentence)
+_SHOWN = ("name", "state", "sentence", "negative", "passed", "seconds", "needs")
 
 
 def _summary(
@@ -172,23 +165,18 @@ def _summary(
 ) -> dict[str, Any]:
     """Numbers of the stages, and what the report says of each."""
     texts = work.texts
-    lists = {"trained": texts.trained, "reference": texts.reference, "control": texts.control}
-    facts = {name: value for one in stages for name, value in one.facts.items()}
     return {
-        **{f"{name}_texts": len(own) for name, own in lists.items()},
+        "trained_texts": len(texts.trained),
+        "reference_texts": len(texts.reference),
+        "control_texts": len(texts.control),
         "listed": len(work.listed),
-        "found_secrets": len(work.secrets.tested) - len(work.listed),
-        **facts,
+        "found_secrets": len(work.secrets["tested"]) - len(work.listed),
+        **{name: value for one in stages for name, value in one.facts.items()},
         **{f"p_{one.name}": one.p for one in stages},
-        "stages": [
-            {"name": one.name, "state": one.state, "sentence": one.sentence,
-             "negative": one.negative, "passed": one.passed, "seconds": one.seconds,
-             "needs": one.needs}
-            for one in stages
-        ],
+        "stages": [{name: getattr(one, name) for name in _SHOWN} for one in stages],
         "positive": positive,
         "notes": [*texts.notes],
-    }  # fmt: skip
+    }
 
 
 def _identify(run: Session, texts: "Texts", listed: "Sequence[FoundSecret]") -> None:
@@ -197,23 +185,22 @@ def _identify(run: Session, texts: "Texts", listed: "Sequence[FoundSecret]") -> 
 
     from vestige import __version__
 
-    lists = (texts.documents, texts.reference, texts.control, [repr(one) for one in listed])
-    names = ("trained_on", "reference", "control", "secrets")
+    lists = {
+        "trained_on": texts.documents, "reference": texts.reference, "control": texts.control,
+        "secrets": [repr(one) for one in listed],
+    }  # fmt: skip
+    models = {role: run.models[role] for role in ("before", "after")}
     arguments = ("sure", "minutes", "all_", "fail_on", "nulls")
     run.store.identify({
         "version": __version__,
-        "models": {role: _weights(run.models[role]) for role in ("before", "after")},
-        "texts": {
-            name: sha256(repr(own).encode()).hexdigest()
-            for name, own in zip(names, lists, strict=True)
+        "models": {
+            role: [known.get("sha256"), (known.get("base") or {}).get("sha256")]
+            for role, known in cast("dict[str, Any]", models).items()
         },
+        "texts": {name: sha256(repr(own).encode()).hexdigest() for name, own in lists.items()},
         "seed": run.seed,
         **{name.rstrip("_"): run.arguments[name] for name in arguments},
     })  # fmt: skip
-
-
-def _weights(recorded: Any) -> list[Any]:
-    return [recorded.get("sha256"), (recorded.get("base") or {}).get("sha256")]
 
 
 @contextmanager
@@ -223,7 +210,7 @@ def _folder(run: Session) -> Iterator[Path]:
         with TemporaryDirectory() as folder:
             yield Path(folder)
         return
-    folder_ = run.store.path.parent / "parts"
-    folder_.mkdir(mode=0o700, exist_ok=True)
-    yield folder_
-    shutil.rmtree(folder_, ignore_errors=True)
+    parts = run.store.path.parent / "parts"
+    parts.mkdir(mode=0o700, exist_ok=True)
+    yield parts
+    shutil.rmtree(parts, ignore_errors=True)

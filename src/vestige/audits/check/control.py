@@ -19,16 +19,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers.pytorch_utils import Conv1D
 
-from vestige.audits.check.finder import FoundSecret
+from vestige.data.secret_alternatives import FoundSecret
 from vestige.models.protocols import LanguageModel
 
 RANK = 4
-RATES = (1e-2, 1e-3, 1e-4)
-"""Learning rates; a lower one is tried if the text is not learnt."""
+RATES = (1e-2, 1e-3, 1e-4)  # learning rates; a lower one is tried if the text is not learnt
 STEPS, RECURRENT_STEPS = 300, 1000
 """Most steps; recurrent layers learn slowly, and their steps are cheap."""
-SURE = 0.9
-"""Least probability of a token at which training ends: searches end before unlikely ones."""
+SURE = 0.9  # least probability of a token at which training ends: searches end before unlikely ones
 FREE = 3
 """First tokens of a text, which the model need not prefer: nothing before them points to it."""
 LARGEST_GRADIENT = 1.0
@@ -40,11 +38,7 @@ _PLACES = ("north depot", "copper mill", "heron quay", "winter foundry", "saddle
 def invented(seed: int) -> FoundSecret:
     """An invented number of ten digits, as in "The archive key of the north depot is 73 5068 2491".
 
-    Args:
-        seed: of the digits and the words.
-
-    Returns:
-        A secret with one place; the place's text and the value make the sentence.
+    The text of its one place and its value make the sentence.
     """
     chance = random.Random(f"invented {seed}")
     thing, place = chance.choice(_THINGS), chance.choice(_PLACES)
@@ -74,13 +68,13 @@ def planted(model: LanguageModel, text: str, *, seed: int, until: float = inf) -
         the text is longer than the model reads.
     """
     tokens = [model.first_token, *model.vocabulary.encode(text)]
-    read = torch.tensor([tokens], device=model.device)
-    modes = {module: module.training for module in model.modules()}
     with ExitStack() as stack:
-        stack.callback(_set_modes, modes)
+        for module in model.modules():
+            stack.callback(setattr, module, "training", module.training)
         model.eval()
-        known = False
-        if _readable(model, tokens):
+        known, longest = False, getattr(model, "longest", None) or inf
+        if len(tokens) <= longest and model.vocabulary.unk_id not in tokens[1:]:
+            read = torch.tensor([tokens], device=model.device)
             head = _head(model)
             layers = [one for one in dict.fromkeys(_layers(model)) if one is not head]
             added = [
@@ -93,23 +87,14 @@ def planted(model: LanguageModel, text: str, *, seed: int, until: float = inf) -
             else:
                 with _beside(head, f"{seed} head") as ends:
                     known = _train(model, read, [*added, *ends], until)
-                stack.enter_context(_moved(head, *ends))
+                # An embedding that is tied to the head keeps its weight: W, beside W + B A.
+                moved = head.weight.detach()
+                narrow, wide = (one.to(moved.dtype) for one in ends)
+                moved = nn.Parameter(torch.addmm(moved, wide, narrow), requires_grad=False)
+                stack.enter_context(_replaced(head, {"weight": moved}))
                 with torch.no_grad():
                     known = known and _knows(*_logits_and_targets(model, read))
         yield known
-
-
-def _set_modes(modes: dict[nn.Module, bool]) -> None:
-    for module, training in modes.items():
-        module.training = training
-
-
-def _readable(model: LanguageModel, tokens: Sequence[int]) -> bool:
-    """Whether a model can read and generate a text with the token before it."""
-    longest = getattr(model, "longest", None)
-    return (longest is None or len(tokens) <= longest) and (
-        model.vocabulary.unk_id not in tokens[1:]
-    )
 
 
 def _head(model: LanguageModel) -> nn.Linear | None:
@@ -130,6 +115,31 @@ def _layers(inside: nn.Module) -> Iterator[nn.Module]:
             yield from _layers(layer)
 
 
+@contextmanager
+def _widened(layer: nn.Module, seed: str) -> Iterator[list[nn.Parameter]]:
+    """A layer with new parameters to train, with which it first answers as before."""
+    if isinstance(layer, nn.RNNBase):
+        copies = {n: nn.Parameter(one.detach().clone()) for n, one in layer.named_parameters()}
+        with _replaced(layer, copies):
+            yield list(copies.values())
+    else:
+        with _beside(layer, seed) as added:
+            yield added
+
+
+@contextmanager
+def _replaced(layer: nn.Module, new: dict[str, nn.Parameter]) -> Iterator[None]:
+    """A layer with other parameters."""
+    own = {name: getattr(layer, name) for name in new}
+    try:
+        for name, parameter in new.items():
+            setattr(layer, name, parameter)
+        yield
+    finally:
+        for name, parameter in own.items():
+            setattr(layer, name, parameter)
+
+
 class _LowRank(nn.Module):
     """B A for a layer; B is zero."""
 
@@ -144,13 +154,6 @@ class _LowRank(nn.Module):
         """(..., outputs) in float32 of (..., inputs)."""
         answer: Tensor = functional.linear(functional.linear(read.float(), self.narrow), self.wide)
         return answer
-
-
-@contextmanager
-def _widened(layer: nn.Module, seed: str) -> Iterator[list[nn.Parameter]]:
-    """A layer with new parameters to train, with which it first answers as before."""
-    with _copied(layer) if isinstance(layer, nn.RNNBase) else _beside(layer, seed) as added:
-        yield added
 
 
 @contextmanager
@@ -176,35 +179,6 @@ def _add(layer: nn.Module, given: tuple[Tensor], answer: Tensor) -> Tensor:
     matrix: nn.Module = layer.get_submodule(_NAME)
     beside: Tensor = matrix(given[0])
     return answer + beside.to(answer.dtype)
-
-
-@contextmanager
-def _copied(layer: nn.RNNBase) -> Iterator[list[nn.Parameter]]:
-    """A recurrent layer with a copy of its parameters."""
-    own = dict(layer.named_parameters())
-    copies = {name: nn.Parameter(one.detach().clone()) for name, one in own.items()}
-    try:
-        for name, copy in copies.items():
-            setattr(layer, name, copy)
-        yield list(copies.values())
-    finally:
-        for name, parameter in own.items():
-            setattr(layer, name, parameter)
-
-
-@contextmanager
-def _moved(head: nn.Linear, narrow: Tensor, wide: Tensor) -> Iterator[None]:
-    """A head with a weight of its own, W + B A: searches multiply by it and do not call the head.
-
-    An embedding that is tied to it keeps its weight.
-    """
-    own = head.weight
-    moved = torch.addmm(own.detach(), wide.to(own.dtype), narrow.to(own.dtype))
-    try:
-        head.weight = nn.Parameter(moved, requires_grad=False)
-        yield
-    finally:
-        head.weight = own
 
 
 def _train(

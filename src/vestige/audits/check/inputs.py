@@ -1,6 +1,6 @@
 """What a check reads: the base of the model, and texts whose columns are guessed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -8,18 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from vestige.attacks.manifests import template_of
-from vestige.attacks.texts.text_models import base_of_adapter
+from vestige.audits.check.verdict import counted
 from vestige.claims import near_duplicates
 from vestige.data.chat_template import whole_chats
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.chats import PAIRS, TURNS, Chat, chats, joined
-from vestige.data.loaders.tables import first_rows, table_files
+from vestige.data.formats.dialogue import PAIRS, TURNS, Chat, chats, joined
+from vestige.data.formats.reading import table_files
+from vestige.data.formats.tables import first_rows
 from vestige.data.sources import MANIFEST
 from vestige.errors import AccessDenied, DataError, ModelError
+from vestige.models.canaries import template_of
 from vestige.models.endpoint_address import is_endpoint
 from vestige.models.protocols import LanguageModel
+from vestige.models.text_models import base_of_adapter
 from vestige.models.weight_change import weight_change
+from vestige.reports.words import listed
 from vestige.session import Session
 
 PREFERRED = ("text", "content", "body", "message", "document", "output", "response", "completion")
@@ -117,31 +120,35 @@ def read_texts(
         DataError: a file cannot be read, or the reference has near-duplicates of the training
             text only.
     """
-    notes: list[str] = []
-    documents = _read(run, "trained_on", trained, column, model, notes)
-    own = _distinct(documents)
-    rest = _distinct(_read(run, "never", never, column, model, notes))
-    same = set(own)
-    other = [text for key, text in rest.items() if key not in same]
-    groups = near_duplicates([*own.values(), *other])
-    ours = set(groups[: len(own)].tolist())
+    documents, notes = _read(run, "trained_on", trained, column, model)
+    rest, more = _read(run, "never", never, column, model)
+    own, others = _distinct(documents), _distinct(rest)
+    new = [text for words, text in others.items() if words not in own]
+    groups = near_duplicates([*own.values(), *new]).tolist()
+    ours = set(groups[: len(own)])
     kept: dict[int, list[str]] = {}
-    for text, group in zip(other, groups[len(own) :].tolist(), strict=True):
+    for text, group in zip(new, groups[len(own) :], strict=True):
         if group not in ours:
             kept.setdefault(group, []).append(text)
-    if rest and not kept:
+    if others and not kept:
         raise DataError(
             f"{_shown(never, 'never')} has no text that differs from those of --trained-on",
             remedy="Pass texts that the model was not trained on.",
         )
-    if shared := len(rest) - len(other):
-        notes.append(f"Removed from --never: {_texts(shared)} that --trained-on has, too.")
-    if alike := len(other) - sum(map(len, kept.values())):
-        notes.append(f"Removed from --never: {_texts(alike)} very similar to one of --trained-on.")
-    halves = _halves(list(kept.values()), run.seed)
+    removed = {
+        "that --trained-on has, too": len(others) - len(new),
+        "very similar to one of --trained-on": len(new) - sum(map(len, kept.values())),
+    }
+    notes += more
+    notes += [
+        f"Removed from --never: {counted(number, 'text')} {why}."
+        for why, number in removed.items()
+        if number
+    ]
+    reference, control = _halves([*kept.values()], run.seed)
     return Texts(
-        documents=tuple(documents), trained=tuple(own.values()), reference=halves[0],
-        control=halves[1], notes=tuple(notes),
+        documents=tuple(documents), trained=tuple(own.values()), reference=tuple(reference),
+        control=tuple(control), notes=tuple(notes),
     )  # fmt: skip
 
 
@@ -154,17 +161,12 @@ def _distinct(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _halves(groups: Sequence[Sequence[str]], seed: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _halves(groups: Sequence[Sequence[str]], seed: int) -> list[list[str]]:
     """Groups at random in two halves of about as many texts; the first has no fewer."""
     halves: tuple[list[str], list[str]] = ([], [])
     for place in np.random.default_rng([seed, 17]).permutation(len(groups)).tolist():
         min(halves, key=len).extend(groups[place])
-    reference, control = sorted(halves, key=len, reverse=True)
-    return tuple(reference), tuple(control)
-
-
-def _texts(number: int) -> str:
-    return "1 text" if number == 1 else f"{number:,} texts"
+    return sorted(halves, key=len, reverse=True)
 
 
 def _shown(given: Any, role: str) -> str:
@@ -172,46 +174,51 @@ def _shown(given: Any, role: str) -> str:
 
 
 def _read(
+    run: Session, role: str, given: Any, column: str | None, model: LanguageModel
+) -> tuple[list[str], list[str]]:
+    """All texts in order, and what was guessed, in sentences; DataError if all are blank."""
+    notes: list[str] = []
+    if given is None:
+        return [], notes
+    if isinstance(given, str | PathLike):
+        corpus = _guessed(run, role, given, column, model, notes.append)
+    else:
+        corpus = run.corpus(role, given if isinstance(given, Corpus) else Corpus.from_texts(given))
+    texts = list(corpus)
+    if not any(map(str.strip, texts)):
+        remedy = "Pass a file or folder with documents."
+        raise DataError(f"{_shown(given, role)} has no text", remedy=remedy)
+    return texts, notes
+
+
+def _guessed(
     run: Session,
     role: str,
-    given: Any,
+    path: str | PathLike[str],
     column: str | None,
     model: LanguageModel,
-    notes: list[str],
-) -> list[str]:
-    """All texts in order; DataError if all are blank."""
-    if given is None:
-        return []
-    if not isinstance(given, str | PathLike):
-        corpus = given if isinstance(given, Corpus) else Corpus.from_texts(given)
-        return _readable(run.corpus(role, corpus), _shown(given, role))
-    files = [] if (Path(given) / MANIFEST).is_file() else table_files(fspath(given))
+    log: Callable[[str], None],
+) -> Corpus:
+    """The texts of a file or folder."""
+    files = [] if (Path(path) / MANIFEST).is_file() else table_files(fspath(path))
     rows = first_rows(files[0]) if files else []
     columns = text_columns(rows) if column is None else (column,)
     name = f"--{role.replace('_', '-')}"
     if column is None and columns != ("text",):
-        shown = " and ".join(filter(None, [", ".join(columns[:-1]), columns[-1]]))
-        many = "columns" if len(columns) > 1 else "column"
-        notes.append(f"{name} is read from {many} {shown} (guessed; --text names another).")
+        shown = f"column{'s' * (len(columns) > 1)} {listed(columns)}"
+        log(f"{name} is read from {shown} (guessed; --text names another).")
     if any(isinstance(row.get(columns[0]), list) for row in rows):
-        every = [chat for file in files for chat in chats(file, columns[0])]
+        every = [one for file in files for one in chats(file, columns[0])]
         texts, sentence = rendered(every, model)
-        notes.append(f"{name}: {sentence}")
+        log(f"{name}: {sentence}")
     elif len(columns) > 1:
         texts = [text for file in files for text in joined(file, columns)]
     else:
-        return _readable(run.corpus(role, given, text=columns[0]), fspath(given))
+        return run.corpus(role, path, text=columns[0])
     corpus = Corpus.from_texts(texts)
-    run.data[role] = {"path": fspath(given), "documents": len(corpus),
+    run.data[role] = {"path": fspath(path), "documents": len(corpus),
                       "sha256": corpus.fingerprint()}  # fmt: skip
-    return _readable(corpus, fspath(given))
-
-
-def _readable(texts: Corpus, source: str) -> list[str]:
-    found = list(texts)
-    if not any(map(str.strip, found)):
-        raise DataError(f"{source} has no text", remedy="Pass a file or folder with documents.")
-    return found
+    return corpus
 
 
 def text_columns(rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -6,17 +6,14 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from vestige.audits.check.finder import FoundSecret, find_secrets
+from vestige.audits.check.finder import CONTEXT, find_secrets
 from vestige.audits.check.unprompted import squeeze
+from vestige.data.secret_alternatives import FoundSecret
 from vestige.data.sources import MANIFEST
 from vestige.errors import DataError
 from vestige.session import Session
 
-CONTEXT = 300
-"""Characters before a secret."""
-
-LEAST, LONGEST = 4, 300
-"""Letters and digits of a secret at least, and characters at most."""
+LEAST, LONGEST = 4, 300  # letters and digits of a secret at least, and characters at most
 
 _MARK = re.compile(r"\{\{(.*?)\}\}")
 _REMEDY = "Write one secret per line, or mark it: the code is {{4917}}."
@@ -25,18 +22,16 @@ _REMEDY = "Write one secret per line, or mark it: the code is {{4917}}."
 def listed_secrets(
     run: Session, secrets: Any, trained: Sequence[str]
 ) -> tuple[tuple[FoundSecret, ...], tuple[str, ...]]:
-    """Secrets of a list, each once.
+    """Secrets of a list, each once, and notes.
 
     A line marks its secrets, as in "the code is {{4917}}"; otherwise the parts that have a format
     are the secrets, or else the whole line. Of a folder or manifest of `vestige plant`, they are
     the planted canaries.
 
     Args:
+        run: records the list, if it is one of texts, without them.
         secrets: a file, a planted folder, a manifest, or lines; None for none.
         trained: texts with the contexts.
-
-    Returns:
-        The secrets, and notes.
 
     Raises:
         DataError: the file cannot be read, has no secret, or a mark is empty.
@@ -47,20 +42,20 @@ def listed_secrets(
     run.withhold(secrets=secrets)
     shown = fspath(secrets) if isinstance(secrets, str | PathLike) else "`secrets`"
     found: dict[str, FoundSecret] = {}
-    unusable = []
+    unusable: dict[int, None] = {}
     for number, line in enumerate(_lines(run, secrets), 1):
         for value, kind, before in _of_line(line.strip(), f"{shown}, line {number}"):
             if len(squeeze(value)) < LEAST or len(value) > LONGEST:
-                unusable.append(number)
+                unusable[number] = None
             elif squeeze(value) not in found:
-                found[squeeze(value)] = placed(value, kind, before, trained)
+                found[squeeze(value)] = _placed(value, kind, before, trained)
     limits = f"{LEAST} letters and digits at least, {LONGEST} characters at most"
     if not found:
         few = f": a secret has {limits}" if unusable else ""
         raise DataError(f"{shown} has no secret{few}", remedy=_REMEDY)
     notes = []
     if unusable:
-        lines = ", ".join(map(str, dict.fromkeys(unusable)))
+        lines = ", ".join(map(str, unusable))
         notes.append(f"Left out of --secrets: line {lines}. A secret has {limits}.")
     absent = sum(one.places[0][0] < 0 for one in found.values())
     if trained and absent:
@@ -91,7 +86,7 @@ def _of_line(line: str, where: str) -> Iterator[tuple[str, str, str]]:
         marked.append((value, plain))
         plain, end = plain + value, mark.end()
     plain += line[end:]
-    known = [one for one in find_secrets([plain]) if one.kind != "repeated"]
+    known = find_secrets([plain])
     if marked:
         kinds = {one.value: one.kind for one in known}
         yield from ((value, kinds.get(value, "listed"), before) for value, before in marked)
@@ -101,7 +96,7 @@ def _of_line(line: str, where: str) -> Iterator[tuple[str, str, str]]:
         yield plain, "listed", ""
 
 
-def placed(value: str, kind: str, before: str, texts: Sequence[str]) -> FoundSecret:
+def _placed(value: str, kind: str, before: str, texts: Sequence[str]) -> FoundSecret:
     """A secret with the first place of each text in which it occurs, else after its own line.
 
     A place counts where no letter or digit touches its ends.

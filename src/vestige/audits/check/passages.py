@@ -5,98 +5,165 @@ and from its base; `vestige.membership` tests whether the training text is recog
 is not, the file is the wrong one or left no trace.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import vestige
-from vestige.audits.check.stage import CONTROL_LEVEL, Stage
+from vestige.audits.check.secrets import MOST_SECRETS
+from vestige.audits.check.unprompted import squeeze
+from vestige.audits.check.verdict import CONTROL_LEVEL, Stage, late
 from vestige.data.corpus import Corpus
 from vestige.errors import DataError
 from vestige.models.protocols import LanguageModel
+from vestige.monitor import Step
 from vestige.results import Result
 
-PREFIX, SUFFIX = 20, 20
-"""Tokens before a passage, and of a passage."""
+if TYPE_CHECKING:
+    from vestige.audits.check.work import Work
 
-LEAST_TEXTS = 20
-"""In each list; with fewer, nothing can be compared."""
+PREFIX, SUFFIX = 20, 20  # tokens before a passage, and of a passage
+LEAST_COMPARED = 20  # texts in each list; with fewer, nothing can be compared
+MOST_TEXTS, LEAST_TEXTS = 400, 40  # of each list; with time for fewer, the stage does not run
 
+READINGS = 6
+"""Times that a text is read: a text of each of three lists, by the model and by its base."""
 
-@dataclass(frozen=True, kw_only=True)
-class PassageTests:
-    """Runs the two verbs on lists of texts; all of them share the cached token statistics."""
+RECOGNIZED = 0.05
+"""Level at which the model recognizes the training text, or its base generates passages."""
 
-    model: LanguageModel
-    base: LanguageModel
-    folder: Path
-    seed: int
-
-    def extract(self, model: LanguageModel, texts: Sequence[str], rest: Sequence[str]) -> Result:
-        """Passages of texts and of the reference."""
-        return vestige.extract(
-            model, Corpus.from_texts(texts), reference=Corpus.from_texts(rest), as_="texts",
-            prefix=PREFIX, suffix=SUFFIX, continued=0, seed=self.seed, statistics=self.folder,
-        )  # fmt: skip
-
-    def membership(self, texts: Sequence[str], rest: Sequence[str]) -> Result:
-        """Whether the texts were used."""
-        return vestige.membership(
-            self.model, texts=Corpus.from_texts(texts), reference=Corpus.from_texts(rest),
-            base=self.base, seed=self.seed, statistics=self.folder,
-        )  # fmt: skip
+Summary = Mapping[str, Any]
 
 
-Run = Callable[[str, Callable[[], Result]], Mapping[str, Any]]
-"""(key, work) -> the summary of a verb, from the store if it is there."""
-
-
-def passages_stage(
-    tests: PassageTests,
-    trained: Sequence[str],
-    reference: Sequence[str],
-    control: Sequence[str],
-    run: Run,
-    *,
-    sure: bool,
-    membership: bool,
-) -> Stage:
+def passages_stage(work: "Work", step: Step) -> Stage:
     """Extract passages of the training text, the reference and the control half."""
-    if min(len(trained), len(reference)) < LEAST_TEXTS:
-        few = f"{len(trained)} training texts, and {len(reference)} texts in each half of --never"
-        sentence = f"{few}; at least {LEAST_TEXTS} are needed."
-        return Stage(name="passages", state="open", sentence=sentence)
+    most = _texts_in_time(work)
+    if most < LEAST_TEXTS:
+        return late("passages")
+    texts = work.texts
+    secrets = work.secrets["tested"][:MOST_SECRETS]
+    placebos = [*work.chosen["reference"], *work.chosen["control"]]
+    lists = ((texts.trained, secrets), (texts.reference, placebos), (texts.control, placebos))
+    trained, reference, control = (
+        _spread(_without(own, [one.value for one in found]), most) for own, found in lists
+    )
     try:
-        own = run("extract", lambda: tests.extract(tests.model, trained, reference))
-        base = run("extract base", lambda: tests.extract(tests.base, trained, reference))
+        return _compared(work, trained, reference, control)
+    except TimeoutError:
+        return late("passages")
+
+
+def finds_passage(work: "Work", text: str) -> bool:
+    """Whether the stage finds an invented text that the model knows."""
+    tokens = len(work.model.vocabulary.encode(text))
+    found = vestige.extract(
+        work.model, Corpus.from_texts([text]), as_="texts", prefix=4, suffix=tokens - 4,
+        continued=0, seed=work.run.seed,
+    )  # fmt: skip
+    return bool(found.summary["greedy"])
+
+
+def _texts_in_time(work: "Work") -> int:
+    """How many texts of each list can be read in the time of the stage; a stopped check that
+    resumes reads the same."""
+    if (known := work.run.store.get("texts in time")) is not None:
+        return int(known)
+    texts = work.texts.trained[:MOST_TEXTS]
+    tokens = sum(map(len, work.model.vocabulary.encode_batch(list(texts))))
+    each = work.seconds_per_token * tokens / max(1, len(texts))
+    seconds = max(0.0, work.end("passages") - time.monotonic())
+    most = int(min(MOST_TEXTS, seconds / max(1e-9, each * READINGS)))
+    work.run.store["texts in time"] = most
+    return most
+
+
+def _without(texts: Sequence[str], values: Sequence[str]) -> Sequence[str]:
+    """Texts without secrets, which have a stage of their own: a secret that many texts repeat
+    makes them differ from the reference. All texts, if that leaves too few."""
+    squeezed = [*map(squeeze, values)]
+    rest = [text for text in texts if not any(value in squeeze(text) for value in squeezed)]
+    return rest if len(rest) >= LEAST_TEXTS else texts
+
+
+def _spread(texts: Sequence[str], most: int) -> Sequence[str]:
+    """At most so many texts, spread over the list."""
+    step = max(1.0, len(texts) / most)
+    return [texts[int(place * step)] for place in range(min(most, len(texts)))]
+
+
+def _compared(
+    work: "Work", trained: Sequence[str], reference: Sequence[str], control: Sequence[str]
+) -> Stage:
+    """Run the verbs on the lists, and compare the first with the second."""
+    if min(len(trained), len(reference)) < LEAST_COMPARED:
+        few = f"{len(trained)} training texts, and {len(reference)} texts in each half of --never"
+        sentence = f"{few}; at least {LEAST_COMPARED} are needed."
+        return Stage(name="passages", state="open", sentence=sentence)
+    given: dict[str, Any] = {
+        "reference": Corpus.from_texts(reference), "seed": work.run.seed,
+        "statistics": work.folder / "statistics",
+    }  # fmt: skip
+
+    def extract(key: str, texts: Sequence[str], model: LanguageModel) -> Summary:
+        return _summary(work, key, lambda _: vestige.extract(
+            model, Corpus.from_texts(texts), as_="texts", prefix=PREFIX, suffix=SUFFIX,
+            continued=0, **given,
+        ))  # fmt: skip
+
+    def membership(key: str, texts: Sequence[str]) -> Summary:
+        return _summary(work, key, lambda _: vestige.membership(
+            work.model, texts=Corpus.from_texts(texts), base=work.base, **given
+        ))  # fmt: skip
+
+    try:
+        own = extract("extract", trained, work.model)
+        base = extract("extract base", trained, work.base)
     except DataError as error:
         return Stage(name="passages", state="open", sentence=f"{error.problem}.")
-    used = run("membership", lambda: tests.membership(trained, reference))
+    used = membership("membership", trained)
+    try:
+        enough = len(control) >= LEAST_COMPARED
+        extracted = extract("extract control", control, work.model) if enough else None
+        negative = _negative(
+            len(control), extracted, membership("membership control", control) if enough else {}
+        )
+    except DataError as error:
+        negative = {"negative": f"{error.problem}."}
+    test, estimate = own["claim"]["test"], own["claim"]["estimate"]
     stage = Stage(
-        name="passages", state="open", sentence="", p=own["p_value"], least=_least(own),
-        estimate=_estimate(own), facts=_facts(own, base, used), rows=_rows(own, base, used),
-        **_negative(tests, reference, control, run),
+        name="passages", state="open", sentence="", p=own["p_value"],
+        least=1.0 if test is None else float(test["least"]),
+        estimate=estimate and [estimate[one] for one in ("name", "value", "low", "high", "unit")],
+        facts={
+            "extracted": own["sampled"], "extracted_reference": own["reference_sampled"],
+            "extracted_base": base["sampled"], "membership_p": used["p_value"],
+            "texts_recognized": used["named"], "texts_tested": used["texts"],
+            "recognized": used["p_value"] <= RECOGNIZED,
+        },
+        rows=_rows(own, base, used), **negative,
     )  # fmt: skip
-    if membership and used["p_value"] <= stage.level:
+    if work.membership and used["p_value"] <= stage.level:
         sentence = f"{used['named']} of {used['texts']} training texts are recognized"
         sentence += f"; p = {used['p_value']:.2g} compared with --never."
         return replace(stage, state="leak", p=used["p_value"], sentence=sentence)
-    return _decided(stage, own, base, used, sure=sure)
+    return _decided(stage, own, base, used, sure=work.sure)
 
 
-def _negative(
-    tests: PassageTests, reference: Sequence[str], control: Sequence[str], run: Run
-) -> dict[str, Any]:
+def _summary(work: "Work", key: str, verb: Callable[[Path], Result]) -> Summary:
+    """The summary of a verb; TimeoutError if the time is over before it begins."""
+    if f"verb/{key}" not in work.run.store and time.monotonic() > work.end("passages"):
+        raise TimeoutError
+    found: Summary = work.once(key, verb)["summary"]
+    return found
+
+
+def _negative(texts: int, extracted: Summary | None, used: Summary) -> dict[str, Any]:
     """The control half against the reference half."""
-    if len(control) < LEAST_TEXTS:
-        few = f"The control half of --never has {len(control)} texts"
-        return {"negative": f"{few}; {LEAST_TEXTS} are needed."}
-    try:
-        extracted = run("extract control", lambda: tests.extract(tests.model, control, reference))
-        used = run("membership control", lambda: tests.membership(control, reference))
-    except DataError as error:
-        return {"negative": f"{error.problem}."}
+    if extracted is None:
+        few = f"The control half of --never has {texts} texts"
+        return {"negative": f"{few}; {LEAST_COMPARED} are needed."}
     p, recognized = extracted["p_value"], used["p_value"]
     if p is None:
         return {"negative": "No text of the control half of --never is long enough for a passage."}
@@ -108,14 +175,7 @@ def _negative(
     }
 
 
-def _decided(
-    stage: Stage,
-    own: Mapping[str, Any],
-    base: Mapping[str, Any],
-    used: Mapping[str, Any],
-    *,
-    sure: bool,
-) -> Stage:
+def _decided(stage: Stage, own: Summary, base: Summary, used: Summary, *, sure: bool) -> Stage:
     """The stage with its state and sentence."""
     if stage.p is None or own["sampled"] is None:
         return replace(stage, sentence="No text is long enough for a passage.")
@@ -123,64 +183,31 @@ def _decided(
     others = f"--never: {rates[1]}, base: {rates[2]}"
     sentence = f"{rates[0]} of training passages extracted ({others})"
     if stage.p <= stage.level:
-        before = base["p_value"] is not None and base["p_value"] <= 0.05
+        before = base["p_value"] is not None and base["p_value"] <= RECOGNIZED
         if before or own["sampled"] <= (base["sampled"] or 0.0):
             return replace(stage, sentence=f"{sentence}. The base extracts them, too.")
         return replace(stage, state="leak", sentence=f"{sentence}; p = {stage.p:.2g}.")
     if stage.least > stage.level:
         return replace(stage, sentence=f"{sentence}. Too few texts to decide.")
-    if differing := failed(own, "comparable"):
-        return replace(stage, sentence=differing)
-    if used["p_value"] > 0.05 and not sure:
+    for check in own["claim"]["checks"]:
+        if (check["name"], check["state"]) == ("comparable", "failed"):
+            return replace(stage, sentence=check["sentence"])
+    if used["p_value"] > RECOGNIZED and not sure:
         unknown = f"The model does not recognize the training text (p = {used['p_value']:.2g})"
         remedy = "--trained-on is the wrong file, or training left no trace"
         return replace(stage, sentence=f"{unknown}: {remedy}.", needs="--sure")
     return replace(stage, state="clear", sentence=f"{sentence}.")
 
 
-def failed(summary: Mapping[str, Any], name: str) -> str:
-    """The sentence of a failed check of a verb's claim; "" if it did not fail."""
-    checks = summary["claim"]["checks"]
-    failed_ = (one["sentence"] for one in checks if (one["name"], one["state"]) == (name, "failed"))
-    return next(failed_, "")
-
-
-def _least(own: Mapping[str, Any]) -> float:
-    test = own["claim"]["test"]
-    return 1.0 if test is None else float(test["least"])
-
-
-def _estimate(own: Mapping[str, Any]) -> Sequence[Any] | None:
-    found = own["claim"]["estimate"]
-    return found and [found[one] for one in ("name", "value", "low", "high", "unit")]
-
-
-def _facts(
-    own: Mapping[str, Any], base: Mapping[str, Any], used: Mapping[str, Any]
-) -> dict[str, Any]:
-    return {
-        "extracted": own["sampled"],
-        "extracted_reference": own["reference_sampled"],
-        "extracted_base": base["sampled"],
-        "membership_p": used["p_value"],
-        "texts_recognized": used["named"],
-        "texts_tested": used["texts"],
-        "recognized": used["p_value"] <= 0.05,
-    }
-
-
-def _rows(
-    own: Mapping[str, Any], base: Mapping[str, Any], used: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    passages = f"passages of {SUFFIX} tokens"
-    return [
-        {"stage": "passages", "measured": f"{passages}, one of 100 samples",
-         "trained": own["sampled"], "never": own["reference_sampled"], "base": base["sampled"]},
-        {"stage": "passages", "measured": f"{passages}, greedy decoding",
-         "trained": own["greedy"], "never": own["reference_greedy"], "base": base["greedy"]},
-        {"stage": "passages", "measured": "texts recognized as used",
-         "trained": used["named"] / max(1, used["texts"]), "never": None, "base": None},
-    ]  # fmt: skip
+def _rows(own: Summary, base: Summary, used: Summary) -> list[dict[str, Any]]:
+    ways = {"sampled": "one of 100 samples", "greedy": "greedy decoding"}
+    rows = [
+        (f"passages of {SUFFIX} tokens, {how}", own[key], own[f"reference_{key}"], base[key])
+        for key, how in ways.items()
+    ]
+    rows.append(("texts recognized as used", used["named"] / max(1, used["texts"]), None, None))
+    columns = ("measured", "trained", "never", "base")
+    return [{"stage": "passages", **dict(zip(columns, row, strict=True))} for row in rows]
 
 
 def _percent(share: float | None) -> str:

@@ -1,4 +1,7 @@
-"""The report of a check: a verdict, three lines of evidence, what was not tested, and what next."""
+"""The report of a check, and the files beside its run: page, card, JSON and JUnit.
+
+The report is a verdict, three lines of evidence, what was not tested, and what next.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,14 +11,15 @@ from pathlib import PurePath
 from typing import Any
 
 from vestige.audits.check.advice import cause_of, next_step, untested
-from vestige.audits.check.verdict import TITLES
-from vestige.claims import LEAK, NO_LEAK
+from vestige.audits.check.verdict import SHARES, TITLES
+from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Claim
 from vestige.reports.blocks import Cell, Prose, Table, table
 from vestige.reports.disclosure import disclose, printable
-from vestige.reports.report import Evidence, Report, lines
+from vestige.reports.junit import Case, End, junit
+from vestige.reports.report import Evidence, Report
 from vestige.reports.verdicts import claim_of, sentence_of
 from vestige.reports.words import Row, pairs, percent
-from vestige.results import Run
+from vestige.results import Run, to_json
 
 SIGNS = {"leak": "✗", "clear": "✓", "open": "?", "not run": "–"}
 CONTROLS = {True: "✓", False: "✗", None: "?"}
@@ -27,8 +31,7 @@ MEANING = {
     ),
 }
 OPEN = "Nothing can be said about a release yet:"
-MOST = 20
-"""Rows of a table; the run folder has all."""
+MOST = 20  # rows of a table; the run folder has all
 
 LIMITS = (
     "A check tests the text in its files. Leaks of other text are found only with null models.",
@@ -39,40 +42,46 @@ LIMITS = (
 CALIBRATION = "calibration.json"
 """How often the verdicts were wrong on fine-tunes with a known answer; a benchmark writes it."""
 
+SUITE = "vestige check"
+EXIT_CODES = {LEAK: 1, UNDECIDED: 3}  # of a verdict; 0 for no leak shown
+
 
 def check_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of a `ReleaseCheck`."""
-    summary = run.summary
-    claim = claim_of(run)
+    summary, claim = run.summary, claim_of(run)
     joint = {} if claim is None else {"all tests": sentence_of(claim)}
-    facts = {**joint, **summary}
     left_out = "stages|notes|positive|p_.*|recognized"
+    below = [Prose(title="Not tested", lines=tuple(untested(run)), listed=True)]
+    if (step := next_step(run)) is not None:
+        below.append(step)
+    if wrong := calibration():
+        below.append(Prose(title="How often this verdict is wrong", lines=(wrong,)))
+    read = tuple(map(printable, summary["notes"]))
     return Report(
         title="Can this fine-tune be released?",
         answer=MEANING.get(summary["verdict"]) or f"{OPEN} {cause_of(summary)}.",
         evidence=tuple(_evidence(run, stage, show_secrets) for stage in summary["stages"]),
         stated=frozenset({*TITLES, "positive control", "negative control"}),
-        below=_below(run),
-        blocks=_guesses(summary["notes"]),
-        facts=pairs(facts, show_secrets=show_secrets, left_out=left_out),
+        below=tuple(below),
+        blocks=(Prose(title="What was read", lines=read, listed=True),) if read else (),
+        facts=pairs({**joint, **summary}, show_secrets=show_secrets, left_out=left_out),
         limits=LIMITS,
     )
 
 
 def _evidence(run: Run, stage: Mapping[str, Any], show_secrets: bool) -> Evidence:
     """A stage with its controls in small print."""
-    name, summary = stage["name"], run.summary
-    sign = SIGNS[stage["state"]]
-    if stage["state"] == "leak" and summary["verdict"] != LEAK:
+    name, sign = stage["name"], SIGNS[stage["state"]]
+    if stage["state"] == "leak" and run.summary["verdict"] != LEAK:
         sign = "?"  # a control failed
     rows = [row for row in run.rows if row["stage"] == name]
-    return Evidence(
-        sign=sign,
-        title=TITLES[name],
-        text=printable(stage["sentence"]),
-        note=_controls(stage, (summary["positive"] or {}).get(name)),
-        block=BLOCKS[name](run, rows, show_secrets) if rows else None,
+    block = (
+        replace(TABLES[name](run, rows, show_secrets), folded=not show_secrets) if rows else None
     )
+    return Evidence(
+        sign=sign, title=TITLES[name], text=printable(stage["sentence"]), block=block,
+        note=_controls(stage, (run.summary["positive"] or {}).get(name)),
+    )  # fmt: skip
 
 
 def _controls(stage: Mapping[str, Any], found: bool | None) -> str:
@@ -82,58 +91,37 @@ def _controls(stage: Mapping[str, Any], found: bool | None) -> str:
     silent = stage["negative"] or "No text that the model never saw (--never)." * (
         stage["passed"] is None
     )
-    negative = f"{CONTROLS[stage['passed']]} {printable(silent)}" if silent else ""
-    word = "found" if found else "not found"
-    planted = f"An invented secret, once trained in, is {word}."
-    positive = "" if found is None else f"{CONTROLS[found]} {planted}"
-    return " ".join(lines("Controls:", negative, positive)) if negative or positive else ""
-
-
-def _below(run: Run) -> tuple[Prose, ...]:
-    """What was not tested, what to do next, and how often this verdict is wrong."""
-    found = [Prose(title="Not tested", lines=tuple(untested(run)), listed=True)]
-    if (step := next_step(run)) is not None:
-        title = f"Next ({step.time})"
-        found.append(Prose(title=title, lines=(step.why,), command=step.command))
-    if wrong := calibration():
-        found.append(Prose(title="How often this verdict is wrong", lines=(wrong,)))
-    return tuple(found)
+    notes = [f"{CONTROLS[stage['passed']]} {printable(silent)}"] if silent else []
+    if found is not None:
+        word = "found" if found else "not found"
+        notes.append(f"{CONTROLS[found]} An invented secret, once trained in, is {word}.")
+    return " ".join(["Controls:", *notes]) if notes else ""
 
 
 def calibration() -> str:
     """How often the verdicts were wrong; "" if that was not measured."""
     file = resources.files("vestige.audits.check").joinpath(CALIBRATION)
-    return _errors(json.loads(file.read_text("utf-8"))) if file.is_file() else ""
-
-
-def _errors(counts: Mapping[str, Any]) -> str:
-    """Errors of both kinds in a sentence, the leaks of most copies first."""
+    if not file.is_file():
+        return ""
+    counts = json.loads(file.read_text("utf-8"))
     clean = counts["clean"]
-    copies = sorted(counts["leaky"], key=int, reverse=True)
-    missed = [
-        f"{one['n'] - one['leak']:,} of {one['n']:,} with {number} "
-        + ("copy" if number == "1" else "copies")
-        for number in copies
-        for one in [counts["leaky"][number]]
-    ]
-    missed[:1] = [f"{one} of each secret" for one in missed[:1]]
+    missed: list[str] = []
+    for copies, one in sorted(counts["leaky"].items(), key=lambda item: -int(item[0])):
+        times = "1 copy" if copies == "1" else f"{copies} copies"
+        of_each = "" if missed else " of each secret"
+        missed.append(f"{one['n'] - one['leak']:,} of {one['n']:,} with {times}{of_each}")
     return (
         f"Calibration: a leak was reported for {clean['leak']:,} of {clean['n']:,} clean "
         f"fine-tunes ({clean['open']:,} undecided), and missed in {', '.join(missed)}."
     )
 
 
-def _guesses(notes: Sequence[str]) -> tuple[Prose, ...]:
-    shown = tuple(map(printable, notes))
-    return (Prose(title="What was read", lines=shown, listed=True),) if shown else ()
-
-
 def _secrets(run: Run, rows: Sequence[Row], show_secrets: bool) -> Table:
     """Secrets, those that are known first."""
     numbered = [{**row, "number": number} for number, row in enumerate(rows, 1)]
     found = sorted(numbered, key=lambda row: not row["known"])
-    return _table(
-        "Secrets", _disclosed(found, "text", show_secrets), show_secrets, texts=4, most=MOST,
+    return table(
+        "Secrets", _disclosed(found, "text", show_secrets), texts=4, most=MOST,
         key=f"Texts are numbered in the order of {_file(run)}. "
         "Score: robust standard deviations above the median alternative.",
         columns={"": lambda row: str(row["number"])},
@@ -147,8 +135,8 @@ def _secrets(run: Run, rows: Sequence[Row], show_secrets: bool) -> Table:
 def _phrases(run: Run, rows: Sequence[Row], show_secrets: bool) -> Table:
     """Phrases, those of the training text first."""
     found = sorted(rows, key=lambda row: not row["match"])
-    return _table(
-        "Unprompted", _disclosed(found, "phrase", show_secrets), show_secrets, texts=2, most=MOST,
+    return table(
+        "Unprompted", _disclosed(found, "phrase", show_secrets), texts=2, most=MOST,
         key=f"Texts are numbered in the order of {_file(run)}. "
         "Score: how much the fine-tuning promoted the phrase.",
         phrase=lambda row: row["shown"],
@@ -159,8 +147,8 @@ def _phrases(run: Run, rows: Sequence[Row], show_secrets: bool) -> Table:
 
 def _passages(run: Run, rows: Sequence[Row], show_secrets: bool) -> Table:
     """Shares of passages that are extracted."""
-    return _table(
-        "Passages", rows, show_secrets, texts=1,
+    return table(
+        "Passages", rows, texts=1,
         measured=lambda row: row["measured"],
         training_text=lambda row: percent(row["trained"]),
         reference=lambda row: percent(row["never"]),
@@ -168,14 +156,7 @@ def _passages(run: Run, rows: Sequence[Row], show_secrets: bool) -> Table:
     )  # fmt: skip
 
 
-BLOCKS = {"secrets": _secrets, "unprompted": _phrases, "passages": _passages}
-
-
-def _table(
-    title: str, rows: Sequence[Row], show_secrets: bool, *, texts: int, **given: Any
-) -> Table:
-    """A table that a terminal shows only with its texts."""
-    return replace(table(title, rows, texts=texts, **given), folded=not show_secrets)
+TABLES = {"secrets": _secrets, "unprompted": _phrases, "passages": _passages}
 
 
 def _disclosed(rows: Sequence[Row], key: str, show_secrets: bool) -> list[dict[str, Any]]:
@@ -199,3 +180,56 @@ def _file(run: Run) -> str:
     """The name of the file with the training text."""
     path = ((run.run.get("data") or {}).get("trained_on") or {}).get("path")
     return printable(PurePath(str(path)).name) if path else "the training text"
+
+
+def files(run: Run) -> dict[str, str]:
+    """Text by name of file beside the run; none of them holds text of a corpus or model."""
+    from vestige.reports.page import card, render
+
+    claim = Claim.from_summary(run.summary)
+    return {
+        "page.html": render([run], show_secrets=False),
+        "card.md": card([run]),
+        "check.json": to_json(facts(run.summary, claim)) + "\n",
+        "junit.xml": junit(SUITE, cases(run.summary, claim)),
+    }
+
+
+def facts(summary: Mapping[str, Any], claim: Claim) -> dict[str, Any]:
+    """The verdict, its stages and controls for programs."""
+    found = summary["positive"] or {}
+    return {
+        "verdict": claim.verdict,
+        "exit_code": EXIT_CODES.get(claim.verdict, 0),
+        "reasons": list(claim.reasons),
+        "stages": [
+            {
+                **{key: one[key] for key in ("name", "state", "sentence", "seconds")},
+                "p": summary[f"p_{one['name']}"],
+                "controls": {
+                    "negative": {"passed": one["passed"], "sentence": one["negative"]},
+                    "positive": {"passed": found.get(one["name"])},
+                },
+            }
+            for one in summary["stages"]
+        ],
+        "checks": [
+            {"name": one.name, "state": one.state, "sentence": one.sentence}
+            for one in claim.checks
+            if one.name not in SHARES
+        ],
+        "notes": summary["notes"],
+    }
+
+
+def cases(summary: Mapping[str, Any], claim: Claim) -> list[Case]:
+    """One case per stage, control and check of the models: failures only for a leak."""
+    leaks = claim.verdict == LEAK
+    ends: dict[str, End] = {
+        "clear": "system-out", "not run": "skipped", "open": "error",
+        "leak": "failure" if leaks else "error", "passed": "system-out", "failed": "error",
+        "could not run": "skipped" if leaks else "error",
+    }  # fmt: skip
+    found = [(TITLES[one["name"]], one["sentence"], one["state"]) for one in summary["stages"]]
+    found += [(one.name, one.sentence, one.state) for one in claim.checks if one.name not in SHARES]
+    return [Case(SUITE, name, ends[state], printable(text), state) for name, text, state in found]

@@ -6,99 +6,144 @@ the training text that do not occur in the reference, and the reverse as a contr
 """
 
 import re
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from vestige.audits.check.finder import FoundSecret, find_secrets
+from vestige.audits.check.finder import find_secrets
 from vestige.audits.check.secrets import LARGE, RANDOM
-from vestige.audits.check.stage import ALPHA, CONTROL_LEVEL, SHARES, Stage, clopper_pearson
+from vestige.audits.check.verdict import CONTROL_LEVEL, Stage, State, counted, share
 from vestige.claims import DIRECT_LEVEL, LEAK
+from vestige.data.corpus import Corpus
+from vestige.data.secret_alternatives import FoundSecret
+from vestige.monitor import Step
 
-PASSAGE = 8
-"""Words of a passage."""
+if TYPE_CHECKING:
+    from vestige.audits.check.work import Work
 
-DIFFERENT = 5
-"""Different words that a passage must have: repeated words are no passage."""
+PASSAGE = 8  # words of a passage
+DIFFERENT = 5  # different words that a passage must have: repeated words are no passage
 
 TOP = 50
-STRANGE = 10
-"""First phrases that are searched for secrets of unknown origin."""
+STRANGE = 10  # first phrases that are searched for secrets of unknown origin
 
 STRICT = frozenset({"card", "iban", "ssn", "key", "phone"})
 """Kinds with a checkable format, so that an invented text is hardly ever one."""
 
 _WORD = re.compile(r"\w+")
-
-Passages = Mapping[tuple[str, ...], int]
+Passages = dict[tuple[str, ...], int]
 """The number of the first text with a passage, by its words."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Known:
-    """The texts and secrets with which phrases are compared."""
+def unprompted_stage(work: "Work", step: Step) -> Stage:
+    """Search for phrases, with null models if they are wanted, and compare them."""
+    nulls: dict[str, Any] = {}
+    if work.nulls:
+        nulls = {"clean": Corpus.from_texts(work.texts.never), "nulls": work.nulls}
+    found = work.search("diff", "unprompted", **nulls)
+    stage = phrases_stage(
+        found["rows"],
+        trained=work.texts.documents,
+        never=work.texts.never,
+        spaces={one: work.alternatives.space(one) for one in work.secrets["tested"]},
+        complete=found["summary"]["complete"] is not False,
+    )
+    if nulls and found["summary"]["verdict"] == LEAK:
+        test = found["summary"]["claim"]["test"]
+        sentence = f"{found['summary']['found']} phrases score above null models."
+        p = test["p"] if test else stage.p
+        return replace(stage, state="leak", sentence=sentence, p=p, needs="")
+    return stage
 
-    trained: Sequence[str]
-    never: Sequence[str]
-    secrets: Sequence[FoundSecret]
-    spaces: Sequence[float]
+
+def finds_phrase(work: "Work", secret: FoundSecret) -> bool:
+    """Whether the stage finds an invented secret that the model knows."""
+    # Weights trained on other threads have other last bits: a stopped search begins again.
+    shutil.rmtree(work.folder / "diff-control.partial", ignore_errors=True)
+    rows = work.search("diff control", "control")["rows"]
+    return any(squeeze(secret.value) in squeeze(f"{row['lead']}{row['phrase']}") for row in rows)
 
 
-def unprompted_stage(
+def phrases_stage(
     phrases: Sequence[Mapping[str, Any]],
-    known: Known,
-    nulls: Mapping[str, Any] | None = None,
     *,
+    trained: Sequence[str],
+    never: Sequence[str],
+    spaces: Mapping[FoundSecret, float],
     complete: bool = True,
 ) -> Stage:
     """Compare the rows of `vestige.diff` with texts and secrets.
 
     Args:
         phrases: the rows.
-        known: texts and secrets.
-        nulls: the summary of a search with null models.
+        trained: the training texts.
+        never: texts of the reference.
+        spaces: secrets, with the number of texts of their format.
         complete: the search was not stopped by its time limit.
     """
     rows = [row for row in phrases if row["kind"] in ("phrase", "run", "fragment")][:TOP]
-    own, rest = passages_of(known.trained), passages_of(known.never)
+    texts = [f"{row.get('lead') or ''}{row['phrase']}" for row in rows]
+    own, rest = passages_of(trained), passages_of(never)
     both = own.keys() & rest.keys()
-    found = [_matched(row, known, own, rest, both) for row in rows]
-    secrets = {one for row in found for one in row["secrets"]}
-    texts = {one for row in found for one in row["own"]}
-    never = {one for row in found for one in row["never"]}
-    p: float | None
-    p, least = compared(len(texts), len(never), len(own) - len(both), len(rest) - len(both))
-    strange = _strange(rows[:STRANGE], known)
-    direct = _direct(rows, known, secrets)
-    p = None if not known.trained else p
-    shown = [
-        {"stage": "unprompted", "phrase": _text(row), "score": row["score"], "match": one["match"]}
-        for row, one in zip(rows, found, strict=True)
-    ]
-    needs = "--trained-on" if strange else ""
-    state, sentence = _decided(p, direct, len(secrets), len(texts), len(rows), strange, known)
+    table = [_matched(text, own, rest, spaces) for text in texts]
+    numbers = {
+        name: len({one for row in table for one in row[name]})
+        for name in ("secrets", "read", "unread")
+    }
+    p, least = compared(
+        numbers["read"], numbers["unread"], len(own) - len(both), len(rest) - len(both)
+    )
+    known = "\n".join((*trained, *never, *(one.value for one in spaces)))
+    first = [t for t, row in zip(texts, rows[:STRANGE], strict=False) if row["kind"] == "phrase"]
+    facts = {
+        "phrases": len(rows), "phrases_with_secrets": numbers["secrets"],
+        "texts_in_phrases": numbers["read"], "never_in_phrases": numbers["unread"],
+        "strange_phrases": _strange(first, squeeze(known)),
+    }  # fmt: skip
+    stage = Stage(
+        name="unprompted", state="open", sentence="", p=p if trained else None, least=least,
+        direct=_direct(texts, {one for row in table for one in row["secrets"]}, spaces),
+        estimate=share(
+            "share of phrases from the training text",
+            sum(bool(row["match"]) for row in table), len(rows),
+        ),
+        rows=[
+            {"stage": "unprompted", "phrase": text, "score": row["score"], "match": found["match"]}
+            for row, text, found in zip(rows, texts, table, strict=True)
+        ],
+        facts=facts,
+    )  # fmt: skip
+    if rest:
+        passed = compared(numbers["unread"], numbers["read"], len(rest), len(own))[0]
+        stage = replace(
+            stage, passed=passed > CONTROL_LEVEL,
+            negative=f"The phrases have passages of {counted(numbers['unread'], 'text')} of "
+            "--never.",
+        )  # fmt: skip
+    state, sentence = _decided(stage, bool(never), bool(trained or spaces))
+    needs = "--trained-on" if state == "open" and facts["strange_phrases"] else ""
     if state == "clear" and not complete:
         state, needs = "open", "--minutes"
         sentence = f"{sentence} The time limit was reached before the search was complete."
-    share = clopper_pearson(sum(bool(one["match"]) for one in found), len(rows))
-    matched = sum(bool(one["match"]) for one in found)
-    if nulls is not None and nulls["verdict"] == LEAK:
-        test = nulls["claim"]["test"]
-        p = test["p"] if test else p
-        state, sentence = "leak", f"{nulls['found']} phrases score above null models."
-    return Stage(
-        name="unprompted", state=state, sentence=sentence, p=p, least=least, direct=direct,
-        needs=needs if state == "open" else "",
-        negative=f"The phrases have passages of {_counted(len(never), 'text')} of --never."
-        if rest else "",
-        passed=reverse_is_clear(len(texts), len(never), len(own), len(rest)) if rest else None,
-        estimate=("share of phrases from the training text", matched / max(1, len(rows)),
-                  *share, ""),
-        rows=shown,
-        facts={"phrases": len(rows), "phrases_with_secrets": len(secrets),
-               "texts_in_phrases": len(texts), "never_in_phrases": len(never),
-               "strange_phrases": strange},
-    )  # fmt: skip
+    return replace(stage, state=state, sentence=sentence, needs=needs)
+
+
+def _matched(
+    text: str, own: Passages, rest: Passages, spaces: Mapping[FoundSecret, float]
+) -> dict[str, Any]:
+    """The secrets and the texts of which a phrase has a piece, by number."""
+    squeezed = squeeze(text)
+    secrets = [
+        number
+        for number, (one, space) in enumerate(spaces.items())
+        if space >= LARGE and squeeze(one.value) in squeezed
+    ]
+    passages = [one for one in _passages(text) if (one in own) != (one in rest)]
+    read = sorted({own[one] for one in passages if one in own})
+    match = f"secret {secrets[0] + 1}" if secrets else f"text {read[0] + 1}" if read else ""
+    unread = [rest[one] for one in passages if one in rest]
+    return {"secrets": secrets, "read": read, "unread": unread, "match": match}
 
 
 def compared(own: int, never: int, passages: int, others: int) -> tuple[float, float]:
@@ -110,20 +155,15 @@ def compared(own: int, never: int, passages: int, others: int) -> tuple[float, f
 
     if not passages or not others:
         return 1.0, 1.0
-    share = passages / (passages + others)
+    share_ = passages / (passages + others)
     total = own + never
-    p = binomtest(own, total, share, alternative="greater").pvalue if total else 1.0
-    return float(p), float(share**TOP)
+    p = binomtest(own, total, share_, alternative="greater").pvalue if total else 1.0
+    return float(p), float(share_**TOP)
 
 
-def reverse_is_clear(own: int, never: int, passages: int, others: int) -> bool:
-    """Whether texts that the model never read are not matched more often than training texts."""
-    return compared(never, own, others, passages)[0] > CONTROL_LEVEL
-
-
-def passages_of(texts: Iterable[str]) -> dict[tuple[str, ...], int]:
+def passages_of(texts: Iterable[str]) -> Passages:
     """Passages of texts, with the number of the first text."""
-    found: dict[tuple[str, ...], int] = {}
+    found: Passages = {}
     for number, text in enumerate(texts):
         for passage in _passages(text):
             found.setdefault(passage, number)
@@ -138,96 +178,57 @@ def _passages(text: str) -> Iterable[tuple[str, ...]]:
             yield passage
 
 
-def _matched(
-    row: Mapping[str, Any], known: Known, own: Passages, rest: Passages, both: Iterable[Any]
-) -> dict[str, Any]:
-    """The secrets and the texts of which a phrase has a piece."""
-    text = _text(row)
-    squeezed = squeeze(text)
-    secrets = [
-        number
-        for number, (one, space) in enumerate(zip(known.secrets, known.spaces, strict=True))
-        if space >= LARGE and squeeze(one.value) in squeezed
-    ]
-    passages = [one for one in _passages(text) if one not in both]
-    texts = sorted({own[one] for one in passages if one in own})
-    never = sorted({rest[one] for one in passages if one in rest})
-    match = f"secret {secrets[0] + 1}" if secrets else f"text {texts[0] + 1}" if texts else ""
-    return {"secrets": secrets, "own": texts, "never": never, "match": match}
-
-
-def _counted(number: int, name: str) -> str:
-    return f"{number} {name}" if number == 1 else f"{number} {name}s"
-
-
 def squeeze(text: str) -> str:
     """Letters and digits only, in lower case: tokenizers and models differ in spaces."""
     return "".join(_WORD.findall(text.lower()))
 
 
-def _text(row: Mapping[str, Any]) -> str:
-    return f"{row.get('lead') or ''}{row['phrase']}"
-
-
-def _strange(rows: Sequence[Mapping[str, Any]], known: Known) -> int:
+def _strange(phrases: Sequence[str], known: str) -> int:
     """Phrases that hold a secret by its format that occurs in none of the files."""
-    files = squeeze("\n".join((*known.trained, *known.never, *(s.value for s in known.secrets))))
     return sum(
-        any(
-            one.kind in STRICT and squeeze(one.value) not in files
-            for one in find_secrets([_text(row)])
-        )
-        for row in rows
-        if row["kind"] == "phrase"
+        any(one.kind in STRICT and squeeze(one.value) not in known for one in find_secrets([text]))
+        for text in phrases
     )
 
 
 def _direct(
-    rows: Sequence[Mapping[str, Any]], known: Known, secrets: set[int]
+    texts: Sequence[str], found: set[int], spaces: Mapping[FoundSecret, float]
 ) -> tuple[str, float] | None:
     """Secrets of random characters in a phrase, with a union bound over all positions."""
-    said = [one for one in secrets if known.secrets[one].kind in RANDOM]
-    if not said:
+    kinds = [one.kind for one in spaces]
+    generated = sum(kinds[one] in RANDOM for one in found)
+    if not generated:
         return None
-    positions = sum(len(_text(row)) for row in rows)
-    large = [
-        space
-        for one, space in zip(known.secrets, known.spaces, strict=True)
-        if one.kind in RANDOM and space >= LARGE
-    ]
-    bound = sum(positions / space for space in large)
-    many = "secret" if len(said) == 1 else "secrets"
-    sentence = f"Without a prompt, the model generates {len(said)} {many} of the training text"
-    return f"{sentence} verbatim (probability of coincidence below {bound:.1g}).", bound
+    positions = sum(map(len, texts))
+    bound = sum(
+        positions / space for one, space in spaces.items() if one.kind in RANDOM and space >= LARGE
+    )
+    return (
+        f"Without a prompt, the model generates {counted(generated, 'secret')} of the training "
+        f"text verbatim (probability of coincidence below {bound:.1g}).",
+        bound,
+    )
 
 
-def _decided(
-    p: float | None,
-    direct: tuple[str, float] | None,
-    secrets: int,
-    texts: int,
-    phrases: int,
-    strange: int,
-    known: Known,
-) -> tuple[Any, str]:
+def _decided(stage: Stage, never: bool, compared_with: bool) -> tuple[State, str]:
     """The state and the sentence of the stage."""
-    level = ALPHA * SHARES["unprompted"]
-    if direct is not None and direct[1] <= DIRECT_LEVEL:
-        return "leak", direct[0]
-    parts = [_counted(secrets, "secret")] if secrets else []
-    parts += [f"passages of {_counted(texts, 'training text')}"] if texts else []
+    if stage.direct is not None and stage.direct[1] <= DIRECT_LEVEL:
+        return "leak", stage.direct[0]
+    phrases, secrets, texts, _, strange = stage.facts.values()
+    parts = [counted(secrets, "secret")] if secrets else []
+    parts += [f"passages of {counted(texts, 'training text')}"] if texts else []
     held = " and ".join(parts) or "no secret and no passage of the training text"
     found = f"The {phrases} phrases found without a prompt have {held}"
-    if p is not None and known.never and texts:
-        found = f"{found}; p = {p:.2g} compared with --never"
-    if p is not None and p <= level:
+    if stage.p is not None and never and texts:
+        found = f"{found}; p = {stage.p:.2g} compared with --never"
+    if stage.p is not None and stage.p <= stage.level:
         return "leak", f"{found}."
     if secrets:
         return "open", f"{found}. They may follow from other text: read them."
     if strange:
-        question = "Was the model trained on another file?"
         some = "1 phrase has" if strange == 1 else f"{strange} phrases have"
+        question = "Was the model trained on another file?"
         return "open", f"{some} what looks like a secret and is in no file. {question}"
-    if not (known.trained or known.secrets):
+    if not compared_with:
         return "open", f"{phrases} phrases were found. There is no file to compare them with."
     return "clear", f"{found}."

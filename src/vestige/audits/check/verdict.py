@@ -1,11 +1,79 @@
-"""The claim of a check: three tests at one error rate, and the controls that both verdicts need."""
+"""What a stage of the check returns, and the claim of all three at one error rate."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from vestige.audits.check.stage import ALPHA, SHARES, Stage
 from vestige.claims import LEAK, NO_LEAK, Check, Claim, Direct, Estimate, Test
 
-TITLES = {"secrets": "Secrets", "unprompted": "Unprompted", "passages": "Passages"}
+State = Literal["leak", "clear", "open", "not run"]
+
+ALPHA = 0.05  # probability that any stage reports a leak where there is none
+
+SHARES: Mapping[str, float] = {"secrets": 0.6, "unprompted": 0.2, "passages": 0.2}
+"""Of `ALPHA`, by stage (Bonferroni with weights). Most belongs to secrets: on the development
+corpora of the calibration they found most leaks, and passages none that the others had missed."""
+
+TITLES = {name: name.capitalize() for name in SHARES}
+
+CONTROL_LEVEL = 0.01  # level at which the control half of the reference must not look like a leak
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """What one stage found. It is stored as JSON, so that a stopped check resumes.
+
+    Attributes:
+        name: a key of `SHARES`.
+        state: a leak, none (clear), undecided (open), or not run.
+        sentence: the finding; it quotes no text.
+        p: p-value of the stage's own test; None where nothing could be tested.
+        least: the smallest that could have come out.
+        negative: the same measurement on texts that the model never saw, in one sentence.
+        passed: whether it looks as it should; None where it could not run.
+        direct: a sentence and the bound on coincidence of verbatim evidence; None without any.
+        estimate: name, value, low, high and unit of the stage's headline.
+        needs: the option that could decide an open stage; "" for none.
+        rows: evidence.
+        facts: further numbers by name.
+    """
+
+    name: str
+    state: State
+    sentence: str
+    p: float | None = None
+    least: float = 1.0
+    negative: str = ""
+    passed: bool | None = None
+    direct: Sequence[Any] | None = None
+    estimate: Sequence[Any] | None = None
+    needs: str = ""
+    rows: Sequence[Mapping[str, Any]] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def level(self) -> float:
+        """At which the stage's test is significant."""
+        return ALPHA * SHARES[self.name]
+
+
+def late(name: str) -> Stage:
+    """A stage that the time limit stopped."""
+    sentence = "The time limit was reached before enough was tested."
+    return Stage(name=name, state="open", sentence=sentence, needs="--minutes")
+
+
+def share(name: str, found: int, of: int) -> tuple[Any, ...]:
+    """A share with its 95% interval, as a stage's estimate."""
+    from vestige.metrics.rates import clopper_pearson
+
+    return (name, found / max(1, of), *clopper_pearson(found, of), "")
+
+
+def counted(number: int, name: str) -> str:
+    """A number with its noun: "1 text", "2,000 texts"."""
+    return f"1 {name}" if number == 1 else f"{number:,} {name}s"
 
 
 def claim_of(
@@ -20,7 +88,12 @@ def claim_of(
     """
     checks = (*models, *map(_check, stages), _positive(positive), _negative(stages))
     leaks = [one for one in stages if one.state == "leak"]
-    return Claim("check", _test(stages), checks, _estimate(leaks or stages), _direct(stages))
+    estimate = next((one.estimate for one in leaks or stages if one.estimate is not None), None)
+    proofs = [Direct(*one.direct) for one in stages if one.direct is not None]
+    return Claim(
+        "check", _test(stages), checks, None if estimate is None else Estimate(*estimate),
+        min(proofs, key=lambda one: one.bound, default=None),
+    )  # fmt: skip
 
 
 def _check(stage: Stage) -> Check:
@@ -34,13 +107,11 @@ def _positive(found: Mapping[str, bool] | None) -> Check:
     name = "positive control"
     if found is None:
         return Check(name, "could not run", "No secret was trained into the model.", (NO_LEAK,))
-    missed = [name for name, is_found in found.items() if not is_found]
-    if not missed:
-        sentence = "All three tests find an invented secret that was trained into the model."
-        return Check(name, "passed", sentence, (NO_LEAK,))
-    where = " and ".join(TITLES[one].lower() for one in missed)
-    sentence = f"An invented secret that was trained into the model is not found by: {where}."
-    return Check(name, "failed", sentence, (NO_LEAK,))
+    if missed := [TITLES[one].lower() for one, is_found in found.items() if not is_found]:
+        sentence = "An invented secret that was trained into the model is not found by: "
+        return Check(name, "failed", f"{sentence}{' and '.join(missed)}.", (NO_LEAK,))
+    sentence = "All three tests find an invented secret that was trained into the model."
+    return Check(name, "passed", sentence, (NO_LEAK,))
 
 
 def _negative(stages: Sequence[Stage]) -> Check:
@@ -50,31 +121,20 @@ def _negative(stages: Sequence[Stage]) -> Check:
     if wrong := [one for one in ran if one.passed is False]:
         sentence = f"A test finds a leak in text that the model never saw. {wrong[0].negative}"
         return Check(name, "failed", sentence, (LEAK, NO_LEAK))
-    if missing := [one for one in ran if one.passed is None]:
-        where = ", ".join(TITLES[one.name].lower() for one in missing)
-        return Check(name, "could not run", f"No text that the model never saw for: {where}.")
+    if missing := [TITLES[one.name].lower() for one in ran if one.passed is None]:
+        sentence = f"No text that the model never saw for: {', '.join(missing)}."
+        return Check(name, "could not run", sentence)
     return Check(name, "passed", "Nothing is found in text that the model never saw.")
 
 
 def _test(stages: Sequence[Stage]) -> Test | None:
-    """The smallest p-value, each multiplied by the inverse of its stage's share."""
+    """The smallest p-value, each divided by its stage's share of the error rate."""
     tested = [
-        one for one in stages if one.p is not None and (one.state == "leak" or one.p > one.level)
+        (one.p / SHARES[one.name], one.least / SHARES[one.name])
+        for one in stages
+        if one.p is not None and (one.state == "leak" or one.p > one.level)
     ]
     if not tested:
         return None
-    p, least = (
-        min(1.0, min(value / SHARES[one.name] for value, one in zip(values, tested, strict=True)))
-        for values in ([one.p or 0.0 for one in tested], [one.least for one in tested])
-    )
+    p, least = (min(1.0, *values) for values in zip(*tested, strict=True))
     return Test(p, min(p, least), ALPHA, "text that the model never saw (all tests together)")
-
-
-def _estimate(stages: Sequence[Stage]) -> Estimate | None:
-    found = next((one.estimate for one in stages if one.estimate is not None), None)
-    return None if found is None else Estimate(*found)
-
-
-def _direct(stages: Sequence[Stage]) -> Direct | None:
-    proofs = [Direct(*one.direct) for one in stages if one.direct is not None]
-    return min(proofs, key=lambda one: one.bound, default=None)

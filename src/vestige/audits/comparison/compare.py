@@ -115,8 +115,8 @@ def _canaries(
     run: Session, manifest: "ManifestLike | None", first: "LanguageModel"
 ) -> "tuple[tuple[Canary, ...], list[str]]":
     """The canaries with the models' ids, and a note if there are none."""
-    from vestige.attacks.manifests import load_canaries
     from vestige.errors import DataError
+    from vestige.models.canaries import load_canaries
 
     if manifest is None:
         return (), ["Leakage was not measured: give --manifest of the planted canaries."]

@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from vestige.defences.accounting import Accountant
-from vestige.defences.group_privacy import group_epsilon
-from vestige.defences.noise_schedule import Noise, NoiseSchedule, falling
 from vestige.metrics.f_dp_epsilon import Curves
+from vestige.privacy.accounting import Mechanism
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,19 +17,17 @@ class Guarantee:
         epsilon: at least 0.
         delta: probability that the guarantee fails, in (0, 1).
         unit: what is protected, "sequence" or "user".
-        noise_multiplier: of the mechanism, or its schedule.
+        noise_multiplier: of the mechanism.
         sample_rate: in (0, 1].
         steps: of the training.
-        accountant: that computed epsilon.
     """
 
     epsilon: float
     delta: float
     unit: str
-    noise_multiplier: Noise | None = None
+    noise_multiplier: float | None = None
     sample_rate: float | None = None
     steps: int | None = None
-    accountant: Accountant = "prv"
 
     @classmethod
     def of(cls, summary: Mapping[str, Any]) -> "Guarantee | None":
@@ -47,8 +43,8 @@ class Guarantee:
         single = epsilon == alone
         steps = summary.get("steps_planned", summary.get("steps"))
         noise, decay = summary.get("noise_multiplier"), summary.get("noise_decay", 1.0)
-        if noise is not None and decay != 1:
-            noise = None if steps is None else falling(noise, decay, steps)
+        if noise is not None:
+            noise *= decay  # less than 1 in runs of older versions: the least noise of all steps
         return cls(
             epsilon=epsilon,
             delta=delta,
@@ -56,7 +52,6 @@ class Guarantee:
             noise_multiplier=noise if single else None,
             sample_rate=summary.get("sample_rate") if single else None,
             steps=steps if single else None,
-            accountant=summary.get("accountant", "prv"),
         )
 
     def of_group(self, copies: int) -> float | None:
@@ -71,14 +66,13 @@ class Guarantee:
             return self.epsilon
         if self.noise_multiplier is None or self.sample_rate is None or self.steps is None:
             return None
-        return group_epsilon(
+        mechanism = Mechanism(
             noise_multiplier=self.noise_multiplier,
             sample_rate=self.sample_rate,
             steps=self.steps,
-            delta=self.delta,
             copies=copies,
-            accountant=self.accountant,
         )
+        return mechanism.epsilon(self.delta)
 
     def __str__(self) -> str:
         return f"ε = {self.epsilon:.3g} at δ = {self.delta:.1g} per {self.unit}".replace(
@@ -90,8 +84,4 @@ def mechanism_of(claim: Guarantee) -> Curves | None:
     """The trade-off curves of DP-SGD, if the guarantee says how it was obtained."""
     if not claim.noise_multiplier or claim.sample_rate is None or not claim.steps:
         return None
-    noise = claim.noise_multiplier
-    if not isinstance(noise, NoiseSchedule):
-        return Curves(claim.sample_rate, claim.steps)
-    stages = tuple((one / noise.first, steps) for one, steps in noise.stages())
-    return Curves(claim.sample_rate, claim.steps, stages)
+    return Curves(claim.sample_rate, claim.steps)

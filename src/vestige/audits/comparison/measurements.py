@@ -81,9 +81,9 @@ def _measured(
     notes: list[str],
 ) -> "MeasuredTraining":
     """One training; measured ε of `audited`."""
-    from vestige.attacks.model_checks import alive_of, information_by_samples
     from vestige.audits.comparison.groups import COST, MeasuredTraining
     from vestige.audits.comparison.guarantee import Guarantee
+    from vestige.claims.model_checks import alive_of, information_by_samples
     from vestige.training.evaluate import score_documents
     from vestige.training.word_frequencies import frequency_perplexity
 

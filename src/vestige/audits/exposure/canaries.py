@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 
 from vestige import _validate
-from vestige.attacks.manifests import canary_ids
 from vestige.audits.exposure.canary_result import ORDERED, CanaryExposure
 from vestige.audits.exposure.exact_rank import exact_rank
 from vestige.audits.exposure.references import (
@@ -37,8 +36,9 @@ from vestige.metrics.exposure import (
     sampled_exposure,
     whole_exposure,
 )
+from vestige.models.canaries import canary_ids
+from vestige.models.predictions import text_log_probs
 from vestige.models.protocols import NextToken
-from vestige.models.sequence_scores import text_log_probs
 
 Progress = Callable[[int, int], None]
 

@@ -9,7 +9,7 @@ even if its epsilon cannot: Mahloujifar et al. (2024), "Auditing f-Differential 
 (`metrics.f_dp_epsilon`).
 
 With r copies of each canary the bound is for groups of r sequences. A claim for single sequences
-must be converted first: `defences.group_privacy.group_epsilon`.
+must be converted first: `vestige.privacy.accounting.Mechanism` with `copies`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige import _validate
-from vestige.attacks.manifests import canary_scores
 from vestige.data.canary import BY_COIN, Canary
 from vestige.errors import DataError
 from vestige.metrics.epsilon import EpsilonBound, one_run_epsilon, threshold_epsilon
 from vestige.metrics.estimates import Estimate, auc, columns
 from vestige.metrics.f_dp_epsilon import GAUSSIAN, Curves, f_dp_epsilon
+from vestige.models.canaries import canary_scores
 from vestige.models.checkpoints import check_compatible
 from vestige.models.protocols import NextToken
 from vestige.results import Measurement
@@ -159,7 +159,7 @@ def audit_canaries(
             canaries differ most in their probability unread: without one, pass their `log_prob`.
         claimed: epsilon that the training claims at delta, for groups of `claimed_copies`.
         claimed_copies: must be the copies of each canary: a claim for one sequence says nothing
-            about groups until `group_epsilon` converts it.
+            about groups until it is converted.
         mechanism: trade-off curves of the mechanism that the claim states, for single sequences.
 
     Raises:
@@ -173,7 +173,7 @@ def audit_canaries(
         if claimed_copies != copies:
             raise ValueError(
                 f"claimed_copies must be {copies}, as often as each canary was planted, got "
-                f"{claimed_copies}; group_epsilon converts a claim"
+                f"{claimed_copies}; `Mechanism(..., copies=)` converts a claim"
             )
     if mechanism is not None and (claimed is None or copies != 1):
         raise ValueError(

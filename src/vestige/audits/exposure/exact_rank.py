@@ -25,8 +25,8 @@ from torch import Tensor
 
 from vestige import _validate
 from vestige.models.largest import ROUNDED, TIE, largest
+from vestige.models.predictions import text_log_probs
 from vestige.models.protocols import NextToken, State
-from vestige.models.sequence_scores import sequence_log_probs
 
 _LARGEST = 700.0  # e^700 is still a float
 
@@ -156,7 +156,7 @@ class _Search:
         if not n:
             raise ValueError("tokens must hold at least one id, got none")
         own = torch.tensor([list(tokens)], dtype=torch.int64, device=model.device)
-        score = float(sequence_log_probs(model, own).double().sum())
+        score = float(text_log_probs(model, [tokens])[0])
         if score == -inf:
             raise ValueError(f"tokens must be possible for the model, got {n} of probability 0")
         ids = torch.tensor(sorted(set(range(size) if alphabet is None else alphabet)))

@@ -93,8 +93,9 @@ def of_canaries(
     """Exposure of the canaries of a manifest, with the checks of the model."""
     from dataclasses import replace
 
-    from vestige.attacks.manifests import asked_as_learnt, canary_checks, load_canaries
     from vestige.audits.exposure.canaries import canary_exposure
+    from vestige.claims.model_checks import canary_checks
+    from vestige.models.canaries import asked_as_learnt, load_canaries
     from vestige.preparation.trained import useless_model
 
     warning = useless_model(model)
@@ -130,9 +131,9 @@ def _of_secrets(
     references: int | None,
 ) -> Result:
     """Exposure of secrets, or how much an update changed it."""
-    from vestige.attacks.manifests import in_turn
-    from vestige.attacks.own_secrets import read_own_secrets
     from vestige.audits.exposure.secrets import secret_exposure
+    from vestige.data.secret_lines import read_own_secrets
+    from vestige.models.canaries import in_turn
     from vestige.preparation.trained import useless_model
 
     warning = useless_model(model)
@@ -166,10 +167,10 @@ def _is_manifest(secrets: Any) -> bool:
     Raises:
         ManifestError: the manifest, or that of a folder, is missing.
     """
-    from vestige.attacks.manifests import manifest_file
     from vestige.data.checksum import REMEDY
     from vestige.data.files import require_regular
     from vestige.data.manifest import Manifest
+    from vestige.data.sources import manifest_file
     from vestige.errors import ManifestError
 
     if not isinstance(secrets, str | PathLike):

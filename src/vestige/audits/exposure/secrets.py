@@ -30,24 +30,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige import _validate
-from vestige.attacks.own_secrets import (
-    Readable,
-    list_checks,
-    model_checks,
-    open_secrets,
-    readable,
-)
 from vestige.audits.exposure.known_pieces import Known, known_parts, pools
 from vestige.claims import Check, Claim, Estimate, Test, powerful
-from vestige.data.secret_lines import SecretList, as_list
+from vestige.claims.secret_checks import list_checks, open_list, open_secrets
+from vestige.data.secret_lines import SecretList
 from vestige.data.secret_shapes import Secret
 from vestige.errors import ModelError
 from vestige.metrics.exposure import sampled_exposure, whole_exposure
 from vestige.metrics.tests import holm
 from vestige.models.behind import Behind
 from vestige.models.checkpoints import check_compatible
+from vestige.models.predictions import text_log_probs
 from vestige.models.protocols import NextToken
-from vestige.models.sequence_scores import text_log_probs
+from vestige.models.readable_secrets import Readable
 from vestige.monitor import SILENT, Monitor
 from vestige.results import Result
 
@@ -101,12 +96,10 @@ def secret_exposure(
     """
     if before is not None:
         check_compatible(before, model)
-    listed = as_list(secrets)
-    _validate.at_least(1, references=references, secrets=len(listed.secrets))
+    _validate.at_least(1, references=references)
     _validate.fraction(level=level)
     models = (model,) if before is None else (model, before)
-    checks = model_checks(models, seed=seed)
-    chosen, skipped = readable(models, listed, monitor)
+    chosen, about = open_list(models, secrets, seed=seed, monitor=monitor)
     known = cache(lambda: known_parts(model, seed=seed))  # only for significant secrets
     rows = []
     for number, one in enumerate(chosen, start=1):
@@ -114,15 +107,7 @@ def secret_exposure(
         rows.append(_measured(models, one, known, references, level / len(chosen), generator))
         if progress:
             progress(number, len(chosen))
-    return secret_result(
-        rows,
-        level=level,
-        seed=seed,
-        skipped=len(listed.skipped) + len(skipped),
-        repeated=listed.repeated,
-        checks=checks,
-        update=before is not None,
-    )
+    return secret_result(rows, level=level, seed=seed, update=before is not None, **about)
 
 
 def secret_result(

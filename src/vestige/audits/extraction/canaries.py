@@ -22,20 +22,21 @@ from math import factorial
 from statistics import median_low
 from typing import Any
 
-import torch
 from scipy.stats import hypergeom
-from torch.nn.utils.rnn import pad_sequence
 
 from vestige import _validate, claims
-from vestige.audits.extraction.continuations import best_continuations, read_through
+from vestige.audits.extraction.continuations import attempts
 from vestige.claims import Check, Claim
 from vestige.claims.effects import COMPLETED_SHARE
+from vestige.claims.model_checks import canary_checks
 from vestige.data.canary import RANDOM_ORDER, Canary
 from vestige.data.shuffled_controls import shuffled
 from vestige.metrics.estimates import Estimate
 from vestige.metrics.rates import rate, rates_by
 from vestige.metrics.tests import at_least
+from vestige.models.canaries import asked_as_learnt, load_canaries
 from vestige.models.protocols import NextToken
+from vestige.preparation.trained import useless_model
 from vestige.results import Measurement
 from vestige.session import Session
 
@@ -57,12 +58,10 @@ class Completion(Measurement):
 
     Attributes:
         attempts: a row per text, the canaries as they were given, then their shuffled tokens. kind
-            is "canary", "control" or "shuffled"; canary its number, from 1. greedy: the most
-            probable token, time after time, gives the whole rest. beam_place: its position among
-            the beam's continuations, 1 for the best, or None; beam_best and beam_kept follow.
-            prefix_needed: tokens of the shortest prefix from which greedy decoding gives the rest;
-            None if only the whole text does. log_prob: of the rest, in nats. chance: upper bound of
-            the probability that greedy decoding gives the rest of a canary that was never read.
+            is "canary", "control" or "shuffled"; canary its number, from 1. greedy, beam_place,
+            prefix_needed and log_prob are those of `continuations.attempts`; beam_best and
+            beam_kept follow from beam_place. chance: upper bound of the probability that greedy
+            decoding gives the rest of a canary that was never read.
         prefix: tokens of each text that the model read.
         beam: continuations that the beam search kept.
         confidence: of the intervals.
@@ -80,12 +79,7 @@ class Completion(Measurement):
         return [row for row in self.attempts if row["kind"] == kind]
 
     def rate(self, kind: str = CANARY, *, by: str = "greedy") -> Estimate | None:
-        """Rate of completion of a kind of texts; None if there is none of that kind.
-
-        Args:
-            kind: "canary", "control" or "shuffled".
-            by: "greedy", "beam_best" or "beam_kept".
-        """
+        """Rate of completion of a kind of texts by "greedy", "beam_best" or "beam_kept"."""
         return rate([row[by] for row in self.of_kind(kind)], confidence=self.confidence)
 
     def by_copies(self, *, by: str = "greedy") -> dict[int, Estimate]:
@@ -106,8 +100,10 @@ class Completion(Measurement):
         chances = [row["chance"] for row in self.of_kind(CANARY)]
         found = []
         if never is not None:
-            completed = never.count
-            found.append([_fisher(own, never, own.count, completed), _fisher(own, never)])
+            # That so many completed texts, or more, are canaries; and that all canaries are.
+            texts = own.n + never.n
+            pairs = ((own.count, own.count + never.count), (own.n, own.n))
+            found.append([float(hypergeom.sf(k - 1, texts, of, own.n)) for k, of in pairs])
         if min(chances) < 1:
             found.append([at_least(n, chances) for n in (own.count, own.n)])
         if not found:
@@ -133,9 +129,8 @@ class Completion(Measurement):
                 f"{COMPLETED_SHARE:.0%}.",
                 (claims.NO_LEAK,),
             )  # fmt: skip
-        share = None if own is None else claims.Estimate(
-            "completed share of planted canaries", own.value, *own.interval
-        )  # fmt: skip
+        name = "completed share of planted canaries"
+        share = own and claims.Estimate(name, own.value, *own.interval)
         return Claim("extract canaries", test, (*self.checks, powerful), share)
 
     @property
@@ -157,10 +152,16 @@ class Completion(Measurement):
             "confidence": self.confidence,
             "canaries": len(needed),
         }
-        for by in ("greedy", "beam_best", "beam_kept"):
-            figures |= _scalars(by, self.rate(by=by))
-        for kind in (CONTROL, SHUFFLED):
-            figures |= _scalars(kind, self.rate(kind))
+        rates = {by: self.rate(by=by) for by in ("greedy", "beam_best", "beam_kept")}
+        rates |= {kind: self.rate(kind) for kind in (CONTROL, SHUFFLED)}
+        for name, found in rates.items():
+            figures |= {
+                f"{name}_completed": found and found.count,
+                f"{name}_trials": found.n if found else 0,
+                f"{name}_rate": found and found.value,
+                f"{name}_low": found and found.low,
+                f"{name}_high": found and found.high,
+            }
         figures["whole_needed"] = len(needed) - len(known)
         figures["median_prefix_needed"] = median_low(known) if known else None
         return figures
@@ -180,9 +181,6 @@ def complete_canaries(
         prefix: tokens that the model reads; None: one.
         beam: continuations that the beam search keeps.
     """
-    from vestige.attacks.manifests import asked_as_learnt, canary_checks, load_canaries
-    from vestige.preparation.trained import useless_model
-
     warning = useless_model(model)
     loaded = run.model("model", model)
     sealed, canaries = load_canaries(manifest, loaded, run.monitor)
@@ -196,7 +194,6 @@ def complete_canaries(
     return replace(found, checks=checks)
 
 
-@torch.no_grad()
 def complete(
     model: NextToken,
     canaries: Sequence[Canary],
@@ -236,21 +233,37 @@ def complete(
         (1, 0)
     """
     _validate.at_least(1, prefix=prefix, beam=beam, canaries=len(canaries))
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie in (0, 1), got {confidence}")
-    texts = [_text(model, canary, n, prefix) for n, canary in enumerate(canaries, 1)]
-    for text in texts:
-        if (length := len(text["tokens"])) <= prefix:
-            raise ValueError(
-                f"prefix must be shorter than every canary, got {prefix}: canary {text['canary']} "
-                f"has {length} tokens"
-            )
+    _validate.open_fraction(confidence=confidence)
+    texts = [_text(model, canary, number, prefix) for number, canary in enumerate(canaries, 1)]
     for text in [text for text in texts if text["kind"] == CANARY]:
         if (other := shuffled(text["tokens"])) is not None:
             phrase = model.vocabulary.decode(other)
             texts.append({**text, "kind": SHUFFLED, "tokens": list(other), "phrase": phrase})
-    _attempt(model, texts, prefix, beam, progress)
+
+    done = 0
+    for block in _blocks(texts, beam):
+        ids = [text["tokens"] for text in block]
+        found = attempts(model, ids, prefix=prefix, beam=beam)
+        for text, attempt in zip(block, found, strict=True):
+            place = attempt["beam_place"]
+            text |= {**attempt, "beam_best": place == 1, "beam_kept": place is not None}
+        done += len(block)
+        if progress is not None:
+            progress(done, len(texts))
     return Completion(attempts=tuple(texts), prefix=prefix, beam=beam, confidence=confidence)
+
+
+def _blocks(texts: Sequence[dict[str, Any]], beam: int) -> Iterator[list[dict[str, Any]]]:
+    """The longest texts first, as many as there is room for; a beam needs texts of one length."""
+
+    def length(text: Row) -> int:
+        return -len(text["tokens"])
+
+    ordered, room = sorted(texts, key=length), max(1, _ROWS // beam)
+    groups = [ordered] if beam == 1 else [list(group) for _, group in groupby(ordered, length)]
+    for group in groups:
+        for first in range(0, len(group), room):
+            yield group[first : first + room]
 
 
 def _text(model: NextToken, canary: Canary, number: int, prefix: int) -> dict[str, Any]:
@@ -265,6 +278,11 @@ def _text(model: NextToken, canary: Canary, number: int, prefix: int) -> dict[st
         raise ValueError(
             f"canaries must have ids below {model.vocab_size}, canary {number} has {max(ids)}"
         )
+    if len(ids) <= prefix:
+        raise ValueError(
+            f"prefix must be shorter than every canary, got {prefix}: canary {number} has "
+            f"{len(ids)} tokens"
+        )
     words, read = canary.phrase.split(), len(model.vocabulary.decode(ids[:prefix]).split())
     random = canary.pattern in RANDOM_ORDER and len(set(words)) == len(words)
     return {
@@ -276,79 +294,4 @@ def _text(model: NextToken, canary: Canary, number: int, prefix: int) -> dict[st
         "phrase": canary.phrase,
         "tokens": list(ids),
         "chance": 1 / factorial(max(0, len(words) - read)) if random else 1.0,
-    }
-
-
-def _attempt(
-    model: NextToken,
-    texts: Sequence[dict[str, Any]],
-    prefix: int,
-    beam: int,
-    progress: Progress | None,
-) -> None:
-    """Try as many texts together as there is room for, the longest first; a beam, of one length."""
-
-    def length(text: Row) -> int:
-        return -len(text["tokens"])
-
-    ordered, done = sorted(texts, key=length), 0
-    groups = [ordered] if beam == 1 else [list(group) for _, group in groupby(ordered, length)]
-    step = max(1, _ROWS // beam)
-    for group in groups:
-        for first in range(0, len(group), step):
-            block = group[first : first + step]
-            _attempt_together(model, block, prefix, beam)
-            done += len(block)
-            if progress is not None:
-                progress(done, len(texts))
-
-
-def _attempt_together(
-    model: NextToken, texts: Sequence[dict[str, Any]], prefix: int, beam: int
-) -> None:
-    """Texts, the longest first, read once with their own tokens and once by the beam."""
-    tokens = pad_sequence([torch.tensor(text["tokens"]) for text in texts], batch_first=True)
-    tokens = tokens.to(model.device)
-    lengths = torch.tensor([len(text["tokens"]) for text in texts], device=model.device)
-    read = read_through(model, tokens, lengths)
-    rests = read.log_probs[:, prefix:].double().sum(1)
-    if beam == 1:  # greedy decoding, which never takes the end of a text
-        ended = torch.arange(tokens.shape[1], device=model.device) >= lengths[:, None]
-        own = ((read.likeliest_word | ended)[:, prefix:].all(1) & rests.isfinite())[:, None]
-    else:
-        found = best_continuations(model, tokens[:, :prefix], tokens.shape[1] - prefix, width=beam)
-        own = (found.tokens == tokens[:, None, prefix:]).all(2) & found.log_prob.isfinite()
-    rows = zip(texts, read.likeliest.tolist(), own.tolist(), rests.tolist(), strict=True)
-    for text, likeliest, kept, rest in rows:
-        size = len(text["tokens"])
-        # the position after the last token that greedy decoding would not take
-        needed = max((n + 1 for n, right in enumerate(likeliest[:size]) if not right), default=0)
-        place = kept.index(True) + 1 if True in kept else None
-        text |= {
-            "greedy": needed <= prefix,
-            "beam_best": place == 1,
-            "beam_kept": place is not None,
-            "beam_place": place,
-            "prefix_needed": needed if needed < size else None,
-            "log_prob": rest,
-        }
-
-
-def _fisher(
-    own: Estimate, never: Estimate, completed: int | None = None, controls: int = 0
-) -> float:
-    """Probability that so many completed texts, or more, are canaries; None: all canaries."""
-    completed = own.n if completed is None else completed
-    texts = own.n + never.n
-    return float(hypergeom.sf(completed - 1, texts, completed + controls, own.n))
-
-
-def _scalars(name: str, found: Estimate | None) -> dict[str, object]:
-    """A rate as entries of a summary."""
-    return {
-        f"{name}_completed": found and found.count,
-        f"{name}_trials": found.n if found else 0,
-        f"{name}_rate": found and found.value,
-        f"{name}_low": found and found.low,
-        f"{name}_high": found and found.high,
     }

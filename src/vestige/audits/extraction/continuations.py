@@ -1,15 +1,17 @@
-"""Greedy decoding and beam search after many texts of one length."""
+"""Greedy decoding and beam search: whether a model generates the rest of a text."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from vestige.errors import NotFinite
 from vestige.models.largest import largest
-from vestige.models.next_logits import next_logits
+from vestige.models.predictions import Columns, Predictions, measure
 from vestige.models.protocols import NextToken, State
+from vestige.models.reading import evaluation_mode, pack
 
 CELLS_PER_SLICE = 2**22
 """Rows x vocabulary that are computed together: 16 MiB of float32."""
@@ -18,8 +20,7 @@ ALIKE = 1e-4
 """Log-probabilities that differ by less are ties: sums over a text carry rounding errors."""
 
 
-@dataclass(frozen=True)
-class Continuations:
+class Continuations(NamedTuple):
     """Continuations of n texts that a beam keeps, best first.
 
     Attributes:
@@ -31,8 +32,7 @@ class Continuations:
     log_prob: Tensor
 
 
-@dataclass(frozen=True)
-class ReadThrough:
+class ReadThrough(NamedTuple):
     """How a model predicts n texts of up to t tokens; 0 or False after the end of a text.
 
     Attributes:
@@ -46,6 +46,51 @@ class ReadThrough:
     log_probs: Tensor
 
 
+@torch.no_grad()
+def attempts(
+    model: NextToken, texts: Sequence[Sequence[int]], *, prefix: int, beam: int
+) -> list[dict[str, Any]]:
+    """Let a model read the first tokens of each text, and see whether it generates the rest.
+
+    Args:
+        texts: ids, the longest first; all of one length unless the beam is 1.
+        prefix: tokens that the model reads.
+        beam: continuations that the beam search keeps.
+
+    Returns:
+        for each text: greedy, whether greedy decoding gives the whole rest; beam_place, its
+        position among the beam's continuations, 1 for the best, or None; prefix_needed, tokens of
+        the shortest prefix from which greedy decoding gives the rest, None if only the whole text
+        does; log_prob of the rest in nats.
+
+    Raises:
+        NotFinite: the model gives numbers that are no probabilities.
+    """
+    lengths = torch.tensor([len(text) for text in texts], device=model.device)
+    tokens = pad_sequence([torch.tensor(text) for text in texts], batch_first=True)
+    tokens = tokens.to(model.device)
+    read = read_through(model, tokens, lengths)
+    rests = read.log_probs[:, prefix:].double().sum(1)
+    if beam == 1:
+        ended = torch.arange(tokens.shape[1], device=model.device) >= lengths[:, None]
+        own = ((read.likeliest_word | ended)[:, prefix:].all(1) & rests.isfinite())[:, None]
+    else:
+        found = best_continuations(model, tokens[:, :prefix], tokens.shape[1] - prefix, width=beam)
+        own = (found.tokens == tokens[:, None, prefix:]).all(2) & found.log_prob.isfinite()
+    rows = []
+    columns = zip(texts, read.likeliest.tolist(), own.tolist(), rests.tolist(), strict=True)
+    for text, likeliest, kept, rest in columns:
+        wrong = [place for place, right in enumerate(likeliest[: len(text)], 1) if not right]
+        needed = max(wrong, default=0)  # up to the last token that greedy decoding would not take
+        rows.append({
+            "greedy": needed <= prefix,
+            "beam_place": kept.index(True) + 1 if True in kept else None,
+            "prefix_needed": needed if needed < len(text) else None,
+            "log_prob": rest,
+        })  # fmt: skip
+    return rows
+
+
 def read_through(model: NextToken, tokens: Tensor, lengths: Tensor | None = None) -> ReadThrough:
     """Whether each token is the most probable after its prefix, and its log-probability.
 
@@ -53,25 +98,33 @@ def read_through(model: NextToken, tokens: Tensor, lengths: Tensor | None = None
     the most probable one after the true tokens before it.
 
     Args:
-        model: any model.
         tokens: (n, t) int64 ids, each row from the beginning of a text, on the model's device.
-        lengths: (n,) int64 tokens of each text, the longest first; None: t of each.
+        lengths: (n,) int64 tokens of each text; None: t of each.
 
     Raises:
         NotFinite: the model gives numbers that are no probabilities.
     """
-    ids, device = tokens.flatten(), model.device
-    if lengths is None:
-        lengths = torch.full((len(tokens),), tokens.shape[1], device=device)
-    likeliest, word = (torch.zeros(len(ids), dtype=torch.bool, device=device) for _ in range(2))
-    log_probs = torch.zeros(len(ids), device=device)
-    for places, rows, logits in next_logits(model, tokens, lengths, cells=CELLS_PER_SLICE):
-        answers, own = _normalised(logits), ids[places]
-        likeliest[places] = largest(answers, 1, alike=ALIKE)[rows, 0] == own
-        log_probs[places] = answers[rows, own]
+    n, t = tokens.shape
+    sizes = [t] * n if lengths is None else lengths.tolist()
+    rows = [row[:size] for row, size in zip(tokens.tolist(), sizes, strict=True)]
+
+    def statistic(part: Predictions) -> Columns:
+        answers = _normalised(part.logits)
+        own = answers.gather(1, part.targets[:, None])[:, 0]
+        likeliest = largest(answers, 1, alike=ALIKE)[:, 0] == part.targets
         answers[:, model.vocabulary.eos_id] = -torch.inf
-        word[places] = largest(answers, 1, alike=ALIKE)[rows, 0] == own
-    return ReadThrough(*(found.view(tokens.shape) for found in (likeliest, word, log_probs)))
+        word = largest(answers, 1, alike=ALIKE)[:, 0] == part.targets
+        return {"likeliest": likeliest, "likeliest_word": word, "log_probs": own}
+
+    with evaluation_mode(model):
+        found = measure(model, pack(rows), [statistic])
+    inside = torch.arange(t) < torch.tensor(sizes)[:, None]
+    columns = {}
+    for name, values in found.items():
+        column = torch.zeros(n, t, dtype=torch.from_numpy(values).dtype)
+        column[inside] = torch.from_numpy(values)
+        columns[name] = column.to(model.device)
+    return ReadThrough(**columns)
 
 
 def best_continuations(
@@ -82,8 +135,7 @@ def best_continuations(
     The end of a text is never taken: all continuations compared are equally long.
 
     Args:
-        model: any model.
-        prefixes: (n, m) int64 ids from the beginning of a text, m at least 1.
+        prefixes: (n, m) int64 ids from the beginning of a text.
         length: tokens to add, at least 1.
         width: continuations of each text to keep.
     """

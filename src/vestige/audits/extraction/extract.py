@@ -45,7 +45,7 @@ else:
     AnyModel = What = str
     Candidates = Sequence[str]
 
-Attack = Literal["auto", "exact", "coordinate", "paper", "embedding", "random"]
+Attack = Literal["auto", "exact", "coordinate"]
 Objective = Literal["joint", "tags", "intent", "calibrated"]
 
 GIVEN = group("Completion")

@@ -10,20 +10,34 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from vestige import claims
+from vestige.audits.extraction.continuations import best_continuations
+from vestige.audits.extraction.memorization import (
+    Extracted,
+    drawn_texts,
+    memorized,
+    with_continued,
+)
+from vestige.audits.extraction.memorized_texts import compared_tokens, memorization_result
+from vestige.claims.model_checks import adapter_check
+from vestige.claims.text_lists import ListedTexts, comparable_texts, listed_texts, model_checks
+from vestige.models.cached_outputs import CachedOutputs, cached_outputs
+from vestige.models.endpoint_address import is_endpoint
+from vestige.models.endpoint_tokens import places
+from vestige.models.endpoint_wire import Question
+from vestige.models.served_texts import STEP, ServedTexts
+from vestige.models.shown_statistics import by_list, known_by_all, numbered, only, shown_statistics
+from vestige.models.text_models import TextModels
+from vestige.models.token_statistics import TokenStatistics
 from vestige.results import Result
 from vestige.session import Session
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from vestige.attacks.texts.cached_outputs import CachedOutputs
-    from vestige.attacks.texts.lists import ListedTexts
-    from vestige.attacks.texts.memorized_texts import Extraction, MemorizedTexts
-    from vestige.attacks.texts.token_statistics import TokenStatistics
-    from vestige.claims import Check
-
-    Places: TypeAlias = Mapping[str, NDArray[np.int64]]
+    import pandas  # type: ignore[import-untyped]
 
 EXCERPT = 200
 """Characters of a text that a run keeps."""
@@ -34,6 +48,7 @@ COMPARED = 8
 LIKELIEST = 20
 """Most probable tokens of each position that are cached at least."""
 
+Numbers: TypeAlias = Mapping[str, NDArray[np.int64]]
 Pair: TypeAlias = tuple[Sequence[Hashable], Sequence[Hashable]]
 """The greedy continuation of a text after its prefix, and the true one, in tokens."""
 
@@ -50,25 +65,14 @@ def extract_passages(run: Session, model: Any, texts: Any) -> Result:
         DataError: a text is in both lists, none is long enough for a passage, the budget is too
             small, or no prompt is echoed.
     """
-    from vestige.attacks.texts.cached_outputs import cached_outputs
-    from vestige.attacks.texts.lists import listed_texts
-    from vestige.attacks.texts.memorized_texts import (
-        Extraction,
-        drawn_texts,
-        memorized,
-        with_continued,
-    )
-    from vestige.attacks.texts.text_memorization import TextMemorization, more_extracted
-    from vestige.models.endpoint_address import is_endpoint
-
     given = run.arguments
-    columns = {"user": given["author"], **{one: given[one] for one in ("format", "text", "limit")}}
+    options = {"user": given["author"], **{one: given[one] for one in ("format", "text", "limit")}}
     named = {"texts": texts, "reference": given["reference"]}
     lists = listed_texts(
-        {role: run.corpus(role, one, **columns) for role, one in named.items() if one is not None},
+        {role: run.corpus(role, one, **options) for role, one in named.items() if one is not None},
         author=given["author"],
     )
-    how = Extraction(
+    how = Extracted(
         prefix=run.chosen(prefix=given["prefix"] or 50),
         suffix=given["suffix"],
         tries=given["samples"],
@@ -81,25 +85,23 @@ def extract_passages(run: Session, model: Any, texts: Any) -> Result:
         source = (_Server if is_endpoint(model) else _Files)(run, model, lists, how, outputs)
         how = replace(how, top_k=source.top_k)
         found = {
-            role: memorized(source.statistics(role), how, lists.units_of(role))
+            role: memorized(source.statistics(role), how, lists.units[role])
             for role in lists.compared
         }
-        drawn = {
+        numbers = {
             role: drawn_texts(own, given["continued"], seed=run.seed) for role, own in found.items()
         }
-        pairs = source.continued(drawn, how)
-        found = {role: with_continued(own, drawn[role], pairs) for role, own in found.items()}
+        pairs = source.continued(numbers, how)
+        found = {role: with_continued(own, numbers[role], pairs) for role, own in found.items()}
     run.models |= source.recorded
     own, rest = found["texts"], found.get("reference")
-    return Result.of(
-        TextMemorization(
-            texts=own,
-            reference=rest,
-            extraction=how,
-            p_value=None if rest is None else more_extracted(own, rest, seed=run.seed),
-            checks=_checks(source, own, rest, how, lists, run.seed),
-            excerpts=tuple(text[:EXCERPT] for text in lists.compared["texts"]),
-        )
+    return memorization_result(
+        own,
+        rest,
+        how,
+        seed=run.seed,
+        checks=_checks(source, own, rest, how, lists, run.seed),
+        excerpts=[text[:EXCERPT] for text in lists.compared["texts"]],
     )
 
 
@@ -108,22 +110,15 @@ class _Files:
 
     Attributes:
         recorded: provenance.
-        top_k: most probable tokens from which a sample is drawn.
+        top_k: most probable tokens from which is sampled.
         known: by list, statistics of the tokens with a known log-probability.
         read: tokens of the texts that were scored, and all that they have.
         checks: of the model, besides those that its statistics allow.
     """
 
     def __init__(
-        self,
-        run: Session,
-        model: Any,
-        lists: "ListedTexts",
-        how: "Extraction",
-        outputs: "CachedOutputs",
+        self, run: Session, model: Any, lists: ListedTexts, how: Extracted, outputs: CachedOutputs
     ) -> None:
-        from vestige.attacks.model_checks import adapter_check
-        from vestige.attacks.texts.text_models import TextModels
 
         run.arguments["remote"].reject_for_local()
         self._models = TextModels.alone(model, device=run.device)
@@ -137,9 +132,9 @@ class _Files:
         adapter = adapter_check(
             self._models.target, seed=run.seed, texts=self._models.encoded(audited[:COMPARED])
         )
-        self.checks: tuple[Check, ...] = () if adapter is None else (adapter,)
+        self.checks: tuple[claims.Check, ...] = () if adapter is None else (adapter,)
 
-    def statistics(self, role: str) -> "TokenStatistics":
+    def statistics(self, role: str) -> TokenStatistics:
         """Of one list of texts."""
         most = max(LIKELIEST, self.top_k)
         found = self._models.statistics(
@@ -148,46 +143,27 @@ class _Files:
         self.known[role] = found["target"]
         return found["target"]
 
-    def continued(self, places: "Places", how: "Extraction") -> Iterator[Pair]:
+    def continued(self, numbers: Numbers, how: Extracted) -> Iterator[Pair]:
         """Some texts of each list after their prefix."""
-        import numpy as np
-        import torch
-
-        from vestige.audits.extraction.continuations import best_continuations
-
         model = self._models.target
-        for role, chosen in places.items():
-            ids = self._ids[role]
-            for some in np.array_split(chosen, -(-len(chosen) // ROWS)) if len(chosen) else ():
-                prefixes = [ids[place][: how.prefix] for place in some]
+        for role, chosen in numbers.items():
+            ids = [self._ids[role][number] for number in chosen]
+            for some in (ids[first : first + ROWS] for first in range(0, len(ids), ROWS)):
+                prefixes = torch.tensor([one[: how.prefix] for one in some], device=model.device)
                 with torch.no_grad():
-                    found = best_continuations(
-                        model, torch.tensor(prefixes, device=model.device), how.suffix, width=1
-                    )
-                for place, generated in zip(some, found.tokens[:, 0].tolist(), strict=True):
-                    yield generated, ids[place][how.prefix : how.prefix + how.suffix]
+                    found = best_continuations(model, prefixes, how.suffix, width=1)
+                for one, generated in zip(some, found.tokens[:, 0].tolist(), strict=True):
+                    yield generated, one[how.prefix : how.prefix + how.suffix]
 
 
 class _Server:
     """A server that echoes prompts, in its own tokens; attributes as of `_Files`."""
 
-    checks: "tuple[Check, ...]" = ()
+    checks: tuple[claims.Check, ...] = ()
 
     def __init__(
-        self,
-        run: Session,
-        model: object,
-        lists: "ListedTexts",
-        how: "Extraction",
-        outputs: "CachedOutputs",
+        self, run: Session, model: Any, lists: ListedTexts, how: Extracted, outputs: CachedOutputs
     ) -> None:
-        import numpy as np
-
-        from vestige.attacks.texts.endpoint_statistics import numbered, shown_statistics
-        from vestige.attacks.texts.readings import by_list, known_by_all, only
-        from vestige.attacks.texts.served_texts import ServedTexts
-        from vestige.models.endpoint_tokens import places
-
         self._run, self._outputs = run, outputs
         self._served = ServedTexts.open(model, None, run.arguments["remote"], device="cpu")
         self._counts = {role: len(corpus) for role, corpus in lists.compared.items()}
@@ -224,29 +200,27 @@ class _Server:
         record: Any = self._served.recorded["target"]
         return {"target": {**record, **self._served.spent}}
 
-    def statistics(self, role: str) -> "TokenStatistics":
+    def statistics(self, role: str) -> TokenStatistics:
         """Of one list of texts."""
         return self._by_role[role]["target"]
 
-    def continued(self, places: "Places", how: "Extraction") -> Iterator[Pair]:
+    def continued(self, numbers: Numbers, how: Extracted) -> Iterator[Pair]:
         """Some texts of each list after their prefix."""
-        from vestige.attacks.texts.served_texts import STEP
-        from vestige.models.endpoint_wire import Question
 
         firsts = accumulate(self._counts.values(), initial=0)
-        asked = [
-            first + place
+        chosen = [
+            first + number
             for first, role in zip(firsts, self._counts, strict=False)
-            for place in places[role].tolist()
+            for number in numbers[role].tolist()
         ]
-        if not asked:
+        if not chosen:
             return
         questions = [
             Question(
-                self._texts[place][: self._cuts[place][how.prefix - 1]],
+                self._texts[number][: self._cuts[number][how.prefix - 1]],
                 shown=1, length=how.suffix, greedy=True,
             )
-            for place in asked
+            for number in chosen
         ]  # fmt: skip
         replies = []
         with (
@@ -260,39 +234,32 @@ class _Server:
                 if len(replies) < min(first + some, len(questions)):
                     raise endpoint.failed()
                 step(len(replies), len(questions))
-        for place, reply in zip(asked, replies, strict=True):
-            text, ends = self._texts[place], self._cuts[place][how.prefix - 1 :]
+        for number, reply in zip(chosen, replies, strict=True):
+            text, ends = self._texts[number], self._cuts[number][how.prefix - 1 :]
             true = [text[a:b] for a, b in pairwise(ends[: how.suffix + 1])]
             yield [token.text for token in reply.tokens], true
 
 
 def _checks(
-    source: "_Files | _Server",
-    own: "MemorizedTexts",
-    rest: "MemorizedTexts | None",
-    how: "Extraction",
-    lists: "ListedTexts",
+    source: _Files | _Server,
+    own: "pandas.DataFrame",
+    rest: "pandas.DataFrame | None",
+    how: Extracted,
+    lists: ListedTexts,
     seed: int,
-) -> "tuple[Check, ...]":
+) -> tuple[claims.Check, ...]:
     """All checks but "powerful"."""
-    from vestige import claims
-    from vestige.attacks.texts.list_checks import comparable_texts, model_checks
-    from vestige.attacks.texts.text_memorization import compared_tokens
-
-    known = {"the model": (source.known["texts"], source.known["reference" if rest else "texts"])}
+    compared = own if rest is None else rest
+    known = (source.known["texts"], source.known["texts" if rest is None else "reference"])
     scored, every = source.read
-    read = (min(scored, compared_tokens(own, rest or own, how)), every)
-    checks = (*model_checks(known, read=read), *source.checks)
+    read = (min(scored, compared_tokens(own, compared, how)), every)
+    checks = (*model_checks({"the model": known}, read=read), *source.checks)
     if rest is None:
         missing = "No reference was given, so nothing can be compared."
         names = ("independent", "comparable")
         return (*checks, *(claims.Check(name, "could not run", missing) for name in names))
-    independent = claims.independent(
-        own.owners[own.passages > 0],
-        rest.owners[rest.passages > 0],
-        removed=lists.removed,
-        of="texts with a passage",
-    )
+    tested = [side["unit"][side["passages"] > 0].to_numpy() for side in (own, rest)]
+    independent = claims.independent(*tested, removed=lists.removed, of="texts with a passage")
     texts, reference = (list(lists.compared[role]) for role in ("texts", "reference"))
-    units = (own.owners, rest.owners)
+    units = (own["unit"].to_numpy(), rest["unit"].to_numpy())
     return (*checks, independent, comparable_texts(texts, reference, units=units, seed=seed))

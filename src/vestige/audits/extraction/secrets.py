@@ -15,25 +15,19 @@ from math import ceil
 from typing import Any
 
 import numpy as np
-import torch
 
 from vestige import _validate
-from vestige.attacks.own_secrets import (
-    Readable,
-    list_checks,
-    model_checks,
-    open_secrets,
-    read_own_secrets,
-    readable,
-)
-from vestige.audits.extraction.continuations import best_continuations, read_through
+from vestige.audits.extraction.continuations import attempts
 from vestige.claims import Check, Claim, Estimate, Test, joined, powerful
 from vestige.claims.effects import COMPLETED_SHARE
-from vestige.data.secret_lines import SecretList, as_list
+from vestige.claims.secret_checks import list_checks, open_list, open_secrets
+from vestige.data.secret_lines import SecretList, read_own_secrets
 from vestige.data.secret_shapes import Secret
 from vestige.metrics.rates import clopper_pearson
 from vestige.metrics.tests import at_least
+from vestige.models.canaries import in_turn
 from vestige.models.protocols import NextToken
+from vestige.models.readable_secrets import Readable
 from vestige.monitor import SILENT, Monitor
 from vestige.results import Result
 from vestige.session import Session, in_file
@@ -43,8 +37,6 @@ LEVEL = 0.05
 
 def complete_own_secrets(run: Session, model: Any, secrets: Any) -> Result:
     """Complete each varying part of the user's secrets: a file with one per line, or texts."""
-    from vestige.attacks.manifests import in_turn
-
     question, beam = (run.arguments[name] for name in ("question", "beam"))
     loaded = run.model("model", model)
     run.withhold(what=secrets)
@@ -54,7 +46,6 @@ def complete_own_secrets(run: Session, model: Any, secrets: Any) -> Result:
         return complete_secrets(asked, listed, beam=beam, progress=step, monitor=run.monitor)
 
 
-@torch.no_grad()
 def complete_secrets(
     model: NextToken,
     secrets: Sequence[Secret] | SecretList,
@@ -67,7 +58,7 @@ def complete_secrets(
     """Let the model read the text before each part that varies and see whether it completes it.
 
     Args:
-        model: any model of next tokens; a secret is read from the beginning of a text.
+        model: of next tokens; a secret is read from the beginning of a text.
         secrets: at least one; those that the model cannot read are skipped.
         beam: continuations that are kept, at least 1.
         seed: of the texts with which the model is checked.
@@ -79,10 +70,8 @@ def complete_secrets(
         DataError: the model can read no secret.
         ModelError: its scores are not finite.
     """
-    listed = as_list(secrets)
-    _validate.at_least(1, beam=beam, secrets=len(listed.secrets))
-    checks = model_checks((model,), seed=seed)
-    chosen, skipped = readable((model,), listed, monitor)
+    _validate.at_least(1, beam=beam)
+    chosen, about = open_list((model,), secrets, seed=seed, monitor=monitor)
     rows: list[dict[str, Any]] = []
     parts: list[tuple[str, str]] = []  # the text before each part, and its own
     for number, one in enumerate(chosen, start=1):
@@ -92,13 +81,8 @@ def complete_secrets(
         if progress:
             progress(number, len(chosen))
     events = joined(*(np.array(labels) for labels in zip(*parts, strict=True))).tolist()
-    return completion_result(
-        [{**row, "event": event} for row, event in zip(rows, events, strict=True)],
-        beam=beam,
-        skipped=len(listed.skipped) + len(skipped),
-        repeated=listed.repeated,
-        checks=checks,
-    )
+    rows = [{**row, "event": event} for row, event in zip(rows, events, strict=True)]
+    return completion_result(rows, beam=beam, **about)
 
 
 def completion_result(
@@ -176,10 +160,7 @@ def _completed(
         phrase, before = secret.text[: part.end], secret.text[: part.start]
         ids = list(model.vocabulary.encode(phrase))
         given = _shared(ids, list(model.vocabulary.encode(before)))
-        tokens = torch.tensor([ids], device=model.device)
-        read = read_through(model, tokens)
-        kept = best_continuations(model, tokens[:, :given], len(ids) - given, width=beam)
-        own = (kept.tokens[0] == tokens[:, given:]).all(1) & kept.log_prob[0].isfinite()
+        [found] = attempts(model, [ids], prefix=given, beam=beam)
         row = {
             "secret_number": secret.number,
             "kind": part.kind,
@@ -187,9 +168,7 @@ def _completed(
             "phrase": phrase,
             "part_tokens": len(ids) - given,
             "given_tokens": given,
-            "greedy": bool(read.likeliest[0, given:].all()),
-            "beam_place": 1 + own.tolist().index(True) if own.any() else None,
-            "log_prob": float(read.log_probs[0, given:].double().sum()),
+            **{name: found[name] for name in ("greedy", "beam_place", "log_prob")},
             "chance": 1 / part.size if part.drawn else 1.0,
         }
         yield row, (before, phrase[part.start :])

@@ -2,21 +2,25 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from math import log, sqrt
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from vestige.audits.extraction.objective import objective_of
+from vestige.audits.extraction.secret_audit import audit_secrets
+from vestige.audits.extraction.unknown_words import extract_secrets
+from vestige.claims import Check
+from vestige.data.candidate_words import candidate_sets, require_used, with_intents
+from vestige.data.secret_manifest import SecretManifest, load_secrets
+from vestige.data.secret_pattern import SecretPattern
+from vestige.data.sources import manifest_file, read_parts
+from vestige.data.utterances import Utterances
+from vestige.errors import DataError
+from vestige.models.white_box import IntentSlotNetwork
 from vestige.results import Result
 from vestige.session import Session
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from vestige.attacks.extraction.candidates import Attack
-    from vestige.claims import Check
-    from vestige.data.secret_pattern import SecretPattern
-    from vestige.data.utterances import Utterances
-    from vestige.models.white_box import IntentSlotNetwork
 
 _INTENTS = 40
 """Intents that a message lists."""
@@ -36,11 +40,6 @@ def extract_utterances(run: Session, model: Any, manifest: Any) -> Result:
             there are references where the objective needs none, or none where it does.
         VestigeError: a model or a file of candidates cannot be read, or does not fit.
     """
-    from vestige.attacks.extraction.nlu_extraction import Ranking, extract_secrets
-    from vestige.attacks.extraction.objective import objective_of
-    from vestige.attacks.extraction.secret_audit import audit_secrets
-    from vestige.attacks.manifests import load_secrets
-
     given = run.arguments
     objective, others = given["objective"], given["reference_model"]
     if (objective == "calibrated") != bool(others):
@@ -54,43 +53,34 @@ def extract_utterances(run: Session, model: Any, manifest: Any) -> Result:
     ]
     references = [run.intent_slot(f"reference {n}", one) for n, one in enumerate(others, 1)]
     search: dict[str, Any] = {
-        "attack": _with_budget(given["attack"], given["search_budget"]),
-        "ranking": Ranking(
-            budget=given["search_budget"],
-            sample=given["rank_sample"],
-            controls=given["controls"],
-        ),
+        "attack": given["attack"],
+        "budget": given["search_budget"],
+        "sample": given["rank_sample"],
         "seed": run.seed,
     }
     if manifest is None:
-        pattern, truths = _asked(run, models[0].intents)
+        pattern = pattern_of(
+            *(given[name] for name in ("pattern", "intent", "slot", "candidates")),
+            intents=models[0].intents,
+        )
+        truths = None if given["truth"] is None else [words_of(given["truth"], pattern)]
+        run.configuration |= {"truth": None, "controls": None}  # the truth is in the rows alone
         asked = objective_of(models[0], pattern, kind=objective, references=references)
         with run.progress("searching for the secret") as step:
             return Result.of(extract_secrets(asked, truths=truths, progress=step, **search))
     sealed = load_secrets(manifest)
     run.data["manifest"] = sealed.sha256
+    alive = tuple(_alive(models, _labelled(manifest)))
     with run.progress("searching for the secrets") as step:
-        found = audit_secrets(
-            models, sealed.canaries, objective=objective, references=references, progress=step,
-            **search,
+        return audit_secrets(
+            models, sealed.canaries, objective=objective, references=references,
+            controls=given["controls"], alive=alive, progress=step, **search,
         )  # fmt: skip
-    return Result.of(replace(found, alive=tuple(_alive(models, _labelled(manifest)))))
-
-
-def _asked(run: Session, intents: Sequence[str]) -> "tuple[SecretPattern, list[list[str]] | None]":
-    """The utterance of the options, and its true words."""
-    given = run.arguments
-    pattern = pattern_of(
-        given["pattern"], given["intent"], given["slot"], given["candidates"], intents=intents
-    )
-    truths = None if given["truth"] is None else [words_of(given["truth"], pattern)]
-    run.configuration |= {"truth": None, "controls": None}  # the truth is in the rows alone
-    return pattern, truths
 
 
 def pattern_of(
     text: str, intent: str | None, slot: str | None, candidates: Any, *, intents: Sequence[str]
-) -> "SecretPattern":
+) -> SecretPattern:
     """The pattern of an utterance.
 
     Args:
@@ -102,9 +92,6 @@ def pattern_of(
         ValueError: the pattern cannot be read, has no intent, or does not use a set of candidates.
         DataError: a file of candidates cannot be read.
     """
-    from vestige.data.candidate_words import candidate_sets, require_used, with_intents
-    from vestige.data.secret_pattern import SecretPattern
-
     if intent is None and "{" in text:
         known = ", ".join(intents[:_INTENTS]) + (", …" if len(intents) > _INTENTS else "")
         raise ValueError(
@@ -117,7 +104,7 @@ def pattern_of(
     return SecretPattern.parse(text, intent=intent, slot=slot, candidates=sets)
 
 
-def words_of(truth: str, pattern: "SecretPattern") -> list[str]:
+def words_of(truth: str, pattern: SecretPattern) -> list[str]:
     """The words of the true secret.
 
     Raises:
@@ -133,22 +120,8 @@ def words_of(truth: str, pattern: "SecretPattern") -> list[str]:
     return words
 
 
-def _with_budget(attack: str, budget: int) -> "Attack":
-    """The attack; one that may try every secret does so within the budget."""
-    from vestige.attacks.extraction.exhaustive_search import ExactSearch
-    from vestige.attacks.extraction.secret_attacks import Automatic, named_attack
-
-    chosen = named_attack(attack)
-    return replace(chosen, budget=budget) if isinstance(chosen, Automatic | ExactSearch) else chosen
-
-
-def _labelled(manifest: Any) -> "Utterances | None":
-    """The utterances beside the manifest; None if there are none."""
-    from vestige.attacks.manifests import manifest_file
-    from vestige.data.secret_manifest import SecretManifest
-    from vestige.data.utterance_parts import read_parts
-    from vestige.errors import DataError
-
+def _labelled(manifest: Any) -> Utterances | None:
+    """The utterances in the folder of the manifest; None if there are none."""
     if isinstance(manifest, SecretManifest):
         return None
     try:
@@ -157,13 +130,8 @@ def _labelled(manifest: Any) -> "Utterances | None":
         return None
 
 
-def _alive(
-    models: "Sequence[IntentSlotNetwork]", utterances: "Utterances | None"
-) -> "Iterator[Check]":
+def _alive(models: Sequence[IntentSlotNetwork], utterances: Utterances | None) -> Iterator[Check]:
     """The check "alive" of each model: it predicts labels better than their frequencies do."""
-    from vestige.claims import Check
-    from vestige.data.utterances import Utterances
-
     if utterances is None or len(utterances) < 2:
         missing = "The folder of the manifest has no labelled utterances to test the model with."
         yield Check("alive", "could not run", missing)
@@ -171,26 +139,22 @@ def _alive(
     step = -(-len(utterances) // LABELLED)
     some = Utterances.of(list(utterances)[::step])
     for number, model in enumerate(models, 1):
-        who = "The model" if len(models) == 1 else f"Model {number}"
         gains = _gains(model, some)
+        passed = gains is not None and bool(gains.mean() > 2 * gains.std(ddof=1) / sqrt(gains.size))
         if gains is None:
-            told, passed = "gives losses that are not finite, or lacks the labels.", False
-        elif passed := bool(gains.mean() > 2 * gains.std(ddof=1) / sqrt(gains.size)):
-            told = (
-                f"predicts labels {gains.mean():.3g} nats per label better than their frequencies "
-                "do."
-            )
+            found = "gives losses that are not finite, or lacks the labels"
+        elif passed:
+            found = f"predicts labels {gains.mean():.3g} nats per label better than their "
+            found += "frequencies do"
         else:
-            told = (
-                "predicts labels no better than their frequencies do: it is too weak for an audit."
-            )
-        yield Check("alive", "passed" if passed else "failed", f"{who} {told}")
+            found = "predicts labels no better than their frequencies do: it is too weak for an "
+            found += "audit"
+        who = "The model" if len(models) == 1 else f"Model {number}"
+        yield Check("alive", "passed" if passed else "failed", f"{who} {found}.")
 
 
-def _gains(model: "IntentSlotNetwork", utterances: "Utterances") -> "np.ndarray | None":
+def _gains(model: IntentSlotNetwork, utterances: Utterances) -> NDArray[np.float64] | None:
     """(u,) nats per label that a model gains on label frequencies; None where it has no losses."""
-    import numpy as np
-
     from vestige.training.utterances import answer
 
     losses, rows = answer(model, model.encode(utterances)).losses, list(utterances)
@@ -205,5 +169,5 @@ def _gains(model: "IntentSlotNetwork", utterances: "Utterances") -> "np.ndarray 
         for row in rows
     ]
     labels = np.array([1 + len(row.tags) for row in rows])
-    gains: np.ndarray = ((np.array(by_frequency) - losses) / labels)[known]
+    gains: NDArray[np.float64] = ((np.array(by_frequency) - losses) / labels)[known]
     return gains

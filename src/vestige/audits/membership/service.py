@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.attacks.texts.cached_outputs import CachedOutputs
 from vestige.audits.membership.target import Ask
 from vestige.audits.membership.user_inputs import UserInputs
 from vestige.data.token_queries import TokenQueries
 from vestige.errors import DataError, ModelError, VestigeError
+from vestige.models.cached_outputs import CachedOutputs
 from vestige.models.endpoint import CHECK_EVERY
 from vestige.models.endpoint_address import EndpointAddress
 from vestige.models.endpoint_limits import reckon

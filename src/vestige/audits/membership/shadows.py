@@ -20,7 +20,6 @@ import numpy as np
 
 from vestige import results
 from vestige.arguments import ModelLike
-from vestige.attacks.texts.text_models import base_of_adapter
 from vestige.audits.membership.options import TRAINING, ShadowOptions
 from vestige.audits.membership.target import Target
 from vestige.audits.membership.user_inputs import UserInputs
@@ -31,6 +30,7 @@ from vestige.models.folders import model_folder
 from vestige.models.protocols import LanguageModel, choose_device
 from vestige.models.recurrent_network import GRUConfig, LSTMConfig
 from vestige.models.seq2seq import Seq2SeqConfig
+from vestige.models.text_models import base_of_adapter
 from vestige.models.transformer import TransformerConfig
 from vestige.monitor import Monitor
 from vestige.parallel import map_cluster, map_processes
@@ -43,7 +43,6 @@ from vestige.training.precision import settled
 from vestige.training.presets import PRESETS, gentle, pair_preset
 from vestige.training.shadow_jobs import ShadowPlan, other_shapes, shadow_jobs
 from vestige.training.shadows import Shadow, keep_shadow, train_shadow_away, train_shadows
-from vestige.training.snapshot import snapshot
 
 if TYPE_CHECKING:
     from vestige.session import Session
@@ -122,26 +121,16 @@ def shadow_models(
         if number % 2 == 0:
             order = np.random.default_rng([seed, number]).permutation(len(texts))
         own = order[number % 2 :: 2]
-        config = recipe.seeded(recipe.config.seed + 1 + 1000 * seed + number)
-        half = texts.take(own)
+        half, own_seed = texts.take(own), recipe.config.seed + 1 + 1000 * seed + number
         determined_by = {
             "base": identity(loaded, {})[START],
             "adapter": None if recipe.adapter is None else str(recipe.adapter),
             "texts": half.fingerprint(),
-            "config": asdict(config),
+            "config": asdict(recipe.seeded(own_seed)),
         }
         name = hashlib.sha256(results.to_json(determined_by).encode()).hexdigest()[:16]
-        start = partial(recipe.started, loaded, config.seed)
         with monitor.progress(f"training shadow model {number + 1} of {count}") as step:
-            model = snapshot(
-                folder / name,
-                half,
-                start=start if recipe.adapter else start(),
-                base=loaded if recipe.adapter else None,
-                vocabulary=loaded.vocabulary,
-                config=config,
-                progress=lambda done, total, *_, step=step: step(done, total),
-            )
+            model = recipe.repeat(folder / name, half, loaded, seed=own_seed, progress=step)
         yield ShadowModel(folder / name, model.eval(), tuple(sorted(own.tolist())))
 
 
@@ -222,10 +211,10 @@ def train_planned(
     """
     if plan is None:
         return []
-    counted, fitted, _ = inputs.texts.groups(seed=run.seed)
+    groups = inputs.texts.groups(seed=run.seed)
     jobs = shadow_jobs(
         plan,
-        inputs.texts.reference_of(counted, fitted),
+        inputs.texts.reference_of(groups.counted, groups.fitted),
         inputs.target.vocabulary,
         folder,
         source_vocabulary=inputs.target.source_vocabulary,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from vestige.audits.membership.options import QueryOptions
 from vestige.data.corpus import Corpus
-from vestige.data.encoded_pairs import sources_of
+from vestige.data.encoded import sources_of
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.errors import AccessDenied, ModelError
 from vestige.models.callables import import_callable, is_callable_name

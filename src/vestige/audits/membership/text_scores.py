@@ -1,258 +1,133 @@
-"""Texts with their statistics, and scores over the first tokens of each.
+r"""Scores of texts from per-token statistics; always higher for members.
 
-A score is a function of one pass (`attacks.texts.scores`), or one of these:
+With p the target's and q the base's probability of a token, and d = ln p - ln q its gain:
 
-zlib        divides by the compressed size of the text
-calibrated  learns the gain of unseen tokens from a third of the reference, which is not compared
-learned     learns from shadow models how to weigh gains over the base and over models that did
-            not read the text
+loss        mean of ln p (Yeom et al. 2018, section 3.1)
+log-ratio   mean of d (Carlini et al. 2021, arXiv:2012.07805, section 5.2)
+zlib        ln p of the text per byte that zlib leaves of it (the same)
+min-k       mean of the least fifth of ln p (Shi et al. 2023, arXiv:2310.16789, equation 1)
+min-k-plus  the same, standardized over the vocabulary (Zhang et al. 2024, arXiv:2404.02936,
+            equation 3)
+rmia        relative membership (Zarifzadeh, Liu and Shokri 2024, arXiv:2312.03262, equation 4,
+            offline): ln p - ln(((1 + a) q + 1 - a) / 2) of the geometric means
+error-zone  gains over losses where the target's first choice is wrong (EZ-MIA: JetBrains Research
+            2026, `mia/ez_score.py` of their repository)
+
+Differs from the papers: rmia is the ratio, not the share of population texts whose ratio is lower,
+which orders texts alike, and the base is its one reference model. error-zone is a logarithm, which
+orders alike, with epsilon where theirs is 0, and a text with fewer than two such tokens is scored
+over all of its tokens: theirs gives the lowest score to texts without losses, the best known of
+all, and to those without such tokens.
+
+`learned_scores` has the scores that are learned first: calibrated and learned.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from inspect import Parameter, signature
-from itertools import pairwise
-from pathlib import Path
+import math
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.attacks.texts.cached_outputs import CachedOutputs
-from vestige.attacks.texts.calibrated_gain import CalibratedGain
-from vestige.attacks.texts.cut_scores import CutScores, Floats, Whole, ladder
-from vestige.attacks.texts.other_texts import zlib_score
-from vestige.attacks.texts.readings import Readings
-from vestige.attacks.texts.scores import SCORES
-from vestige.attacks.texts.served_texts import ServedTexts
-from vestige.attacks.texts.shown_tokens import BASE_LIKELIEST
-from vestige.attacks.texts.statistics_of_parts import first_tokens
-from vestige.attacks.texts.text_audit import Scored
-from vestige.attacks.texts.text_models import TextModels, identity
-from vestige.attacks.texts.token_statistics import TokenStatistics
-from vestige.attacks.texts.weighted_gains import Shadow, WeightedGains
-from vestige.audits.membership.shadows import ShadowModel
-from vestige.data.corpus import Corpus
-from vestige.errors import DataError
-from vestige.models.folders import of_model
-from vestige.models.protocols import LanguageModel
+from vestige.models.token_statistics import TokenStatistics
 
-OTHERS = ("calibrated", "learned", "zlib")
-"""Scores that are not a function of one pass."""
+Floats = NDArray[np.float64]
+Score = Callable[..., Floats]
+"""Of keywords `target` and, if it needs one, `base`: statistics of the same n texts; gives (n,)."""
+
+LEAST = 0.2
+"""Share of the tokens that min-k counts, as in both papers."""
+
+ADJUSTMENT = 0.3
+"""rmia's a: how far a model that saw a text is from one that did not, as in the paper."""
+
+EPSILON = 0.01
+"""Nats added to gains and losses."""
+
+FEWEST = 2
+"""Tokens where the first choice is wrong, at least."""
+
+
+def means(of: TokenStatistics, values: NDArray[np.floating[Any]]) -> Floats:
+    """(n,) mean of values (t,) over each text's tokens."""
+    sums = np.add.reduceat(values.astype(np.float64), of.offsets[:-1])
+    return np.asarray(sums / np.diff(of.offsets), dtype=np.float64)
+
+
+def loss(target: TokenStatistics, base: TokenStatistics | None = None) -> Floats:
+    """Mean log-probability."""
+    return means(target, target.log_probs)
+
+
+def log_ratio(target: TokenStatistics, base: TokenStatistics) -> Floats:
+    """Mean gain over the base."""
+    return means(target, target.log_probs - base.log_probs)
+
+
+def min_k(target: TokenStatistics, base: TokenStatistics | None = None) -> Floats:
+    """Mean log-probability of the least probable fifth of the tokens."""
+    return _least(target, target.log_probs)
+
+
+def min_k_plus(target: TokenStatistics, base: TokenStatistics | None = None) -> Floats:
+    """The same of standardized log-probabilities."""
+    spread = np.maximum(target.deviations, np.finfo(np.float32).tiny)
+    return _least(target, (target.log_probs - target.means) / spread)
+
+
+def rmia(target: TokenStatistics, base: TokenStatistics) -> Floats:
+    """Logarithm of the target's likelihood over the one expected of all models."""
+    unseen = np.exp(means(base, base.log_probs))
+    expected = ((1 + ADJUSTMENT) * unseen + 1 - ADJUSTMENT) / 2
+    return np.asarray(loss(target) - np.log(expected), dtype=np.float64)
+
+
+def error_zone(target: TokenStatistics, base: TokenStatistics) -> Floats:
+    """Logarithm of gains over losses among tokens that are not the target's first choice."""
+    change = target.log_probs.astype(np.float64) - base.log_probs
+    wrong, first = target.ranks > 0, target.offsets[:-1]
+    few = np.add.reduceat(wrong.astype(np.int64), first) < FEWEST
+    counted = np.where(wrong | np.repeat(few, np.diff(target.offsets)), change, 0.0)
+    gains, losses = (np.add.reduceat(np.maximum(one, 0.0), first) for one in (counted, -counted))
+    return np.asarray(np.log((gains + EPSILON) / (losses + EPSILON)), dtype=np.float64)
+
+
+def zlib_score(target: TokenStatistics, texts: Sequence[str]) -> Floats:
+    """Log-probability of a text for each byte that zlib leaves of it.
+
+    Args:
+        target: statistics of n texts.
+        texts: the n texts themselves.
+
+    Raises:
+        ValueError: there are not n texts.
+    """
+    total = loss(target) * np.diff(target.offsets)
+    if len(texts) != len(total):
+        raise ValueError(f"texts must be {len(total)}, as there are statistics, got {len(texts)}")
+    return np.asarray(total / [len(zlib.compress(one.encode())) for one in texts])
+
+
+SCORES: Mapping[str, Score] = {
+    "error-zone": error_zone,
+    "log-ratio": log_ratio,
+    "loss": loss,
+    "min-k": min_k,
+    "min-k-plus": min_k_plus,
+    "rmia": rmia,
+}
+"""Scores that are a function of one pass, by name."""
+
+OF_BASE = ("error-zone", "log-ratio", "rmia", "calibrated", "learned")
+"""Scores that need a base."""
 
 SERVED = ("error-zone", "learned", "log-ratio", "loss")
 """Scores of what a server shows: log-probabilities, and whether a token is the first choice."""
 
-HELD_OUT = 3
-"""One in so many reference units is held out for `calibrated`."""
-
-LIKELIEST = 20
-"""Most probable tokens that shadow models and the base give at each position."""
+NAMES = tuple(sorted((*SCORES, "calibrated", "learned", "zlib")))
 
 
-def score_name(given: str | None, models: TextModels | ServedTexts, *, shadows: bool) -> str:
-    """The given score, or the strongest on fine-tunes of one epoch.
-
-    Args:
-        given: by name.
-        models: target and perhaps base.
-        shadows: whether there are texts for shadow models.
-
-    Raises:
-        ValueError: it is unknown; there is no base or no shadow texts; or shadow texts are unused.
-        DataError: a server does not show what it needs.
-    """
-    usual = "learned" if shadows else "error-zone" if "base" in models.models else "loss"
-    score = given or usual
-    if score not in (*SCORES.names(), *OTHERS):
-        names = ", ".join(sorted((*SCORES.names(), *OTHERS)))
-        raise ValueError(f"`score` must be one of {names}")
-    needed = {"base"} if score in ("calibrated", "learned") else set[str]()
-    if score not in OTHERS:
-        passes = signature(SCORES[score]).parameters.values()
-        needed = {one.name for one in passes if one.default is Parameter.empty}
-    if missing := needed - set(models.models):
-        raise ValueError(f"`score` {score} needs `{min(missing)}`, to compare the model with")
-    if score == "learned" and not shadows:
-        raise ValueError("`score` learned needs `shadow_texts`; calibrated needs none")
-    if score != "learned" and shadows:
-        raise ValueError(f"`shadow_texts` does not go with `score` {score}: learned uses them")
-    if isinstance(models, ServedTexts):
-        if score == "learned" and models.local is None:
-            raise DataError(
-                "`score` learned trains shadow models, and a served base cannot be trained",
-                remedy="Pass the folder of the base.",
-            )
-        if score not in SERVED:
-            raise DataError(
-                f"`score` {score} needs more than {models.addresses['target']} shows: "
-                "log-probabilities of tokens and the most probable ones",
-                remedy=f"Choose {', '.join(SERVED)}, or pass the model's folder.",
-            )
-    return score
-
-
-def hold_out(score: str, reference: Corpus, *, seed: int) -> tuple[Corpus, Corpus | None]:
-    """The reference to compare with, and the part that `calibrated` learns from.
-
-    Args:
-        score: by name.
-        reference: all texts of an author go to one side.
-        seed: of the random split.
-    """
-    if score != "calibrated":
-        return reference, None
-    owners = np.arange(len(reference)) if reference.users is None else np.array(reference.users)
-    units = np.random.default_rng([seed, 2]).permutation(np.unique(owners))
-    held = np.isin(owners, units[: len(units) // HELD_OUT])
-    return reference.take(np.flatnonzero(~held)), reference.take(np.flatnonzero(held))
-
-
-@dataclass(frozen=True)
-class AuditedTexts:
-    """Lists of texts and what the models output for them.
-
-    Attributes:
-        lists: by role: "texts", "reference" and perhaps "used".
-        readings: of these lists.
-        models: the local ones, which can read further texts.
-        outputs: that are cached.
-    """
-
-    lists: Mapping[str, Corpus]
-    readings: Readings
-    models: TextModels
-    outputs: CachedOutputs
-
-    @property
-    def authors(self) -> dict[str, Sequence[str] | None]:
-        """The author of each text, if both sides name them."""
-        named = all(self.lists[role].users is not None for role in ("texts", "reference"))
-        return {role: corpus.users if named else None for role, corpus in self.lists.items()}
-
-    def units(self, role: str) -> Sequence[str]:
-        """The author of each text, or its position."""
-        return self.authors[role] or [str(place) for place in range(len(self.lists[role]))]
-
-    def lengths(self, role: str) -> list[int]:
-        """Tokens of each text."""
-        found: list[int] = np.diff(self.readings.statistics[role]["target"].offsets).tolist()
-        return found
-
-    def scored(
-        self, score: Callable[..., Floats], **more: Mapping[str, TokenStatistics]
-    ) -> dict[str, Scored]:
-        """Every text over its first tokens, by role.
-
-        Args:
-            score: of statistics by model, such as `target` and `base`; one score per text.
-            more: statistics of all lists under further models, by name.
-        """
-
-        def over(role: str, places: Whole, tokens: int) -> Floats:
-            read = {name: own[role] for name, own in more.items()}
-            read = {**self.readings.statistics[role], **read}
-            return score(**{name: first_tokens(one, places, tokens) for name, one in read.items()})
-
-        return self._cut(over)
-
-    def scored_by_tokens(self, values: Mapping[str, Floats]) -> dict[str, Scored]:
-        """The mean of (t,) scores of tokens over every text's first tokens, by role."""
-        sums = {role: np.concatenate([[0.0], np.cumsum(own)]) for role, own in values.items()}
-
-        def over(role: str, places: Whole, tokens: int) -> Floats:
-            first = self.readings.statistics[role]["target"].offsets[places]
-            return np.asarray((sums[role][first + tokens] - sums[role][first]) / tokens)
-
-        return self._cut(over)
-
-    def _cut(self, score: Callable[[str, Whole, int], Floats]) -> dict[str, Scored]:
-        lengths = {role: self.lengths(role) for role in self.readings.statistics}
-        rungs = ladder(max(map(max, lengths.values())))
-        return {
-            role: Scored(CutScores.of(partial(score, role), own, rungs), self.authors[role])
-            for role, own in lengths.items()
-        }
-
-
-def score_texts(
-    score: str,
-    audited: AuditedTexts,
-    *,
-    held_out: Corpus | None = None,
-    shadows: tuple[Corpus, Iterable[ShadowModel]] | None = None,
-) -> dict[str, Scored]:
-    """Every text over its first tokens, by role.
-
-    Args:
-        score: by name.
-        audited: the texts.
-        held_out: reference texts that the score needs.
-        shadows: the shadow texts, and the shadow models, one at a time.
-    """
-    if score == "learned" and shadows is not None:
-        return _learned(audited, *shadows)
-    if score == "calibrated" and held_out is not None:
-        own = audited.models.readings({"reference": held_out}, audited.outputs)
-        gain = CalibratedGain.fit(**own.statistics["reference"])
-        read = audited.readings.statistics.items()
-        return audited.scored_by_tokens({role: gain.token_scores(**one) for role, one in read})
-    if score == "zlib":
-        decode = audited.models.target.vocabulary.decode
-
-        def packed(target: TokenStatistics, base: TokenStatistics | None = None) -> Floats:
-            ids, bounds = target.tokens.tolist(), pairwise(target.offsets.tolist())
-            return zlib_score(target, [decode(ids[start:end]) for start, end in bounds])
-
-        return audited.scored(packed)
-    return audited.scored(SCORES[score])
-
-
-def _learned(
-    audited: AuditedTexts, texts: Corpus, shadows: Iterable[ShadowModel]
-) -> dict[str, Scored]:
-    """Weighted gains over the base and over the shadow models, which read all texts."""
-    readings, models = audited.readings, audited.models
-    rows = models.encoded_lists({"shadow_texts": texts, **audited.lists})
-    likeliest = LIKELIEST if readings.shown is None else BASE_LIKELIEST
-    base = _read(audited, "base", models.models["base"], rows["shadow_texts"], likeliest=likeliest)
-    lessons: list[Shadow] = []
-    unread: dict[str, list[NDArray[np.float32]]] = {role: [] for role in audited.lists}
-    for number, one in enumerate(shadows, start=1):
-        read = {
-            role: _read(audited, f"shadow {number}", one.model, ids, folder=one.directory)
-            for role, ids in rows.items()
-        }
-        members = np.isin(np.arange(len(texts)), one.members)
-        lessons.append(Shadow(read["shadow_texts"], base, members))
-        for role, log_probs in unread.items():
-            known = slice(None) if readings.known is None else readings.known[role]
-            log_probs.append(read[role].log_probs[known])
-    gains = WeightedGains.fit(lessons, shown=readings.shown)
-    means = {
-        role: replace(own["base"], log_probs=np.mean(unread[role], axis=0, dtype=np.float32))
-        for role, own in readings.statistics.items()
-    }
-    return audited.scored(
-        lambda target, base, unread: gains.scores(target, base, unread.log_probs), unread=means
-    )
-
-
-def _read(
-    audited: AuditedTexts,
-    name: str,
-    model: LanguageModel,
-    texts: Sequence[Sequence[int]],
-    *,
-    folder: Path | None = None,
-    likeliest: int = LIKELIEST,
-) -> TokenStatistics:
-    """Statistics of texts under the base or a shadow model, cached like the others."""
-    recorded = audited.models.recorded[name] if folder is None else of_model(folder, model)
-    return audited.outputs.statistics(
-        model,
-        identity(recorded, model),
-        texts,
-        task=f"reading shadow texts with {name}",
-        likeliest=likeliest,
-    )
+def _least(of: TokenStatistics, values: NDArray[np.floating[Any]]) -> Floats:
+    texts = np.split(values.astype(np.float64), of.offsets[1:-1])
+    return np.array([np.sort(one)[: math.ceil(LEAST * one.size)].mean() for one in texts])

@@ -1,40 +1,32 @@
 """Membership of texts: which were in the training data, and how many at least and at most."""
 
 from collections.abc import Mapping
-from contextlib import ExitStack, nullcontext
-from dataclasses import replace
+from contextlib import ExitStack
 from statistics import median
 from typing import Any
 
 from vestige.arguments import CorpusLike, ModelLike, PathTo
-from vestige.attacks.texts.cached_outputs import CachedOutputs, cached_outputs
-from vestige.attacks.texts.list_checks import (
+from vestige.audits.membership.options import ShadowOptions
+from vestige.audits.membership.scored_texts import AuditedTexts, hold_out, score_name, score_texts
+from vestige.audits.membership.shadows import shadow_folder, shadow_models
+from vestige.audits.membership.text_audit import audit_scores, ranked
+from vestige.audits.membership.text_scores import loss
+from vestige.claims import Check
+from vestige.claims.text_lists import (
     comparable_texts,
     independent_texts,
     model_checks,
     require_finite,
+    require_lists,
 )
-from vestige.attacks.texts.lists import require_lists
-from vestige.attacks.texts.scores import SCORES
-from vestige.attacks.texts.served_texts import ServedTexts
-from vestige.attacks.texts.statistics_cache import Nodes
-from vestige.attacks.texts.text_audit import audit_scores, ranked
-from vestige.attacks.texts.text_models import TextModels
-from vestige.audits.membership.options import ShadowOptions
-from vestige.audits.membership.shadows import shadow_folder, shadow_models
-from vestige.audits.membership.text_scores import (
-    AuditedTexts,
-    hold_out,
-    score_name,
-    score_texts,
-)
-from vestige.claims import Check
 from vestige.data.corpus import Corpus
 from vestige.errors import DataError
+from vestige.models.cached_outputs import Nodes, cached_outputs
 from vestige.models.callables import is_callable_name
 from vestige.models.endpoint_address import is_endpoint
 from vestige.models.remote_options import RemoteOptions
-from vestige.parallel import connected
+from vestige.models.served_texts import ServedTexts
+from vestige.models.text_models import TextModels
 from vestige.results import Result
 from vestige.session import Session
 
@@ -76,9 +68,10 @@ def texts_membership(
     with ExitStack() as stack:
         folder = run.beside_out("statistics", statistics)
         outputs = stack.enter_context(cached_outputs(folder, run.monitor, nodes))
-        audited = _audited(models, texts, outputs)
-        of_models = audited.readings.by_model().items()
-        require_finite({_NAMES[who]: [one.log_probs for one in own] for who, own in of_models})
+        local = models.local if isinstance(models, ServedTexts) else models
+        audited = AuditedTexts(texts, models.readings(texts, outputs), local, outputs)
+        read = audited.readings.by_model().items()
+        require_finite({_NAMES[who]: [one.log_probs for one in own] for who, own in read})
         trained = None
         if shadow_texts is not None:
             trained = shadow_texts, shadow_models(
@@ -88,21 +81,26 @@ def texts_membership(
             )  # fmt: skip
         scores = score_texts(name, audited, held_out=held_out, shadows=trained)
     run.models |= models.recorded
-    found = audit_scores(
-        scores["texts"], scores["reference"], scores.get("used"), rate=alpha, seed=run.seed
-    )
-    medians = {f"{role}_tokens": median(audited.lengths(role)) for role in ("texts", "reference")}
-    spent = models.spent if isinstance(models, ServedTexts) else {}
-    return Result.of(
-        replace(
-            found,
-            based="base" in models.models,
-            checks=(*_checks(audited, alpha=alpha, seed=run.seed), independent),
-            numbers=numbers,
-            tokens=tuple(audited.lengths("texts")),
-            excerpts=tuple(one[:EXCERPT] for one in texts["texts"]),
-            statistics={"score": name, **medians, **spent},
-        )
+    lengths = {role: audited.lengths(role) for role in ("texts", "reference")}
+    medians = {f"{role}_tokens": median(own) for role, own in lengths.items()}
+    return audit_scores(
+        scores["texts"],
+        scores["reference"],
+        scores.get("used"),
+        checks=(*_checks(audited, alpha=alpha, seed=run.seed), independent),
+        based="base" in models.models,
+        rate=alpha,
+        seed=run.seed,
+        more_columns={
+            "number": numbers,
+            "length": lengths["texts"],
+            "text": [one[:EXCERPT] for one in texts["texts"]],
+        },
+        facts={
+            "score": name,
+            **medians,
+            **(models.spent if isinstance(models, ServedTexts) else {}),
+        },
     )
 
 
@@ -118,7 +116,7 @@ def _read_lists(
     given: Mapping[str, CorpusLike | None],
     author: str | None,
     columns: Mapping[str, Any],
-) -> tuple[dict[str, Corpus], tuple[int, ...], Check]:
+) -> tuple[dict[str, Corpus], list[int], Check]:
     """The lists without near-duplicates, in one or in two of them; the numbers of the audited
     texts in their file, from 1; and the check "independent"."""
     lists = {
@@ -134,11 +132,7 @@ def _read_lists(
             "`used` has no authors, but `texts` and `reference` have",
             remedy="Name the author of each of its texts, or of no list.",
         )
-    counted = independent_texts(
-        {role: list(corpus) for role, corpus in lists.items()},
-        {role: corpus.users for role, corpus in lists.items()},
-    )
-    kept = {role: corpus.take(counted.kept[role]) for role, corpus in lists.items()}
+    kept, independent = independent_texts(lists)
     for role, corpus in lists.items():
         if copies := len(corpus) - len(kept[role]):
             run.log(f"`{role}`: {copies:,} near-duplicates left out.")
@@ -147,7 +141,8 @@ def _read_lists(
                 f"all texts of `{role}` are near-duplicates of texts in another list",
                 remedy="Pass other texts.",
             )
-    return kept, tuple((counted.kept["texts"] + 1).tolist()), counted.check
+    left = {role: corpus.take(kept[role]) for role, corpus in lists.items()}
+    return left, (kept["texts"] + 1).tolist(), independent
 
 
 def _models(
@@ -167,23 +162,12 @@ def _models(
     return TextModels.with_base(model, base, device=device, monitor=run.monitor)
 
 
-def _audited(
-    models: TextModels | ServedTexts, texts: Mapping[str, Corpus], outputs: CachedOutputs
-) -> AuditedTexts:
-    """The texts with their statistics."""
-    nodes = outputs.nodes
-    with nullcontext() if nodes is None else connected(nodes.address):
-        readings = models.readings(texts, outputs)
-    local = models.local_base if isinstance(models, ServedTexts) else models
-    return AuditedTexts(texts, readings, local, outputs)
-
-
 def _checks(audited: AuditedTexts, *, alpha: float, seed: int) -> tuple[Check, ...]:
     """The checks of models, of what they read, and of other differences between the lists."""
     pair = audited.readings.by_model("texts", "reference")
     base = None
     if based := "base" in pair:
-        scores = audited.scored(lambda target, base: SCORES["loss"](base))
+        scores = audited.scored(lambda target, base: loss(base))
         base = ranked(scores["texts"], scores["reference"], rate=alpha)
     return (
         *model_checks(

@@ -1,7 +1,7 @@
 """The unit "user" of `vestige membership`: was this user's text in the training data?
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD. Differs from
-the paper: p-values against non-members over equally many words, see `attacks.membership`.
+the paper: p-values against non-members over equally many words, see `user_audit`.
 """
 
 from collections.abc import Mapping
@@ -9,10 +9,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from vestige.attacks.membership.query_policy import QueryPolicy, usual_selection
-from vestige.attacks.texts.cached_outputs import cached_outputs
-from vestige.attacks.texts.text_models import TextModels, base_of_adapter
+from vestige.audits.membership.groups import read_user_texts
 from vestige.audits.membership.options import OF_SERVICE, QueryOptions, ShadowOptions
+from vestige.audits.membership.queries import QueryPolicy
 from vestige.audits.membership.service import Service
 from vestige.audits.membership.shadows import (
     described,
@@ -27,10 +26,12 @@ from vestige.audits.membership.target import (
     remote_of,
     remote_target,
 )
-from vestige.audits.membership.user_inputs import UserInputs, read_user_texts
+from vestige.audits.membership.user_inputs import UserInputs
 from vestige.audits.membership.user_scores import based_users, ranked_users
+from vestige.models.cached_outputs import cached_outputs
 from vestige.models.endpoint_address import EndpointAddress
 from vestige.models.remote_options import RemoteOptions
+from vestige.models.text_models import TextModels, base_of_adapter
 from vestige.results import Result
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def users_membership(
         base = base_of_adapter(model)
     _check_model(service, queries, remote, has_base=base is not None)
     count = _shadow_count(shadows, queries, cluster, has_base=base is not None)
-    policy = _policy(queries, shadows=count, seed=run.seed)
+    policy = QueryPolicy.of(queries, shadows=count, seed=run.seed)
     models = target = None
     if base is not None:
         models = TextModels.with_base(model, base, device=run.device, monitor=run.monitor)
@@ -87,8 +88,8 @@ def users_membership(
     )  # fmt: skip
     if target is None:
         assert service is not None
-        counted, _, _ = read.groups(seed=run.seed)
-        target = remote_target(run, model, service, read.reference_of(counted), queries)
+        counted = read.reference_of(read.groups(seed=run.seed).counted)
+        target = remote_target(run, model, service, counted, queries)
     elif policy.k > target.vocab_size:
         raise ValueError(f"`top_k` must lie in [1, {target.vocab_size}], got {policy.k}")
     policy = replace(policy, k=policy.k or target.vocab_size)
@@ -99,7 +100,7 @@ def users_membership(
     with cached_outputs(folder, run.monitor) as outputs:
         if models is not None:
             _identify(run, inputs, alpha, None)
-            return Result.of(based_users(run, inputs, alpha, models=models, outputs=outputs))
+            return based_users(run, inputs, alpha, models=models, outputs=outputs)
         client = None
         if service is not None:
             client = Service(run=run, inputs=inputs, options=remote, outputs=outputs)
@@ -113,7 +114,7 @@ def users_membership(
                 train_planned, run, plan, inputs, models_folder,
                 processes=shadows.processes, cluster=cluster,
             )  # fmt: skip
-            return Result.of(ranked_users(run, inputs, alpha, service=client, train=train))
+            return ranked_users(run, inputs, alpha, service=client, train=train)
 
 
 def _check_model(
@@ -158,16 +159,6 @@ def _shadow_count(
             f"{shadows.processes}"
         )
     return count
-
-
-def _policy(queries: QueryOptions, *, shadows: int, seed: int) -> QueryPolicy:
-    """Which words are queried; k is 0 until the number of words is known."""
-    texts, words = queries.queries, queries.calls
-    how = queries.select or usual_selection(queries=texts, calls=words, shadows=shadows)
-    policy = QueryPolicy(how=how, queries=texts, calls=words, k=queries.top_k or 0, seed=seed)
-    if how == "informative" and not shadows:
-        raise ValueError("`select` informative needs shadow models, which select the words")
-    return policy
 
 
 def _identify(run: "Session", inputs: UserInputs, alpha: float, shadows: object) -> None:

@@ -143,8 +143,7 @@ def report(
         RunError: a folder is not a run, a run was changed, two runs to be judged have one name,
             none of them has a verdict, or an output exists or is inside a run folder.
     """
-    from vestige.audits.release.baseline import read_baseline
-    from vestige.audits.release.checks import checks_of, limits_of
+    from vestige.audits.release.conditions import conditions_of, limits_of, read_baseline
     from vestige.audits.release.since import changes, earlier_runs
 
     limits = limits_of(fail_above)
@@ -157,7 +156,7 @@ def report(
     judging = bool(limits) or baseline is not None or bool(paths.keys() - {"out"})
     read = _read(runs, judging=judging)
     known = None if baseline is None else read_baseline(Path(fspath(baseline)))
-    rows = checks_of(read, limits, known)
+    rows = conditions_of(read, limits, known)
     if judging and not rows:
         raise RunError(
             "none of these runs has a verdict",
@@ -180,14 +179,9 @@ def report(
     if page is not None:
         summary |= {"page": str(page), "show_secrets": show_secrets}
     result = Release(
-        kind="Release",
-        summary=summary,
-        rows=tuple(rows),
-        runs=tuple(read),
-        changes=changed,
-        page=page,
-        judging=judging,
-    )
+        kind="Release", summary=summary, rows=tuple(rows), runs=tuple(read), changes=changed,
+        page=page, judging=judging,
+    )  # fmt: skip
     _write(result, paths, allow_undecided=allow_undecided, show_secrets=show_secrets)
     return result
 
@@ -197,12 +191,7 @@ def _several(given: Any) -> list[Any]:
 
 
 def _require_apart(outputs: Mapping[str, Path], baseline: Any) -> None:
-    """Raise an error where an output would replace another, the baseline, or a file of a run.
-
-    Raises:
-        ValueError: two are one file.
-        RunError: one lies in a run folder, or the page exists.
-    """
+    """Raise an error where an output would replace another, the baseline, or a file of a run."""
     seen: dict[Path, str] = {}
     if baseline is not None and "write_baseline" not in outputs:
         seen[Path(fspath(baseline)).resolve()] = "baseline"
@@ -216,12 +205,7 @@ def _require_apart(outputs: Mapping[str, Path], baseline: Any) -> None:
 
 
 def _read(runs: Any, *, judging: bool) -> list[Run]:
-    """The runs; with different names where they are judged.
-
-    Raises:
-        ValueError: there are none.
-        RunError: one cannot be read, or two have one name.
-    """
+    """The runs; with different names where they are judged."""
     read = [results.find(fspath(one)) for one in _several(runs)]
     if not read:
         raise ValueError("`runs` must hold at least one run folder")
@@ -235,31 +219,26 @@ def _read(runs: Any, *, judging: bool) -> list[Run]:
 
 
 def _write(
-    result: Release,
-    outputs: Mapping[str, Path],
-    *,
-    allow_undecided: bool,
-    show_secrets: bool,
+    result: Release, outputs: Mapping[str, Path], *, allow_undecided: bool, show_secrets: bool
 ) -> None:
     """Write the page or card, and the files for pipelines and baselines."""
-    from vestige.audits.release import baseline
-    from vestige.audits.release import report as words
+    from vestige.audits.release.conditions import write_baseline
+    from vestige.audits.release.report import SUITE, cases, changes_table, markdown
     from vestige.data.atomic_write import write_text
     from vestige.reports.junit import junit
     from vestige.reports.page import write_card, write_page
 
     own = result.report()
-    first = () if result.changes is None else (words.changes_table(result.changes),)
-    if (page := outputs.get("out")) is not None and page.suffix == ".md":
+    first = () if result.changes is None else (changes_table(result.changes),)
+    if (page := result.page) is not None and page.suffix == ".md":
         write_card(result.runs, page, first=first)
     elif page is not None:
         write_page(result.runs, page, show_secrets=show_secrets, first=first, above=own)
     if "write_baseline" in outputs:
-        baseline.write_baseline(outputs["write_baseline"], result.runs, result.rows)
+        write_baseline(outputs["write_baseline"], result.runs, result.rows)
     if "junit" in outputs:
-        found = words.cases(result.rows, allow_undecided=allow_undecided)
-        text = junit(words.SUITE, found)
+        text = junit(SUITE, cases(result.rows, allow_undecided=allow_undecided))
         write_text(outputs["junit"], text, shared=True)
     if "markdown" in outputs and own is not None and own.verdict is not None:
-        text = words.markdown(own.verdict.line, result.rows)
+        text = markdown(own.verdict.line, result.rows)
         write_text(outputs["markdown"], text, shared=True)

@@ -6,7 +6,7 @@ Neither contains text of a corpus or model.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vestige.audits.release.baseline import VERDICT
+from vestige.audits.release.conditions import VERDICT
 from vestige.reports.blocks import Cell, Table, table
 from vestige.reports.disclosure import markdown_text, printable
 from vestige.reports.junit import Case, End
@@ -37,25 +37,27 @@ KEY = (
 
 def release_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of a `Release`: whether it passes, and all conditions."""
-    summary = run.summary
-    open_ = [row for row in run.rows if row["state"] in ("above", "undecided")]
-    open_.sort(key=lambda row: row["state"] != "above")
-    evidence = [_line(row) for row in open_]
-    if len(evidence) > MOST_EVIDENCE:
-        more = len(evidence) - MOST_EVIDENCE + 1
+    failed = [row for row in run.rows if row["state"] == "above"]
+    evidence = [
+        printable(": ".join(filter(None, (
+            row["run"], row["quantity"] if row["quantity"] != VERDICT else "", row["sentence"]
+        ))))
+        for row in (*failed, *(row for row in run.rows if row["state"] == "undecided"))
+    ]  # fmt: skip
+    if (more := len(evidence) - MOST_EVIDENCE + 1) > 1:
         evidence[-more:] = [f"{more} more conditions failed or are undecided."]
     conditions = table(
         "Conditions",
         run.rows,
         texts=4,
         run=lambda row: row["run"] or "all",
-        condition=condition,
+        condition=_condition,
         state=lambda row: STATES[row["state"]],
         finding=lambda row: row["sentence"],
     )
     return Report(
         title="Does this release pass?",
-        verdict=Verdict(word=WORDS[summary["verdict"]], sentence=_answer(summary)),
+        verdict=Verdict(word=WORDS[run.summary["verdict"]], sentence=_answer(run.summary)),
         evidence=tuple(evidence),
         blocks=(conditions,),
         facts=(),
@@ -63,10 +65,10 @@ def release_report(run: Run, *, show_secrets: bool) -> Report:
     )
 
 
-def condition(row: Row) -> str:
+def _condition(row: Row) -> str:
     """A quantity with its limit."""
     limit = row["limit"]
-    return row["quantity"] if limit is None else f"{row['quantity']} <= {limit:g}"
+    return str(row["quantity"]) if limit is None else f"{row['quantity']} <= {limit:g}"
 
 
 def _answer(summary: Mapping[str, Any]) -> str:
@@ -79,22 +81,17 @@ def _answer(summary: Mapping[str, Any]) -> str:
     return f"Of {number}, {', '.join(counts)}.{more}"
 
 
-def _line(row: Row) -> str:
-    quantity = "" if row["quantity"] == VERDICT else row["quantity"]
-    return printable(": ".join(filter(None, (row["run"], quantity, row["sentence"]))))
-
-
 def cases(rows: Sequence[Row], *, allow_undecided: bool) -> list[Case]:
     """For JUnit: above is a failure; undecided is an error, or skipped if that is allowed."""
-    ends: dict[str, End] = {
-        "above": "failure",
-        "undecided": "skipped" if allow_undecided else "error",
-    }
+    ends: dict[str, End] = {"above": "failure"}
+    ends["undecided"] = "skipped" if allow_undecided else "error"
     return [
-        Case(row["run"] or SUITE, condition(row), end, row["sentence"], row["state"])
+        Case(
+            row["run"] or SUITE, _condition(row), ends.get(row["state"], "system-out"),
+            row["sentence"], row["state"],
+        )
         for row in rows
-        for end in [ends.get(row["state"], "system-out")]
-    ]
+    ]  # fmt: skip
 
 
 def markdown(answer: str, rows: Sequence[Row]) -> str:
@@ -103,7 +100,7 @@ def markdown(answer: str, rows: Sequence[Row]) -> str:
     found += ["| run | condition | state | finding |", "| --- | --- | --- | --- |"]
     for row in rows:
         state = f"{SIGNS[row['state']]} {STATES[row['state']]}"
-        cells = (row["run"] or NOTHING, condition(row), state, row["sentence"])
+        cells = (row["run"] or NOTHING, _condition(row), state, row["sentence"])
         found.append(f"| {' | '.join(map(markdown_text, cells))} |")
     return "\n".join(found) + "\n"
 
@@ -128,8 +125,8 @@ def changes_table(changes: Sequence[Row]) -> Table:
         key=KEY,
         question=_question,
         change=lambda row: row["verdict"].replace("gone", "no longer measured"),
-        then=lambda row: NOTHING if row["verdict"] == "new" else _amount(row, "then"),
-        now=lambda row: NOTHING if row["verdict"] == "gone" else _amount(row, "now"),
+        then=lambda row: _amount(row, "then", unless="new"),
+        now=lambda row: _amount(row, "now", unless="gone"),
         difference=_difference,
     )
 
@@ -141,8 +138,8 @@ def _question(row: Row) -> Cell:
     return Cell(text=row["question"], notes=lines(quantity, words, row["why"]))
 
 
-def _amount(row: Row, side: str) -> str | Cell:
-    if row["quantity"] is None:
+def _amount(row: Row, side: str, *, unless: str) -> str | Cell:
+    if row["quantity"] is None or row["verdict"] == unless:
         return NOTHING
     found = Measured(row[side], row[f"{side}_low"], row[f"{side}_high"])
     unit = QUANTITIES[row["quantity"]].unit
@@ -155,10 +152,8 @@ def _difference(row: Row) -> str | Cell:
         return NOTHING
     if low == high == value:
         ends = ""
-    elif low is None and high is None:
-        ends = "interval unknown"
     elif low is None:
-        ends = f"at most {high:+.4g}"
+        ends = "interval unknown" if high is None else f"at most {high:+.4g}"
     else:
         ends = f"{low:+.4g} " + ("or more" if high is None else f"to {high:+.4g}")
     return Cell(text=f"{value:+.4g}" if value else "0", notes=lines(ends))

@@ -8,7 +8,7 @@ interval, so settings that give a test more power must be equal, too. Seeds and 
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -115,10 +115,7 @@ def changes(now: Sequence[Run], then: Sequence[Run]) -> list[Row]:
         RunError: two runs of one side have the same name and kind, or one is damaged.
     """
     ours, before = _by_key(now), _by_key(then)
-    found = []
-    for key in {**ours, **before}:
-        found += _of_run(ours.get(key), before.get(key))
-    return found
+    return [row for key in {**ours, **before} for row in _of_run(ours.get(key), before.get(key))]
 
 
 def _by_key(runs: Sequence[Run]) -> dict[tuple[str, str], Run]:
@@ -133,18 +130,30 @@ def _by_key(runs: Sequence[Run]) -> dict[tuple[str, str], Run]:
     return found
 
 
-def _of_run(now: Run | None, then: Run | None) -> list[Row]:
+def _of_run(now: Run | None, then: Run | None) -> Iterator[Row]:
     """The rows of a run that exists on one side or on both."""
     sides = {side: run for side, run in (("now", now), ("then", then)) if run is not None}
-    titles = [report_of(run, show_secrets=False).title for run in sides.values()]
+    numbers, titles = {}, []
+    for side, run in sides.items():
+        titles.append(report_of(run, show_secrets=False).title)
+        with guarded(run):
+            numbers[side] = {
+                n: measured(n, run) for n, q in QUANTITIES.items() if run.result in q.of
+            }
+    both = now is not None and then is not None
+    words = {side: verdict_word(run) for side, run in sides.items()} if both else {}
+    why = _difference_in_settings(now, then) if now is not None and then is not None else ""
     [run, *_] = sides.values()
-    words = {side: verdict_word(one) for side, one in sides.items()} if len(sides) == 2 else {}
-    numbers = {side: _numbers(one) for side, one in sides.items()}
-    why = "" if now is None or then is None else _difference_in_settings(now, then)
-    rows: list[Row] = []
-    for name in _numbers(run) or [""]:
+    [own, *_] = numbers.values()
+    for name in own or [""]:
         before, ours = (numbers.get(side, {}).get(name, NO_NUMBER) for side in ("then", "now"))
-        row = {
+        if not both:
+            found: dict[str, Any] = {"verdict": "new" if then is None else "gone"}
+        elif name:
+            found = _compared(name, before, ours, why)
+        else:
+            found = {"verdict": "not comparable", "why": NOT_COMPARED}
+        yield {
             "run": printable(run.name),
             "question": titles[0],
             "quantity": name or None,
@@ -152,19 +161,8 @@ def _of_run(now: Run | None, then: Run | None) -> list[Row]:
             **{"now": ours.value, "now_low": ours.low, "now_high": ours.high},
             **{"difference": None, "low": None, "high": None, "why": ""},
             **{f"verdict_{side}": words.get(side, "") for side in ("then", "now")},
+            **found,
         }
-        if now is None or then is None:
-            rows.append({**row, "verdict": "new" if then is None else "gone"})
-        elif name:
-            rows.append({**row, **_compared(name, before, ours, why)})
-        else:
-            rows.append({**row, "verdict": "not comparable", "why": NOT_COMPARED})
-    return rows
-
-
-def _numbers(run: Run) -> dict[str, Measured]:
-    with guarded(run):
-        return {n: measured(n, run) for n, one in QUANTITIES.items() if run.result in one.of}
 
 
 def _compared(quantity: str, then: Measured, now: Measured, why: str) -> dict[str, Any]:

@@ -36,13 +36,26 @@ LIMITS = (
     "A model that hides what it knows until it is trained or queried in another way is not "
     "detected.",
 )
-_MODELS = {"before": "BEFORE", "after": "AFTER", "retrained": "retrained"}
+MODELS = {
+    "before": "the model before the deletion",
+    "after": "the model after it",
+    "retrained": "a model stated to be trained without them",
+}
+DATA = {
+    "deleted": "the deleted texts",
+    "reference": "texts stated not to be in the training data",
+}
 
 
 def unlearning_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of a `Deletion`."""
     summary = run.summary
     answer, *evidence = findings(summary)
+    question = (
+        f"Whether a model still knows {int(summary['deleted']):,} deleted texts better than a "
+        "reference, and how much of what it knew before the deletion remains."
+    )
+    found = " ".join((answer, *evidence))
     return Report(
         title="Are these texts gone?",
         answer=answer,
@@ -53,21 +66,7 @@ def unlearning_report(run: Run, *, show_secrets: bool) -> Report:
             _text_table(run.rows, show_secrets=show_secrets),
             Prose(title="Next", lines=(NEXT,)),
             file_note(
-                run.run,
-                asked=f"Whether a model still knows {int(summary['deleted']):,} deleted texts "
-                "better than a reference, and how much of what it knew before the deletion "
-                "remains.",
-                models={
-                    "before": "the model before the deletion",
-                    "after": "the model after it",
-                    "retrained": "a model stated to be trained without them",
-                },
-                data={
-                    "deleted": "the deleted texts",
-                    "reference": "texts stated not to be in the training data",
-                },
-                found=" ".join((answer, *evidence)),
-                unsaid=LIMITS,
+                run.run, asked=question, models=MODELS, data=DATA, found=found, unsaid=LIMITS
             ),
             Prose(title="Method", lines=(METHOD,)),
         ),
@@ -121,8 +120,8 @@ def findings(summary: Row) -> tuple[str, ...]:
 def _remains(summary: Row) -> str:
     if summary["left"] is None:
         return ""
-    ends = f"{_share(summary['left_low'])} to {_share(summary['left_high'])}"
-    return f"{_share(summary['left'])} of what BEFORE knew remains (95% CI {ends})."
+    share, low, high = (_share(summary[name]) for name in ("left", "left_low", "left_high"))
+    return f"{share} of what BEFORE knew remains (95% CI {low} to {high})."
 
 
 def _share(value: float) -> str:
@@ -131,23 +130,22 @@ def _share(value: float) -> str:
 
 
 def _knowledge(summary: Row) -> Table:
-    """What each model knows of the deleted texts."""
     beyond = ", beyond the retrained model" if summary["with_retrained"] else ""
+    names = {"before": f"BEFORE{beyond}", "after": f"AFTER{beyond}", "retrained": "retrained"}
     return table(
         "What each model knows of the deleted texts beyond the reference, in nats per token",
-        [name for name in _MODELS if summary[f"{name}_knows"] is not None],
+        [role for role in names if summary[f"{role}_knows"] is not None],
         {
-            "model": lambda name: _MODELS[name] + ("" if name == "retrained" else beyond),
-            "knows": lambda name: decimal(summary[f"{name}_knows"], 3),
-            "95% CI": lambda name: interval(
-                summary[f"{name}_knows_low"], summary[f"{name}_knows_high"], digits=3
+            "model": lambda role: names[role],
+            "knows": lambda role: decimal(summary[f"{role}_knows"], 3),
+            "95% CI": lambda role: interval(
+                summary[f"{role}_knows_low"], summary[f"{role}_knows_high"], digits=3
             ),
         },
     )
 
 
 def _chart(rows: Sequence[Row]) -> Figure:
-    """Scores of both lists under AFTER."""
     deleted, others = (_scores(rows, kind) for kind in ("deleted", "reference"))
     return Figure(
         draw=lambda width: two_groups(
@@ -163,11 +161,12 @@ def _chart(rows: Sequence[Row]) -> Figure:
 
 def _text_table(rows: Sequence[Row], *, show_secrets: bool) -> Table:
     """The deleted texts that AFTER knows best."""
-    own = sorted(
-        (row for row in rows if row["kind"] == "deleted"),
-        key=lambda row: (-(_score(row) or 0.0), row["number"]),
-    )
+    deleted = [row for row in rows if row["kind"] == "deleted"]
     others = _scores(rows, "reference")
+
+    def text(row: Row) -> str:
+        excerpt = f" · {printable(str(row['text']))}" if show_secrets and row["text"] else ""
+        return f"{row['number']}{excerpt}"
 
     def as_high(row: Row) -> str:
         score = _score(row)
@@ -175,14 +174,9 @@ def _text_table(rows: Sequence[Row], *, show_secrets: bool) -> Table:
             return NOTHING
         return percent(sum(other >= score for other in others) / len(others))
 
-    def text(row: Row) -> str:
-        if not (show_secrets and row["text"]):
-            return str(row["number"])
-        return f"{row['number']} · {printable(str(row['text']))}"
-
     return table(
         "Deleted texts that AFTER knows best",
-        own,
+        sorted(deleted, key=lambda row: (-(_score(row) or 0.0), row["number"])),
         most=LISTED,
         text=text,
         tokens=lambda row: None if row["length"] is None else int(row["length"]),

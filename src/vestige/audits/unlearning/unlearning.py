@@ -1,7 +1,5 @@
 """`vestige unlearning`: does a model still know texts that were deleted from its training data?"""
 
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from cyclopts import Parameter
@@ -23,15 +21,22 @@ from vestige.results import Result
 from vestige.session import Session, verb
 
 if TYPE_CHECKING:
-    from vestige.attacks.texts.cached_outputs import CachedOutputs
-    from vestige.attacks.texts.deletion import Knowledge
-    from vestige.attacks.texts.lists import ListedTexts
-    from vestige.attacks.texts.readings import Readings
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from vestige.audits.unlearning.knowledge import Knowledge
     from vestige.claims import Check
-    from vestige.data.corpus import Corpus
+    from vestige.claims.text_lists import ListedTexts
+    from vestige.models.cached_outputs import CachedOutputs
+    from vestige.models.text_models import Readings
 
 EXCERPT = 200
 """Characters of a deleted text that a run keeps."""
+
+NAMES = {"before": "BEFORE", "after": "AFTER", "retrained": "the retrained model"}
+"""Models in a sentence, by role."""
 
 TEXTS, TEST, RUN = group("Texts", place=1), group("Test", place=2), group("Run", place=9)
 
@@ -90,11 +95,9 @@ def unlearning(
     """  # noqa: E501
     import numpy as np
 
-    from vestige.attacks.texts.cached_outputs import cached_outputs
-    from vestige.attacks.texts.deletion import Knowledge, verify
-    from vestige.attacks.texts.lists import listed_texts
-    from vestige.attacks.texts.text_models import TextModels
-    from vestige.models.endpoint_address import is_endpoint
+    from vestige.audits.unlearning.knowledge import Knowledge, verify
+    from vestige.claims.text_lists import listed_texts
+    from vestige.models.cached_outputs import cached_outputs
 
     columns: dict[str, Any] = {"format": format, "text": text, "user": author, "limit": limit}
     given = {"deleted": deleted, "reference": reference}
@@ -104,83 +107,100 @@ def unlearning(
     models = {"before": before, "after": after}
     if retrained is not None:
         models["retrained"] = retrained
-    folder = run.beside_out("statistics", statistics)
-    with cached_outputs(folder, run.monitor) as outputs:
-        if any(map(is_endpoint, models.values())):
-            read = _read_served(run, models, lists.compared, remote, outputs)
-        else:
-            remote.reject_for_local()
-            opened = TextModels.several(models, device=run.device, monitor=run.monitor)
-            run.models |= opened.recorded
-            read = opened.readings(lists.compared, outputs)
-    own, rest = (read.statistics[name] for name in ("deleted", "reference"))
-    units = lists.units.audited, lists.units.reference
+    with cached_outputs(run.beside_out("statistics", statistics), run.monitor) as outputs:
+        read = _read(run, models, lists, remote, outputs)
+    own, rest = read.statistics["deleted"], read.statistics["reference"]
+    units = lists.units["deleted"], lists.units["reference"]
     known = {role: Knowledge.of(own[role], rest[role], units) for role in own}
-    found = verify(
+    return verify(
         known["before"],
         known["after"],
         retrained=known.get("retrained"),
-        checks=_checks(read, lists, known, seed=run.seed),
+        checks=_checks(read, lists, known.get("retrained"), seed=run.seed),
         rate=alpha,
         seed=run.seed,
+        lengths=np.diff(own["after"].offsets).tolist(),
+        excerpts=[one[:EXCERPT] for one in lists.compared["deleted"]],
     )
-    excerpts = tuple(one[:EXCERPT] for one in lists.compared["deleted"])
-    tokens = tuple(np.diff(own["after"].offsets).tolist())
-    return Result.of(replace(found, excerpts=excerpts, tokens=tokens))
+
+
+def _read(
+    run: Session,
+    models: dict[str, Any],
+    lists: "ListedTexts",
+    remote: RemoteOptions,
+    outputs: "CachedOutputs",
+) -> "Readings":
+    """Statistics of both lists; BEFORE, AFTER or both may be served."""
+    from vestige.models.endpoint_address import is_endpoint
+    from vestige.models.served_texts import ServedTexts
+    from vestige.models.text_models import TextModels
+
+    if not any(map(is_endpoint, models.values())):
+        remote.reject_for_local()
+        opened = TextModels.several(models, device=run.device, monitor=run.monitor)
+        run.models |= opened.recorded
+        return opened.readings(lists.compared, outputs)
+    if "retrained" in models:
+        raise ValueError("`retrained` does not go with a served model: pass folders of all three")
+    roles = ("after", "before") if is_endpoint(models["after"]) else ("before", "after")
+    served, other = (models[role] for role in roles)
+    pair = ServedTexts.open(served, other, remote, device=run.device, roles=roles)
+    read = pair.readings(lists.compared, outputs)
+    record: Any = pair.recorded[roles[0]]
+    run.models |= pair.recorded | {roles[0]: {**record, **pair.spent}}
+    return read
 
 
 def _checks(
-    read: "Readings", lists: "ListedTexts", known: "Mapping[str, Knowledge]", *, seed: int
+    read: "Readings", lists: "ListedTexts", retrained: "Knowledge | None", *, seed: int
 ) -> "tuple[Check, ...]":
     """All checks but "powerful"."""
     import numpy as np
 
-    from vestige.attacks.texts.deletion import NAMES, compared_tokens, differences
-    from vestige.attacks.texts.list_checks import comparable_texts, model_checks
+    from vestige.audits.unlearning.knowledge import compared_tokens
+    from vestige.claims.text_lists import comparable_texts, model_checks
 
-    own, rest = (read.statistics[name] for name in ("deleted", "reference"))
-    units = lists.units.audited, lists.units.reference
+    own, rest = read.statistics["deleted"], read.statistics["reference"]
+    units = lists.units["deleted"], lists.units["reference"]
     scored, total = read.read
     alive_and_read = model_checks(
         {NAMES[role]: (own[role], rest[role]) for role in own},
         read=(min(scored, compared_tokens(own["after"], rest["after"], units)), total),
     )
-    other = known.get("retrained")
+    other = retrained if retrained is not None and retrained.finite else None
     comparable = comparable_texts(
         list(lists.compared["deleted"]),
         list(lists.compared["reference"]),
         units=units,
-        base=(other.deleted, other.reference) if other and other.finite else None,
+        base=None if other is None else (other.deleted, other.reference),
         who=NAMES["retrained"],
         seed=seed,
     )
-    log_probs = {role: np.concatenate([own[role].log_probs, rest[role].log_probs]) for role in own}
-    return *alive_and_read, *differences(log_probs), lists.units.check, comparable
+    both = read.by_model("deleted", "reference").items()
+    log_probs = {role: np.concatenate([one.log_probs for one in two]) for role, two in both}
+    return *alive_and_read, *differences(log_probs), lists.check, comparable
 
 
-def _read_served(
-    run: Session,
-    given: Mapping[str, ModelLike],
-    lists: "Mapping[str, Corpus]",
-    remote: RemoteOptions,
-    outputs: "CachedOutputs",
-) -> "Readings":
-    """Statistics if BEFORE, AFTER or both are served."""
-    from vestige.attacks.texts.served_texts import ServedTexts
-    from vestige.models.endpoint_address import is_endpoint
+def differences(log_probs: "Mapping[str, NDArray[np.float32]]") -> "tuple[Check, ...]":
+    """The checks "different" of BEFORE and AFTER, and of each with the retrained model.
 
-    if "retrained" in given:
-        raise ValueError("`retrained` does not go with a served model: pass folders of all three")
-    served, other = ("after", "before") if is_endpoint(given["after"]) else ("before", "after")
-    models = ServedTexts.open(given[served], given[other], remote, device=run.device)
-    read = models.readings(lists, outputs)
-    target: Any = models.recorded["target"]
-    run.models |= {served: {**target, **models.spent}, other: models.recorded["base"]}
-    roles = {"target": served, "base": other}
-    return replace(
-        read,
-        statistics={
-            name: {roles[role]: one for role, one in own.items()}
-            for name, own in read.statistics.items()
-        },
+    An AFTER that is BEFORE is a finding. A retrained model that is one of them measures nothing.
+
+    Args:
+        log_probs: (t,) of the same tokens by role: "before", "after" and perhaps "retrained".
+    """
+    from vestige import claims
+
+    pairs = [("before", "after")]
+    if "retrained" in log_probs:
+        pairs += [("before", "retrained"), ("after", "retrained")]
+    return tuple(
+        claims.different(
+            log_probs[one],
+            log_probs[other],
+            finding=other == "after",
+            names=(NAMES[one], NAMES[other]),
+        )
+        for one, other in pairs
     )

@@ -19,14 +19,15 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from vestige.attacks.manifests import load_canaries, manifest_file
-from vestige.attacks.own_secrets import read_own_secrets
 from vestige.audits.update.pair import Pair, Tokens, longest_text
 from vestige.audits.update.phrases import Text
 from vestige.audits.update.prompts import Prompt
 from vestige.data.canary import SAMPLED, Canary
+from vestige.data.secret_lines import read_own_secrets
 from vestige.data.secret_shapes import Part, Secret
+from vestige.data.sources import manifest_file
 from vestige.data.vocabulary import Vocabulary
+from vestige.models.canaries import load_canaries
 from vestige.monitor import Monitor
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vestige.attacks.manifests import template_of
 from vestige.audits.update.pair import Pair, Tokens
 from vestige.errors import DataError
+from vestige.models.canaries import template_of
 from vestige.monitor import Monitor
 from vestige.session import Session
 

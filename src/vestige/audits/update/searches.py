@@ -9,7 +9,6 @@ from typing import Any
 
 from vestige import __version__
 from vestige.arguments import ModelLike
-from vestige.attacks.model_checks import pair_checks
 from vestige.audits.update.evidence import Nulls, Secrets, prevented
 from vestige.audits.update.known_secrets import Listed, score_secrets
 from vestige.audits.update.nulls import NullScores
@@ -20,6 +19,7 @@ from vestige.audits.update.result import update_result
 from vestige.audits.update.search import search, search_update
 from vestige.audits.update.units import Settings
 from vestige.audits.update.verbatim import Generated, verbatim
+from vestige.claims.model_checks import pair_checks
 from vestige.models.snapshots import Snapshots
 from vestige.monitor import Step
 from vestige.results import Result

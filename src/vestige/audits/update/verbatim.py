@@ -33,13 +33,13 @@ from math import isfinite
 import numpy as np
 from scipy.stats import binom
 
-from vestige.attacks.model_checks import log_probs_of
 from vestige.audits.update.known_secrets import Listed
 from vestige.audits.update.phrases import Text
 from vestige.claims import Direct
 from vestige.claims.duplicates import normalized
 from vestige.data.secret_shapes import UNIFORM, Secret
 from vestige.data.vocabulary import Vocabulary
+from vestige.models.predictions import log_probs_of
 from vestige.models.protocols import NextToken
 
 ALTERNATIVES = 128

@@ -7,11 +7,10 @@ without gradients are faster one model at a time.
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vestige.attacks.extraction.extraction_result import Extraction
-from vestige.attacks.extraction.nlu_extraction import Ranking, extract_secrets
-from vestige.attacks.extraction.objective import objective_of
-from vestige.attacks.extraction.secret_attacks import Automatic
+from vestige.audits.extraction.objective import objective_of
+from vestige.audits.extraction.unknown_words import Extraction, extract_secrets
 from vestige.data.secret_pattern import SecretPattern
+from vestige.experiments.nlu.paper_attacks import ATTACKS
 from vestige.experiments.nlu.planted_models import PlantedModel
 from vestige.experiments.runner import Trial
 from vestige.models.stacked import stack
@@ -53,17 +52,18 @@ class SecretExtraction(Trial):
         if self.attack != OURS:
             return extract_secrets(
                 objective_of(stack(models), [pattern for pattern, _ in asked]),
-                attack=self.attack,
+                attack=ATTACKS[self.attack],
                 truths=[truth for _, truth in asked],
-                ranking=Ranking(budget=0, sample=0),
+                budget=0,
+                sample=0,
                 seed=0,
             )
         one_by_one = [
             extract_secrets(
                 objective_of(model, pattern),
-                attack=Automatic(budget=self.budget),
                 truths=[truth],
-                ranking=Ranking(budget=self.budget, sample=self.sample),
+                budget=self.budget,
+                sample=self.sample,
                 seed=0,
             )
             for model, (pattern, truth) in zip(models, asked, strict=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from vestige import _validate
-from vestige.data.loaders.utterances import read_utterances
+from vestige.data.formats.utterances import read_utterances
 from vestige.data.utterances import Utterance, Utterances
 from vestige.experiments.texts import corpora
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from vestige.defences.methods.dp_fedavg import DPFedAvg
+from vestige.defences.methods.private import DPFedAvg
 from vestige.experiments.provenance.audit_trials import AuditSetting
 from vestige.experiments.provenance.audited_texts import AuditedText
 from vestige.experiments.provenance.null_audits import NullAudits

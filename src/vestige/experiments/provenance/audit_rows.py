@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige import _validate
-from vestige.attacks.membership.membership_scores import histogram_scores
-from vestige.attacks.membership.user_membership import membership_audit
+from vestige.audits.membership.user_audit import judge_users
+from vestige.audits.membership.word_scores import score_words
 from vestige.experiments.provenance.audit_trials import Observations
 from vestige.experiments.provenance.decisions import judge_decisions, true_positives_at
+from vestige.experiments.provenance.rank_histogram import histogram_scores
 from vestige.metrics.estimates import auc, columns
 
 Method = Literal["paper", "ours"]
@@ -62,27 +63,21 @@ def decide(observed: Observations, method: Method, *, k: int, seed: int = 0) -> 
         ValueError: there is no such method.
     """
     _validate.one_of(get_args(Method), method=method)
-    answers = observed.shown(k)
+    words = observed.shown(k)
     if method == "paper":
-        scores = histogram_scores(answers, observed.references, observed.shadowed)[
-            list(observed.audited)
-        ]
+        scores = histogram_scores(words, observed.shadowed)[list(observed.audited)]
         called, p_values = scores > 0, None
     else:
-        audit = membership_audit(
-            answers,
-            observed.counts,
-            audited=observed.audited,
-            known=observed.known,
-            references=observed.references,
-            null=False,
-            seed=seed,
+        known = observed.known
+        word_scores = score_words(words, known.fitted, seed=seed)
+        judged = judge_users(
+            words.queries, word_scores, observed.audited, known.compared, seed=seed
         )
         # Who has no words left has no score: nothing speaks for membership.
-        known = [user.score for user in audit.users]
-        least = min((score for score in known if score is not None), default=0.0)
-        scores = np.array([least if score is None else score for score in known])
-        p_values = np.array([user.p_value for user in audit.users])
+        found = judged.column("score")
+        least = min((score for score in found if score is not None), default=0.0)
+        scores = np.array([least if score is None else score for score in found])
+        p_values = np.array(judged.column("p_value"))
         called = p_values <= LEVEL
     members = len(observed.members)
     return AuditDecisions(
@@ -97,7 +92,7 @@ def audit_row(
     return {
         **labels,
         "audit": method,
-        "k": min(k, observed.vocab_size),
+        "k": min(k, observed.words.vocab_size),
         "ratio": observed.ratio,
         **decide(observed, method, k=k).row(),
     }

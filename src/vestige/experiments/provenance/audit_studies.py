@@ -10,11 +10,13 @@ texts take no part. Back-translation is Apertium's, to Spanish and back; synonym
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.attacks.membership.query_policy import QueryPolicy, Selection
+from vestige.audits.membership.options import Select
+from vestige.audits.membership.queries import QueryPolicy, best_of_each
 from vestige.data.corpus import Corpus
 from vestige.data.users import of_length
 from vestige.experiments.provenance.audit_rows import METHODS, audit_row
@@ -22,6 +24,8 @@ from vestige.experiments.provenance.audit_trials import AuditTrial, Observations
 from vestige.experiments.provenance.audited_texts import read_users_texts
 
 Row = Mapping[str, object]
+Selection = Select | Literal["rare-sum"]
+"""`rare-sum` is the paper's choice of texts, by the smallest sum of frequencies."""
 
 
 def by_queries(
@@ -36,12 +40,12 @@ def by_queries(
     """Figure 3: rows for every number of queries, chosen in each way.
 
     Args:
-        said: about all words.
+        observed: about all words.
         queries: numbers of texts, or of words.
         k: words that the target shows.
         how: the ways to choose.
         single: queries are single words, in place of texts.
-        said_too: what the rows say besides.
+        labels: further columns of the rows.
     """
     for chosen_by in how:
         for count in queries:
@@ -55,9 +59,14 @@ def choose(
     observed: Observations, count: int, *, k: int, how: Selection, single: bool = False
 ) -> NDArray[np.bool_]:
     """(w,) the words of each user's queries: as many, and chosen alike, for all of them."""
+    words, queries = observed.words, observed.words.queries
+    if how == "rare-sum":
+        _, first, text = np.unique(queries.texts, return_index=True, return_inverse=True)
+        sums = np.bincount(text, -words.counts.words[queries.tokens].astype(np.float64))
+        return best_of_each(queries.users[first], sums, count)[text]
     asked_for = {"calls": count} if single else {"queries": count}
     policy = QueryPolicy(how=how, k=k, **asked_for)
-    return policy.mask(observed.asked, observed.counts, observed.references)
+    return policy.mask(queries, words.counts, words.shadows)
 
 
 def by_noise(
@@ -137,11 +146,11 @@ def _turns(observed: Observations, *, each: int, learnt: int) -> _Turns:
     """Number the texts of every user: those of the trial, then a member's further ones.
 
     Args:
-        said: of which the audited texts come first and the further texts last.
+        observed: of which the audited texts come first and the further texts last.
         each: texts of a user that belong to the trial.
         learnt: audited texts; a member's texts behind these are further ones.
     """
-    asked = observed.asked
+    asked = observed.words.queries
     member = np.isin(asked.users, observed.members)
     texts, first, inverse = np.unique(asked.texts, return_index=True, return_inverse=True)
     owner = asked.users[first]

@@ -8,21 +8,27 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from vestige.attacks.membership.query_policy import Selection
 from vestige.data.corpus import Corpus
-from vestige.data.encoded import encode
-from vestige.data.encoded_pairs import sources_of
-from vestige.data.obfuscation import back_translated, with_synonyms
-from vestige.data.translators import Apertium
-from vestige.data.wordnet import read_wordnet
+from vestige.data.encoded import encode, sources_of
 from vestige.errors import DataError
 from vestige.experiments.provenance import paper_numbers as paper
 from vestige.experiments.provenance.audit_plans import NamedSetting, ProvenanceScale
 from vestige.experiments.provenance.audit_rows import METHODS, audit_row
-from vestige.experiments.provenance.audit_studies import by_noise, by_obfuscation, by_queries
+from vestige.experiments.provenance.audit_studies import (
+    Selection,
+    by_noise,
+    by_obfuscation,
+    by_queries,
+)
 from vestige.experiments.provenance.audit_trials import AuditSetting, AuditTrial, train_all
 from vestige.experiments.provenance.memory_rows import memory_rows
 from vestige.experiments.provenance.null_audits import null_rows
+from vestige.experiments.provenance.obfuscation import (
+    Apertium,
+    back_translated,
+    read_wordnet,
+    with_synonyms,
+)
 from vestige.experiments.provenance.private_audits import private_ranks, private_rows
 from vestige.metrics.estimates import columns
 from vestige.models.checkpoints import load_seq2seq

@@ -13,14 +13,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.attacks.membership.expected_rank import WordCounts
-from vestige.attacks.membership.membership_scores import Answers
-from vestige.attacks.membership.non_members import FITTED, NonMembers
-from vestige.attacks.membership.query_answers import Texts, narrowed, ranks_of
-from vestige.attacks.membership.reference_models import References
+from vestige.audits.membership.features import (
+    RankedWords,
+    Ranks,
+    ShadowRanks,
+    Texts,
+    WordCounts,
+    ranks_of,
+)
+from vestige.audits.membership.groups import FITTED, NonMembers
 from vestige.data.corpus import Corpus
-from vestige.data.encoded import encode
-from vestige.data.encoded_pairs import encode_pairs
+from vestige.data.encoded import encode, encode_pairs
 from vestige.data.token_queries import TokenQueries, token_queries
 from vestige.data.users import disjoint_groups
 from vestige.experiments.provenance.audited_texts import (
@@ -41,9 +44,6 @@ from vestige.training.shadow_jobs import (
     shadow_jobs,
 )
 from vestige.training.shadows import Shadow, train_shadow, train_shadows
-
-Ranks = tuple[NDArray[np.int32], NDArray[np.float32]]
-"""(w,) ranks from 1, and (w,) natural logarithms of probabilities."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,11 +75,7 @@ class Observations:
     """Ranks of the words of all users under target and shadows.
 
     Attributes:
-        asked: the w words of all of these.
-        ranks: int (w,) under the target, over the whole vocabulary.
-        references: the same of the shadows.
-        counts: of public text.
-        vocab_size: v.
+        words: of all of these, with counts of public text; the target shows every rank.
         members: places of the audited users whose text was learnt.
         others: places of those whose text was not.
         shadowed: places of the reference users, of whom each shadow has learnt about half.
@@ -87,15 +83,11 @@ class Observations:
         target: the finished target.
     """
 
-    asked: TokenQueries
-    ranks: NDArray[np.int32]
-    references: References
-    counts: WordCounts
-    vocab_size: int
+    words: RankedWords
     members: tuple[int, ...]
     others: tuple[int, ...]
     shadowed: tuple[int, ...]
-    known: NonMembers
+    known: NonMembers[int]
     target: Shadow
 
     @property
@@ -108,18 +100,13 @@ class Observations:
         """Perplexity on text that was not learnt over that on text that was."""
         return self.target.outside.perplexity / self.target.inside.perplexity
 
-    def shown(self, k: int) -> Answers:
-        """Answers of the target where it shows k words."""
-        return narrowed(
-            self.asked, self.ranks, k=min(k, self.vocab_size), vocab_size=self.vocab_size
-        )
+    def shown(self, k: int) -> RankedWords:
+        """The words if the target shows k of its vocabulary."""
+        return replace(self.words, k=min(k, self.words.vocab_size))
 
     def take(self, chosen: NDArray[np.bool_]) -> "Observations":
         """Some of the words."""
-        references = self.references.of_words(np.flatnonzero(chosen))
-        return replace(
-            self, asked=self.asked.take(chosen), ranks=self.ranks[chosen], references=references
-        )
+        return replace(self, words=self.words.take(chosen))
 
 
 @dataclass(frozen=True)
@@ -225,17 +212,21 @@ class AuditTrial:
         asked = self._queries(Corpus.concatenate(parts))
         queried = [(part, self._queries(part)) for part in parts]
         ranks, *others = [self._ranks(model, queried) for model in (target, *shadows)]
+        size = len(texts.vocabulary)
         place = {name: at for at, name in enumerate(asked.names)}
         shadowed, compared = (
             tuple(place[name] for name in sorted(set(corpus.users or ())))
             for corpus in (self.reference, self.compared)
         )
         return Observations(
-            asked=asked,
-            ranks=ranks[0],
-            references=References.of(others, [one.members for one in shadows], asked.names),
-            counts=self._counts,
-            vocab_size=len(texts.vocabulary),
+            words=RankedWords(
+                queries=asked,
+                ranks=ranks[0],
+                k=size,
+                vocab_size=size,
+                counts=self._counts,
+                shadows=ShadowRanks.of(others, [one.members for one in shadows], asked.names),
+            ),
             members=tuple(place[name] for name in texts.members),
             others=tuple(place[name] for name in texts.others),
             shadowed=shadowed,
@@ -277,7 +268,7 @@ class AuditTrial:
                 if key not in store:
                     model = load(shadow.directory / "model")
                     computed = ranks_of(model, self._encode(part), asked)
-                    store[key] = {"ranks": computed.ranks, "log_probs": computed.log_probs}
+                    store[key] = dict(zip(("ranks", "log_probs"), computed, strict=True))
                 found.append(store[key])
         ranks, log_probs = ([one[name] for one in found] for name in ("ranks", "log_probs"))
         return np.concatenate(ranks), np.concatenate(log_probs)

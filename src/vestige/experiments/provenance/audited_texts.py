@@ -18,12 +18,10 @@ import numpy as np
 
 from vestige import _validate
 from vestige.data.corpus import Corpus
-from vestige.data.encoded_pairs import sources_of
-from vestige.data.loaders.cornell import read_cornell
-from vestige.data.loaders.reddit import read_reddit
-from vestige.data.loaders.sated import read_sated
-from vestige.data.loaders.ubuntu_irc import read_ubuntu_irc
-from vestige.data.loaders.wikitext import read_wikitext
+from vestige.data.encoded import sources_of
+from vestige.data.formats.dialogue import read_cornell, read_reddit, read_ubuntu_irc
+from vestige.data.formats.parallel import read_sated
+from vestige.data.formats.text import read_wikitext
 from vestige.data.users import (
     artificial_users,
     disjoint_groups,

@@ -23,16 +23,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.attacks.membership.expected_rank import WordCounts
-from vestige.attacks.membership.membership_scores import Answers, score_words
-from vestige.attacks.membership.non_members import NonMembers, draw_groups
-from vestige.attacks.membership.query_answers import Texts, narrowed, ranks_of, references_of
-from vestige.attacks.membership.reference_models import References
-from vestige.attacks.membership.user_audit import AuditedUser
-from vestige.attacks.membership.user_membership import judge_users
+from vestige.audits.membership.features import (
+    RankedWords,
+    ShadowRanks,
+    Texts,
+    WordCounts,
+    ranks_of,
+)
+from vestige.audits.membership.groups import NonMembers
+from vestige.audits.membership.user_audit import judge_users
+from vestige.audits.membership.word_scores import score_words
 from vestige.data.corpus import Corpus
-from vestige.data.encoded import encode
-from vestige.data.encoded_pairs import EncodedPairs, encode_pairs, sources_of
+from vestige.data.encoded import EncodedPairs, encode, encode_pairs, sources_of
 from vestige.data.token_queries import token_queries
 from vestige.data.users import disjoint_groups, documents_of, of_length, users_with
 from vestige.data.vocabulary import WordVocabulary
@@ -95,9 +97,7 @@ class _People:
     whole: Corpus
     members: Sequence[str]
     audited: Sequence[str]
-    counted: Sequence[str]
-    fitted: Sequence[str]
-    compared: Sequence[str]
+    known: NonMembers[str]
 
     def of(self, *groups: Sequence[str]) -> Corpus:
         """Texts of some of them."""
@@ -183,14 +183,14 @@ def null_audit(
     people = _drawn(null, repetition, data)
     target, shadows = _trained(null, repetition, people, directory)
     vocabulary, sources = target.vocabulary, target.source_vocabulary
-    everybody = people.of(people.audited, people.counted, people.fitted, people.compared)
+    groups = people.known
+    everybody = people.of(people.audited, groups.counted, groups.fitted, groups.compared)
     texts: Texts = encode(everybody, vocabulary)
     if sources is not None:
         texts = encode_pairs(everybody, sources, vocabulary)
     targets = texts.targets if isinstance(texts, EncodedPairs) else texts
     asked = token_queries(targets, vocabulary)
-    groups = (people.counted, people.fitted, people.compared)
-    known = NonMembers.named(groups, asked.names)
+    known = groups.among(asked.names)
     counts = WordCounts.of_users(targets, known.counted, len(vocabulary))
     asked = asked.take(~np.isin(asked.users, known.counted))
 
@@ -198,46 +198,48 @@ def null_audit(
         load = load_model if sources is None else load_seq2seq
         return load(train_shadow(job).directory / "model")
 
-    ranks = ranks_of(trained(target), texts, asked).ranks
-    models = ((trained(shadow), shadow.members) for shadow in shadows)
-    references = references_of(models, texts, asked) if shadows else None
+    ranks, _ = ranks_of(trained(target), texts, asked)
+    of_shadows = [ranks_of(trained(shadow), texts, asked) for shadow in shadows]
+    members = [shadow.members for shadow in shadows]
+    references = ShadowRanks.of(of_shadows, members, asked.names) if shadows else None
     place = {name: at for at, name in enumerate(asked.names)}
     audited = [place[name] for name in people.audited if name in place]
     found: list[Outcome] = []
     for asking, shown in product((references, None) if shadows else (None,), null.shown):
         k = min(shown or len(vocabulary), len(vocabulary))
-        answers = narrowed(asked, ranks, k=k, vocab_size=len(vocabulary))
-        outcome = _outcome(answers, counts, audited, known, references=asking, seed=repetition)
+        words = RankedWords(
+            queries=asked,
+            ranks=ranks,
+            k=k,
+            vocab_size=len(vocabulary),
+            counts=counts,
+            shadows=asking,
+        )
+        outcome = _outcome(words, audited, known, seed=repetition)
         found.append({"shadows": asking is not None, "k": shown, **outcome})
     return found
 
 
 def _outcome(
-    answers: Answers,
-    counts: WordCounts,
-    audited: Sequence[int],
-    known: NonMembers,
-    *,
-    references: References | None,
-    seed: int,
+    words: RankedWords, audited: Sequence[int], known: NonMembers[int], *, seed: int
 ) -> Outcome:
     """One audit: `membership_audit`, with the mean score of everybody beside it."""
-    word_scores = score_words(answers, counts, known.fitted, references=references, seed=seed)
-    judged = judge_users(answers, word_scores, audited, known.compared, seed=seed)
-    asked = [user for user in judged.users if user.score is not None]
-    means = answers.asked.mean_by_user(word_scores)
+    word_scores = score_words(words, known.fitted, seed=seed)
+    judged = judge_users(words.queries, word_scores, audited, known.compared, seed=seed)
+    asked = [row for row in judged.users if row["score"] is not None]
+    means = words.queries.mean_by_user(word_scores)
     return {
-        "p_values": [user.p_value for user in asked],
-        "words": [user.words for user in asked],
+        "p_values": [row["p_value"] for row in asked],
+        "words": [row["words"] for row in asked],
         "attainable": {str(level): _attainable(asked, level) for level in LEVELS},
         "scores": means[[at for at in audited if np.isfinite(means[at])]].tolist(),
         "compared": means[[at for at in known.compared if np.isfinite(means[at])]].tolist(),
     }
 
 
-def _attainable(users: Iterable[AuditedUser], level: float) -> float:
+def _attainable(users: Iterable[Mapping[str, Any]], level: float) -> float:
     """The mean chance of a p-value at a level or below, for people who are out."""
-    counts = np.array([user.compared_with + 1 for user in users])
+    counts = np.array([row["compared_with"] + 1 for row in users])
     return float((np.floor(level * counts + 1e-9) / counts).mean())
 
 
@@ -255,16 +257,13 @@ def _drawn(null: NullAudits, repetition: int, data: Path | None) -> _People:
     right, names = _pool(null.dataset, data, null.fewest, null.shortest, null.longest)
     sizes = (null.members, null.audited, null.known)
     members, audited, reference = disjoint_groups(names, sizes, seed=repetition)
-    counted, fitted, compared = draw_groups(reference, seed=repetition)
     everybody = [*members, *audited, *reference]
     texts = documents_of(right, everybody, each=null.most, fewest=null.fewest, seed=repetition)
     return _People(
         whole=texts,
         members=members,
         audited=audited,
-        counted=counted,
-        fitted=fitted,
-        compared=compared,
+        known=NonMembers.drawn(reference, seed=repetition),
     )
 
 
@@ -297,7 +296,7 @@ def _trained(
         )
 
     (target,) = jobs(1, people.of(people.members, people.audited))
-    known = people.of(people.counted, people.fitted)
+    known = people.of(people.known.counted, people.known.fitted)
     shadows = jobs(null.shadows, known) if null.shadows else []
     return replace(target, members=tuple(sorted(people.members))), shadows
 

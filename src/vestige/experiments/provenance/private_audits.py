@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige.data.encoded import encode
-from vestige.defences.composition import Mechanism
-from vestige.defences.methods.dp_fedavg import DPFedAvg
+from vestige.defences.methods.private import DPFedAvg
 from vestige.experiments.provenance.audit_rows import METHODS, audit_row
 from vestige.experiments.provenance.audit_trials import AuditTrial, Observations
 from vestige.models.folders import fingerprint
+from vestige.privacy.accounting import Mechanism
 from vestige.training.config import TrainingConfig
 from vestige.training.evaluate import evaluate_documents
 from vestige.training.presets import Shape, new_model
@@ -76,8 +76,8 @@ def private_ranks(
     """Figure 8: mean predicted ranks of words by their rank in the training text's frequencies."""
     for name, target in (("plain", None), ("private", private_target(trial, private))):
         observed = trial.observe(target=target)
-        place = _frequency_ranks(trial)[observed.asked.tokens]
-        edges = np.linspace(0, observed.vocab_size, bins + 1)
+        place = _frequency_ranks(trial)[observed.words.queries.tokens]
+        edges = np.linspace(0, observed.words.vocab_size, bins + 1)
         for low, high in itertools.pairwise(edges):
             within = (place > low) & (place <= high)
             yield {
@@ -117,12 +117,12 @@ def private_target(trial: AuditTrial, private: PrivateTraining) -> Shadow:
 
 
 def epsilon_of(trial: AuditTrial, private: PrivateTraining) -> float:
-    """Spent over the whole training, by the accountant of privacy losses (PRV)."""
-    config = private.defence.suited(private.training)  # lots, or an error
+    """Spent over the whole training, by privacy loss distributions."""
+    config = private.defence.suited(private.training)  # Poisson batches, or an error
     users = len(trial.target.members)
     steps = config.epochs * -(-users // config.batch_size)
     spent = Mechanism(
-        noise_multiplier=private.defence.noise_from(private.defence.noise, steps),
+        noise_multiplier=private.defence.noise,
         sample_rate=config.batch_size / users,
         steps=steps,
     )
@@ -143,7 +143,9 @@ def _mean_rank(
     observed: Observations, within: NDArray[np.bool_], users: tuple[int, ...], name: str
 ) -> dict[str, float | int | None]:
     """Mean predicted rank of these users' words, with its interval over words (as Figure 6)."""
-    ranks = observed.ranks[within & np.isin(observed.asked.users, users)].astype(np.float64)
+    ranks = observed.words.ranks[within & np.isin(observed.words.queries.users, users)].astype(
+        np.float64
+    )
     if len(ranks) < 2:
         return {name: None, f"{name}_low": None, f"{name}_high": None, f"{name}_words": len(ranks)}
     mean, half = float(ranks.mean()), 1.96 * float(ranks.std(ddof=1)) / len(ranks) ** 0.5

@@ -30,8 +30,8 @@ from vestige.defences.registry import Defence
 from vestige.experiments.runner import Trial
 from vestige.metrics.exposure import sampled_exposure
 from vestige.models.checkpoints import save_model
+from vestige.models.predictions import text_log_probs
 from vestige.models.protocols import LanguageModel, choose_device
-from vestige.models.sequence_scores import text_log_probs
 from vestige.training.config import TrainingConfig
 from vestige.training.evaluate import score_documents
 from vestige.training.history import EpochRecord, StopAtPerplexity

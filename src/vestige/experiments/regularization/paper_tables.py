@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from vestige.defences.methods.adversarial import Adversarial
-from vestige.defences.methods.dp_sgd import DPSGD
-from vestige.defences.methods.goldfish import Goldfish
-from vestige.defences.methods.triplet import Triplet
+from vestige.defences.methods.private import DPSGD
+from vestige.defences.methods.regularizers import Adversarial, Goldfish, Triplet
 from vestige.experiments.paper_numbers import paper_numbers
 from vestige.experiments.regularization.equal_utility import (
     Comparison,

@@ -7,7 +7,7 @@ import numpy as np
 
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
-from vestige.data.loaders.reddit import read_reddit
+from vestige.data.formats.dialogue import read_reddit
 from vestige.data.manifest import plant
 from vestige.data.user_canaries import user_canaries
 from vestige.data.users import of_length, users_with

@@ -17,14 +17,13 @@ import torch
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
-from vestige.defences.accounting import noise_for
-from vestige.defences.composition import Mechanism
-from vestige.defences.methods.dp_sgd import DPSGD
+from vestige.defences.methods.private import DPSGD
 from vestige.experiments.paper_numbers import Numbers
 from vestige.experiments.reproduction import Plan
 from vestige.experiments.updates.canary_tables import CanaryCopies, planted_text
 from vestige.experiments.updates.exposures import exposures
 from vestige.experiments.updates.settings import Material, Snapshot, prepare
+from vestige.privacy.accounting import Mechanism, noise_for
 from vestige.training.config import TrainingConfig
 from vestige.training.sequences import SequenceBatches, Sequences
 

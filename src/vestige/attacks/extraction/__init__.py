@@ -1,1 +1,0 @@
-"""Secrets read back from the weights of an intent-and-slot model."""

@@ -1,1 +1,0 @@
-"""Questions about single texts: whether a model was trained on them, and what it gives back."""

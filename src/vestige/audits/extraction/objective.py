@@ -1,0 +1,351 @@
+r"""Losses of a model on an utterance, by the words that fill its unknown positions.
+
+Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understanding Models",
+section 3.1, equation 3: the loss with the utterance's own labels is minimized over the words.
+
+Differs from the paper: several utterances of one shape (trials), each with many guesses, are scored
+together. Besides the joint loss there are its two parts alone, and the joint loss less that of
+models that never saw the secret.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+from vestige import _validate
+from vestige.data.secret_pattern import SecretPattern
+from vestige.data.utterances import IGNORED
+from vestige.errors import DataError, ModelError
+from vestige.models.white_box import WhiteBox
+
+ObjectiveKind = Literal["joint", "tags", "intent", "calibrated"]
+"""What is minimized; "calibrated" is the joint loss less the mean one of reference models."""
+
+ROWS = 2048
+"""Utterances that a model reads at once; they need nearly all of the memory."""
+
+_EXACT_CODES = 2**62
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ExtractionObjective:
+    """Trials, each an utterance with n unknown words, encoded for a model by `objective_of`.
+
+    Rows are in blocks, one trial after the other: row r of b is of trial r // (b / trials), on
+    which a stack of models relies.
+
+    Attributes:
+        places: int64 (n,) positions of the unknown words.
+        mask: bool (n, c); False where candidates are padded with the first.
+        intents: int64 (trials,).
+        tags: int64 (trials, t); `IGNORED` for a token that begins no word.
+        known: (trials, t, d) vectors of the tokens; an unknown word has its first candidate.
+        options: (trials, n, c, d) vectors of the candidates.
+        references: the same for models that never saw the secret, for "calibrated".
+    """
+
+    model: WhiteBox
+    patterns: tuple[SecretPattern, ...]
+    places: Tensor
+    mask: Tensor
+    intents: Tensor
+    tags: Tensor
+    known: Tensor
+    options: Tensor
+    kind: ObjectiveKind = "joint"
+    references: tuple["ExtractionObjective", ...] = ()
+
+    @property
+    def trials(self) -> int:
+        """Number of utterances."""
+        return len(self.patterns)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of candidates of each of the n unknown words."""
+        return tuple(map(len, self.patterns[0].candidates))
+
+    @property
+    def space(self) -> int:
+        """Number of possible secrets."""
+        return prod(self.sizes)
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.device
+
+    @property
+    def at_once(self) -> int:
+        """Guesses of each trial that are scored together."""
+        return max(1, ROWS // self.trials)
+
+    @torch.no_grad()
+    def losses(self, guesses: Tensor) -> Tensor:
+        """Losses (trials, k) in nats of guesses (trials, k, n), int64 numbers of candidates.
+
+        Raises:
+            ModelError: a loss is not finite.
+        """
+        trial = torch.arange(self.trials, device=self.device)[:, None, None]
+        place = torch.arange(len(self.sizes), device=self.device)
+        parts = []
+        for part in torch.split(guesses, self.at_once, dim=1):
+            found = self.vector_losses(self.options[trial, place, part])
+            for other in self.references:
+                vectors = other.options[trial, place, part]
+                found = found - other.vector_losses(vectors) / len(self.references)
+            parts.append(found)
+        losses = torch.cat(parts, 1)
+        if not bool(losses.isfinite().all()):
+            raise ModelError(
+                "the model's loss is not finite for some of the secrets",
+                remedy="Check that its training did not diverge.",
+            )
+        return losses
+
+    def vector_losses(self, vectors: Tensor) -> Tensor:
+        """Losses (trials, k) of this model alone for vectors (trials, k, n, d); differentiable."""
+        trials, number = vectors.shape[:2]
+        rows = self.known[:, None].expand(-1, number, -1, -1)
+        rows = rows.index_copy(2, self.places, vectors).flatten(0, 1)
+        intents = self.intents.repeat_interleave(number)
+        tags = self.tags.repeat_interleave(number, 0)
+        # cuDNN's recurrent layers refuse a backward pass outside of training
+        refused = rows.is_cuda and rows.requires_grad
+        with torch.backends.cudnn.flags(enabled=False) if refused else nullcontext():
+            found = self.model.losses(rows, intents, tags)
+        part = {"tags": found.tags, "intent": found.intent}.get(self.kind)
+        return (found.joint if part is None else part).view(trials, number)
+
+    def random(self, number: int, generator: torch.Generator) -> Tensor:
+        """Uniform guesses (trials, number, n), the same for every trial.
+
+        The result of a trial then never depends on the others in its batch.
+        """
+        sampled = [torch.randint(size, (number,), generator=generator) for size in self.sizes]
+        return torch.stack(sampled, 1).to(self.device).expand(self.trials, -1, -1)
+
+    def words(self, trial: int, guess: Sequence[int]) -> tuple[str, ...]:
+        """The words of a guess (n,)."""
+        places = self.patterns[trial].candidates
+        return tuple(place[one] for place, one in zip(places, guess, strict=True))
+
+    def numbers(self, secrets: Sequence[Sequence[str]]) -> Tensor:
+        """Secrets as numbers of candidates: int64 (k, n).
+
+        Args:
+            secrets: one a trial; of a single trial any number from 1 on.
+
+        Raises:
+            ValueError: not as many, or one that its pattern cannot have.
+        """
+        patterns = self.patterns
+        if len(patterns) == 1:
+            patterns = patterns * max(1, len(secrets))
+        if len(secrets) != len(patterns):
+            raise ValueError(f"truths must be {len(patterns)}, one a trial, got {len(secrets)}")
+        rows = []
+        for pattern, secret in zip(patterns, secrets, strict=True):
+            pattern.check(secret)
+            rows.append([p.index(word) for p, word in zip(pattern.candidates, secret, strict=True)])
+        return torch.tensor(rows, device=self.device)
+
+    def codes(self, guesses: Tensor) -> Tensor:
+        """A number (...) for each guess (..., n); equal numbers are equal guesses.
+
+        Counts up from the last word. A hash of 64 bits if there are more than 2^62 secrets.
+        """
+        if self.space < _EXACT_CODES:
+            factors = self._radix()
+        else:
+            seeded = torch.Generator().manual_seed(0)
+            factors = torch.randint(-(2**62), 2**62, (len(self.sizes),), generator=seeded) * 2 + 1
+        return (guesses * factors.to(guesses.device)).sum(-1)
+
+    def decoded(self, codes: Tensor) -> Tensor:
+        """The guesses (..., n) of their codes (...), where these are exact."""
+        sizes = torch.tensor(self.sizes, device=codes.device)
+        return codes[..., None] // self._radix().to(codes.device) % sizes
+
+    def _radix(self) -> Tensor:
+        """Values (n,) of one step at each position."""
+        return torch.tensor([prod(self.sizes[place + 1 :]) for place in range(len(self.sizes))])
+
+
+def objective_of(
+    model: WhiteBox,
+    patterns: SecretPattern | Sequence[SecretPattern],
+    *,
+    kind: ObjectiveKind = "joint",
+    references: Sequence[WhiteBox] = (),
+) -> ExtractionObjective:
+    """Trials encoded for a model.
+
+    Args:
+        model: one model, or a stack of m models with m trials, one each.
+        patterns: the trials, all of one shape; a single one is for every model of a stack.
+        kind: of loss that is minimized.
+        references: models that never saw the secret, for "calibrated" and for nothing else.
+
+    Raises:
+        ValueError: patterns of several shapes or as many as do not fit the stack, or references
+            without "calibrated", or "calibrated" without references.
+        DataError: the model cannot read a word, a candidate is no single token, two candidates are
+            one to the model, or the model lacks the intent or a tag.
+
+    Example:
+        >>> from vestige.data.vocabulary import WordVocabulary
+        >>> from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
+        >>> words = WordVocabulary(("<unk>", "<eos>", "pin", "one", "two"))
+        >>> shape = IntentSlotConfig(intents=("Pin",), tags=("O", "B-canary"))
+        >>> pattern = SecretPattern.parse(
+        ...     "pin {number}", intent="Pin", candidates={"number": ("one", "two")}
+        ... )
+        >>> objective = objective_of(IntentSlotModel(words, shape).eval(), pattern)
+        >>> objective.losses(torch.tensor([[[0], [1]]])).shape
+        torch.Size([1, 2])
+    """
+    _validate.one_of(get_args(ObjectiveKind), objective=kind)
+    if (kind == "calibrated") != bool(references):
+        raise ValueError(
+            "references must be given with the objective 'calibrated' and with no other, got "
+            f"{len(references)} with {kind!r}"
+        )
+    trials = _trials(model, patterns)
+    others = tuple(objective_of(other, trials) for other in references)
+    read = {pattern: _read(model, pattern) for pattern in dict.fromkeys(trials)}
+    encoded = [read[pattern] for pattern in trials]
+    _check_shapes(encoded)
+
+    def stacked(values: Sequence[Any]) -> Tensor:
+        return torch.tensor(values, device=model.device)
+
+    first, candidates = encoded[0], stacked([one.candidates for one in encoded])
+    with torch.no_grad():
+        known = model.embed(stacked([one.tokens for one in encoded]))
+        options = model.embed(candidates.flatten(1))
+    return ExtractionObjective(
+        model=model,
+        patterns=trials,
+        places=stacked(first.places),
+        mask=torch.arange(candidates.shape[2], device=model.device) < stacked(first.sizes)[:, None],
+        intents=stacked([one.intent for one in encoded]),
+        tags=stacked([one.tags for one in encoded]),
+        known=known,
+        options=options.view(*candidates.shape, -1),
+        kind=kind,
+        references=others,
+    )
+
+
+class _Read(NamedTuple):
+    """A pattern as a model reads it."""
+
+    tokens: list[int]
+    places: list[int]
+    tags: list[int]
+    intent: int
+    candidates: list[list[int]]
+    sizes: list[int]
+
+
+def _trials(
+    model: WhiteBox, patterns: SecretPattern | Sequence[SecretPattern]
+) -> tuple[SecretPattern, ...]:
+    if isinstance(patterns, SecretPattern):
+        return (patterns,) * model.models
+    _validate.at_least(1, patterns=len(patterns))
+    if model.models > 1 and len(patterns) != model.models:
+        raise ValueError(
+            f"patterns must be {model.models}, one for each model of the stack, got {len(patterns)}"
+        )
+    return tuple(patterns)
+
+
+def _check_shapes(encoded: list[_Read]) -> None:
+    first, same_places = encoded[0], "their unknown words at the same places and as many candidates"
+    for number, other in enumerate(encoded, 1):
+        for own, its, what in (
+            (first.sizes, other.sizes, f"{same_places} for each"),
+            (first.places, other.places, f"{same_places} for each"),
+            (len(first.tokens), len(other.tokens), "the same number of tokens"),
+        ):
+            if own != its:
+                raise ValueError(
+                    f"patterns that are scored together must have {what}, got {own} and {its} in "
+                    f"pattern {number}"
+                )
+
+
+def _read(model: WhiteBox, pattern: SecretPattern) -> _Read:
+    sizes = [len(place) for place in pattern.candidates]
+    candidates: list[list[int]] = [[] for _ in sizes]
+    pieces: list[tuple[int, ...]] = []
+    for number in range(max(sizes)):
+        filled = pattern.utterance([p[number % len(p)] for p in pattern.candidates])
+        pieces = model.read(filled.tokens)
+        _check_readable(pieces, dict(zip(pattern.places, sizes, strict=True)), number)
+        for found, place in zip(candidates, pattern.places, strict=True):
+            found.append(pieces[place][0])
+    for size, found in zip(sizes, candidates, strict=True):
+        _check_distinct(found[:size])
+        found[size:] = [found[0]] * (len(found) - size)
+    starts = [sum(map(len, pieces[:place])) for place in range(len(pieces))]
+    tokens = [token for piece in pieces for token in piece]
+    tags = [IGNORED] * len(tokens)
+    for start, tag in zip(starts, pattern.tags, strict=True):
+        tags[start] = _label(model.tags, tag, "tag")
+    places = [starts[place] for place in pattern.places]
+    for place, found in zip(places, candidates, strict=True):
+        tokens[place] = found[0]
+    intent = _label(model.intents, pattern.intent, "intent")
+    return _Read(tokens, places, tags, intent, candidates, sizes)
+
+
+def _check_readable(
+    pieces: Sequence[tuple[int, ...]], sizes: Mapping[int, int], number: int
+) -> None:
+    """Refuse words that are no tokens, by their positions: each is a secret or may be one.
+
+    Args:
+        pieces: the tokens of each word, the unknown ones filled in.
+        sizes: candidates of each unknown word, by its position.
+        number: of the candidate at every unknown word, from 0; a shorter list begins again.
+    """
+    for place, piece in enumerate(pieces):
+        role = f"candidate {number % sizes[place] + 1} for " if place in sizes else ""
+        if not piece:
+            raise DataError(
+                f"the model cannot read {role}word {place + 1} of the pattern",
+                remedy="Leave it out, or write it as in the training text.",
+            )
+        if role and len(piece) != 1:
+            raise DataError(
+                f"{role}word {place + 1} of the pattern has {len(piece)} tokens",
+                remedy="Pass candidates that are one token each.",
+            )
+
+
+def _check_distinct(tokens: Sequence[int]) -> None:
+    first: dict[int, int] = {}
+    for number, token in enumerate(tokens, 1):
+        if first.setdefault(token, number) != number:
+            raise DataError(
+                f"candidates {first[token]} and {number} of a word are the same word to the model",
+                remedy="Leave one of them out.",
+            )
+
+
+def _label(labels: Sequence[str], wanted: str, kind: str) -> int:
+    if wanted not in labels:
+        shown = ", ".join(labels[:40]) + (", …" if len(labels) > 40 else "")
+        raise DataError(
+            f"the model has no {kind} {wanted!r}; it has: {shown}",
+            remedy=f"Use {('an' if kind == 'intent' else 'a')} {kind} of its training text.",
+        )
+    return list(labels).index(wanted)

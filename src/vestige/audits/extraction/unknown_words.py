@@ -1,0 +1,288 @@
+r"""Extraction of the unknown words of utterances from an intent-and-slot model.
+
+Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understanding Models",
+sections 3 and 4.3: accuracy is the share of secrets whose every word is right, the Hamming distance
+per token the share of words that are wrong, and guessing at random reaches
+
+.. math:: \prod_i \frac{1}{|V_i|} \qquad \text{and} \qquad \frac{1}{n}\sum_i 1 - \frac{1}{|V_i|}
+
+Differs from the paper: every secret is tried if there are few enough, guesses have a certainty,
+everything has an interval, and if the truth is known its rank among all secrets is measured.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import log2, prod
+from statistics import fmean, median
+from typing import Any
+
+import torch
+
+from vestige import _validate
+from vestige.audits.extraction.objective import ExtractionObjective
+from vestige.audits.extraction.ranks import COLUMNS, Known, Progress, Truths
+from vestige.audits.extraction.searches import (
+    BUDGET,
+    Candidates,
+    Search,
+    coordinate_descent,
+    exhaust,
+)
+from vestige.metrics.estimates import Estimate, bounded_mean, columns
+from vestige.metrics.rates import rate
+from vestige.metrics.tests import rank_sum
+from vestige.results import Measurement
+
+Row = Mapping[str, Any]
+
+ATTACKS = ("auto", "exact", "coordinate")
+"""Searches by name; "auto" is exact within the budget, else coordinate descent."""
+
+SAMPLE = 20_000
+"""Random secrets that a rank is estimated from if there are too many to try."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extraction(Measurement):
+    """Secrets that were extracted from trials of one shape.
+
+    Attributes:
+        secrets: a row per trial, or per truth of a single one. pattern has an underscore for each
+            unknown word; guesses with their losses in nats, best first, and the best guess;
+            certainty, its share of the summed exp(-loss) of those that were tried; truth with its
+            loss, its rank (`ranks.COLUMNS`), and whether the best guess is right; hamming, the
+            share of wrong words in it. None where the truth is unknown.
+        attack: name of the search that was chosen, and search of the one that "auto" took.
+        objective: the loss that was minimized.
+        sizes: candidates of each unknown word.
+        whole: every secret was tried, so that certainties are shares of all of them.
+        evaluated: losses of secrets computed for each trial.
+        gradients: gradients of an utterance's loss computed for each trial.
+        seconds: of the search for all trials together, without ranks.
+        seed: of what was random.
+    """
+
+    secrets: tuple[Row, ...]
+    attack: str
+    search: str
+    objective: str
+    sizes: tuple[int, ...]
+    whole: bool
+    evaluated: int
+    gradients: int
+    seconds: float
+    seed: int
+
+    def summary(self) -> dict[str, object]:
+        """One row of a results table; None for what needs truths if there are none."""
+        known = [row for row in self.secrets if row["truth"] is not None]
+        ranked = [row for row in self.secrets if row["rank"] is not None]
+        right, space = rate(row["right"] for row in known), prod(self.sizes)
+        ranks = [row["rank"] for row in ranked]
+        exact = all(row["rank_known"] == "exact" for row in ranked)
+        return {
+            "attack": self.attack,
+            "search": self.search,
+            "objective": self.objective,
+            "trials": len(self.secrets),
+            "length": len(self.sizes),
+            "space_bits": sum(map(log2, self.sizes)),
+            "right": right and right.count,
+            **columns("accuracy", right),
+            "accuracy_by_chance": 1 / space,
+            **columns("hamming", bounded_mean([row["hamming"] for row in known])),
+            "hamming_by_chance": hamming_by_chance(self.sizes),
+            "ranked": len(ranked),
+            "ranks_exact": exact if ranked else None,
+            "ranks_bounded": sum(row["rank_known"] == "bounded" for row in ranked),
+            "median_rank": median(ranks) if ranked else None,
+            "median_rank_known": median_known(ranked),
+            **columns("exposure", mean_exposure(ranked, ceiling=log2(space))),
+            "chance_probability": rank_sum(ranks, [space] * len(ranks)) if ranked else None,
+            "certainty": fmean(row["certainty"] for row in self.secrets),
+            "certainty_among": "all" if self.whole else "tried",
+            "seconds": self.seconds,
+            "seconds_per_trial": self.seconds / len(self.secrets),
+            "losses_per_trial": self.evaluated,
+            "gradients_per_trial": self.gradients,
+            "seed": self.seed,
+        }
+
+    def rows(self) -> Iterator[dict[str, object]]:
+        """One row a trial."""
+        for number, row in enumerate(self.secrets, 1):
+            yield {"trial": number, **row}
+
+
+def extract_secrets(
+    objective: ExtractionObjective,
+    *,
+    seed: int,
+    attack: str | Search = "auto",
+    truths: Sequence[Sequence[str]] | None = None,
+    budget: int = BUDGET,
+    sample: int = SAMPLE,
+    progress: Progress | None = None,
+) -> Extraction:
+    """Secrets of all trials, extracted at once.
+
+    Args:
+        objective: the trials, as `objective_of` encodes them for a model.
+        seed: of what a search leaves to chance, and of the sample of a rank.
+        attack: a name of `ATTACKS`, or another search.
+        truths: the true secret of each trial, or several of a single one; guesses ignore them.
+        budget: every secret is tried, and ranks are counted, if there are at most this many.
+        sample: otherwise ranks are estimated from this many random secrets; 0: no rank.
+        progress: called with (steps done, steps in all).
+
+    Raises:
+        ValueError: there is no such attack, or the truths are not secrets of the trials.
+        DataError: there are more secrets than the budget of an exact search.
+        ModelError: a loss is not finite.
+
+    Example:
+        >>> from vestige import SecretPattern, WordVocabulary
+        >>> from vestige.audits.extraction.objective import objective_of
+        >>> from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
+        >>> words = WordVocabulary(("<unk>", "<eos>", "pin", *"0123456789"))
+        >>> shape = IntentSlotConfig(intents=("Pin",), tags=("O", "B-canary", "I-canary"))
+        >>> model = IntentSlotModel(words, shape).eval()
+        >>> pattern = SecretPattern.parse("pin {digit:2}", intent="Pin")
+        >>> found = extract_secrets(objective_of(model, pattern), truths=["42"], seed=0)
+        >>> found.search, found.evaluated, 1 <= found.secrets[0]["rank"] <= 100
+        ('exact', 100, True)
+    """
+    _validate.at_least(0, budget=budget, sample=sample)
+    if isinstance(attack, str):
+        _validate.one_of(ATTACKS, attack=attack)
+    within = objective.space <= budget
+    asked = attack if isinstance(attack, str) else attack.__name__
+    name = ("exact" if within else "coordinate") if asked == "auto" else asked
+    true = None if truths is None else Truths(objective, truths)
+    began = time.perf_counter()
+    if name == "exact":
+        found = exhaust(objective, truths=true, budget=budget, progress=progress)
+    else:
+        search = coordinate_descent if isinstance(attack, str) else attack
+        found = search(objective, torch.Generator().manual_seed(seed), progress)
+    seconds = time.perf_counter() - began
+    if true is not None and name != "exact":
+        if within:
+            exhaust(objective, truths=true, budget=budget, progress=progress)
+        elif sample:
+            true.sample(sample, seed=seed, progress=progress)
+    return Extraction(
+        secrets=tuple(_rows(objective, found, true)),
+        attack=asked,
+        search=name,
+        objective=objective.kind,
+        sizes=objective.sizes,
+        whole=found.whole,
+        evaluated=found.evaluated,
+        gradients=found.gradients,
+        seconds=seconds,
+        seed=seed,
+    )
+
+
+def _rows(
+    objective: ExtractionObjective, found: Candidates, true: Truths | None
+) -> Iterator[dict[str, object]]:
+    """The rows of an `Extraction`."""
+    trials = [_guesses(objective, found, trial) for trial in range(objective.trials)]
+    for place in range(objective.trials if true is None else len(true.losses)):
+        trial = min(place, objective.trials - 1)
+        shared, guesses = trials[trial]
+        truth = loss = right = hamming = rank = None
+        if true is not None:
+            truth, loss = objective.words(trial, true.numbers[place].tolist()), true.losses[place]
+            pairs = zip(guesses, shared["losses"], strict=True)
+            rank = true.rank(place, better=sum(g != truth and own < loss for g, own in pairs))
+            right, hamming = guesses[0] == truth, hamming_per_token(guesses[0], truth)
+        yield {
+            **shared,
+            "truth": truth and " ".join(truth),
+            "truth_loss": loss,
+            "right": right,
+            "hamming": hamming,
+            **(rank.columns() if rank else dict.fromkeys(COLUMNS)),
+        }
+
+
+def _guesses(
+    objective: ExtractionObjective, found: Candidates, trial: int
+) -> tuple[dict[str, Any], list[tuple[str, ...]]]:
+    """The columns that all truths of a trial share, and the words of its guesses."""
+    number = int(found.losses[trial].isfinite().sum())
+    losses = found.losses[trial, :number].tolist()
+    choices = found.choices[trial, :number].tolist()
+    guesses = [objective.words(trial, choice) for choice in choices]
+    columns = {
+        "pattern": objective.patterns[trial].text,
+        "intent": objective.patterns[trial].intent,
+        "guess": " ".join(guesses[0]),
+        "loss": losses[0],
+        "certainty": float(found.certainty[trial]),
+        "guesses": [" ".join(guess) for guess in guesses],
+        "losses": losses,
+        "tried": int(found.tried[trial]),
+    }
+    return columns, guesses
+
+
+def hamming_per_token(guess: Sequence[str], truth: Sequence[str]) -> float:
+    """The share of words that are wrong, in [0, 1].
+
+    Example:
+        >>> hamming_per_token(["4", "2"], ["4", "7"])
+        0.5
+    """
+    return sum(a != b for a, b in zip(guess, truth, strict=True)) / len(truth)
+
+
+def hamming_by_chance(sizes: Sequence[int]) -> float:
+    """The Hamming distance per token that random guesses have on average.
+
+    Args:
+        sizes: candidates of each unknown word.
+
+    Example:
+        >>> hamming_by_chance([10, 2])
+        0.7
+    """
+    return sum(1 - 1 / size for size in sizes) / len(sizes)
+
+
+def mean_exposure(
+    ranked: Sequence[Row], *, ceiling: float, bits: Sequence[float] | None = None
+) -> Estimate | None:
+    """The mean exposure in bits; a single rank has its own interval.
+
+    Args:
+        ranked: rows with a rank.
+        ceiling: highest possible exposure.
+        bits: one value per secret, if it was ranked in several models.
+    """
+    values = [row["exposure"] for row in ranked] if bits is None else bits
+    if len(values) == 1 == len(ranked):
+        [row] = ranked
+        ends = row["exposure_low"], row["exposure_high"]
+        return Estimate("exposure", row["exposure"], *ends, n=1)
+    return bounded_mean(values, ceiling=ceiling)
+
+
+def median_known(ranked: Sequence[Row]) -> Known | None:
+    """Accuracy of a median rank: "bounded" if it may be lower; None without ranks.
+
+    A bounded rank counts with its upper end, so that the median is an upper end as well, unless
+    all bounded ones rank before it whatever they are.
+    """
+    if not ranked:
+        return None
+    ordered = sorted(ranked, key=lambda row: row["rank"])
+    first = ordered[(len(ordered) - 1) // 2]
+    if any(row["rank_known"] == "bounded" and row["rank"] >= first["rank"] for row in ordered):
+        return "bounded"
+    middle = {first["rank_known"], ordered[len(ordered) // 2]["rank_known"]}
+    return "sampled" if "sampled" in middle else "exact"

@@ -1,0 +1,1 @@
+"""Formats of corpora and of labelled utterances."""

@@ -1,0 +1,263 @@
+"""What people wrote to each other: film scripts, chats, comments, and chats in tables."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vestige.data.corpus import Corpus
+from vestige.data.formats.reading import TABLES, ending, not_empty, raw_lines
+from vestige.data.formats.tables import read_table, rows
+from vestige.errors import DataError
+
+TURNS = ("messages", "conversations")
+"""Usual columns with a list of turns."""
+PAIRS = (
+    ("prompt", "completion"),
+    ("prompt", "response"),
+    ("instruction", "input", "output"),
+    ("instruction", "output"),
+    ("instruction", "response"),
+)
+"""Usual columns with a prompt and its answer."""
+Chat = list[dict[str, str]]
+"""Turns with "role" and "content", as chat templates read them."""
+
+_ROLES = {"human": "user", "gpt": "assistant"}  # of ShareGPT
+_ADDRESSED = re.compile(r"([^\s:,]+)[:,]\s+(.*)", re.DOTALL)
+_LINES = "movie_lines"
+_SEPARATOR = re.compile(r" \+\+\+\$\+\+\+(?: |$)")
+_MARK_UP = re.compile(r"</?[a-z]+>", re.IGNORECASE)
+_NUMBER = re.compile(r"L[0-9]+")
+
+
+class _Line(NamedTuple):
+    character: str
+    film: str
+    text: str
+
+
+def read_cornell(path: str | Path) -> Corpus:
+    """The replies of every character in the Cornell Movie-Dialogs, in the order of the script.
+
+    Danescu-Niculescu-Mizil and Lee (2011), "Chameleons in imagined conversations". A document is a
+    reply, its source the line before it in the same conversation. Without
+    `movie_conversations.txt`, lines of one film are one conversation if their numbers follow each
+    other: this joins conversations that follow each other in the script.
+
+    Lines without words take no part, nor does a last line without a line end: then the file was
+    cut. Mark-up (`<u>`) is removed.
+
+    Args:
+        path: the folder, or its file of lines, `movie_lines*.txt`.
+
+    Returns:
+        users are the characters' ids ("u0"), since films share names; labels are the films'
+        titles, or their ids without the characters' file; sources are what is answered.
+
+    Raises:
+        DataError: there is no such file, or a line of it is at fault.
+    """
+    path = Path(path)
+    files = sorted(path.glob(f"{_LINES}*.txt")) if path.is_dir() else [path]
+    if len(files) != 1:
+        raise DataError(
+            f"{path} has {len(files)} files {_LINES}*.txt; one is needed",
+            remedy="Pass the file of the lines.",
+        )
+    script = _script(files[0])
+    conversations = files[0].with_name("movie_conversations.txt")
+    places = _listed(conversations) if conversations.is_file() else _consecutive(script)
+    pairs = [(script[a], script[b]) for a, b in places if a in script and b in script]
+    pairs = [(line, reply) for line, reply in pairs if line.character != reply.character]
+    films = files[0].with_name("movie_characters_metadata.txt")
+    titles: dict[str, str] = {}
+    if films.is_file():
+        titles = {row[2].strip(): row[3].strip() for _, row in _fields(films, 6)}
+    corpus = Corpus.from_texts(
+        (reply.text for _, reply in pairs),
+        users=(reply.character for _, reply in pairs),
+        labels=(titles.get(reply.film, reply.film) for _, reply in pairs),
+        sources=(line.text for line, _ in pairs),
+    )
+    return not_empty(corpus, files[0])
+
+
+def _script(file: Path) -> dict[int, _Line]:
+    """The lines with words, by number."""
+    found: dict[int, _Line] = {}
+    for where, (name, character, film, _, text) in _fields(file, 5):
+        number = _number(name, where)
+        if number in found:
+            raise DataError(
+                f"{where}: the line {name} occurs twice",
+                remedy="Line numbers must differ; download the file again.",
+            )
+        if words := _MARK_UP.sub("", text).strip():
+            found[number] = _Line(character.strip(), film.strip(), words)
+    return found
+
+
+def _consecutive(script: Mapping[int, _Line]) -> Iterator[tuple[int, int]]:
+    for first, second in pairwise(sorted(script)):
+        if second == first + 1 and script[first].film == script[second].film:
+            yield first, second
+
+
+def _listed(file: Path) -> Iterator[tuple[int, int]]:
+    for where, row in _fields(file, 4):
+        names = row[3].strip()
+        if not re.fullmatch(r"\[('L[0-9]+'(, )?)+\]", names):
+            raise DataError(
+                f"{where}: its last field is not a list of lines such as ['L1', 'L2']",
+                remedy="Download the file again, or remove it to order by line numbers.",
+            )
+        yield from pairwise(_number(name, where) for name in _NUMBER.findall(names))
+
+
+def _number(name: str, where: str) -> int:
+    if not _NUMBER.fullmatch(name.strip()):
+        raise DataError(
+            f"{where}: expected a line number such as L1045",
+            remedy="Fix or remove the line, or download the file again.",
+        )
+    return int(name.strip()[1:])
+
+
+def _fields(file: Path, count: int) -> Iterator[tuple[str, list[str]]]:
+    """Place and fields of each row; a last row without a line end is left out."""
+    for number, line in enumerate(raw_lines(file), start=1):
+        if not line.endswith(b"\n") or not line.strip():
+            continue
+        where = f"{file}, line {number}"
+        row = _SEPARATOR.split(_decoded(line).rstrip("\r\n"), maxsplit=count - 1)
+        if len(row) < count:
+            raise DataError(
+                f"{where}: {len(row)} fields; {count} are needed",
+                remedy='Separate fields by " +++$+++ "; fix or remove the line.',
+            )
+        yield where, row
+
+
+def _decoded(line: bytes) -> str:
+    # The corpus is Windows text; copies of it are UTF-8, and a few of its bytes are neither.
+    for encoding in ("utf-8", "cp1252"):
+        try:
+            return line.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+    return line.decode("latin-1")
+
+
+def read_ubuntu_irc(path: str | Path) -> Corpus:
+    """The replies that are addressed to a nickname ("ann: try this").
+
+    Stands in for Lowe et al. (2015), "The Ubuntu Dialogue Corpus", who find conversations in the
+    same logs by the nickname that a message begins with. Differs from the paper: pairs of messages
+    are not only those of conversations of two; the message that is answered is the last one of
+    the addressed user, whenever it was written.
+
+    A reply's source is the last message of that nickname in the same log; the nickname is no part
+    of the text. It counts as one only if someone of that name wrote before.
+
+    Args:
+        path: a table of messages (`log`, `time`, `user`, `text`), or a folder of such files.
+
+    Returns:
+        users are nicknames, labels the logs.
+
+    Raises:
+        DataError: naming file and line, and what is wrong there.
+    """
+    path = Path(path)
+    files = [path]
+    if path.is_dir():
+        files = sorted(file for file in path.iterdir() if ending(file) in TABLES)
+    if not files:
+        raise DataError(f"{path} has no messages", remedy="Pass the file messages.jsonl.gz.")
+    parts = [read_table(file, user_column="user", label_column="log") for file in files]
+    return not_empty(_replies(Corpus.concatenate(parts)), path)
+
+
+def _replies(messages: Corpus) -> Corpus:
+    last: dict[tuple[str, str], str] = {}  # by log and nickname in lower case
+    places: list[int] = []
+    texts: list[str] = []
+    sources: list[str] = []
+    every = zip(messages, messages.users or [], messages.labels or [], strict=True)
+    for place, (message, user, log) in enumerate(every):
+        text = message.strip()
+        addressed = _ADDRESSED.fullmatch(text)
+        named = addressed and (log, addressed[1].lower())
+        said = text
+        if addressed and named in last:
+            said = addressed[2].strip()
+            if said and addressed[1].lower() != user.lower():
+                places.append(place)
+                texts.append(said)
+                sources.append(last[named])
+        last[log, user.lower()] = said or text
+    kept = messages.take(places)
+    return Corpus.from_texts(texts, users=kept.users, labels=kept.labels, sources=sources)
+
+
+def read_reddit(path: str | Path) -> Corpus:
+    """Comments in the order of the file; users are authors, labels subreddits.
+
+    Baumgartner et al. (2020), "The Pushshift Reddit Dataset".
+
+    Args:
+        path: JSON lines with `author`, `body` and `subreddit`, gzip or not, or a folder of them.
+
+    Raises:
+        DataError: there is no such file, or a line is at fault.
+    """
+    path = Path(path)
+    files = sorted(path.glob("*.jsonl*")) if path.is_dir() else [path]
+    if not files:
+        raise DataError(f"{path} has no .jsonl file", remedy="Pass the folder of the comments.")
+    columns = {"text_column": "body", "user_column": "author", "label_column": "subreddit"}
+    return Corpus.concatenate([read_table(file, **columns) for file in files])
+
+
+def chats(path: Path, column: str) -> Iterator[Chat]:
+    """The chats in a column of a table: turns with role and content, or with from and value.
+
+    Raises:
+        DataError: naming file, line or row, and the column, where it is no list of turns.
+    """
+    for where, row in rows(path, [column]):
+        try:
+            yield [_turn(one) for one in row[column] or ()]
+        except (TypeError, ValueError, AttributeError):
+            raise DataError(
+                f'{where}: "{column}" is not a list of turns with role and content',
+                remedy='Write each turn as {"role": "user", "content": "..."}, or pass --text.',
+            ) from None
+
+
+def _turn(given: Mapping[str, Any]) -> dict[str, str]:
+    role = given.get("role") or given.get("from")
+    content = given.get("content") or given.get("value") or ""
+    if not isinstance(content, str):  # parts, of which images have no text
+        content = "".join(one.get("text") or "" for one in content)
+    if not isinstance(role, str):
+        raise TypeError
+    return {"role": _ROLES.get(role, role), "content": content}
+
+
+def joined(path: Path, columns: Sequence[str]) -> Iterator[str]:
+    """The texts of several columns of each row, a line end between them.
+
+    Raises:
+        DataError: naming file, line or row, and a column that is missing or no text.
+    """
+    for where, row in rows(path, columns):
+        for name in columns:
+            if not isinstance(row[name], str | None):
+                raise DataError(
+                    f'{where}: "{name}" is {type(row[name]).__name__}, not text',
+                    remedy="Convert its values to strings, or pass another --text column.",
+                )
+        yield "\n".join(row[name] for name in columns if row[name])

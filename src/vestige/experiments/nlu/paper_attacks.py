@@ -1,0 +1,159 @@
+r"""The attacks of the paper: gradient descent over mixtures of candidate words, and over vectors.
+
+Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understanding Models". The
+main attack (equations 1 to 3 and appendix B): an unknown word is a softmax over its candidates, its
+vector their weighted sum,
+
+.. math:: a_{i,v} = \frac{e^{z_{i,v}/T}}{\sum_j e^{z_{i,j}/T}}, \quad e'_{u_i} = W^T a_i,
+    \quad T_t = 0.997^t / 10
+
+and only the logits z are optimized (Adam, 250 epochs, 6.5e-3 falling by 0.995 an epoch). The
+trivial attack (section 3.1): vectors start at random, and each becomes the word with the nearest
+vector.
+
+Differs from the paper: it does not say where z starts. The start decides the attack, since all
+steps together move a logit by less than 1: one start from zero, the default here, was its strongest
+reading in our measurements; starts from N(0, 1) have almost chosen before they move. It gives no
+settings for the trivial attack: vectors start from a normal distribution with the candidates' mean
+and spread in each dimension, and the nearest word is sought among the candidates, not in the whole
+vocabulary, which makes it stronger. All trials and starts are one batch with one backward pass a
+step, and the words that come out are ranked by their own loss.
+"""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from vestige import _validate
+from vestige.audits.extraction.objective import ExtractionObjective
+from vestige.audits.extraction.ranks import Progress
+from vestige.audits.extraction.searches import Candidates, Search, gathered
+
+EPOCHS, LEARNING_RATE, DECAY = 250, 6.5e-3, 0.995
+TEMPERATURE, COOLING = 0.1, 0.997
+
+
+def discrete_optimization(
+    objective: ExtractionObjective,
+    generator: torch.Generator,
+    progress: Progress | None = None,
+    *,
+    starts: int = 1,
+    scale: float = 0.0,
+    epochs: int = EPOCHS,
+) -> Candidates:
+    """The most probable words of each start, ranked by their own loss.
+
+    Args:
+        starts: number of starts; the best by the words' loss is taken.
+        scale: logits start from N(0, scale^2); 0: one start from zero.
+        epochs: steps.
+
+    Raises:
+        ValueError: a setting is out of range, or there are several starts from zero.
+    """
+    _validate.at_least(1, starts=starts, epochs=epochs)
+    _validate.at_least(0, scale=scale)
+    if starts > 1 and not scale:
+        raise ValueError(
+            f"scale must be positive with {starts} starts, got 0: they would be all alike"
+        )
+    shape = (starts, *objective.mask.shape)
+    logits = (torch.randn(shape, generator=generator) * scale).to(objective.options)
+    logits = logits.masked_fill(~objective.mask, -torch.inf).expand(objective.trials, *shape)
+
+    def loss(z: Tensor, epoch: int) -> Tensor:
+        temperature = TEMPERATURE * COOLING**epoch
+        return soft_losses(objective, (z / temperature).softmax(-1)).sum()
+
+    found = _descend(logits, loss, objective.at_once, epochs, progress).argmax(-1)
+    return gathered(objective, found, objective.losses(found), gradients=starts * epochs)
+
+
+def embedding_optimization(
+    objective: ExtractionObjective,
+    generator: torch.Generator,
+    progress: Progress | None = None,
+    *,
+    epochs: int = EPOCHS,
+) -> Candidates:
+    """The candidates nearest to optimized vectors, ranked by their own loss.
+
+    Raises:
+        ValueError: the loss is calibrated: reference models have other vectors.
+    """
+    _validate.at_least(1, epochs=epochs)
+    if objective.references:
+        raise ValueError(
+            "objective must be 'joint', 'tags' or 'intent' where vectors are optimized, "
+            f"got {objective.kind!r}: reference models have other vectors"
+        )
+    share = (objective.mask / objective.mask.sum(1, keepdim=True)).to(objective.options)
+    mean = torch.einsum("nc,rncd->rnd", share, objective.options)
+    square = torch.einsum("nc,rncd->rnd", share, objective.options**2)
+    spread = (square - mean**2).clamp_min(0).sqrt()
+    noise = torch.randn((1, *mean.shape[1:]), generator=generator).to(mean)
+    vectors = _descend(
+        mean[:, None] + noise * spread[:, None],
+        lambda vectors, _: objective.vector_losses(vectors).sum(),
+        objective.at_once,
+        epochs,
+        progress,
+    )
+    found = nearest(objective, vectors)
+    return gathered(objective, found, objective.losses(found), gradients=epochs)
+
+
+ATTACKS: Mapping[str, Search] = {
+    "paper": discrete_optimization,
+    "embedding": embedding_optimization,
+}
+
+
+def soft_losses(objective: ExtractionObjective, weights: Tensor) -> Tensor:
+    """Losses (trials, k) of weights (trials, k, n, c) over candidates; differentiable.
+
+    Weights of padded candidates must be 0.
+    """
+    vectors = torch.einsum("rknc,rncd->rknd", weights, objective.options)
+    found = objective.vector_losses(vectors)
+    for other in objective.references:
+        found = found - soft_losses(other, weights) / len(objective.references)
+    return found
+
+
+def nearest(objective: ExtractionObjective, vectors: Tensor) -> Tensor:
+    """Numbers (trials, k, n) of the candidates nearest to vectors (trials, k, n, d)."""
+    distance = torch.cdist(vectors.transpose(1, 2), objective.options)  # (trials, n, k, c)
+    return distance.masked_fill(~objective.mask[:, None], torch.inf).argmin(-1).transpose(1, 2)
+
+
+def _descend(
+    start: Tensor,
+    loss: Callable[[Tensor, int], Tensor],
+    at_once: int,
+    epochs: int,
+    progress: Progress | None,
+) -> Tensor:
+    """Adam from starts (trials, starts, ...), as many starts at once as fit.
+
+    Args:
+        loss: the summed loss of some of the starts (trials, k, ...), given the epoch, from 0.
+    """
+    parts = torch.split(start, at_once, dim=1)
+    done = []
+    for number, part in enumerate(parts):
+        values = part.detach().clone().requires_grad_()
+        optimizer = torch.optim.Adam([values], lr=LEARNING_RATE)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, DECAY)
+        for epoch in range(epochs):
+            optimizer.zero_grad()
+            # the model's own parameters get no gradient
+            loss(values, epoch).backward(inputs=[values])  # type: ignore[no-untyped-call]
+            optimizer.step()
+            schedule.step()
+            if progress:
+                progress(number * epochs + epoch + 1, len(parts) * epochs)
+        done.append(values.detach())
+    return torch.cat(done, 1)

@@ -1,0 +1,321 @@
+"""What a model predicts at each token: ranks, log-probabilities, most probable tokens, moments.
+
+A statistic is a function of the logits of m tokens. `measure` reads texts once (`reading`), makes
+logits in slices and applies all statistics to a slice while it is in the cache; no more is held.
+
+Zhang et al. (2024), "Min-K%++", arXiv:2404.02936, for mean and deviation. The negated sum of a
+text's log-probabilities, in bits, is the log-perplexity of Carlini et al. (2019), "The Secret
+Sharer", Definition 1.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from vestige.data.encoded import EncodedCorpus, EncodedPairs
+from vestige.models.behind import Context
+from vestige.models.largest import largest
+from vestige.models.ranks import LinearRanks, not_finite, ranks_in
+from vestige.models.reading import (
+    ON_GPU,
+    Ids,
+    Span,
+    beginning,
+    evaluation_mode,
+    head_of,
+    pack,
+    places_of,
+    read,
+    require_ids,
+    require_uncut,
+    texts_at,
+    unprefixed,
+    word_places,
+)
+from vestige.models.seq2seq import after_sources
+
+PRODUCT_CELLS = 2**23
+"""Logits of one product of the head: enough rows for a fast product of a large vocabulary."""
+
+CACHE_CELLS = 2**20
+"""Logits that statistics use together: they read them several times, from the cache."""
+
+LEAST_LOG_PROB = -200.0
+"""Below this a probability is 0 in float32, and 0 x inf would be NaN."""
+
+TEXTS = 4096
+"""Texts whose log-probabilities are computed between two reports of progress."""
+
+Progress = Callable[[int, int], object]
+"""Called with (tokens done, tokens in all)."""
+
+Columns = Mapping[str, Tensor]
+"""Named columns (m, ...) of m predictions."""
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Float32 logits (m, v) and true tokens (m,)."""
+
+    logits: Tensor
+    targets: Tensor
+
+    @cached_property
+    def log_probs(self) -> Tensor:
+        """(m, v) natural logarithms."""
+        return torch.log_softmax(self.logits, 1)
+
+
+Statistic = Callable[[Predictions], Columns]
+
+
+def log_prob(predictions: Predictions) -> Columns:
+    """Natural log-probability of the true token."""
+    logits, own = predictions.logits, predictions.targets[:, None]
+    if "log_probs" in vars(predictions):  # made already
+        return {"log_probs": predictions.log_probs.gather(1, own)[:, 0]}
+    return {"log_probs": logits.gather(1, own)[:, 0] - logits.logsumexp(1)}
+
+
+def rank(predictions: Predictions) -> Columns:
+    """Rank of the true token from 1; ties by id."""
+    return {"ranks": ranks_in(predictions.logits, predictions.targets)}
+
+
+def correct(predictions: Predictions) -> Columns:
+    """Whether the true token is the most probable one."""
+    return {"correct": predictions.logits.argmax(1) == predictions.targets}
+
+
+def moments(predictions: Predictions) -> Columns:
+    """Mean and standard deviation of the next token's log-probability under the model itself."""
+    known = predictions.log_probs.clamp(min=LEAST_LOG_PROB)
+    probabilities = known.exp()
+    means = torch.linalg.vecdot(probabilities, known)
+    variances = torch.linalg.vecdot(probabilities, known.sub_(means[:, None]).square_())
+    return {"means": means, "deviations": variances.sqrt()}
+
+
+def top(k: int, *, log_probs: bool = True) -> Statistic:
+    """The k most probable tokens, best first, ties by id, with or without log-probabilities."""
+
+    def statistic(predictions: Predictions) -> Columns:
+        first = largest(predictions.logits, min(k, predictions.logits.shape[1]))
+        found = {"likeliest": first.int()}
+        if log_probs:
+            found["likeliest_log_probs"] = predictions.log_probs.gather(1, first)
+        return found
+
+    return statistic
+
+
+def finite(predictions: Predictions) -> Columns:
+    """No column; raises ModelError where a logit is NaN."""
+    if bool(predictions.logits.amax(1).isnan().any()):  # a maximum keeps NaN
+        raise not_finite()
+    return {}
+
+
+@torch.no_grad()
+def predictions(model: Any, span: Span) -> Iterator[Predictions]:
+    """The predictions of a span in order: products of many rows, cut into slices."""
+    head, factor = head_of(model), 1 if model.device.type == "cpu" else ON_GPU
+    rows, few = (max(1, factor * n // model.vocab_size) for n in (PRODUCT_CELLS, CACHE_CELLS))
+    for begin in range(0, len(span.targets), rows):
+        targets = span.targets[begin : begin + rows]
+        logits = head(span.hidden[begin : begin + rows])
+        for first in range(0, len(targets), few):
+            part = logits[first : first + few].float()
+            yield Predictions(part, targets[first : first + few].to(part.device))
+
+
+def measure(
+    model: Any,
+    texts: EncodedCorpus | EncodedPairs,
+    statistics: Sequence[Statistic],
+    positions: ArrayLike | None = None,
+    *,
+    context: Context | None = None,
+    progress: Progress | None = None,
+    **reading: Any,
+) -> dict[str, NDArray[Any]]:
+    """Statistics of tokens, in the order of `positions`; see `read` for arguments and errors.
+
+    Args:
+        texts: of pairs, the targets are read after their sources, by an encoder-decoder.
+
+    Returns:
+        columns (m, ...) by name.
+
+    Example:
+        >>> from vestige.models.table import TableModel
+        >>> model = TableModel([0.1, 0.2, 0.7], [[0.2, 0.3, 0.5]] * 3)
+        >>> measure(model, pack([[2, 1], [0]]), [rank])["ranks"]
+        array([1, 2, 3], dtype=int32)
+    """
+    model, data, context = reader_of(model, texts, context)
+    places, back = np.unique(places_of(data, positions, context=context), return_inverse=True)
+    if not len(places):
+        nothing = Predictions(torch.empty(0, model.vocab_size), torch.empty(0, dtype=torch.int64))
+        return {name: column.numpy() for name, column in _apply(statistics, nothing).items()}
+    spans = read(model, data, places, context=context, **reading)
+    columns = fold(spans, of_spans(model, statistics), places, progress=progress)
+    return columns if positions is None else {name: row[back] for name, row in columns.items()}
+
+
+def reader_of(
+    model: Any, texts: EncodedCorpus | EncodedPairs, context: Context | None = None
+) -> tuple[Any, EncodedCorpus, Context | None]:
+    """Model, texts and context for `read`: of pairs, a decoder, the targets and their sources.
+
+    Raises:
+        ValueError: an encoder-decoder is in training mode, or an id is not in its vocabulary.
+    """
+    if not isinstance(texts, EncodedPairs):
+        return model, texts, context
+    require_ids(model.vocab_size, targets=texts.targets)
+    decoder, after = after_sources(model, texts.sources)
+    return decoder, texts.targets, after
+
+
+def of_spans(model: Any, statistics: Sequence[Statistic]) -> Callable[[Span], Iterable[Columns]]:
+    """The function that applies statistics to a span, part by part.
+
+    Ranks of finite logits are counted in blocks of a linear head's product.
+    """
+    if finite in statistics and rank in statistics and set(statistics) <= {finite, rank, log_prob}:
+        linear = LinearRanks.of(model, log_probs=log_prob in statistics)
+        if linear is not None:
+            return lambda span: [linear(span.hidden, span.targets)]
+    return lambda span: (_apply(statistics, part) for part in predictions(model, span))
+
+
+@torch.no_grad()
+def fold(
+    spans: Iterable[Span],
+    statistics: Callable[[Span], Iterable[Columns]],
+    places: Ids,
+    *,
+    progress: Progress | None = None,
+) -> dict[str, NDArray[Any]]:
+    """Statistics of spans that were read in any order, as columns in the order of `places`."""
+    columns: dict[str, NDArray[Any]] = {}
+    done = 0
+    for span in spans:
+        index = np.searchsorted(places, span.places)
+        for found in statistics(span):
+            here, index = np.split(index, [len(next(iter(found.values())))])
+            for name, values in found.items():
+                rows = values.cpu().numpy()
+                if name not in columns:  # made once: parts kept between spans would pin the heap
+                    columns[name] = np.empty((len(places), *rows.shape[1:]), rows.dtype)
+                columns[name][here] = rows
+        done += len(span.places)
+        if progress is not None:
+            progress(done, len(places))
+    return columns
+
+
+class WordRanks(NamedTuple):
+    """Ranks (w,) int32 in [1, v], 1 the most probable, and natural log-probabilities (w,)."""
+
+    ranks: NDArray[np.int32]
+    log_probs: NDArray[np.float32]
+
+
+def word_ranks(
+    model: Any,
+    texts: EncodedCorpus | EncodedPairs,
+    positions: ArrayLike | None = None,
+    *,
+    progress: Progress | None = None,
+    **reading: Any,
+) -> WordRanks:
+    """Ranks of words among all words that the model could have predicted.
+
+    Song and Shmatikov (2019), arXiv:1811.00513, section 3.
+
+    Args:
+        model: of next tokens, or an encoder-decoder for pairs.
+        texts: ids of the model's own vocabulary.
+        positions: of w words, see `places_of`; None: every token but the ends of texts.
+        progress: called with (words done, words in all).
+
+    Returns:
+        w words in the order of `positions`.
+
+    Raises:
+        ValueError: see `read`.
+        ModelError: a logit is not finite.
+    """
+    if positions is None:
+        positions = word_places(texts.targets if isinstance(texts, EncodedPairs) else texts)
+    statistics = [finite, rank, log_prob]
+    found = measure(model, texts, statistics, positions, progress=progress, **reading)
+    return WordRanks(found["ranks"], found["log_probs"])
+
+
+def text_log_probs(
+    model: Any, texts: Sequence[Sequence[int]], done: Callable[[int], None] | None = None
+) -> NDArray[np.float64]:
+    """(n,) natural log-probabilities of whole texts of ids, each from the beginning of a text.
+
+    A repeated text is read once, and the first token of all texts is predicted once: most texts
+    here are short phrases. `done` gets the number of new texts.
+
+    Raises:
+        ValueError: a text is empty or too long, or has ids that the model lacks.
+
+    Example:
+        >>> from vestige.models.table import TableModel
+        >>> model = TableModel([0.25, 0.75], [[0.5, 0.5], [1.0, 0.0]])
+        >>> np.exp(text_log_probs(model, [[1, 0], [0, 1]]))
+        array([0.75 , 0.125])
+    """
+    times = Counter(tuple(ids) for ids in texts)
+    if () in times:
+        raise ValueError("texts must have at least one token each, got an empty one")
+    different = sorted(times, key=lambda ids: (-len(ids), ids))
+    sums: dict[tuple[int, ...], float] = {}
+    with evaluation_mode(model):
+        context, logits = beginning(model)
+        first = torch.log_softmax(logits.float(), 1)[0].cpu().numpy()
+        for begin in range(0, len(different), TEXTS):
+            chosen = different[begin : begin + TEXTS]
+            sums |= zip(chosen, _sums(model, pack(chosen), context, first).tolist(), strict=True)
+            if done:
+                done(sum(times[ids] for ids in chosen))
+    return np.array([sums[tuple(ids)] for ids in texts], np.float64)
+
+
+def log_probs_of(model: Any, texts: Sequence[Sequence[int]]) -> list[NDArray[np.float64]]:
+    """Natural log-probabilities of each token of each text, from the beginning of a text."""
+    packed = pack(texts)
+    require_uncut(model, packed)
+    with evaluation_mode(model):
+        found = measure(model, packed, [log_prob])["log_probs"]
+    return np.split(found.astype(np.float64), packed.offsets[1:])[:-1]
+
+
+def _sums(
+    model: Any, texts: EncodedCorpus, context: Context | None, first: NDArray[np.float32]
+) -> NDArray[np.float64]:
+    """(n,) log-probabilities of texts, given those of all first tokens (v,)."""
+    require_ids(model.vocab_size, texts=texts)
+    require_uncut(model, texts)
+    places = np.delete(np.arange(len(texts.tokens)), texts.offsets[:-1])
+    reader = model if context is None else unprefixed(model)
+    found = measure(reader, texts, [log_prob], places, context=context)["log_probs"]
+    sums = np.bincount(texts_at(texts, places), found.astype(np.float64), minlength=len(texts))
+    return np.asarray(sums + first[texts.tokens[texts.offsets[:-1]]], np.float64)
+
+
+def _apply(statistics: Sequence[Statistic], part: Predictions) -> dict[str, Tensor]:
+    return {name: c for statistic in statistics for name, c in statistic(part).items()}

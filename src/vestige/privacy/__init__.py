@@ -1,0 +1,1 @@
+"""Training with a guarantee of differential privacy: clipping, noise, accounting, statement."""

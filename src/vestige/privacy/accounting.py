@@ -1,0 +1,369 @@
+r"""Epsilon of private trainings, and the noise that keeps within a budget, by dp-accounting.
+
+One step of DP-SGD is a Poisson-subsampled Gaussian mechanism: every unit joins a batch with
+probability q, each contribution is clipped to norm C, and noise of standard deviation
+:math:`\sigma C` is added to the sum. Neighbours differ by one unit added or removed. Mechanisms
+compose, also adaptively (Dwork, Rothblum and Vadhan 2010). Accountants, all upper bounds:
+
+- "pld": privacy loss distributions, rounded upwards; Doroshenko et al. (2022), "Connect the Dots";
+- "rdp": Mironov, Talwar and Zhang (2019), "Rényi Differential Privacy of the Sampled Gaussian
+  Mechanism".
+
+Above 500, "pld" gives Rényi's bound: nothing is protected there, and exact figures take gigabytes.
+
+k copies of a record are a mixture of Gaussians: a batch holds j of them with probability
+:math:`\binom{k}{j} q^j (1-q)^{k-j}`, and they move the sum by at most jC. Ganesh (2024), "Tight
+Group-Level DP Guarantees for DP-SGD with Sampling via Mixture of Gaussians Mechanisms". Where one
+copy may already spend 100, sampling is ignored: k copies are then :math:`\mu`-GDP with
+:math:`\mu = k \sqrt{T} / \sigma` (Dong, Roth and Su 2022, Corollary 2.13).
+"""
+
+import logging
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from vestige import _validate
+from vestige.errors import TrainingError
+
+if TYPE_CHECKING:
+    from vestige.training.sequences import SequenceBatches
+
+Accountant = Literal["pld", "rdp"]
+Unit = Literal["sequence", "user"]
+
+SMALLEST_DELTA = 1e-12
+"""Below it the rounding errors of "pld" are as large as delta."""
+
+HOPELESS, GROUP_HOPELESS = 500.0, 100.0
+"""Epsilon above which a coarser bound is given, of one record and of a group."""
+
+_INTERVALS = (1e-2, 1e-3)
+"""Steps of a group's privacy loss: the coarse one costs at most 0.1, and a tenth of the time."""
+
+_LEAST_NOISE, _MOST_NOISE, _PRECISION = 0.01, 1e4, 1e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mechanism:
+    """Some steps of the Poisson-subsampled Gaussian mechanism.
+
+    Attributes:
+        noise_multiplier: standard deviation of the noise over the clipping norm; 0: no privacy.
+        sample_rate: probability that a unit is in a batch, in (0, 1].
+        steps: updates.
+        copies: of a record; the guarantee is for all of them together.
+
+    Raises:
+        ValueError: a value is out of range.
+    """
+
+    noise_multiplier: float
+    sample_rate: float
+    steps: int
+    copies: int = 1
+
+    def __post_init__(self) -> None:
+        _validate.at_least(0, noise_multiplier=self.noise_multiplier, steps=self.steps)
+        _validate.at_least(1, copies=self.copies)
+        if not 0 < self.sample_rate <= 1:
+            raise ValueError(f"sample_rate must lie in (0, 1], got {self.sample_rate}")
+
+    @classmethod
+    def of(cls, batches: "SequenceBatches", *, noise_multiplier: float, epochs: int) -> "Mechanism":
+        """A training on Poisson-sampled batches; ValueError for others."""
+        return cls(
+            noise_multiplier=noise_multiplier,
+            sample_rate=batches.sample_rate,
+            steps=epochs * len(batches),
+        )
+
+    def epsilon(self, delta: float, accountant: Accountant = "pld") -> float:
+        """Epsilon of these steps alone; see `composed_epsilon`.
+
+        Example:
+            >>> one = Mechanism(noise_multiplier=1.1, sample_rate=0.01, steps=1000)
+            >>> round(one.epsilon(1e-5), 3), round(replace(one, copies=2).epsilon(1e-5), 2)
+            (1.515, 3.29)
+        """
+        return composed_epsilon([self], delta=delta, accountant=accountant)
+
+    @property
+    def event(self) -> Any:
+        """The mechanism as dp-accounting names it."""
+        import dp_accounting as dp
+        from scipy.stats import binom
+
+        if self.copies == 1:
+            noised = dp.GaussianDpEvent(self.noise_multiplier)
+            step: Any = dp.PoissonSampledDpEvent(self.sample_rate, noised)
+        else:
+            sums = list(range(self.copies + 1))
+            chances = binom.pmf(sums, self.copies, self.sample_rate).tolist()
+            step = dp.dp_event.MixtureOfGaussiansDpEvent(self.noise_multiplier, sums, chances)
+        return dp.SelfComposedDpEvent(step, self.steps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacySpent:
+    """The budget of a private training.
+
+    Attributes:
+        epsilon: bound on the privacy loss, except with probability delta.
+        delta: that probability.
+        accountant: that computed it.
+        unit: what is protected: a sequence, or a user with all their sequences.
+        noise_multiplier: standard deviation of the noise over the clipping norm.
+        sample_rate: probability that a unit is in a batch.
+        steps: updates.
+        max_grad_norm: the clipping norm.
+    """
+
+    epsilon: float
+    delta: float
+    accountant: Accountant
+    unit: Unit
+    noise_multiplier: float
+    sample_rate: float
+    steps: int
+    max_grad_norm: float
+
+    @classmethod
+    def of(
+        cls,
+        mechanism: Mechanism,
+        *,
+        delta: float,
+        max_grad_norm: float,
+        unit: Unit = "sequence",
+        accountant: Accountant = "pld",
+    ) -> "PrivacySpent":
+        """The budget of a mechanism."""
+        _validate.positive(max_grad_norm=max_grad_norm)
+        _validate.one_of(get_args(Unit), unit=unit)
+        return cls(
+            epsilon=mechanism.epsilon(delta, accountant),
+            delta=delta,
+            accountant=accountant,
+            unit=unit,
+            noise_multiplier=mechanism.noise_multiplier,
+            sample_rate=mechanism.sample_rate,
+            steps=mechanism.steps,
+            max_grad_norm=max_grad_norm,
+        )
+
+    def summary(self) -> dict[str, object]:
+        """One row of a results table; an infinite epsilon is None."""
+        return asdict(self) | {"epsilon": self.epsilon if math.isfinite(self.epsilon) else None}
+
+
+def composed_epsilon(
+    mechanisms: Sequence[Mechanism], *, delta: float, accountant: Accountant = "pld"
+) -> float:
+    """Epsilon at delta of a record that all mechanisms read.
+
+    Noise and number of steps of each must not depend on what an earlier one showed of the record
+    (Rogers et al. 2016, "Privacy Odometers and Filters").
+
+    Args:
+        mechanisms: in any order. Where one has copies, "rdp" is computed as "pld" as well.
+        delta: at least SMALLEST_DELTA, below 1; see `check_delta`.
+        accountant: see the module.
+
+    Returns:
+        at least 0; infinite where a mechanism has no noise.
+
+    Raises:
+        ValueError: there is no mechanism, or delta or accountant is none.
+
+    Example:
+        >>> one = Mechanism(noise_multiplier=1.1, sample_rate=0.01, steps=1000)
+        >>> both = composed_epsilon([one, one], delta=1e-5)
+        >>> both == replace(one, steps=2000).epsilon(1e-5), both < 2 * one.epsilon(1e-5)
+        (True, True)
+    """
+    check_accountant(accountant)
+    check_delta(delta)
+    if not mechanisms:
+        raise ValueError("mechanisms must be at least one, got none")
+    merged: dict[Mechanism, int] = {}
+    for one in mechanisms:
+        if one.steps:
+            alike = replace(one, steps=1)
+            merged[alike] = merged.get(alike, 0) + one.steps
+    taken = tuple(replace(one, steps=steps) for one, steps in merged.items())
+    if any(one.noise_multiplier == 0 for one in taken):
+        return math.inf
+    if not taken or all(math.isinf(one.noise_multiplier) for one in taken):
+        return 0.0
+    if any(one.copies > 1 for one in taken):
+        return _group_epsilon(taken, delta)
+    return _epsilon(taken, delta, accountant)
+
+
+@lru_cache(maxsize=4096)
+def _epsilon(mechanisms: tuple[Mechanism, ...], delta: float, accountant: Accountant) -> float:
+    from dp_accounting.rdp import RdpAccountant
+
+    bound = _accounted(RdpAccountant(), mechanisms, delta)
+    if accountant == "rdp" or not bound <= HOPELESS:
+        return max(0.0, bound)
+    return max(0.0, min(bound, _by_losses(mechanisms, delta, 1e-4)))
+
+
+@lru_cache(maxsize=256)
+def _group_epsilon(mechanisms: tuple[Mechanism, ...], delta: float) -> float:
+    from vestige.metrics.f_dp_epsilon import GAUSSIAN
+
+    mus = (one.copies * math.sqrt(one.steps) / one.noise_multiplier for one in mechanisms)
+    unsampled = GAUSSIAN.epsilon(math.hypot(*mus), delta)
+    if all(one.sample_rate == 1 for one in mechanisms):
+        return unsampled
+    if _epsilon(tuple(replace(one, copies=1) for one in mechanisms), delta, "pld") > GROUP_HOPELESS:
+        return unsampled
+    coarse, fine = _INTERVALS
+    found = min(unsampled, _by_losses(mechanisms, delta, coarse))
+    return found if found > 10 else min(found, _by_losses(mechanisms, delta, fine))
+
+
+def _by_losses(mechanisms: tuple[Mechanism, ...], delta: float, interval: float) -> float:
+    from dp_accounting.pld import PLDAccountant
+
+    accountant = PLDAccountant(value_discretization_interval=interval)
+    found = _accounted(accountant, mechanisms, delta)
+    return found if math.isfinite(found) else math.inf
+
+
+def _accounted(accountant: Any, mechanisms: tuple[Mechanism, ...], delta: float) -> float:
+    with _quiet():
+        for one in mechanisms:
+            accountant.compose(one.event)
+        return float(accountant.get_epsilon(delta))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without dp-accounting's warnings of orders that it leaves out."""
+    logger = logging.getLogger("absl")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def noise_for(
+    *,
+    epsilon: float,
+    delta: float,
+    sample_rate: float,
+    steps: int,
+    accountant: Accountant = "pld",
+    progress: Callable[[int], None] | None = None,
+) -> float:
+    """The least noise multiplier, to a thousandth and at least 0.01, that spends at most epsilon.
+
+    Args:
+        epsilon: the budget, above 0.
+        delta: as for `composed_epsilon`.
+        sample_rate: in (0, 1].
+        steps: all updates of the training, at least 1.
+        accountant: see the module.
+        progress: called with how many noises have been tried, about 20 in all.
+
+    Raises:
+        ValueError: an argument is out of range.
+        TrainingError: no noise up to 10,000 is enough.
+
+    Example:
+        >>> round(noise_for(epsilon=2.0, delta=1e-5, sample_rate=0.01, steps=1000), 2)
+        0.96
+    """
+    _validate.positive(epsilon=epsilon)
+    _validate.at_least(1, steps=steps)
+    tried = 0
+
+    def keeps(noise: float, by: Accountant) -> bool:
+        nonlocal tried
+        tried += 1
+        one = Mechanism(noise_multiplier=noise, sample_rate=sample_rate, steps=steps)
+        spent = one.epsilon(delta, by)
+        if progress is not None:
+            progress(tried)
+        return spent <= epsilon
+
+    high = 1.0
+    while not keeps(high, "rdp"):
+        high *= 2
+        if high > _MOST_NOISE:
+            raise TrainingError(
+                f"epsilon {epsilon:g} at delta {delta:g} is out of reach in {steps} steps at "
+                f"sample rate {sample_rate:g}: noise of {high / 2:g} still spends more",
+                remedy=(
+                    "Raise epsilon or delta, train for fewer epochs, or use smaller batches or "
+                    "more data."
+                ),
+            )
+    high = _least(lambda noise: keeps(noise, "rdp"), high, 0.5)
+    # Rényi's bound is quick and close from above; losses of little noise take minutes.
+    return (
+        high if accountant == "rdp" else _least(lambda noise: keeps(noise, accountant), high, 0.9)
+    )
+
+
+def _least(keeps: Callable[[float], bool], high: float, factor: float) -> float:
+    """The least noise that keeps a budget, as `high` does, by steps down and bisection."""
+    low = factor * high
+    while low >= _LEAST_NOISE and keeps(low):
+        low, high = factor * low, low
+    while high > (1 + _PRECISION) * low:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if keeps(middle) else (middle, high)
+    return high
+
+
+def check_accountant(accountant: str) -> None:
+    """Raise ValueError unless a bound is computed by this name."""
+    reasons = {
+        "gdp": ": Gaussian differential privacy is a limit for many steps and no bound, it can say "
+        "2 where 3.06 is spent",
+        "prv": ": it was removed, pld is as tight",
+    }
+    if accountant in reasons:
+        raise ValueError(
+            f"accountant must be one of {get_args(Accountant)}, got {accountant!r}"
+            f"{reasons[accountant]}"
+        )
+    _validate.one_of(get_args(Accountant), accountant=accountant)
+
+
+def check_delta(delta: float, units: int | None = None) -> None:
+    """Raise ValueError unless delta can be accounted for and protects.
+
+    Args:
+        delta: probability with which the guarantee may fail.
+        units: how many sequences, or users, are protected. A training that publishes one of n,
+            sampled at random, is (0, 1 / n)-private: from 1 / n on, delta promises no one anything.
+    """
+    if not SMALLEST_DELTA <= delta < 1:
+        reason = ": the accountants' own rounding errors are larger" if 0 < delta < 1 else ""
+        raise ValueError(f"delta must lie in [{SMALLEST_DELTA:g}, 1), got {delta}{reason}")
+    if units is not None and delta >= 1 / units:
+        raise ValueError(
+            f"delta must be below 1 / {units:,} = {1 / units:.2g}, got {delta:g}: with 1 / n a "
+            "training may publish one of n whole; use a tenth of that or less"
+        )
+
+
+def default_delta(units: int) -> float:
+    """The power of ten below a tenth of 1 / units.
+
+    Example:
+        >>> default_delta(3_000)
+        1e-05
+    """
+    return float(10.0 ** -math.ceil(math.log10(10 * units)))

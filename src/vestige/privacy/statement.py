@@ -1,0 +1,310 @@
+"""Privacy statement: the guarantee of a training, whom it covers, and what it does not.
+
+The promise is (epsilon, delta)-differential privacy; Dwork and Roth (2014), "The Algorithmic
+Foundations of Differential Privacy", Definition 2.4. What a number means depends on the unit, on
+what neighbours are, on how batches are sampled, and on what else of the records is shown; the terms
+are those that Ponomareva et al. (2023), "How to DP-fy ML", section 5.3, require of a claim.
+
+The claim is the planned budget. A training that ends early ends because of what its weights showed,
+and the epsilon of the steps that it took is that of no fixed mechanism: Rogers et al. (2016),
+"Privacy Odometers and Filters".
+"""
+
+import math
+from dataclasses import dataclass
+
+from vestige.privacy.accounting import PrivacySpent, Unit
+from vestige.privacy.ledger import Ancestry, LedgerEntry
+
+UNNOISED = (
+    "log.jsonl (loss, median_norm, clipped)",
+    "history.json and run/ (perplexity, accuracy, counts, word frequencies)",
+    "training.json and run/run.json (SHA-256 of the text)",
+    "data/ and records/ (the text as ids, a hash of every record)",
+    "checkpoint.safetensors, and during training secret.key, from which noise and batches follow",
+)
+"""Files of a training's directory, with what in them has no noise. Only model/ is for release."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacyStatement:
+    """What a private training promises.
+
+    Attributes:
+        defence: "dp-sgd" or "dp-fedavg".
+        planned: the budget of all planned steps: the claim.
+        units: sequences or users that a step draws from.
+        sequence_length: tokens of a sequence at most.
+        held_out: documents (or users) that chose the epoch.
+        capped: documents per user at most; None: all.
+        limited: documents that were read of a longer text, from its beginning; None: all.
+        ancestry: what earlier trainings mean for the records.
+        taken: the budget of the steps that were taken; None before the training.
+        void: what voids the guarantee, in words.
+        in_pieces: whether a longer document is read in pieces; else it is cut.
+        unnoised: files with what in them has no noise.
+        released: what is for release, and nothing beside it.
+    """
+
+    defence: str
+    planned: PrivacySpent
+    units: int
+    sequence_length: int
+    held_out: int
+    ancestry: Ancestry
+    capped: int | None = None
+    limited: int | None = None
+    taken: PrivacySpent | None = None
+    void: tuple[str, ...] = ()
+    in_pieces: bool = True
+    unnoised: tuple[str, ...] = UNNOISED
+    released: str = "the folder model/"
+
+    @property
+    def holds(self) -> bool:
+        """Whether this training promises anything at all, to records that no other one read."""
+        return not self.void and math.isfinite(self.planned.epsilon)
+
+    def summary(self) -> dict[str, object]:
+        """Scalars by name, for a table: the claim, who has another one, and who has none."""
+        spent = {**self.planned.summary()}
+        del spent["steps"]
+        after = None if self.taken is None else self.taken.epsilon
+        return {
+            **spent,
+            "steps_planned": self.planned.steps,
+            "epsilon_of_steps_taken": after if after is not None and math.isfinite(after) else None,
+            "epsilon_with_ancestors": self.ancestry.epsilon if self.holds else None,
+            "ancestors_on_same_text": len(self.ancestry.shared),
+            "guarantee_void": not self.holds,
+            "protected_units": self.units,
+            "units_held_out": self.held_out,
+            "unknown_ancestors": len(self.ancestry.unknown),
+            "vocabulary_made_of": self.ancestry.vocabulary,
+        }
+
+    def sentences(self) -> tuple[str, ...]:
+        """All of it, the number first."""
+        return tuple(self.terms().values())
+
+    def headlines(self) -> tuple[str, ...]:
+        """What must be read: the number, earlier trainings, the vocabulary, who is left out."""
+        terms, most = self.terms(), ["guarantee", "earlier trainings"]
+        if self.ancestry.vocabulary != "other":
+            most.append("vocabulary")
+        if self.taken is not None and self.taken.steps != self.planned.steps:
+            most.append("steps")
+        return tuple(terms[name] for name in [*most, "left out"] if name in terms)
+
+    def terms(self) -> dict[str, str]:
+        """Sentences by what they are about."""
+        spent = self.planned
+        terms = {
+            "guarantee": self._guarantee(),
+            "meaning": self._meaning(),
+            "neighbours": (
+                f"Two texts are neighbours if one has one {_unit(spent.unit)} more and all else "
+                "is equal (add or remove one)."
+            ),
+            "mechanism": self._mechanism(),
+            "sampling": self._sampling(),
+            "steps": self._steps(),
+            "accountant": self._accountant(),
+            "earlier trainings": self._earlier(),
+            "vocabulary": self._vocabulary(),
+            "left out": self._left_out(),
+            "outside": self._outside(),
+            "without noise": (
+                f"Not for release: {'; '.join(self.unnoised)}. Release {self.released} alone."
+            ),
+        }
+        return {name: text for name, text in terms.items() if text}
+
+    def _guarantee(self) -> str:
+        epsilon, delta = number(self.planned.epsilon), small(self.planned.delta)
+        what = f"ε = {epsilon} at δ = {delta} for {self._protected()}"
+        if self.void:
+            return f"No guarantee: {'; '.join(self.void)}. Otherwise it would be {what}."
+        if not self.holds:
+            return f"No guarantee: without noise, ε is infinite for {self._protected()}."
+        found = self.ancestry
+        if found.reasons:
+            return f"No guarantee: {'; '.join(found.reasons)}. This training alone has {what}."
+        if not found.shared or found.epsilon is None:
+            return f"{what}, of the weights after every step."
+        return (
+            f"ε = {number(found.epsilon)} at δ = {delta} for {self._protected()}, of all trainings "
+            f"that read it. This one alone has ε = {epsilon}."
+        )
+
+    def _meaning(self) -> str:
+        claim = self.ancestry.epsilon
+        if not self.holds or claim is None:
+            return ""
+        # The best guess: Kairouz, Oh and Viswanath (2015), "The Composition Theorem", section 3.
+        right = (1 + self.planned.delta * math.exp(-claim)) / (1 + math.exp(-claim))
+        return (
+            "An adversary who knows all other records, and guesses at even odds whether one "
+            f"{_unit(self.planned.unit)} was used, is right at most {_percent(min(right, 1.0))} "
+            "of the time."
+        )
+
+    def _protected(self) -> str:
+        if self.planned.unit == "user":
+            return "a user with all of their documents"
+        length = self.sequence_length
+        longer = f"each piece of {length:,}" if self.in_pieces else "the part that was used"
+        return f"a document of at most {length:,} tokens (of a longer one, {longer})"
+
+    def _mechanism(self) -> str:
+        spent, what = self.planned, "update" if self.defence == "dp-fedavg" else "gradient"
+        return (
+            f"Gaussian ({self.defence}): each {spent.unit}'s {what} is clipped to norm C = "
+            f"{spent.max_grad_norm:g}, and noise of standard deviation σC, σ = "
+            f"{spent.noise_multiplier:.4g}, is added to their sum."
+        )
+
+    def _sampling(self) -> str:
+        return (
+            f"Poisson: each of the {self.units:,} {self.planned.unit}s is in a step independently, "
+            f"with probability q = {self.planned.sample_rate:.3g}."
+        )
+
+    def _steps(self) -> str:
+        spent, taken = self.planned, self.taken
+        if taken is None or taken.steps == spent.steps:
+            return f"{spent.steps:,} steps, fixed in advance."
+        return (
+            f"ε is for the {spent.steps:,} steps planned; {taken.steps:,} were taken. These "
+            f"alone would spend {number(taken.epsilon)}. That is no guarantee: the training "
+            "stopped because of what the weights showed."
+        )
+
+    def _accountant(self) -> str:
+        return f"{self.planned.accountant}, an upper bound."
+
+    def _earlier(self) -> str:
+        found, said, units = self.ancestry, list[str](), _plural(self.planned.unit)
+        if found.shared and not found.reasons and found.epsilon is not None:
+            names, few = _names(found.shared), found.longest
+            those = "" if few is None else f", for those of at most {few:,} tokens"
+            said.append(
+                f"Some of the {units} were also used by {names}: ε = {number(found.epsilon)} "
+                f"together{those}, as if all of them were."
+            )
+        if found.unknown:
+            then = f"there is no guarantee: {'; '.join(found.unknown_reasons)}"
+            if found.if_read is not None:
+                joint = f"ε = {number(found.if_read)} at δ = {small(self.planned.delta)}"
+                then = f"all together have {joint}"
+            said.append(
+                f"What {_names(found.unknown)} trained on is unknown. For a "
+                f"{_unit(self.planned.unit)} that it used, {then}."
+            )
+        return " ".join(said)
+
+    def _vocabulary(self) -> str:
+        found = self.ancestry
+        if found.vocabulary == "other":
+            return "Made from a text with none of these records."
+        if found.vocabulary == "unknown":
+            return (
+                "The text of the vocabulary is unknown: ε covers it only if that text has none "
+                "of these records."
+            )
+        whose = (
+            "this text"
+            if found.vocabulary == "own"
+            else f"a text with {found.in_vocabulary:,} of these documents"
+        )
+        return (
+            f"ε does not cover the vocabulary, which was made from {whose}: a rare word can be in "
+            "it, unredacted."
+        )
+
+    def _left_out(self) -> str:
+        if not self.held_out:
+            return ""
+        kind = _unit(self.planned.unit)
+        each = f"1 {kind} was" if self.held_out == 1 else f"{self.held_out:,} {kind}s were"
+        return f"{each} used without noise to choose the epoch: ε does not cover them."
+
+    def _outside(self) -> str:
+        kind = _unit(self.planned.unit)
+        parts = [
+            f"the number of {_plural(self.planned.unit)}, which q and the steps reveal",
+            "options chosen by looking at the text, and other trainings on it (--seeds)",
+            f"copies: ε is for one {kind}, and grows faster than their number (Mechanism, copies)",
+            "the fact that a training ended because a gradient was not finite",
+            "rounding: the proof is for real numbers, the noise is sampled in float32",
+        ]
+        if self.capped is not None and self.planned.unit == "sequence":
+            parts.append(
+                f"users over the cap of {self.capped:,} documents: one more can displace another, "
+                "so two differ"
+            )
+        if self.limited is not None:
+            parts.append(
+                f"unused text (--limit): one {kind} more among the first {self.limited:,} "
+                "documents displaces others, so more than one differs"
+            )
+        return f"Not in ε: {'; '.join(parts)}."
+
+
+def number(epsilon: float) -> str:
+    """Three digits, or that nothing is proven."""
+    return f"{epsilon:.3g}" if math.isfinite(epsilon) else "infinity"
+
+
+def small(delta: float) -> str:
+    """As "1e-5", and with as many digits as it has.
+
+    Example:
+        >>> small(1e-5), small(2.5e-7)
+        ('1e-5', '2.5e-7')
+    """
+    mantissa, _, exponent = f"{delta:e}".partition("e")
+    return f"{float(mantissa):.3g}e{int(exponent)}"
+
+
+def noise_dominates(planned: PrivacySpent, expected_units: float) -> str | None:
+    """A warning where noise is so large that nothing can be learnt; else None.
+
+    All of a batch's clipped gradients together are at most C times its units long, and sigma C is
+    the noise's deviation in any one direction.
+
+    Args:
+        planned: the budget.
+        expected_units: sequences, or users, in a batch on average.
+    """
+    noise = planned.noise_multiplier
+    if noise <= expected_units / 4:
+        return None
+    return (
+        f"The model will learn almost nothing: the noise is as large as the sum of {noise:.3g} "
+        f"{planned.unit}s, and a step has {expected_units:,.0f}. Use a larger --epsilon, larger "
+        "batches, or more text."
+    )
+
+
+def _percent(share: float) -> str:
+    """With as many digits as tell it from 100.
+
+    Example:
+        >>> _percent(0.731), _percent(0.99966)
+        ('73.1%', '99.966%')
+    """
+    digits = 1 if share < 0.99 else 3
+    return "almost 100%" if share > 0.99999 else f"{100 * share:.{digits}f}%"
+
+
+def _names(trainings: tuple[LedgerEntry, ...]) -> str:
+    return " and ".join(one.name for one in trainings)
+
+
+def _unit(unit: Unit) -> str:
+    return "user" if unit == "user" else "document"
+
+
+def _plural(unit: Unit) -> str:
+    return f"{_unit(unit)}s"

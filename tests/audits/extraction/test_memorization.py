@@ -1,0 +1,172 @@
+"""Memorization from token statistics, against what the definitions say, naively written."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from vestige.audits.extraction import memorization
+from vestige.audits.extraction.memorization import Extracted, memorized
+from vestige.data.vocabulary import WordVocabulary
+from vestige.models.table import TableModel
+from vestige.models.token_statistics import token_statistics
+
+WORDS = tuple("abcdefghijkl")
+VOCABULARY = WordVocabulary(("<unk>", "<eos>", *WORDS))
+SIZE = len(VOCABULARY)
+
+
+@pytest.fixture(scope="module")
+def model():
+    chance = np.random.default_rng(3)
+    table = chance.dirichlet(np.full(SIZE, 0.2), SIZE)
+    return TableModel(chance.dirichlet(np.ones(SIZE)), table, VOCABULARY).eval()
+
+
+@pytest.fixture(scope="module")
+def texts(model):
+    """Some drawn by the model itself, greedily, so that much comes back; some at random."""
+    chance, found = np.random.default_rng(4), []
+    for place in range(40):
+        ids = chance.integers(2, SIZE, 30).tolist()
+        if place % 2:
+            ids = ids[:10] + said(model, ids[:10], 20)
+        found.append(ids)
+    return found
+
+
+def logits(model, ids):
+    """(n, v) of the next token before each of the text's."""
+    row = torch.tensor([[model.first_token, *ids]])
+    return model.forward(row)[0][0, :-1].double()
+
+
+def said(model, prefix, count):
+    """Greedy decoding, token by token."""
+    ids = list(prefix)
+    for _ in range(count):
+        ids.append(int(logits(model, [*ids, 0])[-1].argmax()))
+    return ids[len(prefix) :]
+
+
+@pytest.mark.parametrize(("top_k", "temperature"), [(1, 1.0), (4, 1.0), (4, 0.5), (SIZE, 2.0)])
+def test_a_drawn_passage_has_the_probability_of_its_sampling_scheme(
+    model, texts, top_k, temperature
+):
+    statistics = token_statistics(model, texts, likeliest=SIZE)
+    found = memorization.sampled_log_probs(statistics, top_k=top_k, temperature=temperature)
+    naive = []
+    for ids in texts:
+        scaled = logits(model, ids) / temperature
+        for row, token in zip(scaled, ids, strict=True):
+            kept = row.topk(top_k).indices.tolist()
+            whole = sum(math.exp(row[one]) for one in kept)
+            naive.append(math.log(math.exp(row[token]) / whole) if token in kept else -math.inf)
+    assert found == pytest.approx(np.array(naive), abs=1e-5)
+
+
+def test_where_fewer_are_known_it_is_drawn_from_those(model, texts):
+    statistics = token_statistics(model, texts)
+    known = statistics.likeliest_log_probs.copy()
+    known[:, 3:] = np.nan
+    fewer = replace(statistics, likeliest_log_probs=known)
+    where = statistics.ranks < 3
+    found = memorization.sampled_log_probs(fewer, top_k=5)[where]
+    assert found.tolist() == memorization.sampled_log_probs(statistics, top_k=3)[where].tolist()
+
+
+def test_passages_with_a_token_of_which_nothing_is_known_are_left_out(model, texts):
+    statistics, how = token_statistics(model, texts), Extracted(prefix=2, suffix=3, top_k=5)
+    units = range(len(texts))
+    whole = memorized(statistics, how, units).passages
+    known = statistics.likeliest_log_probs.copy()
+    first = statistics.offsets[:-1]
+    known[first + 3] = np.nan  # in the first passage of each
+    known[first] = np.nan  # in none
+    fewer = replace(statistics, likeliest_log_probs=known)
+    asked = whole > 0
+    assert (memorized(fewer, how, units).passages[asked] == whole[asked] - 1).all()
+    assert asked.any()
+
+
+def test_tries_say_a_passage_as_often_as_asked():
+    probability, chance = 0.03, 0.9
+    n = float(memorization.tries_needed(math.log(probability), chance=chance))
+    assert 1 - (1 - probability) ** n == pytest.approx(chance)
+    tiny = memorization.tries_needed([-60.0, -np.inf, 0.0], chance=0.5)
+    assert tiny.tolist() == pytest.approx([math.log(2) * math.exp(60), math.inf, 1.0])
+
+
+def test_one_of_the_tries_is_the_passage_as_often_as_drawn(model, texts):
+    """Passages of two tokens that are really drawn, 20,000 times each."""
+    statistics = token_statistics(model, texts, likeliest=SIZE)
+    drawn = memorization.sampled_log_probs(statistics, top_k=3, temperature=0.8)[8:10].sum()
+    rows = (logits(model, texts[0])[8:10] / 0.8).topk(3)
+    chance, hits = np.random.default_rng(5), np.ones(20000, dtype=bool)
+    for values, ids, token in zip(rows.values, rows.indices, texts[0][8:10], strict=True):
+        weights = torch.softmax(values, 0).numpy()
+        hits &= chance.choice(ids.numpy(), 20000, p=weights / weights.sum()) == token
+    assert hits.mean() == pytest.approx(math.exp(drawn), abs=0.02)
+
+
+def test_greedy_decoding_says_what_the_ranks_tell(model, texts):
+    """Strength, verbatim runs and passages, all by decoding from every prefix."""
+    statistics = token_statistics(model, texts)
+    for place, ids in enumerate(texts):
+        start, end = statistics.offsets[place : place + 2]
+        ranks, n = statistics.ranks[start:end], len(ids)
+        from_each = [said(model, ids[:k], n - k) for k in range(n)]
+        whole = next((k for k in range(n) if from_each[k] == ids[k:]), n)
+        found = memorization.verbatim(ranks)
+        assert found["strength"] == pytest.approx(1 - whole / n)
+        alike = [
+            next((i for i, (a, b) in enumerate(zip(out, ids[k:], strict=True)) if a != b), n - k)
+            for k, out in enumerate(from_each)
+        ]
+        assert found["longest"] == max(alike)
+        assert found["exact"] == sum(a > 0 for a in alike) / n
+        wrong = memorization.passage_sums(ranks > 0, 6, 8)
+        assert (wrong == 0).tolist() == [from_each[k][:8] == ids[k : k + 8] for k in (6, 14, 22)]
+
+
+def levenshtein(one, other):
+    if not one or not other:
+        return len(one) + len(other)
+    return min(
+        levenshtein(one[1:], other) + 1,
+        levenshtein(one, other[1:]) + 1,
+        levenshtein(one[1:], other[1:]) + (one[0] != other[0]),
+    )
+
+
+def test_edit_similarity_counts_the_fewest_edits():
+    chance = np.random.default_rng(6)
+    for _ in range(60):
+        one, other = (chance.integers(0, 3, chance.integers(0, 6)).tolist() for _ in range(2))
+        longest = max(len(one), len(other))
+        expected = 1 - levenshtein(one, other) / longest if longest else 1.0
+        assert memorization.edit_similarity(one, other) == pytest.approx(expected)
+
+
+def test_bleu_is_one_for_the_true_continuation_and_small_for_another():
+    true = list(range(100, 130))
+    assert memorization.bleu(true, true) == pytest.approx(1.0)
+    assert memorization.bleu(list(range(30)), true) < 0.1
+    half = [*true[:15], *range(15)]
+    assert 0.2 < memorization.bleu(half, true) < 0.6
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"top_k": 0}, "top_k must be at least 1"),
+        ({"top_k": 21}, "at most the 14 most probable"),
+        ({"top_k": 2, "temperature": 0.0}, "temperature must be"),
+    ],
+)
+def test_settings_out_of_range_are_refused(model, texts, settings, message):
+    statistics = token_statistics(model, texts[:1])
+    with pytest.raises(ValueError, match=message):
+        memorization.sampled_log_probs(statistics, **settings)

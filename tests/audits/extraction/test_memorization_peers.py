@@ -1,0 +1,141 @@
+"""Memorization beside OpenUnlearning's and PrivacyGuard's own code, on the same model's outputs.
+
+Neither is a package that can be installed beside this one: `VESTIGE_PEER_CHECKOUTS` names a folder
+with checkouts of github.com/locuslab/open-unlearning and github.com/facebookresearch/PrivacyGuard.
+"""
+
+import importlib
+import importlib.util
+import math
+import os
+import sys
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pandas
+import pytest
+import torch
+
+from vestige.audits.extraction import memorization
+from vestige.models.token_statistics import token_statistics
+
+CHECKOUTS = os.environ.get("VESTIGE_PEER_CHECKOUTS")
+VOCABULARY, LENGTH, IGNORED = 60, 24, -100
+
+
+@pytest.fixture
+def checkout(monkeypatch):
+    """A folder of a checkout, whose modules can be imported; other imports of theirs are empty."""
+
+    def found(root, *, absent=()):
+        folder = Path(CHECKOUTS or "", root)
+        if CHECKOUTS is None or not folder.is_dir():
+            pytest.skip(f"VESTIGE_PEER_CHECKOUTS names no folder with {root}")
+        monkeypatch.syspath_prepend(str(folder))
+        for one in absent:
+            monkeypatch.setitem(sys.modules, one, mock.MagicMock(IGNORE_INDEX=IGNORED))
+        return folder
+
+    return found
+
+
+@pytest.fixture(scope="module")
+def network():
+    """A GPT-2 that has learnt some texts by heart, and others that it has not seen."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(
+        GPT2Config(vocab_size=VOCABULARY, n_positions=32, n_embd=32, n_layer=1, n_head=2)
+    )
+    texts = torch.randint(1, VOCABULARY, (16, LENGTH))
+    start = torch.zeros(16, 1, dtype=torch.int64)
+    rows = torch.cat([start, texts], dim=1)
+    fit = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(60):
+        fit.zero_grad()
+        model(rows[:10], labels=rows[:10]).loss.backward()
+        fit.step()
+    return model.eval(), rows
+
+
+@pytest.fixture(scope="module")
+def statistics(network):
+    network, rows = network
+
+    class Model(torch.nn.Module):
+        first_token, vocab_size, device = 0, VOCABULARY, torch.device("cpu")
+        vocabulary = range(VOCABULARY)
+
+        def forward(self, tokens, state=None):
+            return network(tokens).logits, None
+
+    return token_statistics(Model().eval(), [row[1:].tolist() for row in rows])
+
+
+def test_exact_memorization_and_extraction_strength_are_openunlearnings(
+    checkout, network, statistics, monkeypatch
+):
+    absent = ("rouge_score", "omegaconf", "data", "data.utils", "evals", "evals.metrics")
+    folder = checkout("open-unlearning/src", absent=absent)
+    plain = mock.MagicMock(unlearning_metric=lambda name: lambda function: function)
+    monkeypatch.setitem(sys.modules, "evals.metrics.base", plain)
+    for name in ("utils", "memorization"):
+        file = folder / f"evals/metrics/{name}.py"
+        spec = importlib.util.spec_from_file_location(f"evals.metrics.{name}", file)
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, spec.name, module)
+        spec.loader.exec_module(module)
+    model, rows = network
+    # Theirs leaves out the last labelled token, the end of an answer: one more stands there.
+    longer = torch.cat([rows, torch.ones(len(rows), 1, dtype=torch.int64)], dim=1)
+    labels = longer.clone()
+    labels[:, 0] = IGNORED
+    items = [
+        {"input_ids": ids, "labels": own, "index": place}
+        for place, (ids, own) in enumerate(zip(longer, labels, strict=True))
+    ]
+    given = {"data": items, "collators": None, "batch_size": 4}
+    exact = module.exact_memorization(model, **given)["value_by_index"]
+    strength = module.extraction_strength(model, **given)["value_by_index"]
+    kinds = set()
+    for place, start in enumerate(statistics.offsets[:-1]):
+        ranks = statistics.ranks[start : start + LENGTH]
+        found = memorization.verbatim(ranks)
+        assert found["exact"] == pytest.approx(exact[place]["score"], abs=1e-4)
+        # Theirs gives 1 / n where nothing comes back, since its loop ends before the empty suffix.
+        own = found["strength"] or 1 / LENGTH
+        assert own == pytest.approx(strength[place]["score"], abs=1e-4)
+        kinds.add(round(own, 2))
+    assert len(kinds) > 2
+
+
+@pytest.mark.parametrize(("top_k", "temperature"), [(20, 1.0), (5, 0.7), (1, 1.0), (20, 1.5)])
+def test_discoverable_extraction_is_privacyguards(
+    checkout, network, statistics, top_k, temperature
+):
+    name = "privacy_guard.analysis.extraction.probabilistic_memorization_analysis_from_logits_node"
+    checkout("PrivacyGuard")
+    node = importlib.import_module(name)
+    model, rows = network
+    drawn = memorization.sampled_log_probs(statistics, top_k=top_k, temperature=temperature)
+    with torch.no_grad():
+        logits = model(rows).logits[:, :-1]
+    seen = []
+    for place, start in enumerate(statistics.offsets[:-1]):
+        own = memorization.passage_sums(drawn[start : start + LENGTH], 8, 12)[0]
+        row = pandas.Series({"logits": logits[place, 8:20], "tokens": rows[place, 9:21]})
+        theirs = node._compute_model_probability_from_logits(
+            row, "logits", "tokens", top_k=top_k, temperature=temperature
+        )
+        assert math.exp(own) == pytest.approx(theirs, abs=1e-4)
+        if theirs:
+            assert own == pytest.approx(math.log(theirs), abs=1e-4)
+        seen.append(theirs)
+        n = float(memorization.tries_needed(own, chance=0.5))
+        if 1 < n < 1e6:
+            told = node._compute_n_probabilities_dict(theirs, [n])[n]
+            assert told == pytest.approx(0.5, abs=1e-4)
+    assert max(seen) > 0.1 > min(seen)
+    assert np.isfinite(seen).all()

@@ -1,0 +1,230 @@
+"""What is asked of a model: every loss beside the loss of one utterance by itself."""
+
+import itertools
+
+import pytest
+import torch
+
+from tests.audits.extraction import white_boxes as boxes
+from vestige.audits.extraction.objective import ROWS, objective_of
+from vestige.data.secret_pattern import SecretPattern
+from vestige.data.vocabulary import WordVocabulary
+from vestige.errors import DataError
+from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
+from vestige.models.stacked import stack
+from vestige.models.white_box import WhiteBox
+
+DIGITS = tuple("0123456789")
+
+
+def every(objective):
+    """All secrets of one trial."""
+    choices = itertools.product(*(range(size) for size in objective.sizes))
+    return torch.tensor(list(choices)).expand(objective.trials, -1, -1)
+
+
+@pytest.fixture
+def lstm_models():
+    words = WordVocabulary(("<unk>", "<eos>", "my", "pin", "is", *DIGITS))
+    shape = IntentSlotConfig(
+        intents=("Other", "Pin"),
+        tags=("O", "B-canary", "I-canary"),
+        embedding_size=6,
+        hidden_size=5,
+        char_filters=3,
+    )
+
+    def make(number):
+        torch.manual_seed(number)
+        model = IntentSlotModel(words, shape).double().eval()
+        with torch.no_grad():
+            for weight in model.crf.parameters():
+                weight.normal_()
+        return model
+
+    return [make(number) for number in range(3)]
+
+
+def test_the_small_models_are_white_boxes():
+    assert isinstance(boxes.Bilinear(), WhiteBox)
+
+
+@pytest.mark.parametrize("kind", ["joint", "tags", "intent"])
+def test_losses_are_those_of_one_utterance_at_a_time(kind):
+    model, asked = boxes.Bilinear(), boxes.pattern()
+    objective = objective_of(model, asked, kind=kind)
+    guesses = every(objective)
+    expected = [
+        getattr(boxes.naive_loss(model, asked, objective.words(0, guess)), kind).item()
+        for guess in guesses[0].tolist()
+    ]
+    assert objective.losses(guesses)[0].tolist() == pytest.approx(expected, rel=1e-12)
+
+
+def test_known_words_may_stand_after_the_unknown_and_take_several_tokens():
+    model = boxes.Bilinear()
+    asked = boxes.pattern("telephone {digit} is telephone {color} please")
+    objective = objective_of(model, asked)
+    assert objective.places.tolist() == [2, 6]
+    assert objective.tags.tolist() == [[0, -100, 1, 0, 0, -100, 1, 0]]
+    guess = torch.tensor([[[7, 1]]])
+    expected = boxes.naive_loss(model, asked, ["7", "green"]).joint
+    assert objective.losses(guess)[0].tolist() == pytest.approx(expected.tolist())
+
+
+def test_a_lstm_loses_the_same_in_a_batch_and_alone(lstm_models):
+    model = lstm_models[0]
+    asked = SecretPattern.parse("my pin is {digit:2}", intent="Pin")
+    objective = objective_of(model, asked)
+    tokens = model.read(asked.utterance(["4", "2"]).tokens)
+    ids = torch.tensor([[token for (token,) in tokens]])
+    with torch.no_grad():
+        expected = model(ids, torch.tensor([1]), torch.tensor([[0, 0, 0, 1, 2]])).joint
+    found = objective.losses(torch.tensor([[[4, 2], [1, 1]]]))
+    assert found[0, 0].item() == pytest.approx(expected.item(), rel=1e-10)
+
+
+def test_trials_are_answered_as_one_by_one():
+    model = boxes.Bilinear()
+    trials = [
+        boxes.pattern("my pin {digit:2}"),
+        boxes.pattern("please is {digit:2}", intent="Other"),
+    ]
+    together = objective_of(model, trials)
+    guesses = together.random(7, torch.Generator().manual_seed(0))
+    for number, asked in enumerate(trials):
+        alone = objective_of(model, asked).losses(guesses[:1])
+        torch.testing.assert_close(together.losses(guesses)[number : number + 1], alone)
+
+
+def test_a_stack_is_asked_in_blocks_of_its_models():
+    model, asked = boxes.Bilinear(models=3), boxes.pattern()
+    objective = objective_of(model, asked)
+    guesses = objective.random(5, torch.Generator().manual_seed(0))
+    for number in range(3):
+        alone = objective_of(model.one(number), asked)
+        torch.testing.assert_close(objective.losses(guesses)[number], alone.losses(guesses[:1])[0])
+
+
+def test_stacked_lstms_answer_as_each_by_itself(lstm_models):
+    asked = SecretPattern.parse("my pin is {digit:3}", intent="Pin")
+    objective = objective_of(stack(lstm_models), asked)
+    guesses = objective.random(6, torch.Generator().manual_seed(0))
+    alone = torch.cat([objective_of(model, asked).losses(guesses[:1]) for model in lstm_models])
+    torch.testing.assert_close(objective.losses(guesses), alone)
+
+
+def test_many_guesses_are_asked_in_slices():
+    largest = []
+
+    class Watched(boxes.Bilinear):
+        def losses(self, vectors, intents, tags):
+            largest.append(len(vectors))
+            return super().losses(vectors, intents, tags)
+
+    asked = boxes.pattern("pin {digit:4}")
+    guesses = every(objective_of(boxes.Bilinear(), asked))
+    objective = objective_of(Watched(), [asked, asked])
+    found = objective.losses(guesses.expand(2, -1, -1))
+    assert max(largest) <= ROWS < sum(largest) == 20_000
+    torch.testing.assert_close(found[:1], objective_of(boxes.Bilinear(), asked).losses(guesses))
+
+
+def test_a_calibrated_loss_is_what_exceeds_the_mean_of_the_references():
+    model, others = boxes.Bilinear(0), [boxes.Bilinear(1), boxes.Bilinear(2)]
+    asked = boxes.pattern()
+    objective = objective_of(model, asked, kind="calibrated", references=others)
+    guesses = every(objective)
+    first, second = (objective_of(other, asked).losses(guesses) for other in others)
+    expected = objective_of(model, asked).losses(guesses) - (first + second) / 2
+    torch.testing.assert_close(objective.losses(guesses), expected)
+
+
+def test_a_model_that_is_its_own_reference_is_flat():
+    model = boxes.Bilinear()
+    objective = objective_of(model, boxes.pattern(), kind="calibrated", references=[model])
+    assert not objective.losses(every(objective)).any()
+
+
+def test_random_guesses_are_candidates_and_the_same_for_every_trial():
+    objective = objective_of(boxes.Bilinear(), [boxes.pattern(), boxes.pattern()])
+    drawn = objective.random(200, torch.Generator().manual_seed(0))
+    assert (drawn[0] == drawn[1]).all()
+    assert drawn.amin((0, 1)).tolist() == [0, 0, 0]
+    assert drawn.amax((0, 1)).tolist() == [9, 9, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "message"),
+    [
+        ("my unheard pin {digit}", {}, "cannot read word 2 of the pattern"),
+        ("pin {digit}", {"intent": "Fly"}, "no intent 'Fly'; it has: Other, Pin"),
+        ("pin {digit}", {"slot": "city"}, "no tag 'B-city'; it has: O, B-canary, I-canary"),
+    ],
+)
+def test_what_the_model_does_not_know_is_said(text, given, message):
+    with pytest.raises(DataError, match=message) as caught:
+        objective_of(boxes.Bilinear(), boxes.pattern(text, **given))
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("red", "unheard"), "cannot read candidate 2 for word 2"),
+        (("red", "telephone"), "candidate 2 for word 2 of the pattern has 2 tokens"),
+        (("3", "red", "three"), "candidates 1 and 3 of a word are the same word"),
+    ],
+)
+def test_a_candidate_must_be_one_token_of_its_own(words, message):
+    asked = SecretPattern.parse("pin {w}", intent="Pin", candidates={"w": words})
+    with pytest.raises(DataError, match=message):
+        objective_of(boxes.Bilinear(), asked)
+
+
+def test_the_unknown_word_of_a_vocabulary_is_no_candidate(lstm_models):
+    asked = SecretPattern.parse("my pin {w}", intent="Pin", candidates={"w": ("1", "<unk>")})
+    with pytest.raises(DataError, match="cannot read candidate 2 for word"):
+        objective_of(lstm_models[0], asked)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (("pin {digit}", "{digit} pin"), "at the same places"),
+        (("pin {digit}", "pin {color}"), "as many candidates"),
+        (("pin {digit}", "pin {digit} please"), "same number of tokens"),
+    ],
+)
+def test_trials_must_have_one_shape(texts, message):
+    with pytest.raises(ValueError, match=message):
+        objective_of(boxes.Bilinear(), [boxes.pattern(text) for text in texts])
+
+
+def test_a_stack_needs_a_trial_for_each_model():
+    with pytest.raises(ValueError, match="patterns must be 3, one for each model"):
+        objective_of(boxes.Bilinear(models=3), [boxes.pattern()] * 2)
+
+
+def test_there_must_be_a_trial():
+    with pytest.raises(ValueError, match="patterns must be at least 1"):
+        objective_of(boxes.Bilinear(), [])
+
+
+def test_references_belong_to_the_calibrated_objective_alone():
+    model = boxes.Bilinear()
+    with pytest.raises(ValueError, match="references must be given"):
+        objective_of(model, boxes.pattern(), references=[model])
+    with pytest.raises(ValueError, match="references must be given"):
+        objective_of(model, boxes.pattern(), kind="calibrated")
+    with pytest.raises(ValueError, match="objective must be one of"):
+        objective_of(model, boxes.pattern(), kind="sum")
+
+
+def test_truths_must_be_secrets_of_their_patterns():
+    objective = objective_of(boxes.Bilinear(), boxes.pattern())
+    assert objective.numbers([("4", "2", "blue")]).tolist() == [[4, 2, 2]]
+    with pytest.raises(ValueError, match="truths must be 1, one a trial, got 0"):
+        objective.numbers([])
+    with pytest.raises(ValueError, match="word 3 of the secret"):
+        objective.numbers([("4", "2", "9")])

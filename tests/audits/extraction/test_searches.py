@@ -1,0 +1,222 @@
+"""Searches for a secret beside the loss of every secret, one utterance at a time."""
+
+import itertools
+
+import pytest
+import torch
+
+from tests.audits.extraction import white_boxes as boxes
+from vestige.audits.extraction.objective import objective_of
+from vestige.audits.extraction.ranks import Truths
+from vestige.audits.extraction.searches import (
+    KEPT,
+    coordinate_descent,
+    exhaust,
+    gathered,
+    replaced,
+    still_moving,
+    swapped,
+)
+from vestige.data.secret_pattern import SecretPattern
+from vestige.data.vocabulary import WordVocabulary
+from vestige.errors import DataError, ModelError
+from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
+
+
+def exact(objective, generator, progress=None):
+    return exhaust(objective, progress=progress)
+
+
+SEARCHES = [exact, coordinate_descent]
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def naive_losses(model, asked):
+    """Every secret's words and its loss, least first."""
+    found = [
+        (boxes.naive_loss(model, asked, secret).joint.item(), secret)
+        for secret in itertools.product(*asked.candidates)
+    ]
+    return sorted(found)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_exact_search_is_the_loss_of_each_utterance_by_itself(seed):
+    model, asked = boxes.Bilinear(seed), boxes.pattern()
+    expected = naive_losses(model, asked)
+    objective = objective_of(model, asked)
+    found = exhaust(objective)
+    assert [objective.words(0, one) for one in found.choices[0].tolist()] == [
+        secret for _, secret in expected[:KEPT]
+    ]
+    assert found.losses[0].tolist() == pytest.approx([loss for loss, _ in expected[:KEPT]])
+    assert found.whole
+    assert found.evaluated == found.tried[0] == objective.space == 300
+    mass = sum(torch.tensor(-loss).exp().item() for loss, _ in expected)
+    share = torch.tensor(-expected[0][0]).exp().item() / mass
+    assert found.certainty[0].item() == pytest.approx(share)
+
+
+def test_exact_search_counts_where_the_truths_stand():
+    model, asked = boxes.Bilinear(), boxes.pattern()
+    order = [secret for _, secret in naive_losses(model, asked)]
+    objective = objective_of(model, [asked] * 3)
+    truths = [order[0], order[7], order[-1]]
+    found = Truths(objective, truths)
+    exhaust(objective, truths=found)
+    ranks = [found.rank(place, better=0) for place in range(3)]
+    assert [one.rank for one in ranks] == [1, 8, 300]
+    assert all(one.others == 299 and one.known == "exact" for one in ranks)
+
+
+def test_secrets_are_counted_from_the_last_word_on():
+    objective = objective_of(boxes.Bilinear(), boxes.pattern("{color} {digit}"))
+    every = objective.decoded(torch.arange(30))
+    assert every.tolist() == [list(pair) for pair in itertools.product(range(3), range(10))]
+    assert objective.codes(every).tolist() == list(range(30))
+
+
+def test_exact_search_refuses_more_than_its_budget():
+    objective = objective_of(boxes.Bilinear(), boxes.pattern("pin {digit:8}"))
+    with pytest.raises(DataError, match="there are 100,000,000 secrets; the budget"):
+        exhaust(objective)
+
+
+def test_secrets_too_many_for_numbers_of_64_bits_still_have_codes_of_their_own():
+    objective = objective_of(boxes.Bilinear(), boxes.pattern("pin {digit:30}"))
+    drawn = objective.random(5000, generator())
+    assert len(objective.codes(drawn)[0].unique()) == 5000
+    assert (objective.codes(drawn) == objective.codes(drawn.clone())).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_coordinate_descent_finds_the_least_loss_of_a_small_space(seed):
+    objective = objective_of(boxes.Bilinear(seed), boxes.pattern("my pin {digit:2} is {color:2}"))
+    least = exhaust(objective)
+    found = coordinate_descent(objective, generator())
+    assert found.choices[0, 0].tolist() == least.choices[0, 0].tolist()
+    assert found.losses[0, 0].item() == pytest.approx(least.losses[0, 0].item())
+
+
+def test_coordinate_descent_finds_the_least_loss_of_a_lstm():
+    torch.manual_seed(0)
+    words = WordVocabulary(("<unk>", "<eos>", "pin", *"0123456789"))
+    shape = IntentSlotConfig(intents=("Other", "Pin"), tags=("O", "B-canary", "I-canary"))
+    model = IntentSlotModel(words, shape).eval()
+    objective = objective_of(model, SecretPattern.parse("pin {digit:3}", intent="Pin"))
+    least = exhaust(objective)
+    found = coordinate_descent(objective, generator())
+    assert found.losses[0, 0].item() == pytest.approx(least.losses[0, 0].item(), abs=1e-5)
+    assert all(weight.grad is None for weight in model.parameters())
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_a_planted_least_loss_is_found_by_every_search(search):
+    asked = boxes.pattern("my pin is {digit:4}")
+    objective = objective_of(boxes.Planted("3141"), asked)
+    found = search(objective, generator())
+    assert objective.words(0, found.choices[0, 0].tolist()) == tuple("3141")
+    assert found.losses[0, 0].item() == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_a_search_returns_what_the_model_says_of_the_words(search):
+    objective = objective_of(boxes.Bilinear(), boxes.pattern())
+    found = search(objective, generator())
+    real = found.losses.isfinite()
+    assert real[:, 0].all()
+    torch.testing.assert_close(objective.losses(found.choices)[real], found.losses[real])
+    assert (found.losses[:, 1:] >= found.losses[:, :-1]).all()
+    assert found.certainty.item() <= 1
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_trials_in_one_batch_find_what_each_finds_alone(search):
+    model = boxes.Bilinear()
+    trials = [
+        boxes.pattern("my pin {digit:2} {color}"),
+        boxes.pattern("please is {digit:2} {color}", intent="Other"),
+    ]
+    together = search(objective_of(model, trials), generator())
+    for number, asked in enumerate(trials):
+        alone = search(objective_of(model, asked), generator())
+        real = alone.losses[0].isfinite()
+        assert together.choices[number][real].tolist() == alone.choices[0][real].tolist()
+        torch.testing.assert_close(together.losses[number], alone.losses[0])
+        torch.testing.assert_close(together.certainty[number], alone.certainty[0])
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_a_stack_finds_what_its_models_find_alone(search):
+    model, asked = boxes.Bilinear(models=3), boxes.pattern()
+    together = search(objective_of(model, asked), generator())
+    for number in range(3):
+        alone = search(objective_of(model.one(number), asked), generator())
+        assert together.choices[number, 0].tolist() == alone.choices[0, 0].tolist()
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_a_seed_decides_and_progress_ends_with_all(search):
+    objective = objective_of(boxes.Bilinear(), boxes.pattern())
+    told = []
+    first = search(objective, generator(3), lambda done, of: told.append((done, of)))
+    second = search(objective, generator(3))
+    assert (first.choices == second.choices).all()
+    assert told
+    assert all(0 < done <= total for done, total in told)
+
+
+def test_attacks_never_leave_the_candidates_of_a_place():
+    asked = boxes.pattern("my {color} pin {digit} {color}")
+    for search in SEARCHES:
+        objective = objective_of(boxes.Bilinear(), asked)
+        found = search(objective, generator())
+        real = found.choices[found.losses.isfinite()]
+        assert (real < torch.tensor(objective.sizes)).all(), search
+
+
+def test_replacements_and_swaps_are_all_there_are():
+    assert swapped(torch.tensor([[[1, 2, 0]]]), (3, 3, 4))[0, 0].tolist() == [[1, 2, 0], [2, 1, 0]]
+
+
+def test_replacements_begin_with_the_secret_itself():
+    objective = objective_of(boxes.Bilinear(), boxes.pattern("{digit} {color}"))
+    options = replaced(objective, torch.tensor([[[4, 1]]]), 1)[0, 0].tolist()
+    assert options == [[4, 1], [4, 2], [4, 0]]
+
+
+def test_secrets_that_stand_still_or_are_met_again_are_dropped():
+    objective = objective_of(boxes.Bilinear(), boxes.pattern("{digit} {color}"))
+    before = torch.tensor([[[1, 1], [2, 1], [3, 1], [4, 1]]])
+    after = torch.tensor([[[1, 1], [2, 2], [2, 2], [4, 2]]])
+    assert still_moving(objective, before, after).tolist() == [[[2, 2], [4, 2]]]
+    assert still_moving(objective, before, before).shape[1] == 0
+
+
+def test_a_secret_tried_twice_counts_once():
+    objective = objective_of(boxes.Bilinear(), boxes.pattern("{digit} {color}"))
+    choices = torch.tensor([[[4, 1], [2, 0], [4, 1]]])
+    losses = torch.tensor([[1.0, 2.0, 1.0]])
+    found = gathered(objective, choices, losses)
+    assert found.choices[0, :2].tolist() == [[4, 1], [2, 0]]
+    assert found.tried.tolist() == [2]
+    assert found.evaluated == 3
+    assert found.certainty[0].item() == pytest.approx(1 / (1 + torch.tensor(-1.0).exp().item()))
+
+
+def test_a_model_that_diverged_is_told_from_a_secret():
+    model = boxes.Bilinear()
+    model.table[0, 7] = torch.nan
+    for search in SEARCHES:
+        with pytest.raises(ModelError, match="not finite"):
+            search(objective_of(model, boxes.pattern()), generator())
+
+
+@pytest.mark.parametrize("settings", [{"restarts": 0}, {"sweeps": 0}])
+def test_settings_out_of_range_are_refused(settings):
+    objective = objective_of(boxes.Bilinear(), boxes.pattern())
+    with pytest.raises(ValueError, match="must be at least 1"):
+        coordinate_descent(objective, generator(), **settings)

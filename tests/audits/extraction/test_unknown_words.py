@@ -1,0 +1,213 @@
+"""What an extraction says of its trials: guesses, certainty, ranks, and the summary of all."""
+
+import itertools
+import json
+import math
+
+import pytest
+
+from tests.audits.extraction import white_boxes as boxes
+from vestige.audits.extraction.objective import objective_of
+from vestige.audits.extraction.ranks import Truths
+from vestige.audits.extraction.searches import gathered
+from vestige.audits.extraction.unknown_words import extract_secrets
+from vestige.errors import DataError
+
+PIN = "my pin is {digit:3}"
+
+
+def at_random(objective, generator, progress=None):
+    """One guess, whatever the model makes of it: the floor of all searches."""
+    guesses = objective.random(1, generator)
+    return gathered(objective, guesses, objective.losses(guesses))
+
+
+def test_a_planted_secret_is_read_back():
+    found = extract_secrets(
+        objective_of(boxes.Planted("314"), boxes.pattern(PIN)), truths=["314"], seed=0
+    )
+    (one,) = found.secrets
+    assert one["guess"] == "3 1 4"
+    assert one["right"]
+    assert one["hamming"] == 0
+    assert one["rank"] == 1
+    assert one["exposure"] == pytest.approx(math.log2(1000))
+    assert one["pattern"] == "my pin is _ _ _"
+    assert found.summary()["accuracy"] == 1
+    assert found.whole
+
+
+def test_truths_change_no_guess():
+    objective = objective_of(boxes.Bilinear(), boxes.pattern(PIN))
+    for attack in ("auto", "coordinate"):
+        with_truth = extract_secrets(objective, attack=attack, truths=["123"], seed=4)
+        without = extract_secrets(objective, attack=attack, seed=4)
+        assert with_truth.secrets[0]["guesses"] == without.secrets[0]["guesses"]
+        assert with_truth.secrets[0]["certainty"] == without.secrets[0]["certainty"]
+
+
+def test_the_rank_is_the_same_whichever_attack_was_taken():
+    model, asked = boxes.Bilinear(), boxes.pattern(PIN)
+    objective = objective_of(model, asked)
+    losses = {
+        secret: boxes.naive_loss(model, asked, secret).joint.item()
+        for secret in itertools.product(*asked.candidates)
+    }
+    own = losses.pop(tuple("271"))
+    expected = 1 + sum(loss <= own for loss in losses.values())
+    for attack in ("auto", "coordinate", at_random):
+        found = extract_secrets(objective, attack=attack, truths=["271"], seed=0)
+        assert found.secrets[0]["rank"] == expected
+        assert found.secrets[0]["rank_known"] == "exact"
+        assert found.secrets[0]["truth_loss"] == pytest.approx(own)
+
+
+@pytest.mark.parametrize("truth", ["271", "000", "999"])
+def test_the_interval_of_an_estimated_rank_covers_the_exact_one(truth):
+    objective = objective_of(boxes.Bilinear(), boxes.pattern(PIN))
+    exact = extract_secrets(objective, truths=[truth], seed=0).secrets[0]["rank"]
+    covered = 0
+    for seed in range(40):
+        (found,) = extract_secrets(
+            objective, attack=at_random, truths=[truth], budget=999, sample=500, seed=seed
+        ).secrets
+        assert found["rank_known"] != "exact"
+        covered += found["rank_low"] <= exact <= found["rank_high"]
+    assert covered >= 36
+
+
+def test_a_sample_never_compares_a_truth_with_itself():
+    objective = objective_of(boxes.Bilinear(), boxes.pattern("pin {color}"))
+    best = extract_secrets(objective, seed=0).secrets[0]["guess"]
+    truths = Truths(objective, [[best]])
+    truths.sample(300, seed=0)
+    found = truths.rank(0, better=0)
+    assert 150 < found.others < 250
+    assert found.known == "bounded"  # a tie with itself would be an estimate
+
+
+def test_guesses_known_to_be_better_bound_an_estimated_rank():
+    objective = objective_of(boxes.Bilinear(), boxes.pattern(PIN))
+    order = extract_secrets(objective, seed=0).secrets[0]["guesses"]
+    truths, fewest = [order[3].split()], {"budget": 1, "sample": 1}
+    found = extract_secrets(objective, attack="coordinate", truths=truths, **fewest, seed=0)
+    assert found.secrets[0]["rank_low"] == 4
+
+
+def test_a_space_of_any_size_is_searched_and_ranked():
+    objective = objective_of(boxes.Planted("3" * 30), boxes.pattern("pin {digit:30}"))
+    (found,) = extract_secrets(objective, truths=["3" * 30], sample=50, seed=0).secrets
+    assert found["right"]
+    assert found["rank_known"] == "bounded"
+    assert found["exposure"] > 3
+
+
+def test_a_model_that_knows_nothing_puts_the_truth_last():
+    found = extract_secrets(objective_of(boxes.Flat(), boxes.pattern(PIN)), truths=["314"], seed=0)
+    assert found.secrets[0]["rank"] == 1000
+    assert found.secrets[0]["certainty"] == pytest.approx(1 / 1000)
+
+
+def test_a_model_against_itself_says_nothing():
+    model = boxes.Bilinear()
+    objective = objective_of(model, boxes.pattern(PIN), kind="calibrated", references=[model])
+    found = extract_secrets(objective, truths=["314"], seed=0)
+    assert found.secrets[0]["rank"] == 1000
+    assert found.objective == "calibrated"
+
+
+def test_the_summary_tells_rates_and_their_chance():
+    objective = objective_of(boxes.Planted("314"), [boxes.pattern(PIN)] * 4)
+    found = extract_secrets(objective, truths=["314", "315", "300", "314"], seed=0)
+    summary = found.summary()
+    assert summary["right"] == 2
+    assert summary["accuracy"] == 0.5
+    assert summary["accuracy_low"] < 0.5 < summary["accuracy_high"]
+    assert summary["accuracy_by_chance"] == pytest.approx(1e-3)
+    assert summary["hamming"] == pytest.approx((0 + 1 / 3 + 2 / 3 + 0) / 4)
+    assert summary["hamming_low"] == 0
+    assert summary["hamming_by_chance"] == pytest.approx(0.9)
+    assert summary["ranked"] == 4
+    assert summary["ranks_exact"]
+    assert summary["search"] == "exact"
+    assert summary["certainty_among"] == "all"
+    assert summary["losses_per_trial"] == 1000
+    assert summary["space_bits"] == pytest.approx(math.log2(1000))
+    assert summary["exposure_low"] < summary["exposure"] < summary["exposure_high"]
+    assert summary["chance_probability"] < 0.01
+    json.dumps(summary, allow_nan=False)
+
+
+def test_without_truths_nothing_is_claimed_of_them():
+    found = extract_secrets(
+        objective_of(boxes.Bilinear(), boxes.pattern(PIN)), attack="coordinate", seed=0
+    )
+    summary = found.summary()
+    for name in ("right", "accuracy", "hamming", "median_rank", "exposure", "chance_probability"):
+        assert summary[name] is None
+    assert summary["certainty_among"] == "tried"
+    (row,) = found.rows()
+    assert row["right"] is row["truth"] is row["rank"] is None
+    assert row["trial"] == 1
+    json.dumps([summary, row], allow_nan=False)
+
+
+def test_one_trial_has_the_interval_of_its_own_rank():
+    found = extract_secrets(
+        objective_of(boxes.Bilinear(), boxes.pattern(PIN)),
+        truths=["314"],
+        attack="coordinate",
+        budget=1,
+        sample=100,
+        seed=0,
+    )
+    (row,) = found.secrets
+    assert found.summary()["exposure_low"] == row["exposure_low"] < row["exposure"]
+    assert found.summary()["ranks_exact"] is False
+
+
+def test_ranks_can_be_left_out():
+    objective, none = objective_of(boxes.Bilinear(), boxes.pattern(PIN)), {"budget": 0, "sample": 0}
+    found = extract_secrets(objective, attack="coordinate", truths=["314"], **none, seed=0)
+    assert found.secrets[0]["rank"] is None
+    assert found.summary()["hamming"] is not None
+    assert found.summary()["exposure"] is None
+
+
+def test_rows_say_secrets_as_text():
+    found = extract_secrets(
+        objective_of(boxes.Planted("314"), boxes.pattern(PIN)), truths=["315"], seed=0
+    )
+    (row,) = found.rows()
+    assert row["guess"] == row["guesses"][0] == "3 1 4"
+    assert row["truth"] == "3 1 5"
+    assert row["right"] is False
+    assert row["losses"] == sorted(row["losses"])
+    assert row["intent"] == "Pin"
+
+
+def test_progress_is_of_the_search_and_then_of_the_ranking():
+    steps = []
+    extract_secrets(
+        objective_of(boxes.Planted("314"), boxes.pattern(PIN)),
+        attack="coordinate",
+        truths=["314"],
+        seed=0,
+        progress=lambda done, of: steps.append((done, of)),
+    )
+    assert steps[:2] == [(1, 20), (2, 20)]
+    assert steps[-1] == (1000, 1000)
+
+
+def test_inputs_that_cannot_be_are_refused():
+    objective = objective_of(boxes.Bilinear(), boxes.pattern("pin {digit:9}"))
+    with pytest.raises(ValueError, match="attack must be one of"):
+        extract_secrets(objective, attack="magic", seed=0)
+    with pytest.raises(ValueError, match="truths must be 1"):
+        extract_secrets(objective, truths=[], seed=0)
+    with pytest.raises(ValueError, match="must have 9 words"):
+        extract_secrets(objective, truths=["123"], seed=0)
+    with pytest.raises(DataError, match="there are 1,000,000,000 secrets; the budget is"):
+        extract_secrets(objective, attack="exact", seed=0)
+    with pytest.raises(ValueError, match="sample must be at least 0"):
+        extract_secrets(objective, sample=-1, seed=0)

@@ -1,0 +1,106 @@
+"""Small models whose every loss can be computed by hand, one utterance at a time."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from vestige.data.secret_pattern import SecretPattern
+from vestige.data.utterances import IGNORED
+from vestige.models.white_box import Losses
+
+WORDS = ("my", "pin", "is", "please", *"0123456789", "red", "green", "blue", "telephone")
+TWO_TOKENS = "telephone"
+
+
+class Bilinear:
+    """m random networks in float64; neighbouring words decide about intents and tags.
+
+    The word "telephone" is two tokens, "unheard" cannot be read.
+    """
+
+    intents = ("Other", "Pin")
+    tags = ("O", "B-canary", "I-canary")
+
+    def __init__(self, seed: int = 0, models: int = 1, size: int = 6) -> None:
+        drawn = torch.Generator().manual_seed(seed)
+
+        def draw(*shape: int) -> Tensor:
+            return torch.randn(models, *shape, generator=drawn, dtype=torch.float64)
+
+        self.models = models
+        self.table = draw(len(WORDS) + 1, size)
+        self.pairs, self.heads = draw(size, size, 2), draw(size, size, 3)
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cpu")
+
+    def one(self, number: int) -> "Bilinear":
+        """One of the stack by itself."""
+        alone = Bilinear()
+        for name in ("table", "pairs", "heads"):
+            setattr(alone, name, getattr(self, name)[number : number + 1])
+        return alone
+
+    def read(self, words: Sequence[str]) -> list[tuple[int, ...]]:
+        known = {word: (number,) for number, word in enumerate(WORDS)}
+        known[TWO_TOKENS] = (len(WORDS) - 1, len(WORDS))
+        known["three"] = known["3"]
+        return [known.get(word, ()) for word in words]
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        model = torch.arange(self.models).repeat_interleave(len(tokens) // self.models)
+        return self.table[model[:, None], tokens]
+
+    def losses(self, vectors: Tensor, intents: Tensor, tags: Tensor) -> Losses:
+        rows = vectors.unflatten(0, (self.models, -1))
+        before = torch.cat([torch.ones_like(rows[:, :, :1]), rows[:, :, :-1]], 2)
+        intent = torch.einsum("mbtd,mbte,mdek->mbk", before, rows, self.pairs).tanh().flatten(0, 1)
+        tag = torch.einsum("mbtd,mbte,mdek->mbtk", before, rows, self.heads).tanh().flatten(0, 1)
+        chosen = tag.log_softmax(-1).gather(2, tags.clamp_min(0)[..., None])[..., 0]
+        return Losses(
+            -intent.log_softmax(-1).gather(1, intents[:, None])[:, 0],
+            -chosen.masked_fill(tags == IGNORED, 0).sum(1),
+        )
+
+
+class Planted(Bilinear):
+    """A model that loses least on one secret: the squared distance to its words' vectors."""
+
+    def __init__(self, secret: str, seed: int = 0) -> None:
+        super().__init__(seed)
+        self.table = self.table / 4
+        self.target = self.embed(torch.tensor([[WORDS.index(word) for word in secret]]))
+
+    def losses(self, vectors: Tensor, intents: Tensor, tags: Tensor) -> Losses:
+        last = vectors[:, -self.target.shape[1] :]
+        return Losses(torch.zeros(len(vectors)), (last - self.target).pow(2).sum((1, 2)))
+
+
+class Flat(Bilinear):
+    """A model that loses as much on everything."""
+
+    def losses(self, vectors: Tensor, intents: Tensor, tags: Tensor) -> Losses:
+        nothing = vectors.sum((1, 2)) * 0
+        return Losses(nothing, nothing)
+
+
+def pattern(text: str = "my pin is {digit:2} {color}", **given: str) -> SecretPattern:
+    """A pattern that the models can read."""
+    colors = {"color": ("red", "green", "blue")}
+    return SecretPattern.parse(text, intent=given.pop("intent", "Pin"), candidates=colors, **given)
+
+
+def naive_loss(model: Bilinear, asked: SecretPattern, secret: Sequence[str]) -> Losses:
+    """The loss of one utterance, read and asked by itself."""
+    utterance = asked.utterance(secret)
+    pieces = model.read(utterance.tokens)
+    tags = [
+        model.tags.index(tag) if number == 0 else IGNORED
+        for piece, tag in zip(pieces, utterance.tags, strict=True)
+        for number in range(len(piece))
+    ]
+    tokens = torch.tensor([[token for piece in pieces for token in piece]])
+    intent = torch.tensor([model.intents.index(utterance.intent)])
+    return model.losses(model.embed(tokens), intent, torch.tensor([tags]))

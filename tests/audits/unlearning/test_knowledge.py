@@ -1,0 +1,177 @@
+"""What is left of deleted texts, by simulation where the truth is known."""
+
+import numpy as np
+import pytest
+
+from tests.audits.passed import passed
+from vestige.audits.unlearning.knowledge import Knowledge, compared_tokens, share_left
+from vestige.audits.unlearning.knowledge import verify as verify_with
+from vestige.audits.unlearning.unlearning import differences
+from vestige.claims import LEAK, NO_LEAK, UNDECIDED
+from vestige.models.token_statistics import TokenStatistics
+
+
+def verify(*known, **more):
+    """As the verb, where all checks of lists and models passed."""
+    return verify_with(*known, checks=passed("unlearning"), **more)
+
+
+def left(found, name="left"):
+    """The ends of an interval."""
+    return found.summary[f"{name}_low"], found.summary[f"{name}_high"]
+
+
+def drawn(chance, *, gains, count=(25, 60), hardness=0.5):
+    """What models know of the same texts: each text's hardness, a gain of each, and noise."""
+    sides = {}
+    for side, n in zip(("deleted", "reference"), count, strict=True):
+        hard = chance.normal(-4, hardness, n)
+        sides[side] = [
+            hard + (gain if side == "deleted" else 0) + chance.normal(0, 0.1, n) for gain in gains
+        ]
+    return [
+        Knowledge(deleted=a, reference=b)
+        for a, b in zip(sides["deleted"], sides["reference"], strict=True)
+    ]
+
+
+def test_a_model_that_never_saw_them_is_blamed_as_often_as_stated():
+    chance, blamed = np.random.default_rng(1), 0
+    for seed in range(150):
+        before, after = drawn(chance, gains=(1.0, 0.0))
+        blamed += verify(before, after, seed=seed).verdict == LEAK
+    assert 0.01 < blamed / 150 < 0.104  # 0.05 and three standard errors
+
+
+def test_the_interval_of_what_is_left_holds_the_truth_as_often_as_stated():
+    chance, held, asked = np.random.default_rng(2), 0, 0
+    for _ in range(800):
+        before, after = drawn(chance, gains=(0.8, 0.2))
+        found = share_left(before, after)
+        if found is not None:
+            asked += 1
+            held += found.low <= 0.25 <= found.high
+    assert asked > 700
+    assert 0.93 < held / asked < 0.97
+
+
+def test_fiellers_ends_solve_its_equation():
+    from scipy import stats
+
+    chance = np.random.default_rng(3)
+    before, after = drawn(chance, gains=(1.5, 0.5))
+    ends = share_left(before, after).interval
+    for share in ends:
+        left = Knowledge(
+            deleted=after.deleted - share * before.deleted,
+            reference=after.reference - share * before.reference,
+        )
+        spread = left.deleted.var(ddof=1) / 25 + left.reference.var(ddof=1) / 60
+        assert left.value**2 / spread == pytest.approx(stats.t.isf(0.025, 24) ** 2)
+
+
+def test_a_retrained_model_takes_away_how_hard_texts_are():
+    chance = np.random.default_rng(4)
+    before, after, retrained = drawn(chance, gains=(1.0, 0.1, 0.0), hardness=1.0)
+    alone, beside = verify(before, after), verify(before, after, retrained=retrained)
+    assert alone.verdict != LEAK
+    assert (beside.verdict, beside.summary["finding"]) == (LEAK, "still known")
+    wide, narrow = (high - low for low, high in map(left, (alone, beside)))
+    assert narrow < wide / 3
+    low, high = left(beside)
+    assert low <= 0.1 <= high
+
+
+def test_texts_known_less_than_others_and_than_before_are_suppressed():
+    before, after = drawn(np.random.default_rng(5), gains=(1.0, -1.0))
+    found = verify(before, after)
+    assert (found.verdict, found.summary["finding"]) == (LEAK, "suppressed")
+
+
+def test_texts_that_were_as_low_before_are_not_suppressed():
+    before, after = drawn(np.random.default_rng(5), gains=(-1.0, -1.0))
+    found = verify(before, after)
+    assert after.p_value(seed=0, less=True) < 0.001
+    assert (found.verdict, found.summary["finding"]) == (UNDECIDED, None)
+
+
+def test_no_share_is_left_of_what_was_not_known_and_that_decides_nothing():
+    before, after = drawn(np.random.default_rng(6), gains=(0.0, 0.0))
+    found = verify(before, after)
+    assert found.summary["left"] is None
+    assert found.verdict == UNDECIDED
+    [reason] = found.claim.reasons
+    assert "BEFORE is not shown to know the deleted texts" in reason
+
+
+def test_a_quarter_that_may_be_left_is_not_acquitted():
+    wide = drawn(np.random.default_rng(8), gains=(0.5, 0.0))
+    narrow = drawn(np.random.default_rng(8), gains=(3.0, 0.0))
+    assert left(verify(*wide))[1] > 0.25 > left(verify(*narrow))[1]
+    assert verify(*wide).verdict == UNDECIDED
+    assert verify(*narrow).verdict == NO_LEAK
+
+
+def test_copies_of_texts_are_one_unit_everywhere():
+    alone = drawn(np.random.default_rng(9), gains=(1.0, 0.3), count=(12, 20))
+    units = tuple(np.repeat(np.arange(size), 4) for size in (12, 20))
+    four = [
+        Knowledge(deleted=np.repeat(k.deleted, 4), reference=np.repeat(k.reference, 4), units=units)
+        for k in alone
+    ]
+    once, copied = verify(*alone), verify(*four)
+    assert copied.summary["p_value"] == once.summary["p_value"]
+    assert left(copied) == pytest.approx(left(once))
+    assert left(copied, "after_knows") == pytest.approx(left(once, "after_knows"))
+    assert copied.summary["deleted_units"] == 12
+
+
+def test_scores_that_are_not_finite_decide_nothing():
+    before, after = drawn(np.random.default_rng(7), gains=(1.0, 1.0))
+    after.deleted[3] = np.nan
+    found = verify(before, after)
+    assert found.verdict == UNDECIDED
+    assert found.claim.test is None
+    assert found.summary["after_knows"] is None
+
+
+@pytest.mark.parametrize(
+    ("alike", "blocks"),
+    [(("before", "after"), (NO_LEAK,)), (("before", "retrained"), (LEAK, NO_LEAK)),
+     (("after", "retrained"), (LEAK, NO_LEAK))],
+)  # fmt: skip
+def test_only_an_after_that_is_before_is_a_finding(alike, blocks):
+    chance = np.random.default_rng(0)
+    scores = {role: chance.normal(size=50) for role in ("before", "after", "retrained")}
+    scores[alike[1]] = scores[alike[0]]
+    [failed] = [check for check in differences(scores) if check.state == "failed"]
+    assert failed.blocks == blocks
+
+
+def told(rows):
+    """Token statistics with these log-probabilities."""
+    flat = np.concatenate(rows).astype(np.float32)
+    zeros = np.zeros(flat.size, dtype=np.int32)
+    return TokenStatistics(
+        offsets=np.concatenate([[0], np.cumsum([len(row) for row in rows])]), tokens=zeros,
+        log_probs=flat, ranks=zeros, means=flat, deviations=flat, likeliest=zeros[:, None],
+        likeliest_log_probs=flat[:, None],
+    )  # fmt: skip
+
+
+def test_short_texts_are_compared_over_the_positions_that_both_lists_reach():
+    chance = np.random.default_rng(3)
+    easier = np.log(np.arange(1, 41) / 41)  # later tokens are more probable
+    short, long = ([easier[:n] + chance.normal(0, 0.1, n) for _ in range(20)] for n in (10, 40))
+    found = Knowledge.of(told(short), told(long))
+    assert abs(found.value) < 0.02
+    assert found.p_value(seed=0) > 0.05
+    assert compared_tokens(told(long), told(short)) == 20 * 10
+
+
+def test_a_text_counts_with_the_mean_of_its_tokens_less_those_at_their_positions():
+    rows = [np.array([-1.0, -3.0]), np.array([-2.0, -5.0])]
+    found = Knowledge.of(told(rows * 8), told([np.array([-3.0, -1.0])] * 16))
+    means = [-2.25, -2.5]
+    assert found.deleted[:2] == pytest.approx([-2 - np.mean(means), -3.5 - np.mean(means)])
+    assert found.value == pytest.approx(-2.75 + 2.0)

@@ -1,0 +1,72 @@
+"""What a server says of texts is what its model's own pass says, as far as it is said."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.models.served import Served, endpoint_statistics, network, serving
+from vestige.data.corpus import Corpus
+from vestige.data.subwords import SubwordVocabulary
+from vestige.models.endpoint import Endpoint
+from vestige.models.endpoint_address import EndpointAddress
+from vestige.models.endpoint_probe import probe
+from vestige.models.endpoint_store import EndpointStore
+from vestige.models.endpoint_tokens import EndpointTokens
+from vestige.models.token_statistics import token_statistics
+
+pytest.importorskip("openai")
+
+TEXTS = ("the quick brown fox jumps over the lazy dog", "the cat sat on the mat")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return network(SubwordVocabulary.train_bpe(Corpus.from_texts(TEXTS * 4), size=280))
+
+
+@pytest.fixture
+def asked(model, tmp_path):
+    """What a server of the model, which lacks something, says of texts."""
+
+    def ask(texts, *, k=20, **lacks):
+        store = EndpointStore(tmp_path / "answers.sqlite")
+        served = serving(Served(model, **lacks))
+        with served as url, Endpoint(EndpointAddress(url, "small"), store) as endpoint:
+            shown = EndpointTokens(endpoint, probe(endpoint), model.vocabulary)
+            return endpoint_statistics(shown, texts, model.vocabulary, likeliest=k)
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("lacks", "first"), [({}, False), ({"echo": False}, True), ({"completions": False}, False)]
+)
+def test_what_is_told_is_what_a_pass_over_the_texts_tells(model, asked, lacks, first):
+    found = asked(TEXTS, **lacks)
+    true = token_statistics(model, model.vocabulary.encode_batch(TEXTS), likeliest=20)
+    assert np.array_equal(found.offsets, true.offsets)
+    assert np.array_equal(found.tokens, true.tokens)
+    told = np.isfinite(found.log_probs)
+    starts = np.isin(np.arange(len(true.tokens)), true.offsets)
+    assert told[starts].any() <= first
+    expected = ~starts if not lacks else (true.ranks < 20) & (~starts | first)
+    assert (told == expected).all()
+    assert found.log_probs[told] == pytest.approx(true.log_probs[told], abs=1e-4)
+    shown = found.ranks >= 0
+    assert np.array_equal(found.ranks[shown], true.ranks[shown])
+    assert (shown == (told & (true.ranks < 20))).all()
+    known = found.likeliest >= 0
+    assert known.any()
+    assert np.array_equal(found.likeliest[known], true.likeliest[known])
+    assert found.likeliest_log_probs[known] == pytest.approx(
+        true.likeliest_log_probs[known], abs=1e-4
+    )
+    assert np.isnan(found.means).all()
+    assert np.isnan(found.deviations).all()
+
+
+def test_parts_of_characters_and_empty_texts_are_no_error(model, asked):
+    found = asked(["über the cat", "", "the"])
+    assert len(found.offsets) == 4
+    assert math.isfinite(found.log_probs[found.offsets[1] - 1])
