@@ -27,8 +27,8 @@ from vestige.data.sources import CORPUS, manifest_file
 from vestige.errors import NotFinite
 from vestige.models import reading
 from vestige.models.predictions import log_probs_of, predictions
-from vestige.models.protocols import NextToken, evaluation_mode
-from vestige.models.reading import evaluation_mode, pack, read
+from vestige.models.protocols import NextToken
+from vestige.models.reading import evaluation_mode, pack
 from vestige.models.sampling import sample
 
 if TYPE_CHECKING:
