@@ -34,9 +34,8 @@ def test_small_models_go_through_all_of_it(monkeypatch, capsys):
     }  # fmt: skip
     for kind in ("full", "adapter"):
         row = rows[f"tiny {kind}, random weights"]
-        # a prediction is of the search, without the samples that say whether a model predicts
         assert 20 < row["searched_tokens"] < 2 * rows["tiny full, prediction"]["forward_tokens"]
-        assert row["searched_tokens"] < row["forward_tokens"]
+        assert row["searched_tokens"] == row["forward_tokens"]
         assert row["seconds"] > 0
         assert row["over_own_passes"] > 0
     assert rows["tiny step"]["eager"] > 0

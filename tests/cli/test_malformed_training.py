@@ -68,7 +68,11 @@ CASES = {
         "one of n whole",
     ),
     "a limit for a bound": (f"{PRIVATE} --accountant gdp", "--accountant", "no bound"),
-    "lots of no kind": (f"{PRIVATE} --batching documents", "batching must be poisson", "lots"),
+    "lots of no kind": (
+        f"{PRIVATE} --batching documents",
+        "batching must be poisson",
+        "Poisson sampling",
+    ),
     "delta of two": (f"{PRIVATE} --delta 2", "--delta", "[1e-12, 1)"),
     "clip of zero": (f"{PRIVATE} --clip 0", "--clip", "positive"),
     "clip negative": (f"{PRIVATE} --clip -1", "--clip", "positive"),
@@ -91,7 +95,7 @@ CASES = {
         "--batching poisson-users",
     ),
     "dp-sgd on a stream": (f"{PRIVATE} --batching stream", "--batching stream", "one by one"),
-    "dp-sgd without lots": (f"{PRIVATE} --batching documents", "batching", "lots"),
+    "dp-sgd without lots": (f"{PRIVATE} --batching documents", "batching", "Poisson sampling"),
     "adversarial on a stream": (f"{HIDDEN} --batching stream", "--batching stream", "one by one"),
     "more than all sequences": (f"{PRIVATE} --batch-size 99", "20 sequences", "smaller batch_size"),
     "cap of zero": (

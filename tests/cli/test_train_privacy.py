@@ -208,7 +208,7 @@ def test_a_budget_too_small_says_that_nothing_will_be_learnt(train, place, tmp_p
     words = ["--from", place / "public", *LENGTH, "--defence", "dp-sgd"]
     _, start, _ = train(tmp_path / "new", *words, "--epsilon", 0.05, "--accountant", "rdp")
     assert "The model will learn almost nothing" in start
-    assert "the noise is as large as the sum of 10.7 sequences, and a step has 8" in start
+    assert "the noise is as large as the sum of 11.3 sequences, and a step has 8" in start
 
 
 def test_several_private_trainings_of_one_text_are_told_together(shell, place, tmp_path):

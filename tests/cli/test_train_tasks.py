@@ -208,11 +208,6 @@ CASES = {
         "pairs.jsonl",
     ),
     "validation without sources": (f"{PAIRED} --validation W/plain.jsonl", "french"),
-    "sequences of a private gru": (
-        f"{NEXT} --architecture gru --defence dp-sgd --noise-multiplier 1 --batch-size 2 "
-        "--accept-private-vocabulary",
-        "gru has no gradients per sequence.",
-    ),
     "an unknown task": ("W/pairs.jsonl --task speech", "--task must be one of"),
 }
 

@@ -245,6 +245,7 @@ class Stops(TrainerCallback):
 )
 def test_a_training_that_was_interrupted_ends_with_the_same_bits(tmp_path, lora, mechanism):
     settings = {"save_strategy": "steps", "save_steps": 2, "steps": 6, "lora": lora}
+    settings["user_column"] = "user" if mechanism else None
     privacy = seeded(noise_multiplier=1.0, **mechanism)
     whole = trainer(tmp_path / "whole", privacy, **settings)
     whole.train()
@@ -339,23 +340,13 @@ def test_weights_are_compared_with_their_folder(tmp_path):
     assert beside_folder(again) == unknown
 
 
-class Doubled(torch.nn.LayerNorm):
-    """A norm with a buffer, whose use of its weight cannot be foreseen."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__(width)
-        self.register_buffer("two", torch.tensor(2.0))
-
-    def forward(self, given):
-        return super().forward(given) * self.two
-
-
 def test_a_model_that_cannot_be_clipped_is_refused_by_its_layer(tmp_path):
     privacy = vestige.DPSGD(epsilon=8.0)
     own = trainer(tmp_path, privacy, lora=False)
-    own.model.transformer.ln_f = Doubled(32)
+    norm = own.model.transformer.ln_f
+    norm.forward = lambda given: 2 * type(norm).forward(norm, given)  # no method of its class
     with pytest.raises(
-        TrainingError, match=r"transformer\.ln_f is trainable and a Doubled, .*1 such"
+        TrainingError, match=r"transformer\.ln_f is trainable and a LayerNorm, .*1 such"
     ):
         own.train()
     own.model.transformer.ln_f.requires_grad_(False)

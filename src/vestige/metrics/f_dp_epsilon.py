@@ -24,7 +24,7 @@ broken against the auditor, as in `one_run_epsilon`.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -70,18 +70,13 @@ class Curves:
     Attributes:
         sample_rate: how likely a unit is to be in a batch, in (0, 1].
         steps: updates, at least 1.
-        stages: (noise over that of the first, steps) of successive stages, where the noise falls;
-            the strength is then the first one's. Empty: it is constant.
     """
 
     sample_rate: float = 1.0
     steps: int = 1
-    stages: tuple[tuple[float, int], ...] = ()
 
     def __post_init__(self) -> None:
         _validate.at_least(1, steps=self.steps)
-        if self.stages and sum(steps for _, steps in self.stages) != self.steps:
-            raise ValueError(f"stages must have {self.steps} steps in all, got {self.stages}")
         if not 0 < self.sample_rate <= 1:
             raise ValueError(f"sample_rate must lie in (0, 1], got {self.sample_rate}")
 
@@ -90,20 +85,19 @@ class Curves:
         """The mechanism, in words."""
         if self == GAUSSIAN:
             return "Gaussian mechanism"
-        falls = f", in {len(self.stages)} stages of noise" if self.stages else ""
-        return f"DP-SGD of {self.steps:,} steps at sample rate {self.sample_rate:.3g}{falls}"
+        return f"DP-SGD of {self.steps:,} steps at sample rate {self.sample_rate:.3g}"
 
     def curve(self, strength: float) -> Curve:
         """Curve at a strength of at least 0; the larger, the lower."""
         if self.sample_rate == 1 or strength == 0:
-            mu = self._unsampled(strength)
+            mu = math.sqrt(self.steps) * strength
             return lambda y: float(ndtr(ndtri(y) - mu))
         return _enveloped(self, strength)
 
     def epsilon(self, strength: float, delta: float) -> float:
         """Epsilon at delta."""
         if self.sample_rate == 1 or strength == 0:
-            return _gaussian_epsilon(self._unsampled(strength), delta)
+            return _gaussian_epsilon(math.sqrt(self.steps) * strength, delta)
         return float(_composed(self, strength).get_epsilon_for_delta(delta))
 
     def refuted_by_rates(self, low: float, high: float, delta: float) -> float:
@@ -116,15 +110,6 @@ class Curves:
         """
         strength = _strongest(lambda one: self.curve(one)(1 - high) > 1 - low)
         return self.epsilon(strength, delta)
-
-    def strengths(self, strength: float) -> tuple[tuple[float, int], ...]:
-        """(inverse noise multiplier, steps) of every stage."""
-        stages = self.stages or ((1.0, self.steps),)
-        return tuple((strength / noise, steps) for noise, steps in stages)
-
-    def _unsampled(self, strength: float) -> float:
-        """The mu of all steps where every unit is in every batch."""
-        return math.hypot(*(math.sqrt(n) * one for one, n in self.strengths(strength)))
 
 
 GAUSSIAN = Curves()
@@ -152,17 +137,12 @@ def _composed(family: Curves, strength: float):  # type: ignore[no-untyped-def]
     """The privacy loss distribution of all steps."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    stages = family.strengths(strength)
-    interval = 1e-3 * max(1.0, *(one for one, _ in stages))
-    every = [
-        pld.from_gaussian_mechanism(
-            standard_deviation=1 / one,
-            sampling_prob=family.sample_rate,
-            value_discretization_interval=interval,
-        ).self_compose(steps)
-        for one, steps in stages
-    ]
-    return reduce(lambda first, second: first.compose(second), every)
+    step = pld.from_gaussian_mechanism(
+        standard_deviation=1 / strength,
+        sampling_prob=family.sample_rate,
+        value_discretization_interval=1e-3 * max(1.0, strength),
+    )
+    return step.self_compose(family.steps)
 
 
 @lru_cache(maxsize=256)

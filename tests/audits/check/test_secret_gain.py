@@ -226,9 +226,9 @@ def test_long_contexts_and_values_are_cut(make):
     model, base = pair(make)
     far = FoundSecret(VALUE, "account", ((0, "far away from here " * 90 + BEFORE[0]),))
     long = FoundSecret("73 " * 100, "account", SECRET.places)
-    assert np.isfinite(secret_gain(model, base, far, ALTERNATIVES).score)
+    assert np.isfinite(secret_gain(model, base, far, ALTERNATIVES)["score"])
     others = ["74 " * 100, "75 " * 90]
-    assert np.isfinite(secret_gain(model, base, long, others).score)
+    assert np.isfinite(secret_gain(model, base, long, others)["score"])
 
 
 def test_standardised_gains():

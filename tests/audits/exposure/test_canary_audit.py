@@ -143,7 +143,7 @@ def test_copies_make_it_an_audit_of_groups_that_a_claim_for_one_does_not_speak_o
     model = remembering(canaries, 50)
     audit = audit_canaries(model, canaries, delta=1e-5)
     assert audit.unit == "groups of 4 sequences"
-    with pytest.raises(ValueError, match=r"claimed_copies must be 4.*group_epsilon"):
+    with pytest.raises(ValueError, match=r"claimed_copies must be 4.*copies="):
         audit_canaries(model, canaries, delta=1e-5, claimed=2.0)
     claimed = audit_canaries(model, canaries, delta=1e-5, claimed=2.0, claimed_copies=4)
     assert claimed.verdict == "violated"

@@ -96,8 +96,7 @@ def audit_scores(
     _require_apart(texts, reference)
     units = "texts" if reference.authors is None else "authors"
     owners = reference.owners()
-    _require_enough(len(set(owners)), rate, of=units)
-    most = _last_rung(reference.cut, rate)
+    most = _last_rung(reference, rate)
     each = compare(texts.cut, reference.cut, most=most, authors=owners)
     among = compare(reference.cut, reference.cut, most=most, authors=owners, among=True)
     sides = _by_unit(texts, reference, most=most)
@@ -150,7 +149,7 @@ def ranked(texts: Scored, reference: Scored, *, rate: float) -> tuple[Floats, Fl
         reference: likewise.
         rate: as the audit's; it determines how long the compared texts are.
     """
-    return _ranked(texts, reference, most=_last_rung(reference.cut, rate))
+    return _ranked(texts, reference, most=_last_rung(reference, rate))
 
 
 def _ranked(texts: Scored, reference: Scored, *, most: int) -> tuple[Floats, Floats]:
@@ -222,16 +221,17 @@ def _require_apart(texts: Scored, reference: Scored) -> None:
         )
 
 
-def _require_enough(count: int, rate: float, *, of: str) -> None:
-    needed = calibration_needed(rate)
+def _last_rung(reference: Scored, rate: float) -> int:
+    """The last rung: half of the reference has as many tokens, and enough for a p-value."""
+    units = "texts" if reference.authors is None else "authors"
+    count, needed = len(set(reference.owners())), calibration_needed(rate)
     if count < needed:
         raise DataError(
-            f"the reference has {count} independent {of}: its least p-value is 1/{count + 1}, "
+            f"the reference has {count} independent {units}: its least p-value is 1/{count + 1}, "
             f"above {rate:g}",
-            remedy=f"Add {needed - count} or more unused {of} to `reference`; hundreds are better.",
+            remedy=(
+                f"Add {needed - count} or more unused {units} to `reference`; hundreds are better."
+            ),
         )
-
-
-def _last_rung(reference: CutScores, rate: float) -> int:
-    """The last rung: half of the reference has as many tokens, and enough for a p-value."""
-    return reference.last_rung(max(calibration_needed(rate), -(-len(reference) // 2)))
+    cut = reference.cut
+    return cut.last_rung(max(needed, -(-len(cut) // 2)))
