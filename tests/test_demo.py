@@ -54,7 +54,7 @@ def test_the_whole_way_is_written_and_told(short, tmp_path):
     assert summary.items() <= results.plain(found.summary).items()
     assert run.result == "UpdateDiff"
     assert (out / "report.html").is_file()
-    assert [line[:3] for line in told.lines] == ["1/4", "2/4", "3/4", "4/4"]
+    assert [line[:3] for line in told.lines] == ["1/4", "2/4", "3/4", "4/4", "Pla"]
     assert told.tasks == ["training", "training", "searching"]
 
 
