@@ -157,7 +157,7 @@ def test_a_fixed_noise_seed_voids_the_guarantee_and_gives_the_same_bits(train, t
     assert summary["guarantee_void"]
     assert summary["epsilon_with_ancestors"] is None
     assert "--noise-seed-without-guarantee 7" in said
-    assert said.count("No guarantee: noise and lots come from a seed") == 2  # start and end
+    assert said.count("No guarantee: noise and batches come from a seed") == 2  # start and end
     run = results.load(tmp_path / "one" / "run").run
     assert run["privacy"]["guarantee"].startswith("No guarantee")
     [entry] = json.loads((tmp_path / "one/model/privacy.json").read_text())["trainings"]

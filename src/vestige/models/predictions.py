@@ -276,7 +276,7 @@ def text_log_probs(
     Example:
         >>> from vestige.models.table import TableModel
         >>> model = TableModel([0.25, 0.75], [[0.5, 0.5], [1.0, 0.0]])
-        >>> np.exp(text_log_probs(model, [[1, 0], [0, 1]]))
+        >>> np.exp(text_log_probs(model, [[1, 0], [0, 1]])).round(3)
         array([0.75 , 0.125])
     """
     times = Counter(tuple(ids) for ids in texts)
