@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from vestige.defences import noise
+from vestige.privacy import noise
 from vestige.privacy.noise import PIECE, GaussianNoise, device_normals
 from vestige.training.keystream import Keystream
 from vestige.training.secret import Secret
