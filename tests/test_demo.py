@@ -55,7 +55,7 @@ def test_the_whole_way_is_written_and_told(short, tmp_path):
     assert run.result == "UpdateDiff"
     assert (out / "report.html").is_file()
     assert [line[:3] for line in told.lines] == ["1/4", "2/4", "3/4", "4/4", "Pla"]
-    assert told.tasks == ["training", "training", "searching"]
+    assert told.tasks == ["training", "training", "planning: timing", "searching"]
 
 
 def test_without_its_text_it_leaves_nothing(monkeypatch, tmp_path):
