@@ -28,7 +28,7 @@ from vestige.models.behind import Behind
 from vestige.models.predictions import text_log_probs
 from vestige.models.protocols import LanguageModel, NextToken
 
-CONTEXTS = 4  # distinct contexts of a secret that are read unless fewer are asked for
+CONTEXTS = 4  # distinct contexts of a secret that are read by default
 CONTEXT_TOKENS = 64  # tokens of a context at most
 PROMISING = 2  # rank up to which more alternatives are scored
 GROWTH = 4  # ratio of the numbers of alternatives before and after

@@ -126,7 +126,7 @@ def _claim(
     """Whether more is extracted than of the reference."""
     test = None
     if p_value is not None and reference is not None:
-        n, m = (_asked(side)["unit"].nunique() for side in (texts, reference))
+        n, m = (_with_passages(side)["unit"].nunique() for side in (texts, reference))
         least = max(1 / (PERMUTATIONS + 1), 1 / comb(n + m, n))
         test = Test(p_value, min(1.0, least), ALPHA, "reference texts")
     if apart is not None:
@@ -143,8 +143,8 @@ def _claim(
 def _counts(before: str, table: "pandas.DataFrame") -> dict[str, object]:
     return {
         f"{before}texts": len(table),
-        f"{before}texts_with_passages": len(_asked(table)),
-        f"{before}units": _asked(table)["unit"].nunique(),
+        f"{before}texts_with_passages": len(_with_passages(table)),
+        f"{before}units": _with_passages(table)["unit"].nunique(),
         f"{before}passages": int(table["passages"].sum()),
         f"{before}texts_tokens": int(table["length"].sum()),
         f"{before}greedy_passages": int(table["greedy"].sum()),
@@ -170,7 +170,7 @@ def compared_tokens(
 ) -> int:
     """Tokens of texts whose passages are compared, with those before them and a rest."""
     reached = how.prefix + (_compared(texts, reference) + 1) * how.suffix
-    return int(_asked(texts)["length"].clip(upper=reached).sum())
+    return int(_with_passages(texts)["length"].clip(upper=reached).sum())
 
 
 def more_extracted(
@@ -193,12 +193,12 @@ def more_extracted(
 
 def _compared(texts: "pandas.DataFrame", reference: "pandas.DataFrame") -> int:
     """Passages of a text that are compared."""
-    sides = _asked(texts), _asked(reference)
+    sides = _with_passages(texts), _with_passages(reference)
     lengths, owners = (_of_both(*sides, name) for name in ("passages", "unit"))
     return common_length(lengths, owners, len(sides[0]))
 
 
-def _asked(table: "pandas.DataFrame") -> "pandas.DataFrame":
+def _with_passages(table: "pandas.DataFrame") -> "pandas.DataFrame":
     """The texts with a passage."""
     return table[table["passages"] > 0]
 
@@ -215,10 +215,10 @@ def _both(
 
 def _rate(table: "pandas.DataFrame", name: str) -> Estimate | None:
     """The share of passages; clusters are units, each with the mean of its texts."""
-    asked = _asked(table)
-    if asked.empty:
+    own = _with_passages(table)
+    if own.empty:
         return None
-    hits, trials = (means_by_group(asked[one], asked["unit"]) for one in (name, "passages"))
+    hits, trials = (means_by_group(own[one], own["unit"]) for one in (name, "passages"))
     return clustered_rate(hits.tolist(), trials.tolist())
 
 
