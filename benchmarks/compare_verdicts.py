@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige.audits.comparison.comparison import compare_defences
-from vestige.audits.comparison.groups import MeasuredTraining
+from vestige.audits.comparison.measurements import MeasuredTraining
 from vestige.audits.comparison.verdict import Difference, judge
 from vestige.metrics.estimates import Estimate, mean, ratio_of_sums
 from vestige.training.evaluate import DocumentScores
@@ -51,7 +51,7 @@ def by_trainings(first: Sequence[MeasuredTraining], second: Sequence[MeasuredTra
     """The verdict of `compare_defences` from several trainings each."""
     groups = [_named("plain", first), _named("other", second)]
     found = compare_defences([one for group in groups for one in group], baseline="plain")
-    return str(found.rows()[1]["verdict"])
+    return str(found.rows[1]["verdict"])
 
 
 def _named(name: str, group: Sequence[MeasuredTraining]) -> list[MeasuredTraining]:

@@ -29,8 +29,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from vestige.audits.comparison.comparison import compare_defences
-from vestige.audits.comparison.groups import Group, MeasuredTraining
-from vestige.audits.comparison.guarantee import Guarantee
+from vestige.audits.comparison.groups import Group
+from vestige.audits.comparison.measurements import Guarantee, MeasuredTraining
 from vestige.audits.exposure.canaries import canary_exposure
 from vestige.audits.exposure.epsilon import audit_canaries
 from vestige.data.canary import Canary
@@ -328,7 +328,9 @@ def row_of(arm: str, every: list[MeasuredTraining]) -> dict[str, Any]:
     return {
         "arm": arm,
         "epsilon": None if claim is None else claim.epsilon,
-        "noise_multiplier": None if claim is None else claim.noise_multiplier,
+        "noise_multiplier": None
+        if not (claim and claim.mechanism)
+        else claim.mechanism.noise_multiplier,
         "perplexity": [Group((one,)).perplexity for one in every],
         "exposure": [float(np.mean(bits)) for bits in planted],
         "exposure_controls": [float(np.mean(bits)) for bits in never],

@@ -9,7 +9,6 @@ import pytest
 
 from tests.cli.refusals import refused
 from vestige import results
-from vestige.audits.comparison.trainings import named
 from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
@@ -327,9 +326,3 @@ def test_bad_input_is_refused(runs, shell, words, names, remedy, request):
         given += ["--out", str(runs / "new")]
     command = ["compare", *given]
     refused(shell, command, names, remedy, unchanged=lambda: sorted(runs.rglob("*")))
-
-
-def test_a_path_with_an_equals_sign_is_a_path(tmp_path):
-    odd = tmp_path / "a=b"
-    odd.mkdir()
-    assert named([str(odd), "x=y"]) == {"a=b": (str(odd),), "x": ("y",)}

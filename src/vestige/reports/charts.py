@@ -105,6 +105,7 @@ def _spec(chart: Chart) -> dict[str, Any]:
         "background": None,
         "view": {"stroke": None},
         "axis": {**writing, **axis, "titleFontWeight": "normal"},
+        "legend": {**writing, "symbolStrokeColor": INK},
     }
     return spec
 

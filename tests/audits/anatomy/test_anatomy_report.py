@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from vestige.audits.anatomy.findings import sentences_of, unit_findings, word_findings
+from vestige.audits.anatomy.findings import Numbers, sentences_of, unit_findings, word_findings
 from vestige.audits.anatomy.report import RANKS, SILENCED, WORDS, accuracy, log_probabilities, ranks
 from vestige.errors import RunError
 from vestige.reports.charts import svg_of
@@ -63,11 +63,11 @@ def anatomy(*, frequent=0.1, rest=0.7, reach=0.05, ablation=True):
             "table_words": 100,
             "counted": "seen text",
             "frequent": 0.2,
-            **word_findings(found),
+            **word_findings(Numbers(found)),
             "orders": 5 if ablation else 0,
             "hidden_units": 128 if ablation else None,
             "ablated_frequent": 0.1,
-            **unit_findings(found),
+            **unit_findings(Numbers(found)),
             "confidence": 0.95,
         },
     )
@@ -107,7 +107,7 @@ def test_the_page_has_a_chart_for_each_figure_and_its_tables(saved):
     assert [one.columns for one in tables] == [WORDS, RANKS, SILENCED, SILENCED]
     assert [len(one.rows) for one in tables] == [5, 2, 2, 1]
     assert all(len(row) == len(one.columns) for one in tables for row in one.rows)
-    assert tables[1].rows[0][:4] == ("1 to 50", "100", "40", "35 to 45")
+    assert tables[1].rows[0][:3] == ("1 to 50", "100", "40 (35 to 45)")
     assert "resample whole users" in shown.blocks[-1].lines[0]
     assert any("differ in training only" in limit for limit in shown.limits)
 

@@ -49,7 +49,7 @@ def plain(model, seen, unseen, **options):
 
 def find(found, *key, start=None):
     """The row of figure, text, words, measure and perhaps start."""
-    return SimpleNamespace(**Numbers(found.rows)(*key, *([] if start is None else [start])))
+    return SimpleNamespace(**Numbers(found.rows)[*key, *([] if start is None else [start])])
 
 
 def corpus(seed: int, texts: int = 60, users: int = 12) -> Corpus:

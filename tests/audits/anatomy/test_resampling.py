@@ -1,7 +1,6 @@
 """Units drawn anew spread as the mean of a sample does, and one unit says nothing of spread."""
 
 import numpy as np
-import pytest
 
 from vestige.audits.anatomy import resampling
 from vestige.audits.anatomy.resampling import drawn_counts, percentiles, ratio, resampled_sums
@@ -59,17 +58,3 @@ def test_ends_are_unknown_where_many_resamples_have_nothing_to_count():
 
 def test_a_ratio_over_nothing_is_no_number():
     assert np.isnan(ratio([1.0, 0.0], [0.0, 0.0])).all()
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda rng: drawn_counts(1, 5, rng), "n must be at least 2, got 1"),
-        (lambda rng: drawn_counts(3, 0, rng), "resamples must be at least 1, got 0"),
-        (lambda rng: resampled_sums([], resamples=5, generator=rng), "units must be at least 1"),
-        (lambda rng: percentiles([1.0, 2.0], confidence=1.0), "confidence must lie in"),
-    ],
-)
-def test_what_cannot_be_resampled_is_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call(np.random.default_rng(0))

@@ -7,8 +7,7 @@ import pytest
 
 from vestige import results
 from vestige.audits.comparison.comparison import compare_defences, joint
-from vestige.audits.comparison.groups import MeasuredTraining
-from vestige.audits.comparison.guarantee import Guarantee
+from vestige.audits.comparison.measurements import Guarantee, MeasuredTraining
 from vestige.audits.exposure.epsilon import CanaryAudit
 from vestige.audits.extraction.canaries import Completion
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Check
@@ -59,35 +58,35 @@ def compared(*others, **settings):
 
 
 def rows(found):
-    return {row["name"]: row for row in found.rows()}
+    return {row["name"]: row for row in found.rows}
 
 
 def test_a_defence_that_leaks_less_at_equal_perplexity_is_taken():
     found = compared(trainings("gold", leak=4, seed=1, defence="goldfish"))
-    assert found.recommended == "gold"
-    assert found.answer[0].startswith("gold lowers exposure by ")
-    assert " at equal utility (test perplexity " in found.answer[0]
+    assert found.summary["recommended"] == "gold"
+    assert found.summary["advice"].startswith("gold lowers exposure by ")
+    assert " at equal utility (test perplexity " in found.summary["advice"]
     assert rows(found)["gold"]["verdict"] == "helps"
 
 
 def test_a_defence_that_changes_nothing_is_not_taken():
     found = compared(trainings("nothing", seed=1))
-    assert found.recommended is None
+    assert found.summary["recommended"] is None
     assert rows(found)["nothing"]["verdict"] == "none"
-    assert found.answer[0] == "No defence is shown to lower exposure at equal utility."
+    assert found.summary["advice"] == "No defence is shown to lower exposure at equal utility."
 
 
 def test_less_leakage_bought_with_perplexity_is_not_comparable():
     found = compared(trainings("short", leak=4, worse=0.3, seed=1))
     assert rows(found)["short"]["verdict"] == "incomparable"
-    assert found.recommended is None
+    assert found.summary["recommended"] is None
 
 
 def test_where_the_undefended_training_leaks_nothing_none_is_needed():
     found = compare_defences(
         [training("plain", leak=1.4), training("gold", leak=1.4, seed=1)], baseline="plain"
     )
-    assert found.answer[0].startswith("No defence is needed on this evidence: ")
+    assert found.summary["advice"].startswith("No defence is needed on this evidence: ")
 
 
 def test_numbers_are_those_of_the_definitions():
@@ -119,9 +118,9 @@ def test_one_training_of_each_gets_numbers_and_no_verdict():
     assert row["verdict"] == "too few"
     assert row["exposure_change"] < -5
     assert row["exposure_change_low"] is row["exposure_low"] is row["perplexity_ratio_low"] is None
-    assert found.answer == (
+    assert found.summary["answer"] == (
         "No defence can be judged: a verdict needs 3 trainings of each, with different seeds "
-        "(train --seeds).",
+        "(train --seeds)."
     )
 
 
@@ -151,10 +150,9 @@ def test_a_model_no_better_than_word_frequencies_gets_no_verdict(who, sentences)
     assert rows(found)["gold"]["verdict"] == "useless"
     assert f"{who} predicts no better than word frequencies" in rows(found)["gold"]["sentence"]
     weak = "No defence can be judged: a compared model is too weak to audit."
-    assert found.answer[0] == weak
-    assert found.answer[1] == rows(found)["gold"]["sentence"]
-    assert len(found.notes) == sentences
-    assert found.recommended is None
+    assert found.summary["answer"] == f"{weak} {rows(found)['gold']['sentence']}"
+    assert len(found.summary["notes"]) == sentences
+    assert found.summary["recommended"] is None
 
 
 def test_canaries_past_what_ranks_resolve_tell_nothing():
@@ -169,8 +167,10 @@ def test_canaries_past_what_ranks_resolve_tell_nothing():
     found = compare_defences([stuck(n, i) for i, n in enumerate(names)], baseline="plain")
     assert rows(found)["gold"]["verdict"] == "unmeasured"
     assert rows(found)["gold"]["at_ceiling"] == 1
-    assert found.answer[0].startswith("No defence can be judged: the canaries are more probable")
-    assert "Plant fewer copies" in found.answer[1]
+    assert found.summary["advice"].startswith(
+        "No defence can be judged: the canaries are more probable"
+    )
+    assert "Plant fewer copies" in found.summary["answer"]
 
 
 def test_the_undefended_row_has_no_difference_from_itself():
@@ -190,8 +190,8 @@ def test_of_two_that_help_alike_the_cheaper_is_taken_and_the_other_named():
     slow = trainings("slow", leak=4, seed=1, cost=reading(2000))
     quick = trainings("quick", leak=4, seed=2, cost=reading(1100))
     found = compare_defences([*base, *slow, *quick], baseline="plain")
-    assert found.recommended == "quick"
-    assert "Its leakage does not differ significantly from slow." in found.answer
+    assert found.summary["recommended"] == "quick"
+    assert "Its leakage does not differ significantly from slow." in found.summary["answer"]
     assert rows(found)["slow"]["tokens_ratio"] == 2
 
 
@@ -200,7 +200,7 @@ def test_the_one_that_leaks_least_for_sure_is_taken_whatever_it_costs():
     best = trainings("slow", leak=2, seed=1, cost=reading(3000))
     other = trainings("quick", leak=6, seed=2, cost=reading(1000))
     found = compare_defences([*base, *best, *other], baseline="plain")
-    assert found.recommended == "slow"
+    assert found.summary["recommended"] == "slow"
 
 
 def test_intervals_of_differences_hold_together():
@@ -230,7 +230,7 @@ def test_one_user_only_leaves_fairness_out_and_says_why():
     found = compared(
         trainings("gold", seed=1), users=np.zeros(DOCUMENTS, dtype=int), samples=np.array([9])
     )
-    [note] = found.notes
+    [note] = found.summary["notes"]
     assert note.startswith("Fairness between users: users must be at least 10")
     assert note.endswith("got one user only.")
     assert rows(found)["gold"]["gap"] is None
@@ -243,7 +243,7 @@ def test_what_was_not_measured_is_none_and_not_an_error():
     assert row["verdict"] == "unmeasured"
     assert row["exposure"] is row["test_perplexity"] is row["completion_completed"] is None
     nothing = "No defence can be judged: leakage and utility were not both measured."
-    assert found.answer[0] == nothing
+    assert found.summary["advice"] == nothing
 
 
 def audit(claimed, *, told=True):
@@ -274,15 +274,17 @@ def test_claims_and_measures_of_privacy_stand_side_by_side():
     row = rows(found)["dp"]
     assert (row["epsilon"], row["empirical_epsilon"], row["unit"]) == (1.5, 0.0, "sequence")
     assert row["audit_verdict"] == "consistent"
-    assert found.answer[-1] == "dp (ε = 1.5 at δ = 1e-5 per sequence) comes with a guarantee."
+    guaranteed = "dp (ε = 1.5 at δ = 1e-5 per sequence) comes with a guarantee."
+    assert found.summary["answer"].endswith(guaranteed)
 
 
 def test_a_refuted_claim_is_no_guarantee():
     found = compared(trainings("dp", worse=0.5, seed=1, guarantee=CLAIM, audit=audit(1.5)))
     assert rows(found)["dp"]["empirical_epsilon"] > 1.5
-    assert found.answer[-1].startswith("dp claims ε = 1.5 at δ = 1e-5 per sequence, but at least")
-    assert found.answer[-1].endswith("the guarantee does not hold.")
-    assert "comes with a guarantee" not in " ".join(found.answer)
+    answer = found.summary["answer"]
+    assert "dp claims ε = 1.5 at δ = 1e-5 per sequence, but at least" in answer
+    assert answer.endswith("the guarantee does not hold.")
+    assert "comes with a guarantee" not in answer
 
 
 def test_a_claim_for_one_sequence_is_converted_for_copies():
@@ -319,10 +321,10 @@ def test_completion_stands_by_copies():
 
 def test_the_result_can_be_saved_and_read(tmp_path):
     found = compared(trainings("gold", leak=4, seed=1))
-    results.save(found, tmp_path / "run", run={})
+    found.save(tmp_path / "run")
     again = results.load(tmp_path / "run")
     assert again.result == "DefenceComparison"
-    assert again.rows == results.plain(found.rows())
+    assert again.rows == list(found.rows)
     assert "NaN" not in json.dumps(again.summary)
 
 

@@ -1,7 +1,6 @@
 """What is measured of each training: as defined, and what the data do not allow is a note."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -122,7 +121,7 @@ def test_how_likely_sampled_canaries_were_to_their_writer_is_taken_off():
 def test_a_claim_of_single_sequences_is_tested_as_the_mechanism_that_it_states(copies, unit):
     claim = {"epsilon": 4.0, "delta": 1e-5, "unit": unit, "accountant": "rdp"}
     claim |= {"noise_multiplier": 2.16, "sample_rate": 1.0, "steps": 4}
-    one = TrainedModel("a", "somewhere", model(0), SimpleNamespace(summary=claim, run={}))
+    one = TrainedModel("a", "somewhere", model(0), claim)
     asked = [replace(c, copies=c.copies * copies) for c in canaries("coin-flip")]
     [found], _ = measure([one], canaries=asked)
     stated = copies == 1 and unit == "sequence"

@@ -162,7 +162,7 @@ def test_ties_and_guarantees_are_told():
     pairs = [
         measured("a", LESS, EQUAL),
         measured("b", LESS, EQUAL),
-        measured("dp", LESS, HIGHER, epsilon=4.9, guarantee="ε = 4.9"),
+        measured("dp", LESS, HIGHER, guarantee="ε = 4.9"),
     ]
     told = " ".join(answer(pairs, best="a", ties=["b"], leaks=True))
     assert "Its leakage does not differ significantly from b." in told

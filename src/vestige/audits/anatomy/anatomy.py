@@ -11,7 +11,7 @@ groups of the same words do not. Units are silenced in several random orders, wh
 too, and log ranks show what accuracy cannot, since rare words seldom have rank 1.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from os import PathLike, fspath
@@ -32,10 +32,15 @@ from vestige.arguments import (
     TextColumn,
     UserColumn,
 )
-from vestige.audits.anatomy.findings import unit_findings, word_findings
-from vestige.audits.anatomy.resampling import drawn_counts, percentiles, ratio, resampled_sums
-from vestige.audits.anatomy.words import (
+from vestige.audits.anatomy.findings import Numbers, unit_findings, word_findings
+from vestige.audits.anatomy.resampling import (
     Floats,
+    drawn_counts,
+    percentiles,
+    ratio,
+    resampled_sums,
+)
+from vestige.audits.anatomy.words import (
     Group,
     Ids,
     ScoredWords,
@@ -77,6 +82,9 @@ _ABLATED = ("accuracy", "kept", "log_rank", "log_rank_lost")
 _NAMES = ("seen", "unseen")
 
 Rows = list[dict[str, Any]]
+Pair = tuple[ScoredWords, ScoredWords]
+"""Words of seen and of unseen text."""
+
 Cell = tuple[str, str, float, float]
 """Figure, words, start and stop of a row."""
 
@@ -144,14 +152,14 @@ def anatomy(
         for role, data in given.items()
         if data is not None
     }
-    both = {name: corpora[name] for name in _NAMES}
-    in_both = _texts_in_both(both)
-    by_user = all(corpus.users is not None for corpus in both.values())
-    texts = [encoded(loaded, corpus) for corpus in both.values()]
-    words = []
-    for some, name in zip(texts, ("the seen text", "the unseen text"), strict=True):
+    in_both = _texts_in_both(corpora["seen"], corpora["unseen"])
+    by_user = all(corpora[name].users is not None for name in _NAMES)
+    texts = [encoded(loaded, corpora[name]) for name in _NAMES]
+    read = []
+    for own, name in zip(texts, ("the seen text", "the unseen text"), strict=True):
         with run.progress(f"reading {name}") as step:
-            words.append(read_words(loaded, some, by_user=by_user, name=name, progress=step))
+            read.append(read_words(loaded, own, by_user=by_user, name=name, progress=step))
+    words = read[0], read[1]
     counted = targets_of(texts[0])
     if frequencies is not None:
         counted = encode(corpora["frequencies"], loaded.vocabulary)
@@ -160,41 +168,33 @@ def anatomy(
         np.concatenate([one.tokens for one in words]),
         loaded.vocab_size,
     )
-    rows = _frequency_rows(
-        words[0], words[1], positions, frequent=frequent, bins=bins, seed=run.seed
-    )
+    rows = _frequency_rows(words, positions, frequent=frequent, bins=bins, seed=run.seed)
     if hidden is not None:
         masks = random_maskings(hidden, SILENCED, orders=orders, seed=run.seed)
         generator = np.random.default_rng([run.seed, 99])
         ablated = []
-        for some, one, name in zip(texts, words, _NAMES, strict=True):
+        for own, one, name in zip(texts, words, _NAMES, strict=True):
             with run.progress(f"silencing units, {name} text") as step:
                 drawn = one.some(ablation_words, generator)
-                ablated.append(_silenced(loaded, some, drawn, masks, step))
-        rows += _ablation_rows(ablated[0], ablated[1], positions, seed=run.seed)
-    sizes = {
-        f"{name}_{what}": number
-        for name, one, corpus in zip(_NAMES, words, both.values(), strict=True)
-        for what, number in (("units", one.n), ("texts", len(corpus)), ("words", len(one)))
+                ablated.append(_silenced(loaded, own, drawn, masks, step))
+        rows += _ablation_rows((ablated[0], ablated[1]), positions, seed=run.seed)
+    numbers, summary = Numbers(rows), {"unit": "users" if by_user else "texts"}
+    for name, one in zip(_NAMES, words, strict=True):
+        sizes = {"units": one.n, "texts": len(corpora[name]), "words": len(one)}
+        summary |= {f"{name}_{what}": number for what, number in sizes.items()}
+    summary |= {
+        "texts_in_both": in_both,
+        "table_words": int(positions.max()),
+        "counted": "seen text" if frequencies is None else "given text",
+        "frequent": frequent,
+        **word_findings(numbers),
+        "orders": orders,
+        "hidden_units": hidden,
+        "ablated_frequent": ABLATED_FREQUENT,
+        **unit_findings(numbers),
+        "confidence": 0.95,
     }
-    return Result(
-        kind="Anatomy",
-        rows=rows,
-        summary={
-            "unit": "users" if by_user else "texts",
-            **sizes,
-            "texts_in_both": in_both,
-            "table_words": int(positions.max()),
-            "counted": "seen text" if frequencies is None else "given text",
-            "frequent": frequent,
-            **word_findings(rows),
-            "orders": orders,
-            "hidden_units": hidden,
-            "ablated_frequent": ABLATED_FREQUENT,
-            **unit_findings(rows),
-            "confidence": 0.95,
-        },
-    )
+    return Result(kind="Anatomy", rows=rows, summary=summary)
 
 
 def _language_model(model: Any, *, device: str) -> Any:
@@ -214,65 +214,54 @@ def _language_model(model: Any, *, device: str) -> Any:
             raise refused from None
 
 
-def _frequency_rows(
-    seen: ScoredWords,
-    unseen: ScoredWords,
-    positions: Ids,
-    *,
-    frequent: float,
-    bins: int,
-    seed: int,
-) -> Rows:
+def _texts_in_both(seen: Corpus, unseen: Corpus) -> int:
+    """Number of unseen texts that are also in the seen text."""
+    texts_seen = set(seen)
+    both = sum(text in texts_seen for text in unseen)
+    if len(unseen) and both == len(unseen):
+        raise DataError(
+            f"all {both} unseen texts are also in the seen text",
+            remedy="Pass unseen text that the model was not trained on.",
+        )
+    return both
+
+
+def _frequency_rows(words: Pair, positions: Ids, *, frequent: float, bins: int, seed: int) -> Rows:
     """Figures 5 and 6, and the means behind Figure 5."""
     size = int(positions.max())
-    every, *panels = frequent_and_rest(size, frequent)
-    matched = [Group(f"{g.name}, same words", g.start, g.stop, matched=True) for g in panels]
-    groups = [every, *panels, *matched, *equal_bins(size, bins)]
+    panels = frequent_and_rest(size, frequent)
+    matched = [one._replace(name=f"{one.name}, same words", matched=True) for one in panels[1:]]
+    groups = [*panels, *matched, *equal_bins(size, bins)]
 
-    def means(words: ScoredWords, weights: Floats, generator: np.random.Generator) -> Floats:
-        ranks = words.ranks.astype(np.float64)
-        columns = (np.ones(len(ranks)), words.log_probs, np.log(ranks), ranks)
-        inside = unit_sums(words, weights, columns)
-        all_words = np.bincount(words.units, minlength=words.n)[:, None, None]
-        sums = np.concatenate([np.broadcast_to(all_words, (*inside.shape[:2], 1)), inside], axis=2)
+    def means(own: ScoredWords, weights: Floats, generator: np.random.Generator) -> Floats:
+        ranks = own.ranks.astype(np.float64)
+        columns = (np.ones(len(own)), own.log_probs, np.log(ranks), ranks)
+        inside = unit_sums(own, weights, columns)
+        every = np.broadcast_to(np.bincount(own.units)[:, None, None], (*inside.shape[:2], 1))
+        sums = np.concatenate([every, inside], axis=2)
         drawn = resampled_sums(sums, resamples=RESAMPLES, generator=generator)
         share = ratio(drawn[:, :, 1:2], drawn[:, :, :1])
         return np.concatenate([share, ratio(drawn[:, :, 2:], drawn[:, :, 1:2])], axis=2)
 
     cells = [("ranks" if g.name == "bin" else "means", g.name, g.start, g.stop) for g in groups]
-    rows = _histograms(seen, unseen, positions, panels)
-    for text, draws, counts in _contrasts(seen, unseen, groups, positions, means, (seed, 0)):
+    rows = _histograms(words, positions, panels[1:])
+    for text, draws, counts in _contrasts(words, groups, positions, means, (seed, 0)):
         rows += _rows(text, cells, _MEANS, draws, counts)
     return rows
 
 
-def _ablation_rows(seen: ScoredWords, unseen: ScoredWords, positions: Ids, *, seed: int) -> Rows:
-    """Figure 7, from words with their ranks by order and share of silent units, 0 first."""
-    orders, shares = len(seen.ranks), (0.0, *SILENCED)
-    turns = np.full((1 + RESAMPLES, orders), 1 / orders)  # weights of the orders
-    if orders > 1:
-        drawn = drawn_counts(orders, RESAMPLES, np.random.default_rng([seed, 0]))
-        turns[1:] = drawn / (orders - 1)
-    groups = frequent_and_rest(int(positions.max()), ABLATED_FREQUENT)
-
-    def curves(words: ScoredWords, weights: Floats, generator: np.random.Generator) -> Floats:
-        ranks = words.ranks.reshape(-1, len(words))
-        columns = (column for one in ranks for column in (one == 1, np.log(one), np.ones(len(one))))
-        sums = unit_sums(words, weights, columns).reshape(words.n, len(groups), orders, -1, 3)
-        drawn = resampled_sums(sums, resamples=RESAMPLES, generator=generator)
-        means = ratio(drawn[..., :2], drawn[..., 2:])
-        accuracy, log_rank = np.moveaxis(np.einsum("rgosm,ro->rsgm", means, turns), -1, 0)
-        kept, lost = ratio(accuracy, accuracy[:, :1]), log_rank - log_rank[:, :1]
-        table = np.stack((accuracy, kept, log_rank, lost), axis=-1)
-        return np.concatenate([table, table[:, :, 1:2] - table[:, :, 2:]], axis=2)
-
-    names = [*(group.name for group in groups), "frequent - rest"]
-    cells = [("ablation", name, share, share) for share in shares for name in names]
+def _histograms(words: Pair, positions: Ids, groups: Sequence[Group]) -> Rows:
+    """Shares of words by log-probability."""
+    lowest = np.floor(np.quantile(np.concatenate([one.log_probs for one in words]), _FEW))
+    edges = np.linspace(min(-1.0, float(lowest)), 0.0, CELLS + 1)
     rows: Rows = []
-    for text, draws, counts in _contrasts(seen, unseen, groups, positions, curves, (seed, 1)):
-        flat = draws.reshape(len(draws), len(cells), len(_ABLATED))
-        every = np.tile([*counts, counts[1:].min()], len(shares))
-        rows += _rows(text, cells, _ABLATED, flat, every)
+    for group in groups:
+        cells = [("log-probabilities", group.name, a, b) for a, b in pairwise(edges)]
+        for text, own in zip(_NAMES, words, strict=True):
+            inside = own.log_probs[group.holds(positions[own.tokens])]
+            counts = np.histogram(np.clip(inside, edges[0], 0.0), edges)[0]
+            shares = ratio(counts, len(inside))
+            rows += _rows(text, cells, ("share",), shares[None, :, None], counts)
     return rows
 
 
@@ -287,58 +276,62 @@ def _silenced(
     return replace(words, ranks=np.concatenate([whole, silent], axis=1))
 
 
+def _ablation_rows(words: Pair, positions: Ids, *, seed: int) -> Rows:
+    """Figure 7, from words with their ranks by order and share of silent units, 0 first."""
+    orders, shares = len(words[0].ranks), (0.0, *SILENCED)
+    turns = np.full((1 + RESAMPLES, orders), 1 / orders)  # weights of the orders
+    if orders > 1:
+        drawn = drawn_counts(orders, RESAMPLES, np.random.default_rng([seed, 0]))
+        turns[1:] = drawn / (orders - 1)
+    groups = frequent_and_rest(int(positions.max()), ABLATED_FREQUENT)
+
+    def curves(own: ScoredWords, weights: Floats, generator: np.random.Generator) -> Floats:
+        ranks = own.ranks.reshape(-1, len(own))
+        columns = (column for one in ranks for column in (one == 1, np.log(one), np.ones(len(one))))
+        sums = unit_sums(own, weights, columns).reshape(own.n, len(groups), orders, -1, 3)
+        drawn = resampled_sums(sums, resamples=RESAMPLES, generator=generator)
+        means = ratio(drawn[..., :2], drawn[..., 2:])
+        accuracy, log_rank = np.moveaxis(np.einsum("rgosm,ro->rsgm", means, turns), -1, 0)
+        kept, lost = ratio(accuracy, accuracy[:, :1]), log_rank - log_rank[:, :1]
+        table = np.stack((accuracy, kept, log_rank, lost), axis=-1)
+        return np.concatenate([table, table[:, :, 1:2] - table[:, :, 2:]], axis=2)
+
+    names = [*(group.name for group in groups), "frequent - rest"]
+    cells = [("ablation", name, share, share) for share in shares for name in names]
+    rows: Rows = []
+    for text, draws, counts in _contrasts(words, groups, positions, curves, (seed, 1)):
+        flat = draws.reshape(len(draws), len(cells), len(_ABLATED))
+        every = np.tile([*counts, counts[1:].min()], len(shares))
+        rows += _rows(text, cells, _ABLATED, flat, every)
+    return rows
+
+
 def _contrasts(
-    seen: ScoredWords,
-    unseen: ScoredWords,
-    groups: Sequence[Group],
-    positions: Ids,
-    draw: Draw,
-    stream: tuple[int, int],
+    words: Pair, groups: Sequence[Group], positions: Ids, draw: Draw, stream: tuple[int, int]
 ) -> Iterator[tuple[str, Floats, Ids]]:
     """Statistics and numbers of words of both texts, their gap, and its null."""
-    seed, first = stream
-    one_half, other_half = unseen.halves(np.random.default_rng([seed, first]))
-    pairs = [("gap", seen, unseen)]
-    if len(one_half) and len(other_half):
-        pairs.append(("null", unseen.take(one_half), unseen.take(other_half)))
-    for number, (text, one, other) in enumerate(pairs, start=first + 1):
+    (_, unseen), (seed, first) = words, stream
+    halves = unseen.halves(np.random.default_rng([seed, first]))
+    pairs = [("gap", words)]
+    if all(map(len, halves)):
+        pairs.append(("null", (unseen.take(halves[0]), unseen.take(halves[1]))))
+    for number, (text, pair) in enumerate(pairs, start=first + 1):
         generator = np.random.default_rng([seed, number])
-        weights = [group_weights(groups, *both, positions) for both in ((one, other), (other, one))]
-        draws = [
-            draw(words, mine, generator) for words, mine in zip((one, other), weights, strict=True)
-        ]
+        weights = [group_weights(groups, *both, positions) for both in (pair, pair[::-1])]
+        draws = [draw(own, mine, generator) for own, mine in zip(pair, weights, strict=True)]
         counts = [np.count_nonzero(mine, axis=1) for mine in weights]
         if text == "gap":
             yield from zip(_NAMES, draws, counts, strict=True)
         yield text, draws[0] - draws[1], np.minimum(*counts)
 
 
-def _histograms(
-    seen: ScoredWords, unseen: ScoredWords, positions: Ids, groups: Sequence[Group]
-) -> Rows:
-    """Shares of words by log-probability."""
-    both = np.concatenate([seen.log_probs, unseen.log_probs])
-    lowest = min(-1.0, float(np.floor(np.quantile(both, _FEW))))
-    edges = np.linspace(lowest, 0.0, CELLS + 1)
-    rows: Rows = []
-    for group in groups:
-        cells = [("log-probabilities", group.name, a, b) for a, b in pairwise(edges)]
-        for text, words in zip(_NAMES, (seen, unseen), strict=True):
-            inside = words.log_probs[group.holds(positions[words.tokens])]
-            counts = np.histogram(np.clip(inside, lowest, 0.0), edges)[0]
-            shares = ratio(counts, len(inside))
-            rows += _rows(text, cells, ("share",), shares[None, :, None], counts)
-    return rows
-
-
 def _rows(
     text: str, cells: Sequence[Cell], measures: Sequence[str], draws: Floats, counts: Ids
 ) -> Rows:
     """One row for each cell and measure of statistics (1 + r, c, m); r = 0 has no intervals."""
-    if len(draws) == 1:
-        numbers = np.stack([draws[0], *2 * [np.full_like(draws[0], np.nan)]])
-    else:
-        numbers = percentiles(draws)
+    none = np.full_like(draws[0], np.nan)
+    numbers = percentiles(draws) if len(draws) > 1 else np.stack([draws[0], none, none])
+    found = np.where(np.isnan(numbers), None, numbers).tolist()
     return [
         {
             "figure": figure,
@@ -347,24 +340,9 @@ def _rows(
             "measure": measure,
             "start": float(start),
             "stop": float(stop),
-            **{
-                name: None if np.isnan(number) else float(number)
-                for name, number in zip(("value", "low", "high"), numbers[:, c, m], strict=True)
-            },
+            **{name: found[i][c][m] for i, name in enumerate(("value", "low", "high"))},
             "n": int(counts[c]),
         }
         for c, (figure, words, start, stop) in enumerate(cells)
         for m, measure in enumerate(measures)
     ]
-
-
-def _texts_in_both(corpora: Mapping[str, Corpus]) -> int:
-    """Number of unseen texts that are also in the seen text."""
-    seen, unseen = set(corpora["seen"]), corpora["unseen"]
-    both = sum(text in seen for text in unseen)
-    if len(unseen) and both == len(unseen):
-        raise DataError(
-            f"all {both} unseen texts are also in the seen text",
-            remedy="Pass unseen text that the model was not trained on.",
-        )
-    return both

@@ -1,6 +1,6 @@
 """The summary of an anatomy, from its rows, and its sentences."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import exp
 from typing import Any
 
@@ -15,84 +15,72 @@ different words in each text, for any model."""
 _EMPTY: Row = {"value": None, "low": None, "high": None, "start": None, "stop": None, "n": 0}
 
 
-class Numbers:
-    """The rows by figure, text, words and measure."""
+class Numbers(dict[tuple[object, ...], Row]):
+    """Rows by figure, text, words, measure, and perhaps start; a row of Nones if missing."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
-        self.rows = list(rows)
-        self._by: dict[tuple[object, ...], Row] = {}
-        for row in self.rows:
-            key = (row["figure"], row["text"], row["words"], row["measure"], row["start"])
-            self._by.setdefault(key, row)
-            self._by.setdefault(key[:4], row)
+        for row in rows:
+            key = tuple(row[name] for name in ("figure", "text", "words", "measure", "start"))
+            self.setdefault(key, row)
+            self.setdefault(key[:4], row)
 
-    def __call__(self, *key: object) -> Row:
-        """The row of figure, text, words, measure and perhaps start; a row of Nones if missing."""
-        return self._by.get(key, _EMPTY)
+    def __missing__(self, key: tuple[object, ...]) -> Row:
+        return _EMPTY
 
-    def silent(self) -> list[float]:
-        """The shares of silent units in order, 0 first."""
-        return list(dict.fromkeys(r["start"] for r in self.rows if r["figure"] == "ablation"))
+    def starts(self, figure: str) -> list[Any]:
+        """The starts in a figure in their order: of silent units their shares, 0 first."""
+        return list(dict.fromkeys(row["start"] for row in self.values() if row["figure"] == figure))
 
 
-def word_findings(rows: Iterable[Row]) -> dict[str, Any]:
+def word_findings(numbers: Numbers) -> dict[str, Any]:
     """Perplexities, shares and gaps; differences are seen less unseen, natural logarithms."""
-    numbers = Numbers(rows)
     found: dict[str, Any] = {}
     for text in _TEXTS:
-        mean = numbers("means", text, "all", "log_prob")
+        mean = numbers["means", text, "all", "log_prob"]
         found[f"perplexity_{text}"] = _exp(mean["value"], -1)
-    found |= _ratio("perplexity_ratio", numbers("means", "gap", "all", "log_prob"))
+    found |= _ends("perplexity_ratio", as_ratio(numbers["means", "gap", "all", "log_prob"]))
     for text in _TEXTS:
-        found[f"frequent_share_{text}"] = numbers("means", text, "frequent", "share")["value"]
+        found[f"frequent_share_{text}"] = numbers["means", text, "frequent", "share"]["value"]
     for words in _GROUPS:
         name = words.replace(", ", "_").replace(" ", "_")
         for text, ending in _DIFFERENCES:
-            log_prob, log_rank = (
-                numbers("means", text, words, measure) for measure in ("log_prob", "log_rank")
+            log_rank = numbers["means", text, words, "log_rank"]
+            found |= _ends(
+                f"log_prob_gap_{name}{ending}", numbers["means", text, words, "log_prob"]
             )
-            found |= _ends(f"log_prob_gap_{name}{ending}", log_prob)
-            found |= _ratio(f"rank_ratio_{name}{ending}", log_rank, sign=-1)
+            found |= _ends(f"rank_ratio_{name}{ending}", as_ratio(log_rank, sign=-1))
     return found
 
 
-def unit_findings(rows: Iterable[Row]) -> dict[str, Any]:
+def unit_findings(numbers: Numbers) -> dict[str, Any]:
     """What is kept and lost at the share of silent units that is nearest to a half."""
-    numbers = Numbers(rows)
-    half = min(numbers.silent()[1:], key=lambda share: (abs(share - 0.5), share), default=None)
+    shares = numbers.starts("ablation")[1:]
+    half = min(shares, key=lambda share: (abs(share - 0.5), share), default=None)
     found: dict[str, Any] = {"silenced": half}
     if half is None:
         return found
+
+    def fall(text: str, words: str) -> Row:
+        return as_ratio(numbers["ablation", text, words, "log_rank_lost", half])
+
     for text in _TEXTS:
         for words in ("frequent", "rest"):
-            kept, lost = (
-                numbers("ablation", text, words, measure, half)
-                for measure in ("kept", "log_rank_lost")
-            )
-            found |= _ends(f"kept_{words}_{text}", kept)
-            found |= _ratio(f"rank_fall_{words}_{text}", lost)
-    difference = numbers("ablation", "seen", "frequent - rest", "kept", half)
+            found |= _ends(f"kept_{words}_{text}", numbers["ablation", text, words, "kept", half])
+            found |= _ends(f"rank_fall_{words}_{text}", fall(text, words))
+    difference = numbers["ablation", "seen", "frequent - rest", "kept", half]
     found |= _ends("kept_difference", difference)
-    for text, ending in _DIFFERENCES:
-        fall = numbers("ablation", text, "rest", "log_rank_lost", half)
-        found |= _ratio(f"rank_fall_rest{ending or '_ratio'}", fall)
-    return found
+    found |= _ends("rank_fall_rest_ratio", fall("gap", "rest"))
+    return found | _ends("rank_fall_rest_null", fall("null", "rest"))
 
 
 def _ends(name: str, row: Row) -> dict[str, Any]:
     return {name: row["value"], f"{name}_low": row["low"], f"{name}_high": row["high"]}
 
 
-def _ratio(name: str, row: Row, *, sign: int = 1) -> dict[str, Any]:
-    """A difference of logarithms as a ratio."""
-    return _ends(name, as_ratio(row, sign=sign))
-
-
-def as_ratio(row: Row, *, sign: int) -> Row:
+def as_ratio(row: Row, *, sign: int = 1) -> Row:
     """The exponential of a difference of logarithms with its interval; of its negative if -1."""
     value, low, high = (_exp(row[name], sign) for name in ("value", "low", "high"))
-    if sign < 0:
-        low, high = high, low
+    low, high = (low, high) if sign > 0 else (high, low)
     return {"value": value, "low": low, "high": high}
 
 
@@ -129,19 +117,19 @@ def sentences_of(summary: Row) -> list[str]:
 
 def _answer(summary: Row) -> str:
     """By the intervals of the words that both texts have."""
-    names = [f"rank_ratio_{one}_same_words" for one in ("frequent", "rest")]
-    lows = [summary[f"{name}_low"] for name in names]
+    frequent, rest = (f"rank_ratio_{one}_same_words" for one in ("frequent", "rest"))
+    lows = summary[f"{frequent}_low"], summary[f"{rest}_low"]
     if None in lows:
         return "There is too little text for an answer."
-    frequent, rest = (low > 1 for low in lows)
-    if not rest and not frequent:
-        return "No memorization shown: the same words rank no higher in seen text."
-    if not rest:
-        return "The model memorized frequent words only."
-    if not frequent:
-        return "The model memorized the rarer words only."
-    more = lows[1] > summary[f"{names[0]}_high"]
-    return f"The model memorized frequent and rarer words{', the rarer ones more' * more}."
+    match [low > 1 for low in lows]:
+        case [False, False]:
+            return "No memorization shown: the same words rank no higher in seen text."
+        case [True, False]:
+            return "The model memorized frequent words only."
+        case [False, True]:
+            return "The model memorized the rarer words only."
+    more = ", the rarer ones more" if lows[1] > summary[f"{frequent}_high"] else ""
+    return f"The model memorized frequent and rarer words{more}."
 
 
 def _silenced(summary: Row) -> list[str]:
@@ -165,14 +153,20 @@ def _silenced(summary: Row) -> list[str]:
 
 
 def _times(summary: Row, name: str) -> str:
-    interval = between(summary[f"{name}_low"], summary[f"{name}_high"])
-    times = f"{number(summary[name])} times"
-    return times if interval == NOTHING else f"{times} ({interval})"
+    found = {end or "value": summary[f"{name}{end and '_'}{end}"] for end in ("", "low", "high")}
+    return cell(found, number, unit=" times")
 
 
-def between(low: float | None, high: float | None) -> str:
-    """The interval of a ratio."""
-    return NOTHING if low is None or high is None else f"{number(low)} to {number(high)}"
+def cell(row: Row, show: Callable[[float | None], str], unit: str = "") -> str:
+    """A number with its interval in brackets, if it has one."""
+    value, low, high = (row[name] for name in ("value", "low", "high"))
+    ends = "" if low is None or high is None else f" ({show(low)} to {show(high)})"
+    return f"{show(value)}{unit}{ends}"
+
+
+def ratio_cell(row: Row, *, sign: int = 1) -> str:
+    """A difference of log ranks as a ratio: of unseen ranks to seen ones if `sign` is -1."""
+    return cell(as_ratio(row, sign=sign), number)
 
 
 def number(value: float | None) -> str:

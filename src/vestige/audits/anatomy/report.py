@@ -8,29 +8,23 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from vestige.audits.anatomy.findings import Numbers, as_ratio, between, number, sentences_of
+from vestige.audits.anatomy.findings import Numbers, cell, ratio_cell, sentences_of
 from vestige.reports.blocks import Prose, Table
 from vestige.reports.charts import ACCENT, BROAD, INK, Chart, Figure, alt, inline, titled
 from vestige.reports.report import Report, lines
-from vestige.reports.words import NOTHING, Row, decimal, ends, pairs, percent, whole
+from vestige.reports.words import NOTHING, Row, decimal, pairs, percent, whole
 from vestige.results import Run
 
 _GROUPS = ("all", "frequent", "rest", "frequent, same words", "rest, same words")
 _PANELS = {"frequent": "frequent words", "rest": "the rest"}
-_CI = "95% CI"
-WORDS = (
-    *("words", "of seen text", "seen", "unseen", "seen less unseen", _CI),
-    *("null", _CI, "ranks, times", _CI),
-)
+WORDS = ("words", "of seen text", "seen", "unseen", "seen less unseen", "null", "ranks, times")
 RANKS = (
-    *("position by frequency", "words seen", "mean rank, seen", _CI, "unseen", _CI),
-    *("ranks, times", _CI, "null", _CI),
+    *("position by frequency", "words seen", "mean rank, seen", "unseen"),
+    *("ranks, times", "null"),
 )
-SILENCED = (
-    *("silent", "frequent, seen", _CI, "rest, seen", _CI),
-    *("frequent, unseen", _CI, "rest, unseen", _CI),
-)
-_LINES = "Filled or solid: seen text; dashed: unseen text."
+SILENCED = ("silent", "frequent, seen", "rest, seen", "frequent, unseen", "rest, unseen")
+_KEY = "In brackets: the 95% interval."
+_LINES = "Solid: seen text; dashed: unseen text."
 _IN_THE_TABLES = "(log_prob_gap|rank_ratio|rank_fall|kept|perplexity_ratio)_.*"
 LIMITS = (
     "Seen and unseen text must differ in training only. Another time, topic or group of people "
@@ -49,18 +43,14 @@ LIMITS = (
 def anatomy_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of an "Anatomy" run; no text is in it."""
     rows, summary = run.rows, run.summary
-    numbers = Numbers(rows)
+    numbers, silent = Numbers(rows), summary["silenced"] is not None
     answer, *sentences = sentences_of(summary)
-    tables = [_word_table(numbers), _rank_table(numbers)]
-    drawn = _FIGURES[:2] if summary["silenced"] is None else _FIGURES
-    if summary["silenced"] is not None:
-        tables += [
-            _silent_table(numbers, "Accuracy with silent units", "accuracy", _share_cells),
-            _silent_table(
-                numbers, "Ranks with silent units, times those of the whole model",
-                "log_rank_lost", _fall_cells,
-            ),
-        ]  # fmt: skip
+    drawn = CHARTS if silent else CHARTS[:-1]
+    tables = [_words(numbers), _ranks(numbers)]
+    if silent:
+        title = "Ranks with silent units, times those of the whole model"
+        tables.append(_silent(numbers, "Accuracy with silent units", "accuracy", _share))
+        tables.append(_silent(numbers, title, "log_rank_lost", ratio_cell))
     return Report(
         title="Which words does the model memorize?",
         answer=answer,
@@ -93,66 +83,52 @@ def _method(summary: Row) -> str:
     )
 
 
-def _word_table(numbers: Numbers) -> Table:
-    rows = []
-    for words in _GROUPS:
-        share = numbers("means", "seen", words, "share")
-        seen, unseen, gap, null = (
-            numbers("means", text, words, "log_prob") for text in ("seen", "unseen", "gap", "null")
+def _words(numbers: Numbers) -> Table:
+    def means(text: str, words: str, measure: str = "log_prob") -> Row:
+        return numbers["means", text, words, measure]
+
+    rows = [
+        (
+            words,
+            percent(means("seen", words, "share")["value"]),
+            decimal(means("seen", words)["value"]),
+            decimal(means("unseen", words)["value"]),
+            cell(means("gap", words), decimal),
+            cell(means("null", words), decimal),
+            ratio_cell(means("gap", words, "log_rank"), sign=-1),
         )
-        times = _ratio_cells(numbers("means", "gap", words, "log_rank"))
-        means = (decimal(seen["value"]), decimal(unseen["value"]))
-        rows.append((words, percent(share["value"]), *means, *_cells(gap), *_cells(null), *times))
-    return Table(title="Log-probabilities", columns=WORDS, rows=tuple(rows))
+        for words in _GROUPS
+    ]
+    return Table(title="Log-probabilities", columns=WORDS, rows=tuple(rows), key=_KEY)
 
 
-def _rank_table(numbers: Numbers) -> Table:
+def _ranks(numbers: Numbers) -> Table:
     rows = []
-    for row in numbers.rows:
-        if (row["figure"], row["text"], row["measure"]) != ("ranks", "seen", "rank"):
-            continue
-        start = row["start"]
-        unseen = numbers("ranks", "unseen", "bin", "rank", start)
-        gap, null = (numbers("ranks", text, "bin", "log_rank", start) for text in ("gap", "null"))
-        places = f"{whole(start)} to {whole(row['stop'])}"
-        means = (*_cells(row, 0), *_cells(unseen, 0))
-        rows.append((places, whole(row["n"]), *means, *_ratio_cells(gap), *_ratio_cells(null)))
-    return Table(title="Ranks by frequency", columns=RANKS, rows=tuple(rows))
+    for start in numbers.starts("ranks"):
+        seen, unseen = (numbers["ranks", text, "bin", "rank", start] for text in ("seen", "unseen"))
+        gap, null = (numbers["ranks", text, "bin", "log_rank", start] for text in ("gap", "null"))
+        means = (cell(row, partial(decimal, digits=0)) for row in (seen, unseen))
+        times = (ratio_cell(row, sign=-1) for row in (gap, null))
+        places = f"{whole(start)} to {whole(seen['stop'])}"
+        rows.append((places, whole(seen["n"]), *means, *times))
+    return Table(title="Ranks by frequency", columns=RANKS, rows=tuple(rows), key=_KEY)
 
 
-def _silent_table(
-    numbers: Numbers, title: str, measure: str, cells: Callable[[Row], tuple[str, str]]
-) -> Table:
+def _silent(numbers: Numbers, title: str, measure: str, shown: Callable[[Row], str]) -> Table:
     """A measure by share of silent units; a loss begins with the first silent units."""
-    rows = []
-    for silent in numbers.silent()[measure == "log_rank_lost" :]:
-        measured = [
-            cells(numbers("ablation", text, words, measure, silent))
-            for text in ("seen", "unseen")
-            for words in _PANELS
-        ]
-        rows.append((percent(silent), *(cell for both in measured for cell in both)))
-    return Table(title=title, columns=SILENCED, rows=tuple(rows))
+    columns = [(text, words) for text in ("seen", "unseen") for words in _PANELS]
+    rows = [
+        (
+            percent(share),
+            *(shown(numbers["ablation", *column, measure, share]) for column in columns),
+        )
+        for share in numbers.starts("ablation")[measure == "log_rank_lost" :]
+    ]
+    return Table(title=title, columns=SILENCED, rows=tuple(rows), key=_KEY)
 
 
-def _cells(row: Row, digits: int = 2) -> tuple[str, str]:
-    return decimal(row["value"], digits), ends(row["low"], row["high"], digits)
-
-
-def _share_cells(row: Row) -> tuple[str, str]:
-    low, high = row["low"], row["high"]
-    known = NOTHING if low is None else f"{100 * low:.1f} to {100 * high:.1f}%"
-    return percent(row["value"]), known
-
-
-def _ratio_cells(row: Row, sign: int = -1) -> tuple[str, str]:
-    """A difference of log ranks as the ratio of unseen ranks to seen ones."""
-    ratio = as_ratio(row, sign=sign)
-    return number(ratio["value"]), between(ratio["low"], ratio["high"])
-
-
-def _fall_cells(row: Row) -> tuple[str, str]:
-    return _ratio_cells(row, sign=1)
+def _share(row: Row) -> str:
+    return cell(row, lambda share: NOTHING if share is None else f"{100 * share:.1f}%")
 
 
 _HEIGHT = 220
@@ -163,47 +139,37 @@ _ASIDE = 130  # pixels of two panels' axes
 
 def log_probabilities(rows: Sequence[Row], width: int = BROAD) -> Chart:
     """Histograms of frequent words and of the rest, as in Figure 5."""
-    x = alt.X("x:Q", title="log-probability of the true word", axis=alt.Axis(tickCount=6))
-    y = alt.Y("y:Q", title="share of words", axis=alt.Axis(format="~p", tickCount=5))
-
-    def layers(words: str) -> list[Any]:
-        found = []
-        for text in ("seen", "unseen"):
-            key = ("log-probabilities", text, words)
-            own = [row for row in rows if (row["figure"], row["text"], row["words"]) == key]
-            chart = inline(_steps(own)).encode(x=x, y=y)
-            if text == "seen":
-                found.append(chart.mark_area(fill=ACCENT, opacity=0.35, interpolate="step-after"))
-            found.append(_line(chart, text, interpolate="step-after"))
-        return found
-
-    return _panels(layers, width)
+    own = [row for row in rows if row["figure"] == "log-probabilities"]
+    last = max((row["stop"] for row in own), default=0.0)
+    ended = [{**row, "start": row["stop"]} for row in own if row["stop"] == last]
+    x = alt.X("start:Q", title="log-probability of the true word", axis=alt.Axis(tickCount=6))
+    y = partial(alt.Y, title="share of words", axis=alt.Axis(format="~p", tickCount=5))
+    return _panels([*own, *ended], x, y, width, interpolate="step-after")
 
 
 def ranks(rows: Sequence[Row], width: int = BROAD) -> Chart:
     """Mean predicted rank by position in the table of frequencies, as in Figure 6."""
-    own = [row for row in rows if (row["figure"], row["measure"]) == ("ranks", "rank")]
-    points = [{**row, "x": (row["start"] + row["stop"]) / 2} for row in own]
-    x = alt.X("x:Q", title="position of the word by frequency (1 is the commonest)")
-    layers = _curves(points, x, "mean rank in the predictions", scale=alt.Scale(type="log"))
-    return alt.layer(*layers).properties(width=width - _ASIDE // 2, height=_HEIGHT + 40)
+    own = [
+        {**row, "start": (row["start"] + row["stop"]) / 2}
+        for row in rows
+        if (row["figure"], row["measure"]) == ("ranks", "rank")
+    ]
+    x = alt.X("start:Q", title="position of the word by frequency (1 is the commonest)")
+    y = partial(alt.Y, title="mean rank in the predictions", scale=alt.Scale(type="log"))
+    return _curves(own, x, y).properties(width=width - _ASIDE // 2, height=_HEIGHT + 40)
 
 
 def accuracy(rows: Sequence[Row], width: int = BROAD) -> Chart:
     """Accuracy by the share of silent units, as in Figure 7."""
-    own = [{**row, "x": row["start"]} for row in rows if row["measure"] == "accuracy"]
+    own = [row for row in rows if row["measure"] == "accuracy"]
     top = max([_LEAST, *(row["high"] or row["value"] or 0.0 for row in own)])
     axis, scale = alt.Axis(format="~p", tickCount=5), alt.Scale(domain=[0, top], nice=True)
-    x = alt.X("x:Q", title="silent hidden units", axis=axis)
-
-    def layers(words: str) -> list[Any]:
-        points = [row for row in own if row["words"] == words]
-        return _curves(points, x, "accuracy", axis=axis, scale=scale)
-
-    return _panels(layers, width)
+    x = alt.X("start:Q", title="silent hidden units", axis=axis)
+    y = partial(alt.Y, title="accuracy", axis=axis, scale=scale)
+    return _panels(own, x, y, width)
 
 
-_FIGURES = (
+CHARTS = (
     (
         log_probabilities,
         f"Log-probability of the true words, frequent ones and the rest. {_LINES}",
@@ -221,44 +187,26 @@ _FIGURES = (
 )
 
 
-def _curves(points: Sequence[Row], x: Any, title: str, **how: Any) -> list[Any]:
-    """A line with its band for seen text, and one for unseen text."""
+def _curves(rows: Sequence[Row], x: Any, y: Any, **line: Any) -> Chart:
+    """A solid line with its band for seen text, and a dashed one for unseen text."""
     layers = []
-    y, low = (alt.Y(name, title=title, **how) for name in ("value:Q", "low:Q"))
-    for text, colour in (("seen", ACCENT), ("unseen", INK)):
-        own = [
-            {name: point[name] for name in ("x", "value", "low", "high")}
-            for point in points
-            if point["text"] == text and point["value"] is not None
-        ]
-        if known := [point for point in own if point["low"] is not None]:
-            area = inline(known).mark_area(fill=colour, opacity=0.15)
-            layers.append(area.encode(x=x, y=low, y2="high:Q"))
-        chart = inline(own)
-        points_of = chart.mark_point(stroke=colour, fill=colour, size=22)
-        layers += [one.encode(x=x, y=y) for one in (_line(chart, text), points_of)]
-    return layers
+    names = ("start", "value", "low", "high")
+    for text, colour, dash in (("seen", ACCENT, [1, 0]), ("unseen", INK, [5, 3])):
+        own = [row for row in rows if row["text"] == text and row["value"] is not None]
+        points = [{name: row[name] for name in names} for row in own]
+        bands = [point for point in points if point["low"] is not None]
+        band = inline(bands).mark_area(fill=colour, opacity=0.15)
+        curve = inline(points).mark_line(stroke=colour, strokeWidth=2, strokeDash=dash, **line)
+        layers += [band.encode(x=x, y=y("low:Q"), y2="high:Q"), curve.encode(x=x, y=y("value:Q"))]
+    return alt.layer(*layers)
 
 
-def _line(chart: Any, text: str, **more: Any) -> Any:
-    if text == "seen":
-        return chart.mark_line(stroke=ACCENT, strokeWidth=2, **more)
-    return chart.mark_line(stroke=INK, strokeWidth=1.6, strokeDash=[5, 3], **more)
-
-
-def _steps(cells: Sequence[Row]) -> list[dict[str, float]]:
-    """The corners of a histogram, down to 0 at its end."""
-    known = [cell for cell in cells if cell["value"] is not None]
-    corners = [{"x": float(cell["start"]), "y": float(cell["value"])} for cell in known]
-    return [*corners, {"x": float(known[-1]["stop"]), "y": corners[-1]["y"]}] if known else []
-
-
-def _panels(layers: Callable[[str], list[Any]], width: int) -> Chart:
+def _panels(rows: Sequence[Row], x: Any, y: Any, width: int, **line: Any) -> Chart:
     """Frequent words and the rest, side by side or stacked."""
     narrow = width < _NARROW
     own = width - _ASIDE // 2 if narrow else (width - _ASIDE) // 2
     panels = [
-        alt.layer(*layers(words)).properties(
+        _curves([row for row in rows if row["words"] == words], x, y, **line).properties(
             width=own, height=_HEIGHT, title=titled(title, fontSize=13)
         )
         for words, title in _PANELS.items()

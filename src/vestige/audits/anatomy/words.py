@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vestige.audits.anatomy.resampling import Floats
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, EncodedPairs, encode, encode_pairs
 from vestige.data.vocabulary import Vocabulary
@@ -21,7 +22,6 @@ from vestige.models.predictions import Progress, word_ranks
 from vestige.models.reading import texts_at
 from vestige.models.seq2seq import Seq2SeqModel
 
-Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
 Texts = EncodedCorpus | EncodedPairs
 
@@ -54,13 +54,12 @@ class ScoredWords:
         """Number of units."""
         return int(self.units.max()) + 1
 
-    def take(self, chosen: ArrayLike) -> Self:
+    def take(self, chosen: NDArray[Any]) -> Self:
         """Some of the words, by a mask (w,) or by indices."""
-        index = np.asarray(chosen)
         names = ("tokens", "log_probs", "texts", "places")
-        parts = {name: getattr(self, name)[index] for name in names}
-        units = np.unique(self.units[index], return_inverse=True)[1]
-        return replace(self, **parts, ranks=self.ranks[..., index], units=units)
+        parts = {name: getattr(self, name)[chosen] for name in names}
+        units = np.unique(self.units[chosen], return_inverse=True)[1]
+        return replace(self, **parts, ranks=self.ranks[..., chosen], units=units)
 
     def halves(self, generator: np.random.Generator) -> tuple[Ids, Ids]:
         """The indices of the words of two random halves of the units."""
@@ -74,9 +73,7 @@ class ScoredWords:
         counts = np.bincount(self.texts)
         order = generator.permutation(np.flatnonzero(counts))
         before = np.cumsum(counts[order]) - counts[order]
-        drawn = np.zeros(len(counts), dtype=bool)
-        drawn[order[before < words]] = True
-        return self.take(drawn[self.texts])
+        return self.take(np.isin(self.texts, order[before < words]))
 
 
 def encoded(model: Any, corpus: Corpus) -> Texts:
@@ -119,21 +116,20 @@ def read_words(
             remedy="Pass text in the language of the model, split into words as it splits them.",
         )
     found = word_ranks(model, texts, places, progress=progress)
-    log_probs = found.log_probs.astype(np.float64)
-    if not np.isfinite(log_probs).all():
+    impossible = int((~np.isfinite(found.log_probs)).sum())
+    if impossible:
         raise ModelError(
-            f"the model predicts {int((~np.isfinite(log_probs)).sum())} words of {name} with "
-            "probability 0",
+            f"the model predicts {impossible} words of {name} with probability 0",
             remedy="Pass a model that gives every word some probability.",
         )
-    owners = data.users if by_user and data.users is not None else np.arange(len(data))
-    owner = texts_at(data, places)
+    documents = texts_at(data, places)
+    units = data.users[documents] if by_user and data.users is not None else documents
     return ScoredWords(
         tokens=data.tokens[places].astype(np.int64),
-        log_probs=log_probs,
+        log_probs=found.log_probs.astype(np.float64),
         ranks=found.ranks.astype(np.int64),
-        units=np.unique(owners[owner], return_inverse=True)[1],
-        texts=owner,
+        units=np.unique(units, return_inverse=True)[1],
+        texts=documents,
         places=places,
     )
 
@@ -145,9 +141,8 @@ def targets_of(texts: Texts) -> EncodedCorpus:
 
 def known(data: EncodedCorpus, vocabulary: Vocabulary) -> NDArray[np.bool_]:
     """(n,) which tokens are words that the vocabulary knows."""
-    tokens = np.asarray(data.tokens)
-    words: NDArray[np.bool_] = tokens != vocabulary.eos_id
-    return words if vocabulary.unk_id is None else words & (tokens != vocabulary.unk_id)
+    unknown = [one for one in (vocabulary.eos_id, vocabulary.unk_id) if one is not None]
+    return np.isin(data.tokens, unknown, invert=True)
 
 
 def positions_by_frequency(counted: ArrayLike, others: Ids, vocab_size: int) -> Ids:
@@ -164,9 +159,8 @@ def positions_by_frequency(counted: ArrayLike, others: Ids, vocab_size: int) -> 
     listed = counts > 0
     listed[others] = True
     ids = np.flatnonzero(listed)
-    order = ids[np.argsort(-counts[ids], kind="stable")]
     positions = np.zeros(vocab_size, dtype=np.int64)
-    positions[order] = np.arange(1, len(order) + 1)
+    positions[ids[np.argsort(-counts[ids], kind="stable")]] = np.arange(1, len(ids) + 1)
     return positions
 
 
@@ -202,8 +196,7 @@ def group_weights(
 
     In a matched group, each word has the smaller of its two counts in both texts.
     """
-    size = len(positions)
-    own, others = (np.bincount(one.tokens, minlength=size) for one in (words, other))
+    own, others = (np.bincount(one.tokens, minlength=len(positions)) for one in (words, other))
     both = (np.minimum(own, others) / np.maximum(own, 1))[words.tokens]
     at = positions[words.tokens]
     return np.stack([np.where(g.holds(at), both if g.matched else 1.0, 0.0) for g in groups])

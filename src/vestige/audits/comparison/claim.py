@@ -12,10 +12,18 @@ import numpy as np
 from vestige.audits.comparison.groups import Group
 from vestige.claims import Check, Claim, Test, detectable_difference, powerful
 from vestige.claims.effects import EXPOSURE_BITS
-from vestige.metrics.estimates import difference_of_means
+from vestige.metrics.estimates import Estimate, difference_of_means
 from vestige.metrics.permutation import unit_permutation_test
 
 DIVISIONS = 9999
+
+
+def above_controls(group: Group, confidence: float = 0.95) -> Estimate | None:
+    """Exposure of planted canaries above those never planted; None if one side is missing."""
+    if not (group.exposure.size and group.never.size):
+        return None
+    found = difference_of_means(group.exposure.mean(0), group.never.mean(0), confidence=confidence)
+    return replace(found, name=f"exposure of {group.name} above controls", unit="bits")
 
 
 def claim_of(groups: Sequence[Group], base: Group, *, fewest: int, alpha: float) -> Claim:
@@ -28,26 +36,18 @@ def claim_of(groups: Sequence[Group], base: Group, *, fewest: int, alpha: float)
         alpha: level of the test of all names together.
     """
     measured = [one for one in groups if one.exposure.size and one.never.size]
+    sides = [(one.exposure.mean(0), one.never.mean(0)) for one in measured]
     p_values = [
-        unit_permutation_test(
-            one.exposure.mean(0), one.never.mean(0), seed=0, permutations=DIVISIONS
-        )
-        for one in measured
-        if np.isfinite(one.exposure).all() and np.isfinite(one.never).all()
+        unit_permutation_test(planted, never, seed=0, permutations=DIVISIONS)
+        for planted, never in sides
+        if np.isfinite(planted).all() and np.isfinite(never).all()
     ]
     test = estimate = detectable = None
-    if p_values:
-        times = len(p_values)
-        least = times / (DIVISIONS + 1)
-        test = Test(min(1.0, times * min(p_values)), least, alpha, "unplanted canaries")
-        detectable = max(
-            detectable_difference(one.exposure.mean(0), one.never.mean(0), alpha=alpha / times)
-            for one in measured
-        )
-        first = base if base in measured else measured[0]
-        found = difference_of_means(first.exposure.mean(0), first.never.mean(0))
-        name = f"exposure of {first.name} above controls"
-        estimate = replace(found, name=name, unit="bits")
+    if times := len(p_values):
+        p, least = min(1.0, times * min(p_values)), times / (DIVISIONS + 1)
+        test = Test(p, least, alpha, "unplanted canaries")
+        detectable = max(detectable_difference(*both, alpha=alpha / times) for both in sides)
+        estimate = above_controls(base) or above_controls(measured[0])
     power = powerful(
         test,
         detectable=detectable,
@@ -72,9 +72,8 @@ def _independent(groups: Sequence[Group], fewest: int) -> Check:
     least = min(groups, key=lambda one: one.distinct)
     number, given = least.distinct, len(least)
     if number >= fewest:
-        return Check(
-            "independent", "passed", f"Each name has {number} independent trainings or more."
-        )
+        enough = f"Each name has {number} independent trainings or more."
+        return Check("independent", "passed", enough)
     sentence = f"{least.name} has {number} independent training{'s' * (number != 1)}"
     if given > number:
         sentence += f" ({given} were given, the others are copies)"

@@ -88,13 +88,14 @@ def compare(
     run.configuration["baseline"] = base
     columns: dict[str, Any] = {"format": format, "text": text, "user": user, "limit": limit}
     corpus = None if test is None else run.corpus("test", test, **columns)
-    canaries, notes = _canaries(run, manifest, trainings[0].model)
-    encoded, of_text = shared_text(trainings, corpus)
-    samples, of_users = user_samples(trainings, base, encoded)
+    notes = list[str]()
+    canaries = _canaries(run, manifest, trainings[0].model, notes)
+    encoded = shared_text(trainings, corpus, notes)
+    samples = user_samples(trainings, base, encoded, notes)
     if not canaries and encoded is None:
         raise ValueError("there is nothing to measure: give `manifest`, `test`, or both")
     with run.progress("comparing") as step:
-        measured, of_models = measure_models(
+        measured, more = measure_models(
             trainings, canaries=canaries, test=encoded, seed=run.seed, progress=step
         )
     found = compare_defences(
@@ -104,22 +105,23 @@ def compare(
         samples=samples,
         k=group,
         tolerance=tolerance,
-        notes=[*notes, *of_text, *of_users, *of_models],
+        notes=[*notes, *more],
     )
-    for note in found.notes:
+    for note in found.summary["notes"]:
         run.log(note)
-    return Result.of(found)
+    return found
 
 
 def _canaries(
-    run: Session, manifest: "ManifestLike | None", first: "LanguageModel"
-) -> "tuple[tuple[Canary, ...], list[str]]":
-    """The canaries with the models' ids, and a note if there are none."""
+    run: Session, manifest: "ManifestLike | None", first: "LanguageModel", notes: list[str]
+) -> "tuple[Canary, ...]":
+    """The canaries with the models' ids, or a note that there are none."""
     from vestige.errors import DataError
     from vestige.models.canaries import load_canaries
 
     if manifest is None:
-        return (), ["Leakage was not measured: give --manifest of the planted canaries."]
+        notes.append("Leakage was not measured: give --manifest of the planted canaries.")
+        return ()
     sealed, canaries = load_canaries(manifest, first, run.monitor)
     if sealed.turn is not None:
         raise DataError(
@@ -128,4 +130,4 @@ def _canaries(
             remedy="Measure each model with `vestige exposure` and `vestige extract`.",
         )
     run.data |= {"manifest": sealed.sha256, "planted": sealed.planted}
-    return canaries, []
+    return canaries

@@ -1,94 +1,21 @@
-"""Trainings, and groups of them that differ in their seed alone.
+"""Trainings that differ in their seed alone.
 
 Two trainings with different seeds differ by bits of exposure, so one training says nothing about
 the next. The trainings were sampled independently; so were the canaries and the documents.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from vestige.audits.comparison.guarantee import Guarantee
-from vestige.audits.exposure.epsilon import CanaryAudit
-from vestige.audits.extraction.canaries import Completion
+from vestige.audits.comparison.measurements import COST, Guarantee, MeasuredTraining
 from vestige.claims import Check
-from vestige.metrics.estimates import Estimate
+from vestige.metrics.estimates import Estimate, Floats
 from vestige.metrics.rates import rate_of_trainings
-from vestige.training.evaluate import DocumentScores
 from vestige.training.word_frequencies import is_useless, useless_words
-
-Floats = NDArray[np.float64]
-Row = Mapping[str, Any]
-
-COST = {
-    "steps": "steps",
-    "tokens": "tokens",
-    "epochs": "epoch",
-    "seconds": "seconds",
-    "peak_memory_mib": "peak_memory_mib",
-}
-"""The cost of a training, and its name in the training's summary. Seconds depend on the load of the
-machine, so no trainings are compared by them."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeasuredTraining:
-    """A training and its measurements; None for what was not measured.
-
-    Attributes:
-        name: trainings of one name differ in their seed alone.
-        defence: such as "goldfish"; "none" without one.
-        canaries: a row per canary with phrase, copies (0: never planted), exposure in bits,
-            shuffled_exposure (of its words in another order, or None) and at_ceiling (whether it is
-            more probable than every reference).
-        scores: of each test document.
-        completion: of the canaries.
-        audit: lower bounds on epsilon, from canaries of fair coins.
-        guarantee: claimed by the training.
-        cost: by the names of `COST`.
-        frequency_perplexity: of the test text, by the word frequencies of the training text.
-        alive: the check that the model predicts text.
-    """
-
-    name: str
-    defence: str = "none"
-    canaries: tuple[Row, ...] | None = None
-    scores: DocumentScores | None = None
-    completion: Completion | None = None
-    audit: CanaryAudit | None = None
-    guarantee: Guarantee | None = None
-    cost: Mapping[str, float | None] = field(default_factory=dict)
-    frequency_perplexity: float | None = None
-    alive: Check | None = None
-
-    @property
-    def phrases(self) -> tuple[str, ...] | None:
-        """The planted canaries."""
-        if self.canaries is None:
-            return None
-        return tuple(row["phrase"] for row in self.canaries if row["copies"])
-
-    def bits(self, name: str, *, planted: bool) -> list[Any]:
-        """A column of the planted canaries, or of those never planted."""
-        return [row[name] for row in self.canaries or () if bool(row["copies"]) is planted]
-
-    def same_as(self, other: "MeasuredTraining") -> bool:
-        """Whether both have the same losses and exposures, up to rounding."""
-        pairs: list[tuple[ArrayLike, ArrayLike]] = []
-        if self.scores is not None and other.scores is not None:
-            pairs.append((self.scores.loss, other.scores.loss))
-        if self.canaries is not None and other.canaries is not None:
-            pairs += [
-                (self.bits("exposure", planted=kind), other.bits("exposure", planted=kind))
-                for kind in (True, False)
-            ]
-        return bool(pairs) and all(
-            np.allclose(own, rest, rtol=1e-6, atol=1e-6, equal_nan=True) for own, rest in pairs
-        )
 
 
 @dataclass(frozen=True)
@@ -120,9 +47,10 @@ class Group:
                 found.append(one)
         return len(found)
 
-    @property
-    def has_canaries(self) -> bool:
-        return all(one.canaries is not None for one in self.trainings)
+    def _canaries(self, name: str, *, planted: bool = True) -> Floats:
+        if any(one.canaries is None for one in self.trainings):
+            return np.zeros((0, 0))
+        return np.array([one.bits(name, planted=planted) for one in self.trainings], np.float64)
 
     @cached_property
     def exposure(self) -> Floats:
@@ -136,19 +64,18 @@ class Group:
 
     @cached_property
     def shuffled(self) -> Floats:
-        """(k, o) bits of the words in another order, for the planted canaries that have one."""
-        return np.ascontiguousarray(self._canaries("shuffled_exposure")[:, self.ordered])
-
-    @cached_property
-    def orders(self) -> Floats:
-        """(k, o) bits of each planted canary above its words in another order."""
-        return self.exposure[:, self.ordered] - self.shuffled
+        """(k, m) bits of the words of each planted canary in another order; NaN without one."""
+        return self._canaries("shuffled_exposure")
 
     @cached_property
     def ordered(self) -> NDArray[np.bool_]:
         """(m,) whether a planted canary has another order."""
-        known = self.first.bits("shuffled_exposure", planted=True) if self.has_canaries else []
-        return np.array([value is not None for value in known], bool)
+        return ~np.isnan(self.shuffled[0]) if self.shuffled.size else np.zeros(0, bool)
+
+    @cached_property
+    def orders(self) -> Floats:
+        """(k, o) bits of each planted canary above its words in another order, where it has one."""
+        return (self.exposure - self.shuffled)[:, self.ordered]
 
     @cached_property
     def at_ceiling(self) -> NDArray[np.bool_]:
@@ -158,13 +85,13 @@ class Group:
     @cached_property
     def copies(self) -> NDArray[np.int64]:
         """(m,) how often each canary was planted."""
-        return np.array(self.first.bits("copies", planted=True) if self.has_canaries else [], int)
+        return self._canaries("copies")[:1].ravel().astype(np.int64)
 
     @cached_property
     def loss(self) -> Floats:
         """(k, d) summed loss of each test document, in nats."""
         scores = [one.scores.loss for one in self.trainings if one.scores is not None]
-        return _table(scores if len(scores) == len(self) else [])
+        return np.array(scores) if len(scores) == len(self) else np.zeros((0, 0))
 
     @property
     def tokens(self) -> NDArray[np.int64]:
@@ -182,10 +109,10 @@ class Group:
     @property
     def accuracy(self) -> float | None:
         """Mean share of test tokens that were the model's first choice."""
-        scores = [one.scores for one in self.trainings if one.scores is not None]
-        if len(scores) < len(self) or not (tokens := int(self.tokens.sum())):
+        right = [one.scores.right for one in self.trainings if one.scores is not None]
+        if len(right) < len(self) or not (tokens := int(self.tokens.sum())):
             return None
-        return float(np.mean([one.right.sum() / tokens for one in scores]))
+        return float(np.mean([one.sum() / tokens for one in right]))
 
     @property
     def alive(self) -> Check:
@@ -208,16 +135,14 @@ class Group:
     def cost(self) -> dict[str, float | None]:
         """The mean cost of a training."""
         means = {name: _mean([one.cost.get(name) for one in self.trainings]) for name in COST}
-        for name in ("steps", "tokens"):
-            value = means[name]
-            means[name] = None if value is None else round(value)
-        return means
+        whole = ("steps", "tokens")
+        return {n: round(v) if v is not None and n in whole else v for n, v in means.items()}
 
     @property
     def guarantee(self) -> Guarantee | None:
         """The weakest claim; None if a training claims nothing."""
         claims = [one.guarantee for one in self.trainings if one.guarantee is not None]
-        return max(claims, key=lambda c: c.epsilon) if len(claims) == len(self) else None
+        return max(claims, key=lambda one: one.epsilon) if len(claims) == len(self) else None
 
     def completed(self, kind: str = "canary", copies: int | None = None) -> Estimate | None:
         """The share of canaries that all trainings together completed.
@@ -233,22 +158,11 @@ class Group:
             return None
         return rate_of_trainings([one.count for one in known], [one.n for one in known])
 
-    def _canaries(self, name: str, *, planted: bool = True) -> Floats:
-        if not self.has_canaries:
-            return _table([])
-        return _table([one.bits(name, planted=planted) for one in self.trainings])
-
 
 def by_name(measured: Sequence[MeasuredTraining]) -> tuple[Group, ...]:
     """Groups in the order of their first trainings."""
-    groups: dict[str, list[MeasuredTraining]] = {}
-    for one in measured:
-        groups.setdefault(one.name, []).append(one)
-    return tuple(Group(tuple(group)) for group in groups.values())
-
-
-def _table(rows: Sequence[object]) -> Floats:
-    return np.array(rows, dtype=np.float64) if rows else np.zeros((0, 0))
+    names = dict.fromkeys(one.name for one in measured)
+    return tuple(Group(tuple(one for one in measured if one.name == name)) for name in names)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

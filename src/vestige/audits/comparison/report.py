@@ -3,17 +3,17 @@
 Verdicts were made when the run was made, and are shown here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 from vestige.audits.comparison import charts
 from vestige.reports.blocks import Cell, Prose, Table, bar, table
 from vestige.reports.charts import Figure
 from vestige.reports.disclosure import printable
 from vestige.reports.report import Report, lines
-from vestige.reports.words import NOTHING, Row, p_value, pairs
-from vestige.reports.words import percent as share
+from vestige.reports.words import NOTHING, Row, p_value, pairs, percent
 from vestige.results import Run
 
 _KEY = (
@@ -46,70 +46,65 @@ LIMITS = (
     "values hold one by one.",
 )
 UNKNOWN = Cell(text=NOTHING)
-NUMBERS: Mapping[str, Sequence[tuple[str, str, str]]] = {
-    "Leakage, in bits or as a share": (
-        ("exposure of canaries", "exposure", ".2f"),
-        ("… in another order", "shuffled", ".2f"),
-        ("… never planted", "never_planted", ".2f"),
-        ("change against undefended", "exposure_change", "+.2f"),
-        ("completed", "completion", ""),
-        ("… never planted", "completion_control", ""),
-    ),
-    "Utility": (
-        ("test perplexity", "test_perplexity", ".2f"),
-        ("over undefended", "perplexity_ratio", ".3f"),
-        ("next word right", "test_accuracy", ".1%"),
-    ),
-    "Fairness, in points of perplexity": (
-        ("loss of users with most documents", "top_drop", "+.2f"),
-        ("loss of users with fewest", "low_drop", "+.2f"),
-        ("gap", "gap", "+.2f"),
-        ("loss against documents (Spearman)", "correlation", "+.2f"),
-        ("p-value", "p_value", "p"),
-    ),
-    "Privacy": (
-        ("claimed ε", "epsilon", ".4g"),
-        ("δ", "delta", ".2g"),
-        ("protects", "unit", ""),
-        ("measured ε, at least", "empirical_epsilon", ".2f"),
-        ("… largest measurable", "empirical_ceiling", ".2f"),
-        ("… assuming", "empirical_assumes", ""),
-        ("… by a score threshold", "threshold_epsilon", ".2f"),
-        ("… for", "audit_unit", ""),
-        ("ε claimed for the same unit", "audit_claim", ".4g"),
-        ("the claim is", "audit_verdict", ""),
-    ),
-    "Cost": (
-        ("trainings", "trainings", "d"),
-        ("steps", "steps", ",d"),
-        ("tokens read", "tokens", ",d"),
-        ("epochs over each copy", "presentations_per_copy", ".1f"),
-        ("peak memory, MiB", "peak_memory_mib", ",.0f"),
-        ("seconds", "seconds", ",.1f"),
-    ),
-}
-"""Groups of lines: name, key of a row, and format."""
+NUMBERS = (
+    ("Leakage, in bits or as a share", "", ""),
+    ("exposure of canaries", "exposure", ".2f"),
+    ("… in another order", "shuffled", ".2f"),
+    ("… never planted", "never_planted", ".2f"),
+    ("change against undefended", "exposure_change", "+.2f"),
+    ("completed", "completion", ""),
+    ("… never planted", "completion_control", ""),
+    ("by copies", "by_copies", ""),
+    ("Utility", "", ""),
+    ("test perplexity", "test_perplexity", ".2f"),
+    ("over undefended", "perplexity_ratio", ".3f"),
+    ("next word right", "test_accuracy", ".1%"),
+    ("Fairness, in points of perplexity", "", ""),
+    ("loss of users with most documents", "top_drop", "+.2f"),
+    ("loss of users with fewest", "low_drop", "+.2f"),
+    ("gap", "gap", "+.2f"),
+    ("loss against documents (Spearman)", "correlation", "+.2f"),
+    ("p-value", "p_value", "p"),
+    ("Privacy", "", ""),
+    ("claimed ε", "epsilon", ".4g"),
+    ("δ", "delta", ".2g"),
+    ("protects", "unit", ""),
+    ("measured ε, at least", "empirical_epsilon", ".2f"),
+    ("… largest measurable", "empirical_ceiling", ".2f"),
+    ("… assuming", "empirical_assumes", ""),
+    ("… by a score threshold", "threshold_epsilon", ".2f"),
+    ("… for", "audit_unit", ""),
+    ("ε claimed for the same unit", "audit_claim", ".4g"),
+    ("the claim is", "audit_verdict", ""),
+    ("Cost", "", ""),
+    ("trainings", "trainings", "d"),
+    ("steps", "steps", ",d"),
+    ("tokens read", "tokens", ",d"),
+    ("epochs over each copy", "presentations_per_copy", ".1f"),
+    ("peak memory, MiB", "peak_memory_mib", ",.0f"),
+    ("seconds", "seconds", ",.1f"),
+)
+"""Lines of the table of all numbers: name, key of a row, and format; without a key, a heading."""
 
 
 def comparison_report(run: Run, *, show_secrets: bool) -> Report:
-    """The report of a `DefenceComparison`."""
+    """The report of a comparison."""
     rows, summary = run.rows, run.summary
     confidence = f"{100 * summary['confidence']:g}%"
     notes = tuple(map(printable, summary["notes"]))
     defended = [row for row in rows if not row["undefended"]]
     why = tuple((printable(row["name"]), printable(row["sentence"])) for row in defended)
-    blocks = (
-        _measures(rows, summary["tolerance"], confidence),
-        Table(title="Why", texts=2, rows=why),
-        *_figures(rows, summary["tolerance"]),
-        *((Prose(title="Notes", lines=notes, listed=True),) if notes else ()),
-        _all_numbers(rows, confidence),
-    )
     return Report(
         title="Which defence should I use?",
         answer=printable(summary["advice"]),
         evidence=lines(printable(summary["answer"].removeprefix(summary["advice"]).strip())),
-        blocks=blocks,
+        blocks=(
+            _measures(rows, summary["tolerance"], confidence),
+            Table(title="Why", texts=2, rows=why),
+            *_figures(rows, summary["tolerance"]),
+            *((Prose(title="Notes", lines=notes, listed=True),) if notes else ()),
+            _all_numbers(rows, confidence),
+        ),
         facts=pairs(summary, show_secrets=show_secrets, left_out="advice|answer|notes"),
         limits=LIMITS,
     )
@@ -144,14 +139,12 @@ def _name(row: Row) -> Cell:
 def _leakage(row: Row, rows: Sequence[Row]) -> Cell:
     if row["exposure"] is None:
         return UNKNOWN
-    known = _known(rows, "exposure")
-    axis = (min(0.0, *known), max(1.0, *known))
     reference = next((one["exposure"] for one in rows if one["undefended"]), None)
     completed = _shown(row, "completion", "")
     return Cell(
         text=f"{row['exposure']:.1f} bits",
         notes=lines(f"{completed} completed" if completed else ""),
-        bar=bar(row, "exposure", axis, reference=reference),
+        bar=bar(row, "exposure", _axis(rows, "exposure", 0.0, 1.0), reference=reference),
     )
 
 
@@ -159,26 +152,33 @@ def _utility(row: Row, rows: Sequence[Row], tolerance: float) -> Cell:
     if row["test_perplexity"] is None:
         return UNKNOWN
     text, note = f"{row['test_perplexity']:.1f}", f"{100 * row['test_accuracy']:.1f}% right"
-    if row["undefended"]:
+    if row["undefended"] or row["perplexity_ratio"] is None:
         return Cell(text=text, notes=(note,))
-    known, band = _known(rows, "perplexity_ratio"), (1 / (1 + tolerance), 1 + tolerance)
-    axis = (min([band[0] - 0.02, *known]), max([band[1] + 0.02, *known]))
+    low, high = 1 / (1 + tolerance), 1 + tolerance
+    axis = _axis(rows, "perplexity_ratio", low - 0.02, high + 0.02)
     return Cell(
         text=text,
         notes=(f"{100 * (row['perplexity_ratio'] - 1):+.1f}% · {note}",),
-        bar=bar(row, "perplexity_ratio", axis, reference=1.0, band=band),
+        bar=bar(row, "perplexity_ratio", axis, reference=1.0, band=(low, high)),
     )
 
 
 def _fairness(row: Row, rows: Sequence[Row]) -> Cell:
     if row["gap"] is None:
         return UNKNOWN
-    reach = max([1.0, *map(abs, _known(rows, "gap"))])
+    reach = max(map(abs, _axis(rows, "gap", -1.0, 1.0)))
     return Cell(
         text=f"{row['gap']:+.1f} points",
         notes=(f"small {row['low_drop']:+.1f} · large {row['top_drop']:+.1f}",),
         bar=bar(row, "gap", (-reach, reach), reference=0.0),
     )
+
+
+def _axis(rows: Sequence[Row], key: str, low: float, high: float) -> tuple[float, float]:
+    """Ends of all values of a measure and their intervals, and at least `low` and `high`."""
+    values = (row[f"{key}{end}"] for row in rows for end in ("", "_low", "_high"))
+    known = [value for value in values if value is not None]
+    return min(low, *known), max(high, *known)
 
 
 def _privacy(row: Row) -> Cell:
@@ -198,86 +198,71 @@ def _cost(row: Row) -> Cell:
     """Steps and tokens, and seconds; trainings are not compared by seconds."""
     if row["steps"] is None:
         return UNKNOWN
-    notes = [] if row["tokens"] is None else [f"{row['tokens']:,d} tokens read"]
-    notes += [] if row["seconds"] is None else [f"{row['seconds']:,.3g} s"]
-    if not row["undefended"] and row["memory_ratio"] is not None:
-        notes.append(f"memory × {row['memory_ratio']:.2f}")
-    return Cell(text=f"{row['steps']:,d} steps", notes=tuple(notes))
-
-
-def _known(rows: Sequence[Row], key: str) -> list[float]:
-    """All values of a measure and their ends."""
-    values = (row[f"{key}{end}"] for row in rows for end in ("", "_low", "_high"))
-    return [value for value in values if value is not None]
+    ratio = None if row["undefended"] else row["memory_ratio"]
+    notes = (
+        "" if row["tokens"] is None else f"{row['tokens']:,d} tokens read",
+        "" if row["seconds"] is None else f"{row['seconds']:,.3g} s",
+        "" if ratio is None else f"memory × {ratio:.2f}",
+    )
+    return Cell(text=f"{row['steps']:,d} steps", notes=lines(*notes))
 
 
 def _all_numbers(rows: Sequence[Row], confidence: str) -> Table:
     """Every number with its interval, one column per training."""
     found: list[tuple[str, ...]] = []
-    for title, numbers in NUMBERS.items():
-        table_lines = [
-            (name, *(_shown(row, key, form) for row in rows)) for name, key, form in numbers
-        ]
-        if "exposure" in numbers[0]:
-            table_lines += _by_copies(rows)
-        known = [(name, *(cell or NOTHING for cell in cells))
-                 for name, *cells in table_lines if any(cells)]  # fmt: skip
-        found += [(title,), *known] if known else []
+    for name, key, form in NUMBERS:
+        if key == "by_copies":
+            found += _by_copies(rows)
+        else:
+            found.append((name, *(_shown(row, key, form) for row in rows)) if key else (name,))
+    shown = [line for line in found if len(line) == 1 or any(line[1:])]
     columns = ("", *(printable(row["name"]) for row in rows))
     return Table(
         title="All numbers",
         key=f"In brackets: the {confidence} interval.",
         columns=columns,
         texts=len(columns),
-        rows=tuple(found),
+        rows=tuple(
+            tuple(cell or NOTHING for cell in line)
+            for line, below in pairwise([*shown, ("",)])
+            if len(line) > 1 or len(below) > 1  # a heading with lines below it
+        ),
     )
 
 
 def _by_copies(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     """Exposure and completion at each number of copies."""
-    copies = sorted({point["copies"] for row in rows for point in row["by_copies"]})
+    points = [{point["copies"]: point for point in row["by_copies"]} for row in rows]
     return [
-        (
-            f"{name}, planted {number} ×",
-            *(
-                next((_shown(point, key, ".2f") for point in row["by_copies"]
-                      if point["copies"] == number), "")
-                for row in rows
-            ),
-        )
+        (f"{name}, planted {n} ×", *(_shown(one.get(n, {}), key, ".2f") for one in points))
         for name, key in (("exposure", "exposure"), ("completed", "completion"))
-        for number in copies
-    ]  # fmt: skip
+        for n in sorted({copies for one in points for copies in one})
+    ]
 
 
 def _shown(row: Row, key: str, form: str) -> str:
     """A number with its interval, a rate or a text; "" where it is not known."""
-    if row.get(f"{key}_trials"):
-        ends = " to ".join(share(row[f"{key}_{end}"]) for end in ("low", "high")).replace(
-            "%", "", 1
-        )
-        return f"{row[f'{key}_completed']} of {row[f'{key}_trials']} ({ends})"
     value, low, high = (row.get(f"{key}{end}") for end in ("", "_low", "_high"))
+    if trials := row.get(f"{key}_trials"):
+        ends = f"{percent(low)} to {percent(high)}".replace("%", "", 1)
+        return f"{row[f'{key}_completed']} of {trials} ({ends})"
     if value is None or isinstance(value, str):
         return printable(value or "")
     if form == "p":
         return p_value(value)
-    text = f"{value:{form}}".replace("e-0", "e-")
-    plain = form.removeprefix("+")
+    text, plain = f"{value:{form}}".replace("e-0", "e-"), form.removeprefix("+")
     return text if low is None else f"{text} ({low:{plain}} to {high:{plain}})"
 
 
 def _figures(rows: Sequence[Row], tolerance: float) -> list[Figure]:
     whole = [row for row in rows if None not in (row["exposure"], row["test_perplexity"])]
     counted = [row for row in rows if row["by_copies"]]
-    copies = {point["copies"] for row in counted for point in row["by_copies"]}
-    figures = []
-    if len(whole) > 1:
-        caption = _TRADE.format(tolerance=100 * tolerance)
-        draw = partial(charts.trade, whole, tolerance)
-        figures.append(Figure(draw=draw, caption=caption))
-    if len(copies) > 1:
-        points = len(counted) * len(copies)
-        draw = partial(charts.repetitions, counted)
-        figures.append(Figure(draw=draw, caption=_COPIES, points=points))
-    return figures
+    points = [point["copies"] for row in counted for point in row["by_copies"]]
+    trade = Figure(
+        draw=partial(charts.trade, whole, tolerance),
+        caption=_TRADE.format(tolerance=100 * tolerance),
+    )
+    repetitions = Figure(
+        draw=partial(charts.repetitions, counted), caption=_COPIES, points=len(points)
+    )
+    return [trade] * (len(whole) > 1) + [repetitions] * (len(set(points)) > 1)

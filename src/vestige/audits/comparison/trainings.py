@@ -6,7 +6,7 @@ folder of `vestige train --seeds`.
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from vestige.data.corpus import Corpus
     from vestige.data.encoded import EncodedCorpus
     from vestige.models.protocols import LanguageModel
-    from vestige.results import Run
 
     Trained: TypeAlias = str | PathLike[str] | LanguageModel
     Paths: TypeAlias = Sequence[str | PathLike[str]]
@@ -44,32 +43,20 @@ class _Summary(Measurements):
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A model and its training.
-
-    Attributes:
-        name: of the trainings that it belongs to.
-        source: its path, or the loaded model.
-        model: the model.
-        run: of its training; None for a model without one.
-    """
+    """A model, where it is from, and summary and `run.json` of its training; both may be empty."""
 
     name: str
     source: "Trained"
     model: "LanguageModel"
-    run: "Run | None" = None
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    record: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def where(self) -> str:
         """Its folder, or its class, for messages."""
-        source = self.source
-        return (
-            fspath(source) if isinstance(source, str | PathLike) else f"<{type(source).__name__}>"
-        )
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        """The training's summary; empty without a run."""
-        return self.run.summary if self.run else {}
+        if isinstance(self.source, str | PathLike):
+            return fspath(self.source)
+        return f"<{type(self.source).__name__}>"
 
     @property
     def defence(self) -> str:
@@ -78,17 +65,17 @@ class TrainedModel:
 
     def settings(self) -> dict[str, Any]:
         """The training's configuration without its seed; only the defence without a run."""
-        made = self.run.run.get("configuration") if self.run else None
-        known = dict(made) if isinstance(made, dict) else {}
-        decay = {key: self.summary[key] for key in self.summary if key == "noise_decay"}
-        own = {key: known[key] for key in known if key not in ("seed", "seconds", "out")}
-        return {**own, "defence": self.defence, **decay}
+        made = dict(self.record.get("configuration") or {})
+        for name in ("seed", "seconds", "out"):
+            made.pop(name, None)
+        # Noise of older versions could fall from step to step.
+        decay = {name: self.summary[name] for name in ("noise_decay",) if name in self.summary}
+        return {**made, "defence": self.defence, **decay}
 
     @property
     def held_out(self) -> str | None:
         """SHA-256 of the validation text."""
-        data = self.run.run.get("data") if self.run else None
-        held = data.get("validation") if isinstance(data, dict) else None
+        held = (self.record.get("data") or {}).get("validation")
         return held.get("sha256") if isinstance(held, dict) else None
 
     def encoded(self, part: str) -> "EncodedCorpus | None":
@@ -101,30 +88,27 @@ class TrainedModel:
         return None
 
 
-def named(runs: "Trainings") -> "dict[str, tuple[Trained, ...]]":
-    """Trainings by name: NAME of `NAME=PATH`, or the name of the folder.
+def named(runs: "Trainings") -> "list[tuple[str, Trained]]":
+    """Each training with its name, NAME of `NAME=PATH` or that of the folder; a name's together.
 
     Raises:
         ValueError: fewer than two names, one training twice, or two folders of one name.
 
     Example:
-        >>> named(["runs/plain", "gold=runs/1", "gold=runs/2"])
-        {'plain': ('runs/plain',), 'gold': ('runs/1', 'runs/2')}
-        >>> named({"plain": "runs/plain", "gold": ["runs/1", "runs/2"]})
-        {'plain': ('runs/plain',), 'gold': ('runs/1', 'runs/2')}
+        >>> named(["gold=runs/1", "runs/plain", "gold=runs/2"])
+        [('gold', 'runs/1'), ('gold', 'runs/2'), ('plain', 'runs/plain')]
     """
-    found: dict[str, tuple[Trained, ...]] = {}
-    seen = set[object]()
+    found: dict[object, tuple[str, Trained]] = {}
     for name, given in _pairs(runs):
         for one in repeats(fspath(given)) if isinstance(given, str | PathLike) else (given,):
             key = Path(one).resolve() if isinstance(one, str) else id(one)
-            if key in seen:
+            if key in found:
                 raise ValueError(f"`runs` must name each training once, got {one} twice")
-            seen.add(key)
-            found[name] = (*found.get(name, ()), one)
-    if len(found) < 2:
-        raise ValueError(f"`runs` must name at least two trainings to compare, got {len(found)}")
-    return found
+            found[key] = (name, one)
+    names = list(dict.fromkeys(name for name, _ in found.values()))
+    if len(names) < 2:
+        raise ValueError(f"`runs` must name at least two trainings to compare, got {len(names)}")
+    return sorted(found.values(), key=lambda pair: names.index(pair[0]))
 
 
 def listed(runs: "Trainings") -> "Trainings":
@@ -136,22 +120,19 @@ def listed(runs: "Trainings") -> "Trainings":
         >>> listed({"plain": "runs/plain", "gold": ["runs/1", "runs/2"]})
         ('plain=runs/plain', 'gold=runs/1', 'gold=runs/2')
     """
-    if not isinstance(runs, Mapping):
+    if not isinstance(runs, Mapping) or not all(name and "=" not in name for name in runs):
         return runs
     pairs = _pairs(runs)
     words = [f"{name}={fspath(one)}" for name, one in pairs if isinstance(one, str | PathLike)]
-    plain = len(words) == len(pairs) and all(name and "=" not in name for name in runs)
-    return tuple(words) if plain else runs
+    return tuple(words) if len(words) == len(pairs) else runs
 
 
-def _pairs(runs: "Trainings") -> "list[tuple[str, Trained]]":
-    """Each training with its name, in the order given."""
-    found: list[tuple[str, Any]] = []
+def _pairs(runs: "Trainings") -> "list[tuple[str, Any]]":
+    """Each training or folder with its name, in the order given."""
     if isinstance(runs, Mapping):
-        for name, given in runs.items():
-            several = given if isinstance(given, list | tuple) else [given]
-            found += [(name, one) for one in several]
-        return found
+        several = {name: g if isinstance(g, list | tuple) else [g] for name, g in runs.items()}
+        return [(name, one) for name, given in several.items() for one in given]
+    found: list[tuple[str, Any]] = []
     for run in (fspath(one) for one in runs):
         name, equals, path = run.partition("=")
         if not (equals and name) or Path(run).exists():
@@ -178,10 +159,10 @@ def load_trainings(runs: "Trainings", *, device: str) -> list[TrainedModel]:
     from vestige.models.checkpoints import check_compatible, load_model
 
     found = list[TrainedModel]()
-    for name, source in [(name, one) for name, several in named(runs).items() for one in several]:
+    for name, source in named(runs):
         if isinstance(source, str | PathLike):
             model = load_model(fspath(source), device=device)
-            found.append(TrainedModel(name, source, model, _run(Path(source))))
+            found.append(TrainedModel(name, source, model, *_run(Path(source))))
         else:
             found.append(TrainedModel(name, source, source.eval()))
         try:
@@ -191,46 +172,42 @@ def load_trainings(runs: "Trainings", *, device: str) -> list[TrainedModel]:
                 f"{found[0].where} and {found[-1].where} cannot be compared: {error.problem}",
                 remedy="Train them with one vocabulary: --vocabulary of the first.",
             ) from error
-    _check_repeats(found)
+    for name in {one.name: None for one in found}:
+        _check_repeats([one for one in found if one.name == name])
     return found
 
 
-def _run(folder: Path) -> "Run | None":
-    """The run of a folder of `vestige train`; None for any other."""
+def _run(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Summary and record of a folder of `vestige train`; both empty for any other."""
     from vestige import results
 
     if not (folder / RUN).is_dir():
-        return None
+        return {}, {}
     found = results.load(folder / RUN)
     remedy = "It was changed or is damaged; repeat the training."
     conform(found.summary, _Summary, folder / RUN / "summary.json", error=RunError, remedy=remedy)
-    return found
+    return found.summary, found.run
 
 
 def _check_repeats(trainings: Sequence[TrainedModel]) -> None:
-    """Raise ValueError unless trainings of one name differ in their seed, and only in it."""
+    """Raise ValueError unless the trainings of one name differ in their seed, and only in it."""
     from vestige.models.folders import of_model
 
-    by_name: dict[str, list[TrainedModel]] = {}
-    for one in trainings:
-        by_name.setdefault(one.name, []).append(one)
-    for name, [first, *others] in by_name.items():
-        weights = dict[str, TrainedModel]()
-        for one in [first, *others] if others else []:
-            made, own = first.settings(), one.settings()
-            for key in {**made, **own}:
-                if made.get(key) != own.get(key):
-                    raise ValueError(
-                        f"trainings of the name {name!r} must differ in their seed alone, got "
-                        f"{key} {made.get(key)!r} in {first.where} and {own.get(key)!r} in "
-                        f"{one.where}"
-                    )
-            same = weights.setdefault(str(of_model(one.source, one.model)["sha256"]), one)
-            if same is not one:
+    first, weights = trainings[0], dict[str, TrainedModel]()
+    for one in trainings if len(trainings) > 1 else ():
+        made, own = first.settings(), one.settings()
+        for key in {**made, **own}:
+            if made.get(key) != own.get(key):
                 raise ValueError(
-                    f"trainings of the name {name!r} must have different seeds, got the same "
-                    f"weights in {same.where} and {one.where}"
+                    f"trainings of the name {one.name!r} must differ in their seed alone, got "
+                    f"{key} {made.get(key)!r} in {first.where} and {own.get(key)!r} in {one.where}"
                 )
+        same = weights.setdefault(str(of_model(one.source, one.model)["sha256"]), one)
+        if same is not one:
+            raise ValueError(
+                f"trainings of the name {one.name!r} must have different seeds, got the same "
+                f"weights in {same.where} and {one.where}"
+            )
 
 
 def labelled(trainings: Sequence[TrainedModel]) -> dict[str, TrainedModel]:
@@ -249,62 +226,60 @@ def undefended(trainings: Sequence[TrainedModel], baseline: str | None) -> str:
     Raises:
         ValueError: no training has this name, or not exactly one name is without a defence.
     """
-    names = list(dict.fromkeys(one.name for one in trainings))
     plain = list(dict.fromkeys(one.name for one in trainings if one.defence == "none"))
-    if baseline is None and len(plain) != 1:
-        raise ValueError(
-            "`baseline` must name the undefended training, because not exactly one has no "
-            f"defence: {', '.join(plain) or 'none'}"
-        )
-    if baseline is not None and baseline not in names:
+    if baseline is None:
+        if len(plain) != 1:
+            raise ValueError(
+                "`baseline` must name the undefended training, because not exactly one has no "
+                f"defence: {', '.join(plain) or 'none'}"
+            )
+        return plain[0]
+    names = list(dict.fromkeys(one.name for one in trainings))
+    if baseline not in names:
         raise ValueError(f"`baseline` must be one of {', '.join(names)}, got {baseline!r}")
-    return baseline or plain[0]
+    return baseline
 
 
 def shared_text(
-    trainings: Sequence[TrainedModel], test: "Corpus | None"
-) -> "tuple[EncodedCorpus | None, list[str]]":
-    """The text that measures utility: the one given, or the validation text of all trainings.
-
-    Returns:
-        (the text encoded, or None; notes).
-    """
+    trainings: Sequence[TrainedModel], test: "Corpus | None", notes: list[str]
+) -> "EncodedCorpus | None":
+    """The text that measures utility: the one given, or the validation text of all trainings."""
     from vestige.data.encoded import encode
 
     if test is not None:
-        return encode(test, trainings[0].model.vocabulary), []
+        return encode(test, trainings[0].model.vocabulary)
     held = {one.held_out for one in trainings}
     encoded = trainings[0].encoded("validation") if len(held) == 1 and None not in held else None
-    if encoded is None:
-        return None, [
-            "Utility and fairness were not measured: the trainings have no common validation "
-            "text; give --test."
-        ]
-    return encoded, [
-        "Utility was measured on the validation text, which also decided which weights were kept. "
-        "Give other text with --test."
-    ]
+    notes.append(
+        "Utility and fairness were not measured: the trainings have no common validation text; "
+        "give --test."
+        if encoded is None
+        else "Utility was measured on the validation text, which also decided which weights were "
+        "kept. Give other text with --test."
+    )
+    return encoded
 
 
 def user_samples(
-    trainings: Sequence[TrainedModel], baseline: str, test: "EncodedCorpus | None"
-) -> "tuple[NDArray[np.int64] | None, list[str]]":
-    """Number of training documents of each user of the test text.
-
-    Returns:
-        ((u,) numbers, or None; a note if the users are unknown).
-    """
+    trainings: Sequence[TrainedModel],
+    baseline: str,
+    test: "EncodedCorpus | None",
+    notes: list[str],
+) -> "NDArray[np.int64] | None":
+    """(u,) training documents of each user of the test text; None, and why, if unknown."""
     import numpy as np
 
     if test is None:
-        return None, []
+        return None
     missing = "Fairness between users was not measured: "
     if test.users is None:
-        return None, [f"{missing}the test text has no users; give --test with --user."]
+        notes.append(f"{missing}the test text has no users; give --test with --user.")
+        return None
     for one in sorted(trainings, key=lambda one: one.name != baseline):
         data = one.encoded("training")
         if data is not None and data.users is not None:
             counts = np.bincount(data.users, minlength=len(data.names))
             known = dict(zip(data.names, counts.tolist(), strict=True)) | {"": 0}
-            return np.array([known.get(name, 0) for name in test.names], np.int64), []
-    return None, [f"{missing}no training recorded users; train with --user."]
+            return np.array([known.get(name, 0) for name in test.names], np.int64)
+    notes.append(f"{missing}no training recorded users; train with --user.")
+    return None

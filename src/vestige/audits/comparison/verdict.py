@@ -11,21 +11,15 @@ no verdict.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from vestige.metrics.estimates import Estimate, Interval
+from vestige.reports.words import listed
 
 Kind = Literal[
-    "undefended",
-    "helps",
-    "unclear",
-    "none",
-    "worse",
-    "incomparable",
-    "unmeasured",
-    "too few",
+    "undefended", "helps", "unclear", "none", "worse", "incomparable", "unmeasured", "too few",
     "useless",
-]
+]  # fmt: skip
 """Kinds of verdicts.
 
 - undefended: the training that the others are compared with.
@@ -45,56 +39,39 @@ FEWEST = 3
 COST_RATIO = 1.1
 """From this ratio of tokens or memory on, a price is named."""
 
+NEEDED = f"verdict needs {FEWEST} trainings of each, with different seeds (train --seeds)."
+UNJUDGED = "No defence can be judged"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """How a defence differs from the undefended training; None for what was not measured.
-
-    Attributes:
-        name: of the training.
-        trainings: number of undefended ones, and of this.
-        change: in exposure, mean over planted canaries, in bits.
-        stuck: planted canaries more probable than every reference in all of these trainings, which
-            show no difference, and all planted canaries.
-        order: change in the exposure above that of the same words in another order.
-        ratio: of test perplexities.
-        tokens: ratio of tokens read in training.
-        memory: ratio of peak memory.
-        useless: a warning if one of the two predicts no better than word frequencies.
-        gap: loss of users with few samples above that of users with many, in points.
-        epsilon: claimed.
-        guarantee: the claim in words, such as "ε = 4.9 at δ = 1e-5 per sequence".
-        broken: a measured epsilon that refutes the claim.
-    """
+    """How a defence differs from the undefended training; None for what was not measured."""
 
     name: str
-    trainings: tuple[int, int] = (FEWEST, FEWEST)
-    change: Estimate | None = None
-    stuck: tuple[int, int] = (0, 0)
-    order: Estimate | None = None
-    ratio: Estimate | None = None
-    tokens: float | None = None
-    memory: float | None = None
-    useless: str = ""
-    gap: Estimate | None = None
-    epsilon: float | None = None
-    guarantee: str = ""
-    broken: float | None = None
+    trainings: tuple[int, int] = (FEWEST, FEWEST)  # undefended ones, and of this
+    change: Estimate | None = None  # in exposure, mean over planted canaries, in bits
+    stuck: tuple[int, int] = (0, 0)  # canaries at the ceiling in all of these trainings; and all
+    order: Estimate | None = None  # change in exposure above that of the words in another order
+    ratio: Estimate | None = None  # of test perplexities
+    tokens: float | None = None  # ratio of tokens read in training
+    memory: float | None = None  # ratio of peak memory
+    useless: str = ""  # a warning if one of the two predicts no better than word frequencies
+    gap: Estimate | None = None  # loss of users with few samples above those with many, in points
+    guarantee: str = ""  # claimed, such as "ε = 4.9 at δ = 1e-5 per sequence"
+    broken: float | None = None  # a measured ε that refutes the claim
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """The verdict on one defence.
-
-    Attributes:
-        kind: see `Kind`.
-        short: a few words, for a table.
-        sentence: with the numbers and their intervals.
-    """
+class Verdict(NamedTuple):
+    """The verdict on one defence: its kind, a few words, and a sentence with the numbers."""
 
     kind: Kind
     short: str
     sentence: str
+
+
+UNDEFENDED = Verdict("undefended", "undefended", "The others are compared with this one.")
+
+Judged = Sequence[tuple[Difference, Verdict]]
 
 
 def judge(one: Difference, *, tolerance: float) -> Verdict:
@@ -115,31 +92,47 @@ def judge(one: Difference, *, tolerance: float) -> Verdict:
     if one.change is None:
         return Verdict("unmeasured", "leakage not measured", "Its leakage was not measured.")
     if min(one.trainings) < FEWEST:
-        return Verdict("too few", "no verdict: too few trainings", _too_few(one))
-    leaks = _leaks(one.change) + _ceiling(one.stuck)
+        return Verdict("too few", "no verdict: too few trainings", _too_few(one, one.change))
+    leak, leaks = _direction(one.change), _leaks(one.change) + _ceiling(one)
     if one.stuck[1] and one.stuck[0] == one.stuck[1]:
         return Verdict("unmeasured", "leakage above the ceiling", f"{leaks}.")
     if one.ratio is None:
         told = f"{leaks}; its utility was not measured, so there is no verdict."
         return Verdict("unmeasured", "utility not measured", told)
-    leak, use = leakage(one.change), _utility(one.ratio, tolerance)
+    use, amount = _utility(one.ratio, tolerance), percent(one.ratio.value)
     if (leak == "less" and use == "worse") or (leak != "less" and use == "better"):
-        return _incomparable(one.ratio, leak, leaks, tolerance)
-    if leak == "less":
-        return _less(one, leaks, one.ratio, use)
-    told = f"{leaks}{_with(one.ratio, use)}."
+        size = f"{abs(100 * (one.ratio.value - 1)):.0f}%"
+        why = ", which less training alone can explain" if leak == "less" else ""
+        told = (
+            f"Not comparable: its test perplexity is {size} "
+            f"{'higher' if one.ratio.value > 1 else 'lower'}; {100 * tolerance:g}% is allowed. "
+            f"{leaks}{why}."
+        )
+        return Verdict("incomparable", "not comparable", told)
+    between = " to ".join(map(percent, one.ratio.interval))
+    told = (
+        leaks
+        + {
+            "same": f" at the same test perplexity ({amount}).",
+            "unclear": f"; its test perplexity may or may not be the same ({amount}; {between}).",
+            "worse": f" at a higher test perplexity ({amount}).",
+            "better": f" at a lower test perplexity ({amount}).",
+        }[use]
+    )
     if leak == "more":
         return Verdict("worse", "leaks more", told)
-    short = "no measurable difference" + (", worse utility" if use == "worse" else "")
-    return Verdict("none", short, told)
+    if leak == "same":
+        worse = ", worse utility" if use == "worse" else ""
+        return Verdict("none", f"no measurable difference{worse}", told)
+    told = " ".join([told, *_caveats(one)])
+    if use == "unclear":
+        return Verdict("unclear", "leaks less, utility unclear", told)
+    short = "leaks less at the same utility" if use == "same" else "leaks less, predicts better"
+    return Verdict("helps", f"{short}, at a price" if _prices(one) else short, told)
 
 
 def answer(
-    measured: Sequence[tuple[Difference, Verdict]],
-    *,
-    best: str | None,
-    ties: Sequence[str] = (),
-    leaks: bool | None,
+    measured: Judged, *, best: str | None, ties: Sequence[str] = (), leaks: bool | None
 ) -> tuple[str, ...]:
     """Which defence to take: the finding in one sentence, then the rest.
 
@@ -151,22 +144,10 @@ def answer(
     """
     told = _finding(measured, best, leaks)
     if ties:
-        told.append(f"Its leakage does not differ significantly from {_and(list(ties))}.")
+        told.append(f"Its leakage does not differ significantly from {listed(ties)}.")
     if best is None and leaks is not False:
         told += _trades(measured)
     return tuple(told + _guarantees(measured))
-
-
-def interval_words(interval: Interval | None, digits: int = 1) -> str:
-    """An interval in brackets, ready to follow a number.
-
-    Example:
-        >>> interval_words(Interval(-0.52, 2))
-        ' (-0.5 to 2.0)'
-    """
-    if interval is None:
-        return ""
-    return f" ({interval.low:.{digits}f} to {interval.high:.{digits}f})"
 
 
 def percent(ratio: float) -> str:
@@ -179,106 +160,69 @@ def percent(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.1f}%"
 
 
-def leakage(change: Estimate) -> str:
-    """Direction that the interval shows: "less", "more", or "same" if it contains 0."""
-    return _side(change.interval, 0.0, 0.0, ("less", "same", "more"))
+def _direction(change: Estimate) -> str:
+    """What the interval shows: "less", "more", or "same" if it contains 0."""
+    low, high = change.interval
+    return "less" if high < 0 else "more" if low > 0 else "same"
 
 
 def _utility(ratio: Estimate, tolerance: float) -> str:
     """What the interval shows: "same", "better", "worse" or "unclear"."""
-    low, high = 1 / (1 + tolerance), 1 + tolerance
-    if low <= ratio.interval.low and ratio.interval.high <= high:
+    low, high = ratio.interval
+    least, most = 1 / (1 + tolerance), 1 + tolerance
+    if least <= low and high <= most:
         return "same"
-    return _side(ratio.interval, low, high, ("better", "unclear", "worse"))
-
-
-def _side(interval: Interval, low: float, high: float, names: tuple[str, str, str]) -> str:
-    return names[0] if interval.high < low else names[2] if interval.low > high else names[1]
+    return "better" if high < least else "worse" if low > most else "unclear"
 
 
 def _leaks(change: Estimate) -> str:
-    leak = leakage(change)
+    leak, (low, high) = _direction(change), change.interval
     if leak == "same":
-        told = f"{change.value:+.1f} bits{interval_words(change.interval)}"
-        return f"No measurable difference in leakage: {told}"
+        amount = f"{change.value:+.1f} bits ({low:.1f} to {high:.1f})"
+        return f"No measurable difference in leakage: {amount}"
     return f"Leaks {abs(change.value):.1f} bits {leak}{_size(change.interval)}"
 
 
 def _size(interval: Interval) -> str:
     """An interval that excludes 0, without its sign."""
-    return interval_words(Interval(*sorted(abs(end) for end in interval)))
+    low, high = sorted(map(abs, interval))
+    return f" ({low:.1f} to {high:.1f})"
 
 
-def _ceiling(stuck: tuple[int, int]) -> str:
-    if not stuck[0]:
+def _ceiling(one: Difference) -> str:
+    number, planted = one.stuck
+    if not number:
         return ""
-    which = f"{stuck[0]} of the {stuck[1]}" if stuck[0] < stuck[1] else f"all {stuck[1]}"
+    which = f"{number} of the {planted}" if number < planted else f"all {planted}"
     return (
         f" (up to the ceiling: {which} canaries are more probable than every reference in all of "
         "these trainings)"
     )
 
 
-def _too_few(one: Difference) -> str:
-    seen = [] if one.change is None else [f"exposure {one.change.value:+.1f} bits"]
+def _too_few(one: Difference, change: Estimate) -> str:
+    seen = [f"exposure {change.value:+.1f} bits"]
     seen += [] if one.ratio is None else [f"test perplexity {percent(one.ratio.value)}"]
     base, own = one.trainings
     return (
-        f"No verdict: {' and '.join(seen)}, from {_trainings(base)} undefended and {own} "
-        f"defended. Trainings with different seeds also differ. A {NEEDED}"
+        f"No verdict: {' and '.join(seen)}, from {base} training{'s' * (base != 1)} undefended and "
+        f"{own} defended. Trainings with different seeds also differ. A {NEEDED}"
     )
-
-
-NEEDED = f"verdict needs {FEWEST} trainings of each, with different seeds (train --seeds)."
-UNJUDGED = "No defence can be judged"
-
-
-def _trainings(number: int) -> str:
-    return "1 training" if number == 1 else f"{number} trainings"
-
-
-def _with(ratio: Estimate, use: str) -> str:
-    amount = percent(ratio.value)
-    if use == "same":
-        return f" at the same test perplexity ({amount})"
-    if use == "unclear":
-        between = f"{percent(ratio.interval.low)} to {percent(ratio.interval.high)}"
-        return f"; its test perplexity may or may not be the same ({amount}; {between})"
-    return f" at a {'higher' if use == 'worse' else 'lower'} test perplexity ({amount})"
-
-
-def _less(one: Difference, leaks: str, ratio: Estimate, use: str) -> Verdict:
-    told = " ".join([f"{leaks}{_with(ratio, use)}.", *_caveats(one)])
-    if use == "unclear":
-        return Verdict("unclear", "leaks less, utility unclear", told)
-    short = "leaks less" + (" at the same utility" if use == "same" else ", predicts better")
-    return Verdict("helps", short + (", at a price" if _prices(one) else ""), told)
-
-
-def _incomparable(ratio: Estimate, leak: str, leaks: str, tolerance: float) -> Verdict:
-    more = ratio.value > 1
-    told = (
-        f"Not comparable: its test perplexity is {abs(100 * (ratio.value - 1)):.0f}% "
-        f"{('higher' if more else 'lower')}; {100 * tolerance:g}% is allowed. {leaks}"
-    )
-    why = ", which less training alone can explain" if leak == "less" else ""
-    return Verdict("incomparable", "not comparable", f"{told}{why}.")
 
 
 def _caveats(one: Difference) -> list[str]:
     """Caveats of a defence that leaks less."""
-    words = "Other orders of the canaries' words lose as much: perhaps it unlearned only words."
-    found = [] if one.order is None or one.order.interval.high < 0 else [words]
-    prices = _prices(one)
-    return [*found, f"It costs {_and(prices)}."] if prices else found
+    found, prices = [], _prices(one)
+    if one.order is not None and one.order.interval.high >= 0:
+        found.append(
+            "Other orders of the canaries' words lose as much: perhaps it unlearned only words."
+        )
+    return [*found, f"It costs {listed(prices)}."] if prices else found
 
 
 def _prices(one: Difference) -> list[str]:
-    found = []
-    if one.tokens is not None and one.tokens >= COST_RATIO:
-        found.append(f"{one.tokens:.1f} times the tokens")
-    if one.memory is not None and one.memory >= COST_RATIO:
-        found.append(f"{one.memory:.1f} times the memory")
+    ratios = ((one.tokens, "tokens"), (one.memory, "memory"))
+    found = [f"{n:.1f} times the {what}" for n, what in ratios if n is not None and n >= COST_RATIO]
     if one.gap is not None and one.gap.interval.low > 0:
         low, high = one.gap.interval
         found.append(
@@ -288,15 +232,11 @@ def _prices(one: Difference) -> list[str]:
     return found
 
 
-def _finding(
-    measured: Sequence[tuple[Difference, Verdict]], best: str | None, leaks: bool | None
-) -> list[str]:
+def _finding(measured: Judged, best: str | None, leaks: bool | None) -> list[str]:
     for one, verdict in measured:
         if one.name == best and one.change is not None and one.ratio is not None:
-            better = "predicts better" in verdict.short
-            use = "and predicts better" if better else "at equal utility"
-            size = f"{abs(one.change.value):.1f} bits{_size(one.change.interval)}"
-            less = size + _ceiling(one.stuck)
+            use = "and predicts better" if "better" in verdict.short else "at equal utility"
+            less = f"{abs(one.change.value):.1f} bits{_size(one.change.interval)}{_ceiling(one)}"
             amount = f"test perplexity {percent(one.ratio.value)}"
             return [f"{best} lowers exposure by {less} {use} ({amount}).", *_caveats(one)]
     if leaks is False:
@@ -304,56 +244,48 @@ def _finding(
             "No defence is needed on this evidence: the undefended training shows no leak of these "
             "canaries, so no defence can be shown to help."
         ]
-    useless = [verdict.sentence for _, verdict in measured if verdict.kind == "useless"]
-    if useless and len(useless) == len(measured):
-        return [f"{UNJUDGED}: a compared model is too weak to audit.", *dict.fromkeys(useless)]
-    if all(verdict.kind == "too few" for _, verdict in measured):
+    kinds = {verdict.kind for _, verdict in measured}
+    if kinds == {"useless"}:
+        sentences = dict.fromkeys(verdict.sentence for _, verdict in measured)
+        return [f"{UNJUDGED}: a compared model is too weak to audit.", *sentences]
+    if kinds == {"too few"}:
         return [f"{UNJUDGED}: a {NEEDED}"]
-    if all(verdict.kind == "unmeasured" for _, verdict in measured):
-        if any(one.stuck[0] for one, _ in measured):
-            return [
-                f"{UNJUDGED}: the canaries are more probable than every reference in all "
-                "trainings.",
-                "Plant fewer copies, or train for fewer epochs.",
-            ]
+    if kinds == {"unmeasured"} and any(one.stuck[0] for one, _ in measured):
+        return [
+            f"{UNJUDGED}: the canaries are more probable than every reference in all trainings.",
+            "Plant fewer copies, or train for fewer epochs.",
+        ]
+    if kinds == {"unmeasured"}:
         return [f"{UNJUDGED}: leakage and utility were not both measured."]
     return ["No defence is shown to lower exposure at equal utility."]
 
 
-def _trades(measured: Sequence[tuple[Difference, Verdict]]) -> list[str]:
+def _trades(measured: Judged) -> list[str]:
     """Defences that leak less at another utility, and how to compare them."""
     found = [
-        one
+        f"{one.name} ({percent(one.ratio.value)})"
         for one, verdict in measured
-        if verdict.kind in ("incomparable", "unclear")
-        and one.change is not None
-        and leakage(one.change) == "less"
+        if verdict.kind in ("incomparable", "unclear") and one.change and one.ratio
+        if _direction(one.change) == "less"
     ]
     if not found:
         return []
-    names = _and([f"{one.name} ({percent(one.ratio.value)})" for one in found if one.ratio])
-    verb = "leak" if len(found) > 1 else "leaks"
     return [
-        f"{names} {verb} less, but at another test perplexity: compare with an undefended "
-        "training stopped there (--stop-at-perplexity)."
+        f"{listed(found)} leak{'s' * (len(found) == 1)} less, but at another test perplexity: "
+        "compare with an undefended training stopped there (--stop-at-perplexity)."
     ]
 
 
-def _guarantees(measured: Sequence[tuple[Difference, Verdict]]) -> list[str]:
+def _guarantees(measured: Judged) -> list[str]:
     broken = [
         f"{one.name} claims {one.guarantee}, but at least {one.broken:.2f} was measured: the "
         "guarantee does not hold."
         for one, _ in measured
         if one.broken is not None
     ]
-    claimed = [one for one, _ in measured if one.epsilon is not None and one.broken is None]
-    if not claimed:
+    claims = [f"{d.name} ({d.guarantee})" for d, _ in measured if d.guarantee and d.broken is None]
+    if not claims:
         return broken
-    what = _and([f"{one.name} ({one.guarantee})" for one in claimed])
-    only = "Only " if len(claimed) < len(measured) else ""
-    verb = "comes" if len(claimed) == 1 else "come"
-    return [f"{only}{what} {verb} with a guarantee.", *broken]
-
-
-def _and(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    only = "Only " if len(claims) < len(measured) else ""
+    verb = "comes" if len(claims) == 1 else "come"
+    return [f"{only}{listed(claims)} {verb} with a guarantee.", *broken]
