@@ -59,10 +59,11 @@ def test_the_undefended_training_has_no_bar_against_itself(shown):
 
 def test_all_numbers_stand_with_their_intervals(shown):
     table = {row[0]: row[1:] for row in shown.tables[-1].rows if len(row) > 1}
-    assert table["exposure of canaries"][1] == "7.00 (6.50 to 7.50)"
-    assert table["exposure, planted 5 ×"][0] == "10.00 (9.50 to 10.50)"
+    assert table["exposure"][1] == "7 (6.5 to 7.5) bits"
+    assert table["exposure, planted 5 ×"][0] == "10 (9.5 to 10.5)"
     assert table["p-value"] == ("0.0004",) * 3
-    assert table["next word right"][0] == "25.0%"
+    assert table["test accuracy"][0] == "25%"
+    assert table["completed, planted 1 ×"][1] == "1 of 4 (0 to 60%)"
 
 
 def test_notes_and_both_charts_are_on_the_page(shown):

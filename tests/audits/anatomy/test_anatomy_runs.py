@@ -67,6 +67,8 @@ def test_a_run_of_paths_holds_what_loaded_objects_give(place, tmp_path):
     assert run.result == "Anatomy"
     assert run.rows == results.plain(found.rows)
     assert run.summary == results.plain(returned.summary) == results.plain(found.summary)
+    seen = {"path": None, "documents": 12, "sha256": texts[0].fingerprint()}
+    assert found.record["data"]["seen"] == seen
     expected = {"frequent": 0.2, "bins": 4, "orders": 2, "ablation_words": 10_000}
     assert expected.items() <= run.run["configuration"].items()
     assert run.summary["unit"] == "users"
@@ -93,7 +95,9 @@ def test_a_model_without_units_needs_orders_0(place):
 
 
 def test_decoders_are_asked_with_their_sources(place):
-    assert measured(place, model="pairs", source="french", orders=1).summary["hidden_units"] == 8
+    found = measured(place, model="pairs", source="french", orders=1)
+    assert found.summary["hidden_units"] == 8
+    assert found.record["models"]["model"]["architecture"] == "seq2seq"
 
 
 def test_other_text_may_be_counted(place, tmp_path):
@@ -101,6 +105,8 @@ def test_other_text_may_be_counted(place, tmp_path):
     run = results.load(tmp_path / "run")
     assert run.summary["counted"] == "given text"
     assert set(run.run["data"]) == {"seen", "unseen", "frequencies"}
+    given = {"unseen": str(place / "unseen.jsonl"), "frequencies": str(place / "unseen.jsonl")}
+    assert given.items() <= run.run["arguments"].items()
 
 
 # The arguments that differ, and what the message names.

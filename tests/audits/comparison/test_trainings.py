@@ -7,7 +7,6 @@ from vestige import results
 from vestige.audits.comparison.measurements import measure_models
 from vestige.audits.comparison.trainings import (
     TrainedModel,
-    labelled,
     load_trainings,
     named,
     shared_text,
@@ -119,11 +118,6 @@ def test_a_loaded_model_has_no_run_and_no_text():
     assert measured.frequency_perplexity is None
 
 
-def test_trainings_of_one_name_are_numbered():
-    several = [TrainedModel(name, model(), model()) for name in ("a", "b", "a")]
-    assert list(labelled(several)) == ["a 1", "b", "a 2"]
-
-
 def test_trainings_whose_noise_falls_and_does_not_are_no_repeats(tmp_path):
     private = {"defence": "dp-sgd", "noise_multiplier": 1.0}
     paths = [
@@ -214,4 +208,3 @@ def test_the_undefended_is_the_only_name_without_a_defence(tmp_path):
     private = training(tmp_path / "z", 2, defence="goldfish")
     found = load_trainings({"open": places, "private": private}, device="cpu")
     assert undefended(found, None) == "open"
-    assert list(labelled(found)) == ["open 1", "open 2", "private"]

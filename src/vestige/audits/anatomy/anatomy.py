@@ -14,7 +14,7 @@ too, and log ranks show what accuracy cannot, since rare words seldom have rank 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from os import PathLike, fspath
+from os import fspath
 from typing import Any, Unpack
 
 import numpy as np
@@ -59,7 +59,7 @@ from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.errors import AccessDenied, DataError, ModelError
 from vestige.models.ablation import Masks, linear_head, random_maskings, silenced_ranks
-from vestige.models.checkpoints import load_model, load_seq2seq
+from vestige.models.checkpoints import load_seq2seq
 from vestige.monitor import Step
 from vestige.results import Result
 from vestige.session import Session, verb
@@ -142,8 +142,7 @@ def anatomy(
         ValueError: an argument is out of bounds.
         VestigeError: a model or text cannot be read, or has nothing to compare.
     """
-    loaded = _language_model(model, device=run.device)
-    run.record_model("model", model, loaded)
+    loaded = _language_model(run, model)
     hidden = linear_head(loaded).in_features if orders else None
     columns: dict[str, Any] = {"format": format, "text": text, "user": user, "limit": limit}
     given = {"seen": seen, "unseen": unseen, "frequencies": frequencies}
@@ -197,21 +196,17 @@ def anatomy(
     return Result(kind="Anatomy", rows=rows, summary=summary)
 
 
-def _language_model(model: Any, *, device: str) -> Any:
-    """A model of next words, of translation or of dialogue, in evaluation mode.
-
-    Raises:
-        ModelError: it cannot be read, or generates no text.
-    """
-    if not isinstance(model, str | PathLike):
-        return model.eval()
+def _language_model(run: Session, given: Any) -> Any:
+    """A model of next words, of translation or of dialogue, in evaluation mode."""
     try:
-        return load_model(fspath(model), device=device)
+        return run.model("model", given)
     except AccessDenied as refused:
         try:
-            return load_seq2seq(fspath(model), device=device)
+            loaded = load_seq2seq(fspath(given), device=run.device)
         except ModelError:
             raise refused from None
+    run.record_model("model", given, loaded)
+    return loaded
 
 
 def _texts_in_both(seen: Corpus, unseen: Corpus) -> int:

@@ -72,7 +72,6 @@ def compare(
     from vestige.audits.comparison.comparison import compare_defences
     from vestige.audits.comparison.measurements import measure_models
     from vestige.audits.comparison.trainings import (
-        labelled,
         listed,
         load_trainings,
         shared_text,
@@ -82,8 +81,10 @@ def compare(
 
     run.chosen(runs=listed(runs))
     trainings = load_trainings(runs, device=run.device)
-    for name, one in labelled(trainings).items():
-        run.record_model(name, one.source, one.model)
+    names = [one.name for one in trainings]
+    for place, one in enumerate(trainings):
+        number = f" {names[:place].count(one.name) + 1}" if names.count(one.name) > 1 else ""
+        run.record_model(f"{one.name}{number}", one.source, one.model)
     base = undefended(trainings, baseline)
     run.configuration["baseline"] = base
     columns: dict[str, Any] = {"format": format, "text": text, "user": user, "limit": limit}

@@ -88,7 +88,7 @@ def compare_defences(
     _check(measured, [one.name for one in groups], baseline)
     _validate.open_fraction(tolerance=tolerance, confidence=confidence)
     [base] = [one for one in groups if one.name == baseline]
-    level = joint(confidence, len(groups) - 1)
+    level = round(1 - (1 - confidence) / (len(groups) - 1), 12)  # of each difference
     noted = [one.useless for one in groups if one.useless] + list(notes)
     entries = []
     for one in groups:
@@ -128,16 +128,6 @@ def compare_defences(
     return Result(kind="DefenceComparison", summary=summary, rows=rows, claim=claim)
 
 
-def joint(confidence: float, differences: int) -> float:
-    """The confidence of each of several intervals that together have `confidence` (Bonferroni).
-
-    Example:
-        >>> joint(0.95, 5)
-        0.99
-    """
-    return round(1 - (1 - confidence) / max(differences, 1), 12)
-
-
 def _check(measured: Sequence[MeasuredTraining], names: Sequence[str], baseline: str) -> None:
     if len(names) < 2:
         raise ValueError(f"measured must hold trainings of at least two names, got {len(names)}")
@@ -161,21 +151,15 @@ def _difference(base: Group, one: Group, gap: Estimate | None, level: float) -> 
         order=_more(base.orders, one.orders, level),
         ratio=_ratio(base, one, level),
         useless=base.useless or one.useless,
-        tokens=over(one.cost["tokens"], base.cost["tokens"]),
-        memory=over(one.cost["peak_memory_mib"], base.cost["peak_memory_mib"]),
+        tokens=_over(one.cost["tokens"], base.cost["tokens"]),
+        memory=_over(one.cost["peak_memory_mib"], base.cost["peak_memory_mib"]),
         gap=gap,
         guarantee=str(claim) if claim else "",
         broken=audit.proven.epsilon if audit and audit.verdict == "violated" else None,
     )
 
 
-def over(value: float | None, base: float | None) -> float | None:
-    """The ratio, if both are known.
-
-    Example:
-        >>> over(3.0, 2.0), over(3.0, None)
-        (1.5, None)
-    """
+def _over(value: float | None, base: float | None) -> float | None:
     return value / base if value is not None and base else None
 
 
@@ -287,8 +271,8 @@ def _row(entry: _Compared, recommended: str | None, confidence: float) -> Column
 
 def _by_copies(group: Group, confidence: float) -> list[Columns]:
     found: list[Columns] = []
-    for number in sorted(set(group.copies.tolist())):
-        planted = group.copies == number
+    for number in sorted(set(group.copies[:1].ravel().astype(int).tolist())):
+        planted = group.copies[0] == number
         shuffled = group.shuffled[:, planted & group.ordered]
         found.append(
             {

@@ -18,6 +18,17 @@ from vestige.metrics.rates import rate_of_trainings
 from vestige.training.word_frequencies import is_useless, useless_words
 
 
+def _column(name: str, *, planted: bool = True) -> "cached_property[Floats]":
+    """(k, n) a column of the canaries."""
+
+    def of(group: "Group") -> Floats:
+        if any(one.canaries is None for one in group.trainings):
+            return np.zeros((0, 0))
+        return np.array([one.bits(name, planted=planted) for one in group.trainings], np.float64)
+
+    return cached_property(of)
+
+
 @dataclass(frozen=True)
 class Group:
     """The trainings of one name, at least one, on the same canaries and documents.
@@ -26,6 +37,17 @@ class Group:
     """
 
     trainings: tuple[MeasuredTraining, ...]
+
+    exposure = _column("exposure")
+    """(k, m) bits of each planted canary."""
+    never = _column("exposure", planted=False)
+    """(k, c) bits of each canary that was never planted."""
+    shuffled = _column("shuffled_exposure")
+    """(k, m) bits of the words of each planted canary in another order; NaN without one."""
+    at_ceiling = _column("at_ceiling")
+    """(k, m) 1 where a planted canary is more probable than every reference."""
+    copies = _column("copies")
+    """(k, m) how often each canary was planted."""
 
     def __len__(self) -> int:
         return len(self.trainings)
@@ -47,45 +69,15 @@ class Group:
                 found.append(one)
         return len(found)
 
-    def _canaries(self, name: str, *, planted: bool = True) -> Floats:
-        if any(one.canaries is None for one in self.trainings):
-            return np.zeros((0, 0))
-        return np.array([one.bits(name, planted=planted) for one in self.trainings], np.float64)
-
-    @cached_property
-    def exposure(self) -> Floats:
-        """(k, m) bits of each planted canary."""
-        return self._canaries("exposure")
-
-    @cached_property
-    def never(self) -> Floats:
-        """(k, c) bits of each canary that was never planted."""
-        return self._canaries("exposure", planted=False)
-
-    @cached_property
-    def shuffled(self) -> Floats:
-        """(k, m) bits of the words of each planted canary in another order; NaN without one."""
-        return self._canaries("shuffled_exposure")
-
-    @cached_property
+    @property
     def ordered(self) -> NDArray[np.bool_]:
         """(m,) whether a planted canary has another order."""
         return ~np.isnan(self.shuffled[0]) if self.shuffled.size else np.zeros(0, bool)
 
-    @cached_property
+    @property
     def orders(self) -> Floats:
         """(k, o) bits of each planted canary above its words in another order, where it has one."""
         return (self.exposure - self.shuffled)[:, self.ordered]
-
-    @cached_property
-    def at_ceiling(self) -> NDArray[np.bool_]:
-        """(k, m) whether a planted canary is more probable than every reference."""
-        return self._canaries("at_ceiling").astype(bool)
-
-    @cached_property
-    def copies(self) -> NDArray[np.int64]:
-        """(m,) how often each canary was planted."""
-        return self._canaries("copies")[:1].ravel().astype(np.int64)
 
     @cached_property
     def loss(self) -> Floats:

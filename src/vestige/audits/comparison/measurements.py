@@ -98,8 +98,9 @@ class Guarantee:
     def curves(self) -> Curves | None:
         """The trade-off curves of the mechanism, if it is known and private."""
         made = self.mechanism
-        private = made is not None and made.noise_multiplier and made.steps
-        return Curves(made.sample_rate, made.steps) if made and private else None
+        if made is None or not made.noise_multiplier or not made.steps:
+            return None
+        return Curves(made.sample_rate, made.steps)
 
     def __str__(self) -> str:
         text = f"ε = {self.epsilon:.3g} at δ = {self.delta:.1g} per {self.unit}"
@@ -163,18 +164,18 @@ def measure_models(
     Returns:
         (measurements in the same order; notes).
     """
-    found, notes, names = list[MeasuredTraining](), list[str](), list[str]()
+    found, notes = list[MeasuredTraining](), list[str]()
+    names = [one.name for one in trainings]
+    flipped = [canary for canary in canaries if canary.pattern in BY_COIN]
     for place, one in enumerate(trainings):
 
         def step(done: float, total: float = 1.0, *, part: int = 0, place: int = place) -> None:
             share = (part + done / max(total, 1)) / PARTS
             progress(place + share, len(trainings))
 
-        flipped = [one for one in canaries if one.pattern in BY_COIN]
-        audited = flipped if one.name not in names else []
+        audited = flipped if one.name not in names[:place] else []
         found.append(_measured(one, canaries, audited, test, seed, step, notes))
         step(1.0, part=PARTS - 1)
-        names.append(one.name)
     saturated = sum(any(one.bits("at_ceiling", planted=True)) for one in found)
     if saturated:
         notes.append(

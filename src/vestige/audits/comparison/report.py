@@ -6,14 +6,13 @@ Verdicts were made when the run was made, and are shown here.
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 
 from vestige.audits.comparison import charts
 from vestige.reports.blocks import Cell, Prose, Table, bar, table
 from vestige.reports.charts import Figure
 from vestige.reports.disclosure import printable
 from vestige.reports.report import Report, lines
-from vestige.reports.words import NOTHING, Row, p_value, pairs, percent
+from vestige.reports.words import NOTHING, Row, pairs, percent, words_of
 from vestige.results import Run
 
 _KEY = (
@@ -46,45 +45,10 @@ LIMITS = (
     "values hold one by one.",
 )
 UNKNOWN = Cell(text=NOTHING)
-NUMBERS = (
-    ("Leakage, in bits or as a share", "", ""),
-    ("exposure of canaries", "exposure", ".2f"),
-    ("… in another order", "shuffled", ".2f"),
-    ("… never planted", "never_planted", ".2f"),
-    ("change against undefended", "exposure_change", "+.2f"),
-    ("completed", "completion", ""),
-    ("… never planted", "completion_control", ""),
-    ("by copies", "by_copies", ""),
-    ("Utility", "", ""),
-    ("test perplexity", "test_perplexity", ".2f"),
-    ("over undefended", "perplexity_ratio", ".3f"),
-    ("next word right", "test_accuracy", ".1%"),
-    ("Fairness, in points of perplexity", "", ""),
-    ("loss of users with most documents", "top_drop", "+.2f"),
-    ("loss of users with fewest", "low_drop", "+.2f"),
-    ("gap", "gap", "+.2f"),
-    ("loss against documents (Spearman)", "correlation", "+.2f"),
-    ("p-value", "p_value", "p"),
-    ("Privacy", "", ""),
-    ("claimed ε", "epsilon", ".4g"),
-    ("δ", "delta", ".2g"),
-    ("protects", "unit", ""),
-    ("measured ε, at least", "empirical_epsilon", ".2f"),
-    ("… largest measurable", "empirical_ceiling", ".2f"),
-    ("… assuming", "empirical_assumes", ""),
-    ("… by a score threshold", "threshold_epsilon", ".2f"),
-    ("… for", "audit_unit", ""),
-    ("ε claimed for the same unit", "audit_claim", ".4g"),
-    ("the claim is", "audit_verdict", ""),
-    ("Cost", "", ""),
-    ("trainings", "trainings", "d"),
-    ("steps", "steps", ",d"),
-    ("tokens read", "tokens", ",d"),
-    ("epochs over each copy", "presentations_per_copy", ".1f"),
-    ("peak memory, MiB", "peak_memory_mib", ",.0f"),
-    ("seconds", "seconds", ",.1f"),
+_ELSEWHERE = (
+    "name|defence|undefended|recommended|verdict.*|sentence|completion.*|by_copies|at_ceiling"
 )
-"""Lines of the table of all numbers: name, key of a row, and format; without a key, a heading."""
+"""Columns of a row that are in other tables, or in other words."""
 
 
 def comparison_report(run: Run, *, show_secrets: bool) -> Report:
@@ -140,7 +104,7 @@ def _leakage(row: Row, rows: Sequence[Row]) -> Cell:
     if row["exposure"] is None:
         return UNKNOWN
     reference = next((one["exposure"] for one in rows if one["undefended"]), None)
-    completed = _shown(row, "completion", "")
+    completed = _completed(row)
     return Cell(
         text=f"{row['exposure']:.1f} bits",
         notes=lines(f"{completed} completed" if completed else ""),
@@ -186,7 +150,7 @@ def _privacy(row: Row) -> Cell:
         private = row["defence"] in ("dp-sgd", "dp-fedavg")
         text, notes = "none", ["see the report of its training"] if private else []
     else:
-        delta = _shown(row, "delta", ".2g")
+        delta = f"{row['delta']:.2g}".replace("e-0", "e-")
         text, notes = f"ε = {row['epsilon']:.3g}", [f"δ = {delta} per {row['unit']}"]
     if row["empirical_epsilon"] is not None:
         refuted = " refutes it" if row["audit_verdict"] == "violated" else ""
@@ -209,13 +173,8 @@ def _cost(row: Row) -> Cell:
 
 def _all_numbers(rows: Sequence[Row], confidence: str) -> Table:
     """Every number with its interval, one column per training."""
-    found: list[tuple[str, ...]] = []
-    for name, key, form in NUMBERS:
-        if key == "by_copies":
-            found += _by_copies(rows)
-        else:
-            found.append((name, *(_shown(row, key, form) for row in rows)) if key else (name,))
-    shown = [line for line in found if len(line) == 1 or any(line[1:])]
+    numbers = [dict(pairs(_flat(row), show_secrets=True, left_out=_ELSEWHERE)) for row in rows]
+    every = dict.fromkeys(words_of(key) for row in rows for key in _flat(row))
     columns = ("", *(printable(row["name"]) for row in rows))
     return Table(
         title="All numbers",
@@ -223,35 +182,34 @@ def _all_numbers(rows: Sequence[Row], confidence: str) -> Table:
         columns=columns,
         texts=len(columns),
         rows=tuple(
-            tuple(cell or NOTHING for cell in line)
-            for line, below in pairwise([*shown, ("",)])
-            if len(line) > 1 or len(below) > 1  # a heading with lines below it
+            (name, *(own.get(name, NOTHING) for own in numbers))
+            for name in every
+            if any(name in own for own in numbers)
         ),
     )
 
 
-def _by_copies(rows: Sequence[Row]) -> list[tuple[str, ...]]:
-    """Exposure and completion at each number of copies."""
-    points = [{point["copies"]: point for point in row["by_copies"]} for row in rows]
-    return [
-        (f"{name}, planted {n} ×", *(_shown(one.get(n, {}), key, ".2f") for one in points))
-        for name, key in (("exposure", "exposure"), ("completed", "completion"))
-        for n in sorted({copies for one in points for copies in one})
-    ]
+def _flat(row: Row) -> dict[str, object]:
+    """A row with its rates in words, and with the numbers of canaries planted n times."""
+    found = {
+        **row,
+        "completed": _completed(row),
+        "completed, never planted": _completed(row, "completion_control"),
+    }
+    for point in row["by_copies"]:
+        planted = f"planted {point['copies']} ×"
+        for end in ("", "_low", "_high"):
+            found[f"exposure, {planted}{end}"] = point[f"exposure{end}"]
+        found[f"completed, {planted}"] = _completed(point)
+    return found
 
 
-def _shown(row: Row, key: str, form: str) -> str:
-    """A number with its interval, a rate or a text; "" where it is not known."""
-    value, low, high = (row.get(f"{key}{end}") for end in ("", "_low", "_high"))
-    if trials := row.get(f"{key}_trials"):
-        ends = f"{percent(low)} to {percent(high)}".replace("%", "", 1)
-        return f"{row[f'{key}_completed']} of {trials} ({ends})"
-    if value is None or isinstance(value, str):
-        return printable(value or "")
-    if form == "p":
-        return p_value(value)
-    text, plain = f"{value:{form}}".replace("e-0", "e-"), form.removeprefix("+")
-    return text if low is None else f"{text} ({low:{plain}} to {high:{plain}})"
+def _completed(row: Row, name: str = "completion") -> str:
+    """A rate with its interval; "" without trials."""
+    if not (trials := row.get(f"{name}_trials")):
+        return ""
+    low, high = (percent(row[f"{name}_{end}"]) for end in ("low", "high"))
+    return f"{row[f'{name}_completed']} of {trials} ({low.removesuffix('%')} to {high})"
 
 
 def _figures(rows: Sequence[Row], tolerance: float) -> list[Figure]:

@@ -210,16 +210,6 @@ def _check_repeats(trainings: Sequence[TrainedModel]) -> None:
             )
 
 
-def labelled(trainings: Sequence[TrainedModel]) -> dict[str, TrainedModel]:
-    """Trainings by name, with a number if several share it: "plain", "gold 1", "gold 2"."""
-    names = [one.name for one in trainings]
-    return {
-        one.name if names.count(one.name) == 1
-        else f"{one.name} {names[:place].count(one.name) + 1}": one
-        for place, one in enumerate(trainings)
-    }  # fmt: skip
-
-
 def undefended(trainings: Sequence[TrainedModel], baseline: str | None) -> str:
     """The name of the trainings that the others are compared with.
 

@@ -99,7 +99,7 @@ def judge(one: Difference, *, tolerance: float) -> Verdict:
     if one.ratio is None:
         told = f"{leaks}; its utility was not measured, so there is no verdict."
         return Verdict("unmeasured", "utility not measured", told)
-    use, amount = _utility(one.ratio, tolerance), percent(one.ratio.value)
+    use, amount = _utility(one.ratio, tolerance), _percent(one.ratio.value)
     if (leak == "less" and use == "worse") or (leak != "less" and use == "better"):
         size = f"{abs(100 * (one.ratio.value - 1)):.0f}%"
         why = ", which less training alone can explain" if leak == "less" else ""
@@ -109,7 +109,7 @@ def judge(one: Difference, *, tolerance: float) -> Verdict:
             f"{leaks}{why}."
         )
         return Verdict("incomparable", "not comparable", told)
-    between = " to ".join(map(percent, one.ratio.interval))
+    between = " to ".join(map(_percent, one.ratio.interval))
     told = (
         leaks
         + {
@@ -150,13 +150,8 @@ def answer(
     return tuple(told + _guarantees(measured))
 
 
-def percent(ratio: float) -> str:
-    """A ratio as a signed difference.
-
-    Example:
-        >>> percent(1.234), percent(0.96)
-        ('+23.4%', '-4.0%')
-    """
+def _percent(ratio: float) -> str:
+    """A ratio as a signed difference: "+23.4%"."""
     return f"{100 * (ratio - 1):+.1f}%"
 
 
@@ -202,7 +197,7 @@ def _ceiling(one: Difference) -> str:
 
 def _too_few(one: Difference, change: Estimate) -> str:
     seen = [f"exposure {change.value:+.1f} bits"]
-    seen += [] if one.ratio is None else [f"test perplexity {percent(one.ratio.value)}"]
+    seen += [] if one.ratio is None else [f"test perplexity {_percent(one.ratio.value)}"]
     base, own = one.trainings
     return (
         f"No verdict: {' and '.join(seen)}, from {base} training{'s' * (base != 1)} undefended and "
@@ -237,7 +232,7 @@ def _finding(measured: Judged, best: str | None, leaks: bool | None) -> list[str
         if one.name == best and one.change is not None and one.ratio is not None:
             use = "and predicts better" if "better" in verdict.short else "at equal utility"
             less = f"{abs(one.change.value):.1f} bits{_size(one.change.interval)}{_ceiling(one)}"
-            amount = f"test perplexity {percent(one.ratio.value)}"
+            amount = f"test perplexity {_percent(one.ratio.value)}"
             return [f"{best} lowers exposure by {less} {use} ({amount}).", *_caveats(one)]
     if leaks is False:
         return [
@@ -263,7 +258,7 @@ def _finding(measured: Judged, best: str | None, leaks: bool | None) -> list[str
 def _trades(measured: Judged) -> list[str]:
     """Defences that leak less at another utility, and how to compare them."""
     found = [
-        f"{one.name} ({percent(one.ratio.value)})"
+        f"{one.name} ({_percent(one.ratio.value)})"
         for one, verdict in measured
         if verdict.kind in ("incomparable", "unclear") and one.change and one.ratio
         if _direction(one.change) == "less"
