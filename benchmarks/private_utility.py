@@ -195,7 +195,7 @@ def trained(world: World, privacy: DPSGD | None, seed: int) -> tuple[Any, dict[s
     seconds = time.perf_counter() - began
     passes = options.steps * options.batch_size / len(set(world.users))
     tokens = round(passes * sum(map(len, world.rows)))
-    cost = {"steps": options.steps, "tokens": tokens, "epochs": passes, "seconds": seconds}
+    cost = {"steps": options.steps, "tokens": tokens, "epoch": passes, "seconds": seconds}
     norms = [row for row in trainer.state.log_history if "loss" in row]
     return trainer, cost, norms
 
@@ -230,7 +230,7 @@ def make(world: World, arm: str, seed: int) -> Path:
         trainer, cost, losses = trained(world, ARMS[arm], seed)
         trainer.save_model(folder)
         (folder / TOOK).write_text(json.dumps({"cost": cost, "log": losses}))
-        print(f"{arm} seed {seed}: {cost.seconds:.0f} s", file=sys.stderr, flush=True)
+        print(f"{arm} seed {seed}: {cost['seconds']:.0f} s", file=sys.stderr, flush=True)
     return folder
 
 

@@ -83,6 +83,13 @@ def test_what_was_not_measured_is_a_dash_and_no_bar(saved, comparison):
     assert shown.figures == []
 
 
+def test_a_broken_undefended_training_leaves_the_others_without_a_ratio(saved, comparison):
+    none = dict.fromkeys([f"perplexity_ratio{end}" for end in ("", "_low", "_high")])
+    shown = report_of(saved(comparison(NAMES, changes=none)), show_secrets=False)
+    assert [row[2].notes for row in shown.tables[0].rows] == [("25.0% right",)] * 3
+    assert len(shown.figures) == 2
+
+
 def test_a_value_without_an_interval_has_no_bar(saved, comparison):
     ends = {"exposure_low": None, "exposure_high": None}
     shown = report_of(saved(comparison(NAMES, changes=ends)), show_secrets=False)

@@ -330,33 +330,6 @@ def test_the_result_can_be_saved_and_read(tmp_path):
     assert "NaN" not in json.dumps(again.summary)
 
 
-@pytest.mark.parametrize(
-    ("measured", "settings", "names"),
-    [
-        ([training("plain")], {}, "at least two names, got 1"),
-        ([training("plain"), training("plain")], {}, "at least two names, got 1"),
-        ([training("a"), training("b")], {"baseline": "c"}, "baseline must be one of"),
-        ([training("plain"), training("b")], {"tolerance": 0}, "tolerance must lie in"),
-        ([training("plain"), training("b")], {"confidence": 1}, "confidence must lie in"),
-        (
-            [training("plain"), training("b", canaries=rows_of(
-                np.ones(1), [1], np.ones(1)))],
-            {},
-            "one set of canaries",
-        ),
-        (
-            [training("plain"), training("b", scores=DocumentScores(
-                loss=np.ones(1), tokens=np.ones(1, int), right=np.ones(1, int)))],
-            {},
-            "the same documents",
-        ),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_compared_is_refused(measured, settings, names):
-    with pytest.raises(ValueError, match=names):
-        compare_defences(measured, **{"baseline": "plain", **settings})
-
-
 ALIVE = Check("alive", "passed", "It predicts.")
 
 

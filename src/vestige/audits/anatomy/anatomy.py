@@ -82,7 +82,7 @@ _ABLATED = ("accuracy", "kept", "log_rank", "log_rank_lost")
 _NAMES = ("seen", "unseen")
 
 Rows = list[dict[str, Any]]
-Pair = tuple[ScoredWords, ScoredWords]
+Pair = Sequence[ScoredWords]
 """Words of seen and of unseen text."""
 
 Cell = tuple[str, str, float, float]
@@ -154,11 +154,10 @@ def anatomy(
     in_both = _texts_in_both(corpora["seen"], corpora["unseen"])
     by_user = all(corpora[name].users is not None for name in _NAMES)
     texts = [encoded(loaded, corpora[name]) for name in _NAMES]
-    read = []
+    words = []
     for own, name in zip(texts, ("the seen text", "the unseen text"), strict=True):
         with run.progress(f"reading {name}") as step:
-            read.append(read_words(loaded, own, by_user=by_user, name=name, progress=step))
-    words = read[0], read[1]
+            words.append(read_words(loaded, own, by_user=by_user, name=name, progress=step))
     counted = targets_of(texts[0])
     if frequencies is not None:
         counted = encode(corpora["frequencies"], loaded.vocabulary)
@@ -176,8 +175,9 @@ def anatomy(
             with run.progress(f"silencing units, {name} text") as step:
                 drawn = one.some(ablation_words, generator)
                 ablated.append(_silenced(loaded, own, drawn, masks, step))
-        rows += _ablation_rows((ablated[0], ablated[1]), positions, seed=run.seed)
-    numbers, summary = Numbers(rows), {"unit": "users" if by_user else "texts"}
+        rows += _ablation_rows(ablated, positions, seed=run.seed)
+    numbers = Numbers(rows)
+    summary: dict[str, Any] = {"unit": "users" if by_user else "texts"}
     for name, one in zip(_NAMES, words, strict=True):
         sizes = {"units": one.n, "texts": len(corpora[name]), "words": len(one)}
         summary |= {f"{name}_{what}": number for what, number in sizes.items()}
@@ -309,7 +309,7 @@ def _contrasts(
     halves = unseen.halves(np.random.default_rng([seed, first]))
     pairs = [("gap", words)]
     if all(map(len, halves)):
-        pairs.append(("null", (unseen.take(halves[0]), unseen.take(halves[1]))))
+        pairs.append(("null", [unseen.take(half) for half in halves]))
     for number, (text, pair) in enumerate(pairs, start=first + 1):
         generator = np.random.default_rng([seed, number])
         weights = [group_weights(groups, *both, positions) for both in (pair, pair[::-1])]

@@ -24,17 +24,10 @@ def drawn_counts(n: int, resamples: int, generator: np.random.Generator) -> Floa
 
 
 def resampled_sums(sums: ArrayLike, *, resamples: int, generator: np.random.Generator) -> Floats:
-    """Sums over n units and over units that are drawn anew.
+    """(1 + r, ...) sums of n units (n, ...), and in r resamples of n - 1 units each.
 
-    Args:
-        sums: (n, ...) what each unit adds.
-        resamples: r.
-        generator: draws.
-
-    Returns:
-        (1 + r, ...): the sums, then those of each resample; NaN there with one unit, which says
-        nothing about its own spread. A ratio of two sums needs no scaling; a resampled sum alone
-        is one of n - 1 units.
+    With one unit, which says nothing about its own spread, resamples are NaN. A ratio of two sums
+    needs no scaling.
 
     Example:
         >>> found = resampled_sums([1, 3], resamples=4, generator=np.random.default_rng(0))

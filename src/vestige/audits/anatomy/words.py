@@ -28,23 +28,14 @@ Texts = EncodedCorpus | EncodedPairs
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredWords:
-    """Some words, with a model's scores.
+    """Some words, with a model's scores."""
 
-    Attributes:
-        tokens: (w,) ids.
-        log_probs: (w,) natural logarithms.
-        ranks: (w,) from 1, the most probable; or (o, s, w) by order and share of silent units.
-        units: (w,) the user or text of each, numbered from 0 without gaps.
-        texts: (w,) the document of each.
-        places: (w,) where each lies in the ids of all texts.
-    """
-
-    tokens: Ids
-    log_probs: Floats
-    ranks: NDArray[np.integer]
-    units: Ids
-    texts: Ids
-    places: Ids
+    tokens: Ids  # (w,)
+    log_probs: Floats  # (w,) natural logarithms
+    ranks: NDArray[np.integer]  # (w,) from 1; or (o, s, w) by order and share of silent units
+    units: Ids  # (w,) the user or text of each, numbered from 0 without gaps
+    texts: Ids  # (w,) the document of each
+    places: Ids  # (w,) where each lies in the ids of all texts
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -77,11 +68,7 @@ class ScoredWords:
 
 
 def encoded(model: Any, corpus: Corpus) -> Texts:
-    """A corpus by a model's vocabulary, with sources for a model that reads them.
-
-    Raises:
-        DataError: the corpus is empty, or lacks sources that the model needs.
-    """
+    """A corpus by a model's vocabulary, with sources for a model that reads them."""
     if isinstance(model, Seq2SeqModel):
         return encode_pairs(corpus, model.source_vocabulary, model.vocabulary)
     return encode(corpus, model.vocabulary)
@@ -95,14 +82,7 @@ def read_words(
     name: str = "the text",
     progress: Progress | None = None,
 ) -> ScoredWords:
-    """Every known word of some texts, with a model's scores.
-
-    Args:
-        model: of next tokens, or an encoder-decoder for pairs.
-        texts: ids by the model's vocabulary.
-        by_user: units are users, else texts.
-        name: of the texts, for messages.
-        progress: gets (words done, all words).
+    """Every known word of some texts, with a model's scores; units are users or texts.
 
     Raises:
         DataError: no word is known.

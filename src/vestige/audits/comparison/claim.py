@@ -18,11 +18,11 @@ from vestige.metrics.permutation import unit_permutation_test
 DIVISIONS = 9999
 
 
-def above_controls(group: Group, confidence: float = 0.95) -> Estimate | None:
+def above_controls(group: Group) -> Estimate | None:
     """Exposure of planted canaries above those never planted; None if one side is missing."""
     if not (group.exposure.size and group.never.size):
         return None
-    found = difference_of_means(group.exposure.mean(0), group.never.mean(0), confidence=confidence)
+    found = difference_of_means(group.exposure.mean(0), group.never.mean(0))
     return replace(found, name=f"exposure of {group.name} above controls", unit="bits")
 
 

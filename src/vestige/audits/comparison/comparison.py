@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige import _validate
 from vestige.audits.comparison import verdict
 from vestige.audits.comparison.claim import above_controls, claim_of
 from vestige.audits.comparison.groups import Group, by_name
@@ -40,6 +39,7 @@ from vestige.results import Result, plain
 Whole = NDArray[np.integer]
 Columns = dict[str, object]
 
+CONFIDENCE = 0.95
 FAIRNESS = ("top_drop", "low_drop", "gap", "correlation")
 
 
@@ -60,7 +60,6 @@ def compare_defences(
     samples: Whole | None = None,
     k: int = 5,
     tolerance: float = 0.05,
-    confidence: float = 0.95,
     notes: Sequence[str] = (),
 ) -> Result:
     """Compare every training with the undefended one and derive the verdict.
@@ -73,22 +72,14 @@ def compare_defences(
         samples: (u,) documents of each user in the training data.
         k: number of users with most, and with fewest, samples to compare.
         tolerance: relative difference in test perplexity that counts as equal, in (0, 1).
-        confidence: of the intervals, in (0, 1).
         notes: for the reader, such as what was not measured; reasons found here are added.
 
     Returns:
-        a row per name, and in the summary which defence to take, the claim whether they leak,
-        and the notes.
-
-    Raises:
-        ValueError: fewer than two names, no training of the baseline's name, or trainings that
-            were measured on different canaries or documents.
+        a row per name; which defence to take, and the notes; and the claim whether they leak.
     """
     groups = by_name(measured)
-    _check(measured, [one.name for one in groups], baseline)
-    _validate.open_fraction(tolerance=tolerance, confidence=confidence)
     [base] = [one for one in groups if one.name == baseline]
-    level = round(1 - (1 - confidence) / (len(groups) - 1), 12)  # of each difference
+    level = round(1 - (1 - CONFIDENCE) / (len(groups) - 1), 12)  # of each difference
     noted = [one.useless for one in groups if one.useless] + list(notes)
     entries = []
     for one in groups:
@@ -100,14 +91,14 @@ def compare_defences(
         entries.append(_Compared(one, difference, gap, judged))
     others = [entry for entry in entries if entry.group is not base]
     best, ties = _best(others, level)
-    above = above_controls(base, confidence)
+    above = above_controls(base)
     answer = verdict.answer(
         [(entry.difference, entry.verdict) for entry in others],
         best=best,
         ties=ties,
         leaks=None if above is None or above.low is None else above.low > 0,
     )
-    claim = claim_of(groups, base, fewest=FEWEST, alpha=1 - confidence)
+    claim = claim_of(groups, base, fewest=FEWEST, alpha=1 - CONFIDENCE)
     summary = {
         **claim.summary(),
         "trainings": len(measured),
@@ -118,25 +109,14 @@ def compare_defences(
         "canaries": groups[0].exposure.shape[1],
         "documents": len(groups[0].tokens),
         "tolerance": tolerance,
-        "confidence": confidence,
+        "confidence": CONFIDENCE,
         "joint_confidence": level,
         "advice": answer[0],
         "answer": " ".join(answer),
         "notes": noted,
     }
-    rows = tuple(plain(_row(entry, best, confidence)) for entry in entries)
+    rows = tuple(plain(_row(entry, best)) for entry in entries)
     return Result(kind="DefenceComparison", summary=summary, rows=rows, claim=claim)
-
-
-def _check(measured: Sequence[MeasuredTraining], names: Sequence[str], baseline: str) -> None:
-    if len(names) < 2:
-        raise ValueError(f"measured must hold trainings of at least two names, got {len(names)}")
-    _validate.one_of(tuple(names), baseline=baseline)
-    phrases = {tuple(m.bits("phrase", planted=True)) for m in measured if m.canaries is not None}
-    if len(phrases) > 1:
-        raise ValueError("measured must hold one set of canaries, got several")
-    if len({tuple(m.scores.tokens.tolist()) for m in measured if m.scores is not None}) > 1:
-        raise ValueError("measured must hold scores of the same documents, got others")
 
 
 def _difference(base: Group, one: Group, gap: Estimate | None, level: float) -> Difference:
@@ -220,8 +200,8 @@ def _best(others: Sequence[_Compared], level: float) -> tuple[str | None, list[s
     return first.group.name, [entry.group.name for entry in tied if entry is not first]
 
 
-def _row(entry: _Compared, recommended: str | None, confidence: float) -> Columns:
-    """The row of one name; `confidence` is of single values, whose intervals are over trainings."""
+def _row(entry: _Compared, recommended: str | None) -> Columns:
+    """The row of one name; intervals of single values are over trainings, and hold one by one."""
     group, difference, judged = entry.group, entry.difference, entry.verdict
     own, cost, claim, audit = judged is UNDEFENDED, group.cost, group.guarantee, group.first.audit
     gap = entry.gap.summary() if entry.gap else {}
@@ -238,15 +218,15 @@ def _row(entry: _Compared, recommended: str | None, confidence: float) -> Column
         "test_perplexity": group.perplexity,
         "test_accuracy": group.accuracy,
         **columns("perplexity_ratio", difference.ratio),
-        **_bits("exposure", group.exposure, confidence),
-        **_bits("shuffled", group.shuffled.compress(group.ordered, axis=1), confidence),
-        **_bits("never_planted", group.never, confidence),
+        **_bits("exposure", group.exposure),
+        **_bits("shuffled", group.shuffled.compress(group.ordered, axis=1)),
+        **_bits("never_planted", group.never),
         "at_ceiling": float(group.at_ceiling.mean()) if group.at_ceiling.size else None,
         **columns("exposure_change", None if own else difference.change),
         **_rate("completion", group.completed()),
         **_rate("completion_control", group.completed("control")),
         **_rate("completion_shuffled", group.completed("shuffled")),
-        "by_copies": _by_copies(group, confidence),
+        "by_copies": _by_copies(group),
         **{name: gap.get(name) for name in ("users", *FAIRNESS, "p_value", *ends)},
         "epsilon": claim.epsilon if claim else None,
         "delta": claim.delta if claim else None,
@@ -262,14 +242,14 @@ def _row(entry: _Compared, recommended: str | None, confidence: float) -> Column
         "steps": cost["steps"],
         "tokens": cost["tokens"],
         "tokens_ratio": difference.tokens,
-        "presentations_per_copy": cost["epochs"],
+        "presentations_per_copy": cost["epoch"],
         "seconds": cost["seconds"],
         "peak_memory_mib": cost["peak_memory_mib"],
         "memory_ratio": difference.memory,
     }
 
 
-def _by_copies(group: Group, confidence: float) -> list[Columns]:
+def _by_copies(group: Group) -> list[Columns]:
     found: list[Columns] = []
     for number in sorted(set(group.copies[:1].ravel().astype(int).tolist())):
         planted = group.copies[0] == number
@@ -278,17 +258,17 @@ def _by_copies(group: Group, confidence: float) -> list[Columns]:
             {
                 "copies": number,
                 "canaries": int(planted.sum()),
-                **_bits("exposure", group.exposure[:, planted], confidence),
-                **_bits("shuffled", shuffled, confidence),
+                **_bits("exposure", group.exposure[:, planted]),
+                **_bits("shuffled", shuffled),
                 **_rate("completion", group.completed(copies=number)),
             }
         )
     return found
 
 
-def _bits(name: str, bits: Floats, confidence: float) -> dict[str, float | None]:
+def _bits(name: str, bits: Floats) -> dict[str, float | None]:
     means = bits.mean(1).tolist() if bits.size else []
-    return columns(name, mean(means, confidence=confidence))
+    return columns(name, mean(means))
 
 
 def _rate(name: str, found: Estimate | None) -> Columns:

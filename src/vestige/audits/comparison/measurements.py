@@ -36,15 +36,9 @@ PIECE = 64
 """Tokens of the test text to read at once, if the model reads as many."""
 PARTS = 3
 """Parts of the progress on a model: exposure, completion, and the rest."""
-COST = {
-    "steps": "steps",
-    "tokens": "tokens",
-    "epochs": "epoch",
-    "seconds": "seconds",
-    "peak_memory_mib": "peak_memory_mib",
-}
-"""The cost of a training, and its name in the training's summary. Seconds depend on the load of the
-machine, so no trainings are compared by them."""
+COST = ("steps", "tokens", "epoch", "seconds", "peak_memory_mib")
+"""Of a training, by the names in its summary. Seconds depend on the load of the machine, so no
+trainings are compared by them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,7 +220,7 @@ def _measured(
         name=one.name,
         defence=one.defence,
         guarantee=claim,
-        cost={name: one.summary.get(key) for name, key in COST.items()},
+        cost={name: one.summary.get(name) for name in COST},
         alive=alive_of(information, who=one.name),
         **known,
     )

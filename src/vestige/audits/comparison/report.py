@@ -16,7 +16,7 @@ from vestige.reports.words import NOTHING, Row, pairs, percent, words_of
 from vestige.results import Run
 
 _KEY = (
-    "A bar is the {confidence} interval over trainings with different seeds; its tick is the "
+    "A bar is the 95% interval over trainings with different seeds; its tick is the "
     "measured value. A single training has no bar. The thin line is the undefended training, or no "
     "gap in fairness; the band is perplexity that counts as equal. Leakage is the mean exposure of "
     "the planted canaries; each bit halves the number of guesses that an attacker needs. Fairness "
@@ -54,7 +54,6 @@ _ELSEWHERE = (
 def comparison_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of a comparison."""
     rows, summary = run.rows, run.summary
-    confidence = f"{100 * summary['confidence']:g}%"
     notes = tuple(map(printable, summary["notes"]))
     defended = [row for row in rows if not row["undefended"]]
     why = tuple((printable(row["name"]), printable(row["sentence"])) for row in defended)
@@ -63,25 +62,25 @@ def comparison_report(run: Run, *, show_secrets: bool) -> Report:
         answer=printable(summary["advice"]),
         evidence=lines(printable(summary["answer"].removeprefix(summary["advice"]).strip())),
         blocks=(
-            _measures(rows, summary["tolerance"], confidence),
+            _measures(rows, summary["tolerance"]),
             Table(title="Why", texts=2, rows=why),
             *_figures(rows, summary["tolerance"]),
             *((Prose(title="Notes", lines=notes, listed=True),) if notes else ()),
-            _all_numbers(rows, confidence),
+            _all_numbers(rows),
         ),
         facts=pairs(summary, show_secrets=show_secrets, left_out="advice|answer|notes"),
         limits=LIMITS,
     )
 
 
-def _measures(rows: Sequence[Row], tolerance: float, confidence: str) -> Table:
+def _measures(rows: Sequence[Row], tolerance: float) -> Table:
     """One row per training; the recommended one is marked."""
     taken = [bool(row["recommended"]) and not row["undefended"] for row in rows]
     made = table(
         "Leakage, utility and cost",
         rows,
         texts=6,
-        key=_KEY.format(confidence=confidence),
+        key=_KEY,
         training=_name,
         leakage=lambda row: _leakage(row, rows),
         test_perplexity=lambda row: _utility(row, rows, tolerance),
@@ -171,14 +170,14 @@ def _cost(row: Row) -> Cell:
     return Cell(text=f"{row['steps']:,d} steps", notes=lines(*notes))
 
 
-def _all_numbers(rows: Sequence[Row], confidence: str) -> Table:
+def _all_numbers(rows: Sequence[Row]) -> Table:
     """Every number with its interval, one column per training."""
     numbers = [dict(pairs(_flat(row), show_secrets=True, left_out=_ELSEWHERE)) for row in rows]
     every = dict.fromkeys(words_of(key) for row in rows for key in _flat(row))
     columns = ("", *(printable(row["name"]) for row in rows))
     return Table(
         title="All numbers",
-        key=f"In brackets: the {confidence} interval.",
+        key="In brackets: the 95% interval.",
         columns=columns,
         texts=len(columns),
         rows=tuple(
