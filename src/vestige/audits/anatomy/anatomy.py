@@ -312,9 +312,11 @@ def _contrasts(
         pairs.append(("null", [unseen.take(half) for half in halves]))
     for number, (text, pair) in enumerate(pairs, start=first + 1):
         generator = np.random.default_rng([seed, number])
-        weights = [group_weights(groups, *both, positions) for both in (pair, pair[::-1])]
-        draws = [draw(own, mine, generator) for own, mine in zip(pair, weights, strict=True)]
-        counts = [np.count_nonzero(mine, axis=1) for mine in weights]
+        draws, counts = [], []
+        for own, other in (pair, pair[::-1]):
+            weights = group_weights(groups, own, other, positions)
+            draws.append(draw(own, weights, generator))
+            counts.append(np.count_nonzero(weights, axis=1))
         if text == "gap":
             yield from zip(_NAMES, draws, counts, strict=True)
         yield text, draws[0] - draws[1], np.minimum(*counts)
@@ -326,7 +328,6 @@ def _rows(
     """One row for each cell and measure of statistics (1 + r, c, m); r = 0 has no intervals."""
     none = np.full_like(draws[0], np.nan)
     numbers = percentiles(draws) if len(draws) > 1 else np.stack([draws[0], none, none])
-    found = np.where(np.isnan(numbers), None, numbers).tolist()
     return [
         {
             "figure": figure,
@@ -335,7 +336,10 @@ def _rows(
             "measure": measure,
             "start": float(start),
             "stop": float(stop),
-            **{name: found[i][c][m] for i, name in enumerate(("value", "low", "high"))},
+            **{
+                name: None if np.isnan(number) else float(number)
+                for name, number in zip(("value", "low", "high"), numbers[:, c, m], strict=True)
+            },
             "n": int(counts[c]),
         }
         for c, (figure, words, start, stop) in enumerate(cells)
