@@ -23,7 +23,6 @@ from vestige.audits.anatomy.words import (
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.vocabulary import WordVocabulary
-from vestige.errors import AccessDenied, DataError
 from vestige.metrics.estimates import ratio_of_sums
 from vestige.models.predictions import word_ranks
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
@@ -355,8 +354,6 @@ def test_decoders_have_an_anatomy_as_well():
     told = analysed(model, *pairs, silenced=(0.5,), orders=2).summary
     assert told["hidden_units"] == 6
     assert told["rank_fall_rest_seen"] is not None
-    with pytest.raises(DataError, match="no source"):
-        analysed(model, *texts, silenced=(0.5,), orders=2)
 
 
 def test_the_same_seed_gives_the_same_numbers_and_another_does_not(lstm):
@@ -378,12 +375,10 @@ def test_rows_have_one_shape_and_no_nan(model):
     assert found.summary["silenced"] is None
 
 
-def test_texts_that_stand_in_both_are_counted_and_all_of_them_refused(model):
+def test_texts_that_stand_in_both_are_counted(model):
     seen, unseen = corpus(1), corpus(2)
     mixed = Corpus.from_texts([*list(unseen), *list(seen)[:3]])
     assert plain(model, seen, mixed).summary["texts_in_both"] >= 3
-    with pytest.raises(DataError, match="all 60 unseen texts are also in the seen text"):
-        plain(model, seen, seen)
 
 
 def test_the_progress_of_each_task_rises_to_its_end(lstm):
@@ -406,8 +401,3 @@ def test_the_progress_of_each_task_rises_to_its_end(lstm):
     for steps in tasks.values():
         assert steps == sorted(steps)
         assert steps[-1][0] == steps[-1][1]
-
-
-def test_an_ablation_needs_units(model):
-    with pytest.raises(AccessDenied, match="--orders 0"):
-        anatomy(model, corpus(1), corpus(2))

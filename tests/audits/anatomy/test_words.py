@@ -7,7 +7,7 @@ from vestige.audits.anatomy.words import encoded, known, positions_by_frequency,
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.vocabulary import WordVocabulary
-from vestige.errors import DataError, ModelError
+from vestige.errors import DataError
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.table import TableModel
 
@@ -86,16 +86,3 @@ def words_of(text):
     import torch
 
     return torch.tensor(WORDS.encode(text))
-
-
-def test_texts_without_a_known_word_are_refused():
-    with pytest.raises(DataError, match="the seen text has no word"):
-        read_words(
-            MODEL, encode(Corpus.from_texts(["x y"]), WORDS), by_user=False, name="the seen text"
-        )
-
-
-def test_words_that_the_model_holds_impossible_are_refused():
-    model = TableModel([0, 0, 0.5, 0.5, 0], AFTER, WORDS)
-    with pytest.raises(ModelError, match="predicts 1 words of the text with probability 0"):
-        read_words(model, encode(Corpus.from_texts(["c"]), WORDS), by_user=False)
