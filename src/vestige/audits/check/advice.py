@@ -1,6 +1,7 @@
 """What a check did not test, why it is undecided, and which command comes next."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +137,7 @@ def _folder(run: Run) -> str:
         return str(run.folder or run.directory)
     words = [part for word in run.run.get("command") or () for part in str(word).split("=", 1)]
     default = "check" if words else "OUT"  # of the command line, and in Python
-    return dict(zip(words, words[1:], strict=False)).get("--out", default)
+    return dict(pairwise(words)).get("--out", default)
 
 
 def _again(run: Run, **values: Any) -> str:

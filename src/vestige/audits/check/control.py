@@ -12,13 +12,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from math import inf
-from typing import Any
 
 import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.utils import skip_init
 from transformers.pytorch_utils import Conv1D
 
 from vestige.data.secret_alternatives import FoundSecret
@@ -150,13 +148,13 @@ def _beside(layer: nn.Module, seed: str) -> Iterator[list[nn.Parameter]]:
         raise ValueError("model must have no planted text, got one inside the block of another")
     names = ("in_features", "out_features") if isinstance(layer, nn.Linear) else ("nx", "nf")
     inputs, outputs = (getattr(layer, name) for name in names)
-    given: dict[str, Any] = {"bias": False, "device": layer.weight.device, "dtype": torch.float32}
-    narrow = skip_init(nn.Linear, inputs, RANK, **given)
-    wide = skip_init(nn.Linear, RANK, outputs, **given)
     chance = torch.Generator().manual_seed(random.Random(seed).getrandbits(62))
-    with torch.no_grad():
-        narrow.weight.copy_(torch.randn(RANK, inputs, generator=chance) / inputs**0.5)
-        wide.weight.zero_()
+    start = torch.randn(RANK, inputs, generator=chance) / inputs**0.5
+    device: torch.device = layer.weight.device  # type: ignore[assignment]
+    narrow = nn.Linear(inputs, RANK, bias=False, device="meta")  # without a random start
+    wide = nn.Linear(RANK, outputs, bias=False, device="meta")
+    narrow.weight = nn.Parameter(start.to(device))
+    wide.weight = nn.Parameter(torch.zeros(outputs, RANK, device=device))
     layer.add_module(_NAME, nn.Sequential(narrow, wide))
     hook = layer.register_forward_hook(_add)
     try:
@@ -183,11 +181,11 @@ def _train(
         for parameter in frozen:
             parameter.requires_grad_(False)
         for rate in RATES:
+            if _learns(model, tokens, added, rate, until):
+                return True
             with torch.no_grad():
                 for parameter, start in zip(added, starts, strict=True):
                     parameter.copy_(start)
-            if _learns(model, tokens, added, rate, until):
-                return True
         return False
     finally:
         for parameter in frozen:
