@@ -143,6 +143,7 @@ def test_the_next_command_is_complete(name, tmp_path, monkeypatch):
         ({"command": COMMAND[:-2]}, "--nulls 19 --out check-2"),
         ({"command": [], "model": "<GPT2>"}, "vestige check MODEL --trained-on data/mail.jsonl"),
         ({"command": [], "never": "<Corpus>"}, "mail.jsonl --minutes 10 --nulls 19 --out OUT-2"),
+        ({"command": [], "never": [PHRASE]}, "data/mail.jsonl --minutes 10 --nulls 19 --out OUT-2"),
         ({"text": "a b", "seed": 3, "all": True}, "--minutes 10 --all --text 'a b' --seed 3"),
         ({"minutes": 7.5, "fail_on": "membership"}, "7.5 --fail-on membership --nulls 19 --out"),
     ],

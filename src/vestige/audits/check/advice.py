@@ -143,7 +143,8 @@ def _folder(run: Run) -> str:
 def _again(run: Run, **values: Any) -> str:
     """The same command with other values of some options, in a new folder.
 
-    What was passed as an object is recorded as <Class>, and left out.
+    What was passed as an object is recorded as <Class> (by older versions, lists of texts as they
+    are), and left out.
     """
     given = {"model": "MODEL", **(run.run.get("arguments") or {}), **values}
     words = ["vestige", "check"]
@@ -151,8 +152,9 @@ def _again(run: Run, **values: Any) -> str:
         text = f"{value:.12g}" if isinstance(value, float) else str(value)
         if name == "model":
             words.append("MODEL" if "<" in text else text)
-        elif not ("<" in text or value in (False, None) or (name, value) == ("fail_on", "leak")):
-            words += [f"--{name.replace('_', '-')}", *([] if value is True else [text])]
+        elif isinstance(value, str | float | int) and value is not False and "<" not in text:
+            if (name, value) != ("fail_on", "leak"):  # the default
+                words += [f"--{name.replace('_', '-')}", *([] if value is True else [text])]
     out = Path(_folder(run))
     stem, _, number = out.name.rpartition("-")
     again = f"{stem}-{int(number) + 1}" if stem and number.isdecimal() else f"{out.name}-2"

@@ -87,7 +87,9 @@ def phrases_stage(
     table = [_matched(text, own, rest, spaces) for text in texts]
     secrets, read, unread = ({one for row in table for one in row[place]} for place in range(3))
     both = len(own.keys() & rest.keys())
+    p: float | None
     p, least = compared(len(read), len(unread), len(own) - both, len(rest) - both)
+    p = p if trained else None
     known = squeeze("\n".join((*trained, *never, *(one.value for one in spaces))))
     first = [t for t, row in zip(texts, rows[:STRANGE], strict=False) if row["kind"] == "phrase"]
     facts = {
@@ -103,15 +105,14 @@ def phrases_stage(
         passed = compared(len(unread), len(read), len(rest), len(own))[0] > CONTROL_LEVEL
         negative = f"The phrases have passages of {counted(len(unread), 'text')} of --never."
     direct = _direct(sum(map(len, texts)), secrets, spaces)
-    tested = p if trained else None
-    compares = f"; p = {p:.2g} compared with --never" if trained and never and read else ""
-    state, sentence = _decided(facts, direct, tested, compares, bool(trained or spaces))
+    compares = f"; p = {p:.2g} compared with --never" if p is not None and never and read else ""
+    state, sentence = _decided(facts, direct, p, compares, bool(trained or spaces))
     needs = "--trained-on" if state == "open" and facts["strange_phrases"] else ""
     if state == "clear" and not complete:
         state, needs = "open", "--minutes"
         sentence += " The time limit was reached before the search was complete."
     return Stage(
-        name="unprompted", state=state, sentence=sentence, p=tested, least=least, direct=direct,
+        name="unprompted", state=state, sentence=sentence, p=p, least=least, direct=direct,
         negative=negative, passed=passed, needs=needs, facts=facts,
         estimate=share(
             "share of phrases from the training text", sum(map(bool, matches)), len(rows)
