@@ -147,14 +147,15 @@ def _again(run: Run, **values: Any) -> str:
     are), and left out.
     """
     given = {"model": "MODEL", **(run.run.get("arguments") or {}), **values}
+    if given.get("fail_on") == "leak":  # the default
+        del given["fail_on"]
     words = ["vestige", "check"]
     for name, value in given.items():
         text = f"{value:.12g}" if isinstance(value, float) else str(value)
         if name == "model":
             words.append("MODEL" if "<" in text else text)
         elif isinstance(value, str | float | int) and value is not False and "<" not in text:
-            if (name, value) != ("fail_on", "leak"):  # the default
-                words += [f"--{name.replace('_', '-')}", *([] if value is True else [text])]
+            words += [f"--{name.replace('_', '-')}", *([] if value is True else [text])]
     out = Path(_folder(run))
     stem, _, number = out.name.rpartition("-")
     again = f"{stem}-{int(number) + 1}" if stem and number.isdecimal() else f"{out.name}-2"
