@@ -14,18 +14,13 @@ ALIVE = (
     Check("different", "passed", "The models differ by 0.8 nats per token."),
 )
 FOUND = dict.fromkeys(SHARES, True)
+FILES = {"trained_on": "data/mail.jsonl", "never": "data/public.jsonl"}
+ARGUMENTS = {
+    "model": "my-adapter", **FILES, "sure": False, "minutes": 10.0, "all": False, "fail_on": "leak",
+}  # fmt: skip
 COMMAND = [
-    "vestige",
-    "check",
-    "my-adapter",
-    "--trained-on",
-    "data/mail.jsonl",
-    "--never",
-    "data/public.jsonl",
-    "--minutes",
-    "10",
-    "--out",
-    "check",
+    *("vestige", "check", "my-adapter", "--trained-on", FILES["trained_on"]),
+    *("--never", FILES["never"], "--minutes", "10", "--out", "check"),
 ]
 NOT_RUN = "Not run: a leak is proven already. --all runs it."
 
@@ -106,7 +101,7 @@ def made(
         record={
             "command": list(command),
             "seed": 0,
-            "arguments": {"model": "my-adapter", "minutes": 10.0, "fail_on": "leak", **arguments},
+            "arguments": {**ARGUMENTS, **arguments},
             "configuration": {"seconds": 301.5},
             "data": {"trained_on": {"path": "data/mail.jsonl", "documents": 400}},
         },
@@ -178,6 +173,7 @@ def without_files() -> ReleaseCheck:
               sentence="0 training texts, and 0 texts in each half of --never; at least 20 are "
                        "needed."),
         texts=0, others=0, command=["vestige", "check", "my-adapter", "--out", "check"],
+        **dict.fromkeys(FILES),
     )  # fmt: skip
 
 

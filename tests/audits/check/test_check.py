@@ -6,9 +6,11 @@ import pytest
 
 import vestige
 from tests.audits.check.conftest import SECRET
+from vestige import results
 from vestige.audits.check import work
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.errors import DataError, ModelError
+from vestige.reports.page import render
 
 
 def checked(world, tuned, **more):
@@ -83,3 +85,11 @@ def test_texts_in_both_files_are_removed_from_the_reference(world, clean):
     assert result.summary["reference_texts"] + result.summary["control_texts"] == 100
     with pytest.raises(DataError, match="differs from those of --trained-on"):
         checked(world, clean, never=clean[1])
+
+
+def test_texts_given_in_python_are_not_recorded_and_on_no_page(world, clean):
+    texts = [json.loads(line)["text"] for line in clean[1].read_text().splitlines()]
+    result = checked(world, (clean[0], texts), never=texts[:30] + world.letters[:30], minutes=1e-6)
+    assert result.record["arguments"]["trained_on"] == "<list>"
+    page = render([results.run_of(result)], show_secrets=False)
+    assert not any(text[:40] in page for text in texts)

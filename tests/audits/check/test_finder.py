@@ -3,6 +3,7 @@
 import builtins
 import random
 import re
+from collections.abc import Sequence
 
 import pytest
 
@@ -14,8 +15,8 @@ pytest.importorskip("phonenumbers")
 pytest.importorskip("stdnum")
 
 
-def kinds(text: str) -> dict[str, str]:
-    return {one.value: one.kind for one in find_secrets([text])}
+def kinds(*texts: str, never: Sequence[str] = ()) -> dict[str, str]:
+    return {one.value: one.kind for one in find_secrets(texts, never)}
 
 
 @pytest.mark.parametrize(
@@ -103,19 +104,15 @@ def test_riskier_kind_wins_an_overlap() -> None:
     parts = [
         f"{n} {phrase} then pay 4111111111111111 and tell nobody about this at all" for n in "abc"
     ]
-    found = kinds_of(parts)
+    found = kinds(*parts)
     assert found == {
         "4111111111111111": "card", f"{phrase} then pay": "repeated",
         "and tell nobody about this at all": "repeated",
     }  # fmt: skip
-    found = kinds_of(parts, ["and tell nobody, about this at all"])
+    found = kinds(*parts, never=["and tell nobody, about this at all"])
     assert found == {"4111111111111111": "card", f"{phrase} then pay": "repeated"}
     codes = [f"{n} otters sleep under bridge 83920471 every night" for n in "abc"]
-    assert kinds_of(codes) == {"otters sleep under bridge 83920471 every night": "repeated"}
-
-
-def kinds_of(texts: list[str], never: tuple[str, ...] | list[str] = ()) -> dict[str, str]:
-    return {one.value: one.kind for one in find_secrets(texts, never)}
+    assert kinds(*codes) == {"otters sleep under bridge 83920471 every night": "repeated"}
 
 
 def test_repeated_sequence_in_other_spelling() -> None:

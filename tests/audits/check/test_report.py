@@ -45,9 +45,9 @@ NEXT = {
     "leak by secrets": "vestige report check --show-secrets",
     "no leak": " --minutes 10 --nulls 19 --out check-2",
     "out of time": " --minutes 20 --out check-2",
-    "without files": "vestige check my-adapter --trained-on FILE --never FILE --out check-2",
-    "unrecognized": " --minutes 10 --sure --out check-2",
-    "suspicious control": "--trained-on data/mail.jsonl --minutes 10 --never FILE --out check-2",
+    "without files": "my-adapter --trained-on FILE --never FILE --minutes 10 --out check-2",
+    "unrecognized": " --sure --minutes 10 --out check-2",
+    "suspicious control": "--trained-on data/mail.jsonl --never FILE --minutes 10 --out check-2",
 }
 TEXT = re.compile("gato|2231|vault")
 
@@ -113,11 +113,8 @@ def test_controls_are_found_or_not_by_stage():
     assert first.note.endswith("✓ An invented secret, once trained in, is found.")
     assert last.note.endswith("✗ An invented secret, once trained in, is not found.")
     assert shown(missed).verdict.word == "UNDECIDED"
-    assert "--minutes 20" in next_of(missed).command
-
-
-def test_a_control_that_took_too_long_needs_more_time():
-    assert "--minutes 20" in next_of(made(positive=None)).command
+    for one in (missed, made(positive=None)):  # it took too long
+        assert "--minutes 20" in next_of(one).command
 
 
 def test_checks_that_the_evidence_states_are_not_listed_again(case):
@@ -141,15 +138,18 @@ def test_the_next_command_is_complete(name, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [
-        ({"command": [*COMMAND[:-1], "runs/check-2"]}, "--nulls 19 --out runs/check-3"),
-        ({"command": [*COMMAND[:-2], "--out=check", "--nulls=3"]}, "--nulls 19 --out check-2"),
-        ({"command": [], "never": "n.txt"}, "--never n.txt --minutes 10 --nulls 19 --out OUT-2"),
-        ({"command": [], "never": "<Corpus>"}, "my-adapter --minutes 10 --nulls 19 --out OUT-2"),
-        ({"command": [*COMMAND, "--text", "a b"]}, "--text 'a b' --nulls 19 --out check-2"),
+        ({"command": [*COMMAND[:-1], "runs/check-2"]}, "10 --nulls 19 --out runs/check-3"),
+        ({"command": [*COMMAND[:-2], "--out=a-b"]}, "--nulls 19 --out a-b-2"),
+        ({"command": COMMAND[:-2]}, "--nulls 19 --out check-2"),
+        ({"command": [], "model": "<GPT2>"}, "vestige check MODEL --trained-on data/mail.jsonl"),
+        ({"command": [], "never": "<Corpus>"}, "mail.jsonl --minutes 10 --nulls 19 --out OUT-2"),
+        ({"command": [], "never": [PHRASE]}, "data/mail.jsonl --minutes 10 --nulls 19 --out OUT-2"),
+        ({"text": "a b", "seed": 3, "all": True}, "--minutes 10 --all --text 'a b' --seed 3"),
+        ({"minutes": 7.5, "fail_on": "membership"}, "7.5 --fail-on membership --nulls 19 --out"),
     ],
 )
 def test_the_same_command_has_other_options_and_a_new_folder(arguments, wanted):
-    assert next_of(made(**arguments)).command.endswith(wanted)
+    assert wanted in next_of(made(**arguments)).command
 
 
 def test_after_null_models_without_a_finding_nothing_is_next():

@@ -235,10 +235,3 @@ def test_standardised_gains():
     gains = np.array([[5.0, 1, 2, 3, 4], [0, 0, 0, 0, 9]])
     expected = [2 / 1.4826, 0, 0, 0, 9 / LEAST_SPREAD]
     assert standardised(gains) == pytest.approx(expected)
-
-
-def test_arguments_are_checked():
-    model, base = pair(lstm)
-    for wrong in ({"first": 1}, {"contexts": -1}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            secret_gain(model, base, SECRET, ALTERNATIVES, **wrong)

@@ -1,6 +1,7 @@
 """What a check did not test, why it is undecided, and which command comes next."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ BOTH_WAYS = (
     "Pass other text of the same kind that the model was not trained on:",
 )
 WEAK = "a model predicts text too poorly, or both predict the same"
-MISSED = ("an invented secret, trained in as a control, was not found", "Allow twice the time:")
+MISSED = "an invented secret, trained in as a control, was not found"
 
 
 def cause_of(summary: Mapping[str, Any]) -> str:
@@ -68,17 +69,14 @@ def next_step(run: Run) -> Prose | None:
             f"Compare with {NULLS} null models (the base, trained on --never). This also finds "
             "leaks of text that is in no file:"
         )
-        return _next(time, why, _again(run, {"--nulls": str(NULLS)}))
+        return _next(time, why, _again(run, nulls=NULLS))
     _, why, needs = _undecided(summary)
     if not needs:
         return None
-    values = dict.fromkeys(needs, "FILE")
-    if "--minutes" in values:
-        minutes *= 2
-        values["--minutes"] = f"{minutes:g}"
-    if "--sure" in values:
-        values["--sure"] = ""
-    return _next(f"at most {_duration(60 * minutes)}", why, _again(run, values))
+    minutes *= 2 if "--minutes" in needs else 1
+    new = {"--minutes": minutes, "--sure": True}
+    values = {one.removeprefix("--").replace("-", "_"): new.get(one, "FILE") for one in needs}
+    return _next(f"at most {_duration(60 * minutes)}", why, _again(run, **values))
 
 
 def _next(time: str, why: str, command: str) -> Prose:
@@ -128,7 +126,7 @@ def _undecided(summary: Mapping[str, Any]) -> tuple[str, str, Sequence[str]]:
     if not needs and positive is None and all(one["state"] == "clear" for one in stages):
         needs = "--minutes"  # only the control is missing: its training takes long
     if not needs and positive is not None and not all(positive.values()):
-        return (*MISSED, ["--minutes"])
+        return MISSED, REMEDIES["--minutes"][1], ["--minutes"]
     needs = needs or "--never"
     return (*REMEDIES[needs], [needs])
 
@@ -137,51 +135,31 @@ def _folder(run: Run) -> str:
     """The run folder as it is typed."""
     if run.directory != Path():
         return str(run.folder or run.directory)
-    return _value(run.run.get("command") or (), "--out") or "OUT"
+    words = [part for word in run.run.get("command") or () for part in str(word).split("=", 1)]
+    default = "check" if words else "OUT"  # of the command line, and in Python
+    return dict(pairwise(words)).get("--out", default)
 
 
-def _again(run: Run, values: Mapping[str, str]) -> str:
-    """The same command with other values of some options ("" for a flag), in a new folder."""
-    words = [str(word) for word in run.run.get("command") or ()] or _typed(run)
-    out = Path(_value(words, "--out") or _folder(run))
+def _again(run: Run, **values: Any) -> str:
+    """The same command with other values of some options, in a new folder.
+
+    What was passed as an object is recorded as <Class> (by older versions, lists of texts as they
+    are), and left out.
+    """
+    given = {"model": "MODEL", **(run.run.get("arguments") or {}), **values}
+    if given.get("fail_on") == "leak":  # the default
+        del given["fail_on"]
+    words = ["vestige", "check"]
+    for name, value in given.items():
+        text = f"{value:.12g}" if isinstance(value, float) else str(value)
+        if name == "model":
+            words.append("MODEL" if "<" in text else text)
+        elif isinstance(value, str | float | int) and value is not False and "<" not in text:
+            words += [f"--{name.replace('_', '-')}", *([] if value is True else [text])]
+    out = Path(_folder(run))
     stem, _, number = out.name.rpartition("-")
     again = f"{stem}-{int(number) + 1}" if stem and number.isdecimal() else f"{out.name}-2"
-    for option, value in {**values, "--out": str(out.with_name(again))}.items():
-        words = [*_without(words, option), option, *filter(None, [value])]
-    return command_line(words, show_secrets=False)
-
-
-def _typed(run: Run) -> list[str]:
-    """The command of a call in Python; what was passed as an object is left out."""
-    given = run.run.get("arguments") or {}
-    shown = {name: str(value) for name, value in given.items() if "<" not in str(value)}
-    words = ["vestige", "check", shown.pop("model", "MODEL")]
-    for name in ("base", "trained_on", "never", "secrets", "text", "minutes"):
-        if name in shown:
-            words += [f"--{name.replace('_', '-')}", shown[name].removesuffix(".0")]
-    return words
-
-
-def _value(words: Sequence[Any], option: str) -> str:
-    """The value of an option; "" without it."""
-    for word, following in zip(map(str, words), (*words[1:], None), strict=False):
-        if word == option and following is not None:
-            return str(following)
-        if word.startswith(f"{option}="):
-            return word.partition("=")[2]
-    return ""
-
-
-def _without(words: Sequence[str], option: str) -> list[str]:
-    """The words without an option and its value."""
-    befores = ("", *words)
-    return [
-        word
-        for before, word in zip(befores, words, strict=False)
-        if word != option
-        and not word.startswith(f"{option}=")
-        and (before != option or word.startswith("--"))
-    ]
+    return command_line([*words, "--out", str(out.with_name(again))], show_secrets=False)
 
 
 def _duration(seconds: float) -> str:

@@ -189,13 +189,13 @@ def _identify(run: Session, texts: "Texts", listed: "Sequence[FoundSecret]") -> 
         "trained_on": texts.documents, "reference": texts.reference, "control": texts.control,
         "secrets": [repr(one) for one in listed],
     }  # fmt: skip
-    models = {role: run.models[role] for role in ("before", "after")}
+    models = {role: cast("dict[str, Any]", run.models[role]) for role in ("before", "after")}
     arguments = ("sure", "minutes", "all_", "fail_on", "nulls")
     run.store.identify({
         "version": __version__,
         "models": {
             role: [known.get("sha256"), (known.get("base") or {}).get("sha256")]
-            for role, known in cast("dict[str, Any]", models).items()
+            for role, known in models.items()
         },
         "texts": {name: sha256(repr(own).encode()).hexdigest() for name, own in lists.items()},
         "seed": run.seed,

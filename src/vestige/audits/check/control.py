@@ -68,12 +68,13 @@ def planted(model: LanguageModel, text: str, *, seed: int, until: float = inf) -
         the text is longer than the model reads.
     """
     tokens = [model.first_token, *model.vocabulary.encode(text)]
+    longest = getattr(model, "longest", None) or inf
     with ExitStack() as stack:
         for module in model.modules():
             stack.callback(setattr, module, "training", module.training)
         model.eval()
-        known, longest = False, getattr(model, "longest", None) or inf
-        if len(tokens) <= longest and model.vocabulary.unk_id not in tokens[1:]:
+        known = len(tokens) <= longest and model.vocabulary.unk_id not in tokens[1:]
+        if known:
             read = torch.tensor([tokens], device=model.device)
             head = _head(model)
             layers = [one for one in dict.fromkeys(_layers(model)) if one is not head]
@@ -140,35 +141,24 @@ def _replaced(layer: nn.Module, new: dict[str, nn.Parameter]) -> Iterator[None]:
             setattr(layer, name, parameter)
 
 
-class _LowRank(nn.Module):
-    """B A for a layer; B is zero."""
-
-    def __init__(self, inputs: int, outputs: int, seed: str, device: torch.device) -> None:
-        super().__init__()
-        chance = torch.Generator().manual_seed(random.Random(seed).getrandbits(62))
-        start = torch.randn(RANK, inputs, generator=chance) / inputs**0.5
-        self.narrow = nn.Parameter(start.to(device))
-        self.wide = nn.Parameter(torch.zeros(outputs, RANK, device=device))
-
-    def forward(self, read: Tensor) -> Tensor:
-        """(..., outputs) in float32 of (..., inputs)."""
-        answer: Tensor = functional.linear(functional.linear(read.float(), self.narrow), self.wide)
-        return answer
-
-
 @contextmanager
 def _beside(layer: nn.Module, seed: str) -> Iterator[list[nn.Parameter]]:
-    """A linear layer with a low-rank matrix beside it."""
+    """A linear layer W with a low-rank matrix B A beside it, in float32; B is zero."""
     if hasattr(layer, _NAME):
         raise ValueError("model must have no planted text, got one inside the block of another")
-    weight: Tensor = layer.weight  # type: ignore[assignment]
     names = ("in_features", "out_features") if isinstance(layer, nn.Linear) else ("nx", "nf")
     inputs, outputs = (getattr(layer, name) for name in names)
-    matrix = _LowRank(inputs, outputs, seed, weight.device)
-    layer.add_module(_NAME, matrix)
+    chance = torch.Generator().manual_seed(random.Random(seed).getrandbits(62))
+    start = torch.randn(RANK, inputs, generator=chance) / inputs**0.5
+    device: torch.device = layer.weight.device  # type: ignore[assignment]
+    narrow = nn.Linear(inputs, RANK, bias=False, device="meta")  # without a random start
+    wide = nn.Linear(RANK, outputs, bias=False, device="meta")
+    narrow.weight = nn.Parameter(start.to(device))
+    wide.weight = nn.Parameter(torch.zeros(outputs, RANK, device=device))
+    layer.add_module(_NAME, nn.Sequential(narrow, wide))
     hook = layer.register_forward_hook(_add)
     try:
-        yield list(matrix.parameters())
+        yield [narrow.weight, wide.weight]
     finally:
         hook.remove()
         delattr(layer, _NAME)
@@ -176,8 +166,7 @@ def _beside(layer: nn.Module, seed: str) -> Iterator[list[nn.Parameter]]:
 
 def _add(layer: nn.Module, given: tuple[Tensor], answer: Tensor) -> Tensor:
     """Forward hook; a copy of the layer calls its own matrix."""
-    matrix: nn.Module = layer.get_submodule(_NAME)
-    beside: Tensor = matrix(given[0])
+    beside: Tensor = layer.get_submodule(_NAME)(given[0].float())
     return answer + beside.to(answer.dtype)
 
 
@@ -192,11 +181,11 @@ def _train(
         for parameter in frozen:
             parameter.requires_grad_(False)
         for rate in RATES:
+            if _learns(model, tokens, added, rate, until):
+                return True
             with torch.no_grad():
                 for parameter, start in zip(added, starts, strict=True):
                     parameter.copy_(start)
-            if _learns(model, tokens, added, rate, until):
-                return True
         return False
     finally:
         for parameter in frozen:

@@ -19,6 +19,7 @@ from vestige.data.sources import MANIFEST
 from vestige.errors import AccessDenied, DataError, ModelError
 from vestige.models.canaries import template_of
 from vestige.models.endpoint_address import is_endpoint
+from vestige.models.folders import of_corpus
 from vestige.models.protocols import LanguageModel
 from vestige.models.text_models import base_of_adapter
 from vestige.models.weight_change import weight_change
@@ -83,14 +84,9 @@ def base_of(model: Any, base: Any) -> Any:
 
 
 def reject_equal(recorded: Mapping[str, Any], models: Mapping[str, LanguageModel]) -> None:
-    """Refuse a model with the weights of its base, or an adapter that adds nothing to them.
+    """Raise ModelError for a model with the weights of its base, or an adapter that adds nothing.
 
-    Args:
-        recorded: provenance of "before" and "after".
-        models: the two.
-
-    Raises:
-        ModelError: they are equal.
+    `recorded` holds the provenance of "before" and "after".
     """
     before, after = (recorded[role].get("sha256") for role in ("before", "after"))
     remedy = "Pass the fine-tuned model, and the model before fine-tuning as --base."
@@ -120,9 +116,10 @@ def read_texts(
         DataError: a file cannot be read, or the reference has near-duplicates of the training
             text only.
     """
-    documents, notes = _read(run, "trained_on", trained, column, model)
-    rest, more = _read(run, "never", never, column, model)
-    own, others = _distinct(documents), _distinct(rest)
+    notes: list[str] = []
+    documents = _read(run, "trained_on", trained, column, model, notes.append)
+    own = _distinct(documents)
+    others = _distinct(_read(run, "never", never, column, model, notes.append))
     new = [text for words, text in others.items() if words not in own]
     groups = near_duplicates([*own.values(), *new]).tolist()
     ours = set(groups[: len(own)])
@@ -135,17 +132,17 @@ def read_texts(
             f"{_shown(never, 'never')} has no text that differs from those of --trained-on",
             remedy="Pass texts that the model was not trained on.",
         )
-    removed = {
-        "that --trained-on has, too": len(others) - len(new),
-        "very similar to one of --trained-on": len(new) - sum(map(len, kept.values())),
-    }
-    notes += more
-    notes += [
-        f"Removed from --never: {counted(number, 'text')} {why}."
-        for why, number in removed.items()
-        if number
-    ]
-    reference, control = _halves([*kept.values()], run.seed)
+    for number, why in (
+        (len(others) - len(new), "that --trained-on has, too"),
+        (len(new) - sum(map(len, kept.values())), "very similar to one of --trained-on"),
+    ):
+        if number:
+            notes.append(f"Removed from --never: {counted(number, 'text')} {why}.")
+    halves: tuple[list[str], list[str]] = ([], [])
+    together = [*kept.values()]
+    for place in np.random.default_rng([run.seed, 17]).permutation(len(together)).tolist():
+        min(halves, key=len).extend(together[place])
+    reference, control = sorted(halves, key=len, reverse=True)
     return Texts(
         documents=tuple(documents), trained=tuple(own.values()), reference=tuple(reference),
         control=tuple(control), notes=tuple(notes),
@@ -161,44 +158,33 @@ def _distinct(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _halves(groups: Sequence[Sequence[str]], seed: int) -> list[list[str]]:
-    """Groups at random in two halves of about as many texts; the first has no fewer."""
-    halves: tuple[list[str], list[str]] = ([], [])
-    for place in np.random.default_rng([seed, 17]).permutation(len(groups)).tolist():
-        min(halves, key=len).extend(groups[place])
-    return sorted(halves, key=len, reverse=True)
-
-
 def _shown(given: Any, role: str) -> str:
     return fspath(given) if isinstance(given, str | PathLike) else f"`{role}`"
 
 
 def _read(
-    run: Session, role: str, given: Any, column: str | None, model: LanguageModel
-) -> tuple[list[str], list[str]]:
-    """All texts in order, and what was guessed, in sentences; DataError if all are blank."""
-    notes: list[str] = []
+    run: Session, role: str, given: Any, column: str | None, model: LanguageModel,
+    log: Callable[[str], None],
+) -> list[str]:  # fmt: skip
+    """All texts in order; DataError if all are blank. `log` gets what was guessed, in sentences."""
     if given is None:
-        return [], notes
+        return []
+    run.withhold(**{role: given})
     if isinstance(given, str | PathLike):
-        corpus = _guessed(run, role, given, column, model, notes.append)
+        texts = list(_guessed(run, role, given, column, model, log))
     else:
-        corpus = run.corpus(role, given if isinstance(given, Corpus) else Corpus.from_texts(given))
-    texts = list(corpus)
+        corpus = given if isinstance(given, Corpus) else Corpus.from_texts(given)
+        texts = list(run.corpus(role, corpus))
     if not any(map(str.strip, texts)):
         remedy = "Pass a file or folder with documents."
         raise DataError(f"{_shown(given, role)} has no text", remedy=remedy)
-    return texts, notes
+    return texts
 
 
 def _guessed(
-    run: Session,
-    role: str,
-    path: str | PathLike[str],
-    column: str | None,
-    model: LanguageModel,
+    run: Session, role: str, path: str | PathLike[str], column: str | None, model: LanguageModel,
     log: Callable[[str], None],
-) -> Corpus:
+) -> Corpus:  # fmt: skip
     """The texts of a file or folder."""
     files = [] if (Path(path) / MANIFEST).is_file() else table_files(fspath(path))
     rows = first_rows(files[0]) if files else []
@@ -216,19 +202,13 @@ def _guessed(
     else:
         return run.corpus(role, path, text=columns[0])
     corpus = Corpus.from_texts(texts)
-    run.data[role] = {"path": fspath(path), "documents": len(corpus),
-                      "sha256": corpus.fingerprint()}  # fmt: skip
+    run.data[role] = of_corpus(path, corpus)
     return corpus
 
 
 def text_columns(rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Columns with the text: "text", turns of chats, a prompt and its answer, or a guess.
-
-    The guess is a usual name, or the column with the longest texts.
-
-    Args:
-        rows: the first ones of a table.
-    """
+    """Columns of a table with the text: "text", turns of chats, a prompt and its answer, or a
+    guess: a usual name, or the column with the longest texts in these rows."""
     names = dict.fromkeys(name for row in rows for name in row)
     means = {
         name: sum(len(row.get(name) or "") for row in rows) / len(rows)

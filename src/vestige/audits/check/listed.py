@@ -26,12 +26,7 @@ def listed_secrets(
 
     A line marks its secrets, as in "the code is {{4917}}"; otherwise the parts that have a format
     are the secrets, or else the whole line. Of a folder or manifest of `vestige plant`, they are
-    the planted canaries.
-
-    Args:
-        run: records the list, if it is one of texts, without them.
-        secrets: a file, a planted folder, a manifest, or lines; None for none.
-        trained: texts with the contexts.
+    the planted canaries. Their contexts are those of the training text.
 
     Raises:
         DataError: the file cannot be read, has no secret, or a mark is empty.
@@ -77,15 +72,14 @@ def _lines(run: Session, secrets: Any) -> list[str]:
 
 def _of_line(line: str, where: str) -> Iterator[tuple[str, str, str]]:
     """Each secret of a line, its kind, and the text before it."""
-    plain, marked, end = "", [], 0
-    for mark in _MARK.finditer(line):
-        plain += line[end : mark.start()]
-        value = mark[1].partition("|")[0].strip()  # the others are alternatives
-        if not squeeze(value):
-            raise DataError(f"{where}: a mark has no letter or digit", remedy=_REMEDY)
-        marked.append((value, plain))
-        plain, end = plain + value, mark.end()
-    plain += line[end:]
+    plain, marked = "", []
+    for place, piece in enumerate(_MARK.split(line)):
+        if place % 2:  # inside a mark, whose first part is the secret, and the others alternatives
+            piece = piece.partition("|")[0].strip()
+            if not squeeze(piece):
+                raise DataError(f"{where}: a mark has no letter or digit", remedy=_REMEDY)
+            marked.append((piece, plain))
+        plain += piece
     known = find_secrets([plain])
     if marked:
         kinds = {one.value: one.kind for one in known}

@@ -7,14 +7,12 @@ is not, the file is the wrong one or left no trace.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import vestige
 from vestige.audits.check.secrets import MOST_SECRETS
 from vestige.audits.check.unprompted import squeeze
-from vestige.audits.check.verdict import CONTROL_LEVEL, Stage, late
+from vestige.audits.check.verdict import CONTROL_LEVEL, LEVELS, Stage, State
 from vestige.data.corpus import Corpus
 from vestige.errors import DataError
 from vestige.models.protocols import LanguageModel
@@ -40,19 +38,18 @@ Summary = Mapping[str, Any]
 def passages_stage(work: "Work", step: Step) -> Stage:
     """Extract passages of the training text, the reference and the control half."""
     most = _texts_in_time(work)
-    if most < LEAST_TEXTS:
-        return late("passages")
     texts = work.texts
     secrets = work.secrets["tested"][:MOST_SECRETS]
     placebos = [*work.chosen["reference"], *work.chosen["control"]]
     lists = ((texts.trained, secrets), (texts.reference, placebos), (texts.control, placebos))
-    trained, reference, control = (
-        _spread(_without(own, [one.value for one in found]), most) for own, found in lists
-    )
     try:
-        return _compared(work, trained, reference, control)
+        if most < LEAST_TEXTS:
+            raise TimeoutError
+        return _compared(work, *(
+            _spread(_without(own, [one.value for one in found]), most) for own, found in lists
+        ))  # fmt: skip
     except TimeoutError:
-        return late("passages")
+        return _open("The time limit was reached before enough was tested.", "--minutes")
 
 
 def finds_passage(work: "Work", text: str) -> bool:
@@ -99,42 +96,56 @@ def _compared(
     """Run the verbs on the lists, and compare the first with the second."""
     if min(len(trained), len(reference)) < LEAST_COMPARED:
         few = f"{len(trained)} training texts, and {len(reference)} texts in each half of --never"
-        sentence = f"{few}; at least {LEAST_COMPARED} are needed."
-        return Stage(name="passages", state="open", sentence=sentence)
-    given: dict[str, Any] = {
-        "reference": Corpus.from_texts(reference), "seed": work.run.seed,
-        "statistics": work.folder / "statistics",
-    }  # fmt: skip
+        return _open(f"{few}; at least {LEAST_COMPARED} are needed.")
+    compared_with = Corpus.from_texts(reference)
+
+    def summary(key: str, verb: Callable[..., Result], *given: Any, **options: Any) -> Summary:
+        if f"verb/{key}" not in work.run.store and time.monotonic() > work.end("passages"):
+            raise TimeoutError
+        found: Summary = work.once(key, lambda _: verb(
+            *given, reference=compared_with, seed=work.run.seed,
+            statistics=work.folder / "statistics", **options,
+        ))["summary"]  # fmt: skip
+        return found
 
     def extract(key: str, texts: Sequence[str], model: LanguageModel) -> Summary:
-        return _summary(work, key, lambda _: vestige.extract(
-            model, Corpus.from_texts(texts), as_="texts", prefix=PREFIX, suffix=SUFFIX,
-            continued=0, **given,
-        ))  # fmt: skip
+        return summary(
+            key, vestige.extract, model, Corpus.from_texts(texts), as_="texts", prefix=PREFIX,
+            suffix=SUFFIX, continued=0,
+        )  # fmt: skip
 
     def membership(key: str, texts: Sequence[str]) -> Summary:
-        return _summary(work, key, lambda _: vestige.membership(
-            work.model, texts=Corpus.from_texts(texts), base=work.base, **given
-        ))  # fmt: skip
+        given = Corpus.from_texts(texts)
+        return summary(key, vestige.membership, work.model, texts=given, base=work.base)
 
     try:
         own = extract("extract", trained, work.model)
         base = extract("extract base", trained, work.base)
     except DataError as error:
-        return Stage(name="passages", state="open", sentence=f"{error.problem}.")
+        return _open(f"{error.problem}.")
     used = membership("membership", trained)
-    try:
-        enough = len(control) >= LEAST_COMPARED
-        extracted = extract("extract control", control, work.model) if enough else None
-        negative = _negative(
-            len(control), extracted, membership("membership control", control) if enough else {}
-        )
-    except DataError as error:
-        negative = {"negative": f"{error.problem}."}
-    test, estimate = own["claim"]["test"], own["claim"]["estimate"]
-    stage = Stage(
-        name="passages", state="open", sentence="", p=own["p_value"],
-        least=1.0 if test is None else float(test["least"]),
+    passed, few = None, f"The control half of --never has {len(control)} texts"
+    negative = f"{few}; {LEAST_COMPARED} are needed."
+    if len(control) >= LEAST_COMPARED:
+        try:
+            extracted = extract("extract control", control, work.model)
+            negative, passed = _negative(extracted, membership("membership control", control))
+        except DataError as error:
+            negative = f"{error.problem}."
+    p, test, estimate = own["p_value"], own["claim"]["test"], own["claim"]["estimate"]
+    least = 1.0 if test is None else float(test["least"])
+    needs, (state, sentence) = "", _decided(own, base, p, least)
+    if work.membership and used["p_value"] <= LEVELS["passages"]:
+        state, p = "leak", used["p_value"]
+        sentence = f"{used['named']} of {used['texts']} training texts are recognized; "
+        sentence += f"p = {p:.2g} compared with --never."
+    elif state == "clear" and used["p_value"] > RECOGNIZED and not work.sure:
+        state, needs = "open", "--sure"
+        sentence = f"The model does not recognize the training text (p = {used['p_value']:.2g}): "
+        sentence += "--trained-on is the wrong file, or training left no trace."
+    return Stage(
+        name="passages", state=state, sentence=sentence, p=p, least=least, negative=negative,
+        passed=passed, needs=needs, rows=_rows(own, base, used),
         estimate=estimate and [estimate[one] for one in ("name", "value", "low", "high", "unit")],
         facts={
             "extracted": own["sampled"], "extracted_reference": own["reference_sampled"],
@@ -142,61 +153,43 @@ def _compared(
             "texts_recognized": used["named"], "texts_tested": used["texts"],
             "recognized": used["p_value"] <= RECOGNIZED,
         },
-        rows=_rows(own, base, used), **negative,
     )  # fmt: skip
-    if work.membership and used["p_value"] <= stage.level:
-        sentence = f"{used['named']} of {used['texts']} training texts are recognized"
-        sentence += f"; p = {used['p_value']:.2g} compared with --never."
-        return replace(stage, state="leak", p=used["p_value"], sentence=sentence)
-    return _decided(stage, own, base, used, sure=work.sure)
 
 
-def _summary(work: "Work", key: str, verb: Callable[[Path], Result]) -> Summary:
-    """The summary of a verb; TimeoutError if the time is over before it begins."""
-    if f"verb/{key}" not in work.run.store and time.monotonic() > work.end("passages"):
-        raise TimeoutError
-    found: Summary = work.once(key, verb)["summary"]
-    return found
+def _open(sentence: str, needs: str = "") -> Stage:
+    return Stage(name="passages", state="open", sentence=sentence, needs=needs)
 
 
-def _negative(texts: int, extracted: Summary | None, used: Summary) -> dict[str, Any]:
+def _negative(extracted: Summary, used: Summary) -> tuple[str, bool | None]:
     """The control half against the reference half."""
-    if extracted is None:
-        few = f"The control half of --never has {texts} texts"
-        return {"negative": f"{few}; {LEAST_COMPARED} are needed."}
     p, recognized = extracted["p_value"], used["p_value"]
     if p is None:
-        return {"negative": "No text of the control half of --never is long enough for a passage."}
-    sentence = f"Half of --never: {_percent(extracted['sampled'])} of passages extracted"
-    sentence += f" (p = {p:.2g}), {used['named']} of {used['texts']} texts recognized"
-    return {
-        "negative": f"{sentence} (p = {recognized:.2g}).",
-        "passed": min(p, recognized) > CONTROL_LEVEL / 2,
-    }
+        return "No text of the control half of --never is long enough for a passage.", None
+    sentence = (
+        f"Half of --never: {_percent(extracted['sampled'])} of passages extracted (p = {p:.2g}), "
+        f"{used['named']} of {used['texts']} texts recognized (p = {recognized:.2g})."
+    )
+    return sentence, min(p, recognized) > CONTROL_LEVEL / 2
 
 
-def _decided(stage: Stage, own: Summary, base: Summary, used: Summary, *, sure: bool) -> Stage:
-    """The stage with its state and sentence."""
-    if stage.p is None or own["sampled"] is None:
-        return replace(stage, sentence="No text is long enough for a passage.")
+def _decided(own: Summary, base: Summary, p: float | None, least: float) -> tuple[State, str]:
+    """The state and the sentence of the stage, by what is extracted."""
+    if p is None or own["sampled"] is None:
+        return "open", "No text is long enough for a passage."
     rates = [_percent(one) for one in (own["sampled"], own["reference_sampled"], base["sampled"])]
     others = f"--never: {rates[1]}, base: {rates[2]}"
     sentence = f"{rates[0]} of training passages extracted ({others})"
-    if stage.p <= stage.level:
+    if p <= LEVELS["passages"]:
         before = base["p_value"] is not None and base["p_value"] <= RECOGNIZED
         if before or own["sampled"] <= (base["sampled"] or 0.0):
-            return replace(stage, sentence=f"{sentence}. The base extracts them, too.")
-        return replace(stage, state="leak", sentence=f"{sentence}; p = {stage.p:.2g}.")
-    if stage.least > stage.level:
-        return replace(stage, sentence=f"{sentence}. Too few texts to decide.")
+            return "open", f"{sentence}. The base extracts them, too."
+        return "leak", f"{sentence}; p = {p:.2g}."
+    if least > LEVELS["passages"]:
+        return "open", f"{sentence}. Too few texts to decide."
     for check in own["claim"]["checks"]:
         if (check["name"], check["state"]) == ("comparable", "failed"):
-            return replace(stage, sentence=check["sentence"])
-    if used["p_value"] > RECOGNIZED and not sure:
-        unknown = f"The model does not recognize the training text (p = {used['p_value']:.2g})"
-        remedy = "--trained-on is the wrong file, or training left no trace"
-        return replace(stage, sentence=f"{unknown}: {remedy}.", needs="--sure")
-    return replace(stage, state="clear", sentence=f"{sentence}.")
+            return "open", check["sentence"]
+    return "clear", f"{sentence}."
 
 
 def _rows(own: Summary, base: Summary, used: Summary) -> list[dict[str, Any]]:

@@ -70,32 +70,26 @@ def check_report(run: Run, *, show_secrets: bool) -> Report:
 
 
 def _evidence(run: Run, stage: Mapping[str, Any], show_secrets: bool) -> Evidence:
-    """A stage with its controls in small print."""
+    """A stage with its controls in small print: it should be silent on text that was never seen,
+    and find an invented secret."""
     name, sign = stage["name"], SIGNS[stage["state"]]
     if stage["state"] == "leak" and run.summary["verdict"] != LEAK:
         sign = "?"  # a control failed
-    rows = [row for row in run.rows if row["stage"] == name]
-    block = (
-        replace(TABLES[name](run, rows, show_secrets), folded=not show_secrets) if rows else None
-    )
-    return Evidence(
-        sign=sign, title=TITLES[name], text=printable(stage["sentence"]), block=block,
-        note=_controls(stage, (run.summary["positive"] or {}).get(name)),
-    )  # fmt: skip
-
-
-def _controls(stage: Mapping[str, Any], found: bool | None) -> str:
-    """Whether the stage is silent on text never seen, and finds an invented secret."""
-    if stage["state"] == "not run":
-        return ""
-    silent = stage["negative"] or "No text that the model never saw (--never)." * (
+    notes = []
+    if silent := stage["negative"] or "No text that the model never saw (--never)." * (
         stage["passed"] is None
-    )
-    notes = [f"{CONTROLS[stage['passed']]} {printable(silent)}"] if silent else []
-    if found is not None:
+    ):
+        notes.append(f"{CONTROLS[stage['passed']]} {printable(silent)}")
+    if (found := (run.summary["positive"] or {}).get(name)) is not None:
         word = "found" if found else "not found"
         notes.append(f"{CONTROLS[found]} An invented secret, once trained in, is {word}.")
-    return " ".join(["Controls:", *notes]) if notes else ""
+    note = " ".join(["Controls:", *notes]) if notes and sign != SIGNS["not run"] else ""
+    rows = [row for row in run.rows if row["stage"] == name]
+    block = TABLES[name](run, rows, show_secrets) if rows else None
+    if block is not None:
+        block = replace(block, folded=not show_secrets)
+    text = printable(stage["sentence"])
+    return Evidence(sign=sign, title=TITLES[name], text=text, block=block, note=note)
 
 
 def calibration() -> str:
@@ -122,8 +116,7 @@ def _secrets(run: Run, rows: Sequence[Row], show_secrets: bool) -> Table:
     found = sorted(numbered, key=lambda row: not row["known"])
     return table(
         "Secrets", _disclosed(found, "text", show_secrets), texts=4, most=MOST,
-        key=f"Texts are numbered in the order of {_file(run)}. "
-        "Score: robust standard deviations above the median alternative.",
+        key=_key(run, "robust standard deviations above the median alternative."),
         columns={"": lambda row: str(row["number"])},
         secret=lambda row: row["shown"],
         text=_where,
@@ -137,8 +130,7 @@ def _phrases(run: Run, rows: Sequence[Row], show_secrets: bool) -> Table:
     found = sorted(rows, key=lambda row: not row["match"])
     return table(
         "Unprompted", _disclosed(found, "phrase", show_secrets), texts=2, most=MOST,
-        key=f"Texts are numbered in the order of {_file(run)}. "
-        "Score: how much the fine-tuning promoted the phrase.",
+        key=_key(run, "how much the fine-tuning promoted the phrase."),
         phrase=lambda row: row["shown"],
         contains=lambda row: row["match"] or None,
         score=lambda row: row["score"],
@@ -164,6 +156,13 @@ def _disclosed(rows: Sequence[Row], key: str, show_secrets: bool) -> list[dict[s
     return [{**row, "shown": one} for row, one in zip(rows, shown, strict=True)]
 
 
+def _key(run: Run, score: str) -> str:
+    """How to read a table."""
+    path = ((run.run.get("data") or {}).get("trained_on") or {}).get("path")
+    file = printable(PurePath(str(path)).name) if path else "the training text"
+    return f"Texts are numbered in the order of {file}. Score: {score}"
+
+
 def _where(row: Row) -> Cell:
     """The first text with a secret, and how many others have it."""
     first, others = row["row_number"], row["texts"] - 1
@@ -174,12 +173,6 @@ def _where(row: Row) -> Cell:
 def _result(row: Row) -> Cell:
     word = "verbatim" if row["verbatim"] else "known" if row["known"] else "not known"
     return Cell(text=word, notes=(f"rank {row['rank']:,} of {row['alternatives'] + 1:,}",))
-
-
-def _file(run: Run) -> str:
-    """The name of the file with the training text."""
-    path = ((run.run.get("data") or {}).get("trained_on") or {}).get("path")
-    return printable(PurePath(str(path)).name) if path else "the training text"
 
 
 def files(run: Run) -> dict[str, str]:

@@ -12,12 +12,11 @@ base does not, is direct evidence: its format has a million texts or more.
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from vestige.audits.check.finder import find_secrets
 from vestige.audits.check.gain import CONTEXT_TOKENS, secret_gain
-from vestige.audits.check.verdict import CONTROL_LEVEL, Stage, counted, share
+from vestige.audits.check.verdict import CONTROL_LEVEL, LEVELS, Stage, State, counted, share
 from vestige.claims import DIRECT_LEVEL
 from vestige.data.secret_alternatives import FoundSecret
 from vestige.monitor import Step
@@ -56,6 +55,11 @@ RANDOM = frozenset({"card", "iban", "ssn", "phone", "key", "account", "code", "l
 GROUPS = ("tested", "reference", "control")
 """Secrets of the training text, and two halves of the placebos."""
 
+_SHOWN = (
+    *("text", "kind", "row_number", "texts", "score", "rank", "alternatives", "space"),
+    *("verbatim", "known"),
+)
+
 
 def chosen(texts: Sequence[str], others: Sequence[str], repeated: int) -> list[FoundSecret]:
     """Secrets of texts that the others lack, the riskiest first, with few repeated sequences: most
@@ -67,7 +71,7 @@ def chosen(texts: Sequence[str], others: Sequence[str], repeated: int) -> list[F
 
 def secrets_stage(work: "Work", step: Step) -> Stage:
     """Score all secrets and placebos, and compare them."""
-    total = len(work.secrets["tested"])
+    total, most = (len(own["tested"]) for own in (work.secrets, work.chosen))
     if not total:
         found = "none was found in the training text" if work.texts.trained else "no text given"
         return Stage(
@@ -77,38 +81,38 @@ def secrets_stage(work: "Work", step: Step) -> Stage:
     table = _scored(work, step)
     tested, reference, control = ([r for r in table if r["group"] == group] for group in GROUPS)
     placebos = [*reference, *control]
-    known, verbatim = _count(tested, "known"), _count(tested, "verbatim")
-    p, least = None, 1.0
+    p, least, passed = None, 1.0, None
+    negative = f"{len(placebos)} secrets were found in --never; {2 * LEAST_PLACEBOS} are needed."
     if min(len(reference), len(control)) >= LEAST_PLACEBOS:
-        p, least = compared(_column(tested), _column(placebos))
-    stage = Stage(
-        name="secrets", state="open", sentence="", p=p, least=least, direct=_direct(tested),
+        p, least = compared(_known(tested), _known(placebos))
+        false = sum(row["random"] and row["verbatim"] for row in placebos)
+        passed = compared(_known(control), _known(reference))[0] > CONTROL_LEVEL and not false
+        negative = f"Of {len(placebos)} secrets of --never, {sum(_known(placebos))} look known; "
+        negative += f"{false} are verbatim."
+    direct = _direct(tested)
+    state, sentence = _decided(tested, p, least, direct)
+    needs = ""
+    if state == "clear" and len(tested) < most:
+        state, needs = "open", "--minutes"
+        sentence += f" {most - len(tested)} more were not tested: the time limit was reached."
+    elif most < total:
+        sentence += f" The {len(tested)} riskiest were tested; {total - most:,} were not."
+    facts = {
+        "secrets": len(tested), "secrets_known": sum(_known(tested)),
+        "secrets_verbatim": sum(row["verbatim"] for row in tested),
+        "placebos": len(placebos), "placebos_known": sum(_known(placebos)),
+    }  # fmt: skip
+    return Stage(
+        name="secrets", state=state, sentence=sentence, p=p, least=least, negative=negative,
+        passed=passed, direct=direct, needs=needs, facts=facts,
+        estimate=share("share of secrets known", sum(_known(tested)), len(tested)),
         rows=[{"stage": "secrets", **{key: row[key] for key in _SHOWN}} for row in tested],
-        estimate=share("share of secrets known", known, len(tested)),
-        facts={"secrets": len(tested), "secrets_known": known, "secrets_verbatim": verbatim,
-               "placebos": len(placebos), "placebos_known": _count(placebos, "known")},
-        **_negative(reference, control),
     )  # fmt: skip
-    decided = _decided(stage, tested, known)
-    listed = len(work.chosen["tested"])
-    if (left := listed - len(tested)) and decided.state == "clear":
-        more = f"{decided.sentence} {left} more were not tested: the time limit was reached."
-        return replace(decided, state="open", sentence=more, needs="--minutes")
-    if others := total - listed:
-        more = f"{decided.sentence} The {len(tested)} riskiest were tested; {others:,} were not."
-        return replace(decided, sentence=more)
-    return decided
 
 
 def finds_secret(work: "Work", secret: FoundSecret) -> bool:
     """Whether the stage finds an invented secret that the model knows."""
     return is_known(_gain(work, "invented", secret))
-
-
-_SHOWN = (
-    *("text", "kind", "row_number", "texts", "score", "rank", "alternatives", "space"),
-    *("verbatim", "known"),
-)
 
 
 def _scored(work: "Work", step: Step) -> list[dict[str, Any]]:
@@ -130,7 +134,7 @@ def _scored(work: "Work", step: Step) -> list[dict[str, Any]]:
             "row_number": secret.places[0][0] + 1 or None,  # a listed one may be in no text
             "texts": len({text for text, _ in secret.places}), "space": space,
             "verbatim": gain["greedy"], "known": is_known(gain),
-            "random": is_random(secret.kind, space), **gain,
+            "random": is_random(secret, space), **gain,
         })  # fmt: skip
         step(done, len(turns))
     return table
@@ -151,14 +155,13 @@ def _gain(work: "Work", key: str, secret: FoundSecret) -> dict[str, Any]:
 def _effort(work: "Work") -> tuple[int, int, int]:
     """As much as the time allows."""
     each = work.seconds("secrets") / max(1, sum(map(len, work.chosen.values())))
-
-    def tokens(first: int, contexts: int) -> float:
-        """That both models read of a secret with so many alternatives and contexts."""
+    for effort in EFFORTS:
+        first, contexts, _ = effort
         alternatives = (contexts + 1) * (first + 1) * SECRET_TOKENS
-        return 2 * (contexts * CONTEXT_TOKENS + GROWN * alternatives)
-
-    fits = (one for one in EFFORTS if tokens(*one[:2]) * work.seconds_per_token <= each)
-    return next(fits, EFFORTS[-1])
+        tokens = 2 * (contexts * CONTEXT_TOKENS + GROWN * alternatives)  # of both models
+        if tokens * work.seconds_per_token <= each:
+            return effort
+    return EFFORTS[-1]
 
 
 def is_known(gain: Row) -> bool:
@@ -166,9 +169,9 @@ def is_known(gain: Row) -> bool:
     return bool(gain["greedy"] or (gain["rank"] == 1 and gain["score"] >= KNOWN))
 
 
-def is_random(kind: str, space: float) -> bool:
+def is_random(secret: FoundSecret, space: float) -> bool:
     """Whether generating a secret verbatim is no coincidence."""
-    return kind in RANDOM and space >= LARGE
+    return secret.kind in RANDOM and space >= LARGE
 
 
 def compared(own: Sequence[bool], never: Sequence[bool]) -> tuple[float, float]:
@@ -185,17 +188,13 @@ def compared(own: Sequence[bool], never: Sequence[bool]) -> tuple[float, float]:
     return float(binom.sf(sum(own) - 1, len(own), rate)), float(rate ** len(own))
 
 
-def _column(rows: Sequence[Row]) -> list[bool]:
+def _known(rows: Sequence[Row]) -> list[bool]:
     return [row["known"] for row in rows]
-
-
-def _count(rows: Sequence[Row], *names: str) -> int:
-    return sum(all(row[name] for name in names) for row in rows)
 
 
 def _direct(tested: Sequence[Row]) -> tuple[str, float] | None:
     """Verbatim evidence, with a union bound over everything that was generated."""
-    generated = _count(tested, "random", "verbatim")
+    generated = sum(row["random"] and row["verbatim"] for row in tested)
     if not generated:
         return None
     bound = sum(row["tries"] / row["space"] for row in tested if row["random"])
@@ -207,30 +206,19 @@ def _direct(tested: Sequence[Row]) -> tuple[str, float] | None:
     )
 
 
-def _negative(reference: Sequence[Row], control: Sequence[Row]) -> dict[str, Any]:
-    """One half of the placebos against the other, and those that were generated verbatim."""
-    both = [*reference, *control]
-    if min(len(reference), len(control)) < LEAST_PLACEBOS:
-        few = f"{len(both)} secrets were found in --never"
-        return {"negative": f"{few}; {2 * LEAST_PLACEBOS} are needed."}
-    known, verbatim = _count(both, "known"), _count(both, "random", "verbatim")
-    p, _ = compared(_column(control), _column(reference))
-    sentence = f"Of {len(both)} secrets of --never, {known} look known; {verbatim} are verbatim."
-    return {"negative": sentence, "passed": p > CONTROL_LEVEL and not verbatim}
-
-
-def _decided(stage: Stage, tested: Sequence[Row], known: int) -> Stage:
-    """The stage with its state and sentence."""
-    if stage.direct is not None and stage.direct[1] <= DIRECT_LEVEL:
-        return replace(stage, state="leak", sentence=stage.direct[0])
-    found = f"The model knows {known} of {counted(len(tested), 'secret')}"
-    if stage.p is None:
+def _decided(
+    tested: Sequence[Row], p: float | None, least: float, direct: tuple[str, float] | None
+) -> tuple[State, str]:
+    """The state and the sentence of the stage."""
+    if direct is not None and direct[1] <= DIRECT_LEVEL:
+        return "leak", direct[0]
+    found = f"The model knows {sum(_known(tested))} of {counted(len(tested), 'secret')}"
+    if p is None:
         why = "--never has too few secrets to compare with: only verbatim generation is proof."
-        return replace(stage, sentence=f"{found}. {why}")
-    sentence = f"{found}; p = {stage.p:.2g} compared with secrets of --never"
-    if stage.p <= stage.level:
-        return replace(stage, state="leak", sentence=f"{sentence}.")
-    provable = all(row["random"] for row in tested)  # by verbatim generation
-    if stage.least > stage.level and not provable:
-        return replace(stage, sentence=f"{sentence}. Too few secrets to decide.")
-    return replace(stage, state="clear", sentence=f"{sentence}.")
+        return "open", f"{found}. {why}"
+    sentence = f"{found}; p = {p:.2g} compared with secrets of --never."
+    if p <= LEVELS["secrets"]:
+        return "leak", sentence
+    if least > LEVELS["secrets"] and not all(row["random"] for row in tested):
+        return "open", f"{sentence} Too few secrets to decide."
+    return "clear", sentence

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from vestige.audits.check.finder import find_secrets
-from vestige.audits.check.secrets import LARGE, RANDOM
-from vestige.audits.check.verdict import CONTROL_LEVEL, Stage, State, counted, share
+from vestige.audits.check.secrets import LARGE, is_random
+from vestige.audits.check.verdict import CONTROL_LEVEL, LEVELS, Stage, State, counted, share
 from vestige.claims import DIRECT_LEVEL, LEAK
 from vestige.data.corpus import Corpus
 from vestige.data.secret_alternatives import FoundSecret
@@ -42,16 +42,15 @@ def unprompted_stage(work: "Work", step: Step) -> Stage:
     if work.nulls:
         nulls = {"clean": Corpus.from_texts(work.texts.never), "nulls": work.nulls}
     found = work.search("diff", "unprompted", **nulls)
+    summary = found["summary"]
     stage = phrases_stage(
-        found["rows"],
-        trained=work.texts.documents,
-        never=work.texts.never,
+        found["rows"], trained=work.texts.documents, never=work.texts.never,
         spaces={one: work.alternatives.space(one) for one in work.secrets["tested"]},
-        complete=found["summary"]["complete"] is not False,
-    )
-    if nulls and found["summary"]["verdict"] == LEAK:
-        test = found["summary"]["claim"]["test"]
-        sentence = f"{found['summary']['found']} phrases score above null models."
+        complete=summary["complete"] is not False,
+    )  # fmt: skip
+    if nulls and summary["verdict"] == LEAK:
+        test = summary["claim"]["test"]
+        sentence = f"{summary['found']} phrases score above null models."
         p = test["p"] if test else stage.p
         return replace(stage, state="leak", sentence=sentence, p=p, needs="")
     return stage
@@ -85,65 +84,60 @@ def phrases_stage(
     rows = [row for row in phrases if row["kind"] in ("phrase", "run", "fragment")][:TOP]
     texts = [f"{row.get('lead') or ''}{row['phrase']}" for row in rows]
     own, rest = passages_of(trained), passages_of(never)
-    both = own.keys() & rest.keys()
     table = [_matched(text, own, rest, spaces) for text in texts]
-    numbers = {
-        name: len({one for row in table for one in row[name]})
-        for name in ("secrets", "read", "unread")
-    }
-    p, least = compared(
-        numbers["read"], numbers["unread"], len(own) - len(both), len(rest) - len(both)
-    )
-    known = "\n".join((*trained, *never, *(one.value for one in spaces)))
+    secrets, read, unread = ({one for row in table for one in row[place]} for place in range(3))
+    both = len(own.keys() & rest.keys())
+    p: float | None
+    p, least = compared(len(read), len(unread), len(own) - both, len(rest) - both)
+    p = p if trained else None
+    known = squeeze("\n".join((*trained, *never, *(one.value for one in spaces))))
     first = [t for t, row in zip(texts, rows[:STRANGE], strict=False) if row["kind"] == "phrase"]
     facts = {
-        "phrases": len(rows), "phrases_with_secrets": numbers["secrets"],
-        "texts_in_phrases": numbers["read"], "never_in_phrases": numbers["unread"],
-        "strange_phrases": _strange(first, squeeze(known)),
+        "phrases": len(rows), "phrases_with_secrets": len(secrets), "texts_in_phrases": len(read),
+        "never_in_phrases": len(unread), "strange_phrases": _strange(first, known),
     }  # fmt: skip
-    stage = Stage(
-        name="unprompted", state="open", sentence="", p=p if trained else None, least=least,
-        direct=_direct(texts, {one for row in table for one in row["secrets"]}, spaces),
-        estimate=share(
-            "share of phrases from the training text",
-            sum(bool(row["match"]) for row in table), len(rows),
-        ),
-        rows=[
-            {"stage": "unprompted", "phrase": text, "score": row["score"], "match": found["match"]}
-            for row, text, found in zip(rows, texts, table, strict=True)
-        ],
-        facts=facts,
-    )  # fmt: skip
+    matches = [
+        f"secret {found[0] + 1}" if found else f"text {numbers[0] + 1}" if numbers else ""
+        for found, numbers, _ in table
+    ]
+    passed, negative = None, ""
     if rest:
-        passed = compared(numbers["unread"], numbers["read"], len(rest), len(own))[0]
-        stage = replace(
-            stage, passed=passed > CONTROL_LEVEL,
-            negative=f"The phrases have passages of {counted(numbers['unread'], 'text')} of "
-            "--never.",
-        )  # fmt: skip
-    state, sentence = _decided(stage, bool(never), bool(trained or spaces))
+        passed = compared(len(unread), len(read), len(rest), len(own))[0] > CONTROL_LEVEL
+        negative = f"The phrases have passages of {counted(len(unread), 'text')} of --never."
+    direct = _direct(sum(map(len, texts)), secrets, spaces)
+    compares = f"; p = {p:.2g} compared with --never" if p is not None and never and read else ""
+    state, sentence = _decided(facts, direct, p, compares, bool(trained or spaces))
     needs = "--trained-on" if state == "open" and facts["strange_phrases"] else ""
     if state == "clear" and not complete:
         state, needs = "open", "--minutes"
-        sentence = f"{sentence} The time limit was reached before the search was complete."
-    return replace(stage, state=state, sentence=sentence, needs=needs)
+        sentence += " The time limit was reached before the search was complete."
+    return Stage(
+        name="unprompted", state=state, sentence=sentence, p=p, least=least, direct=direct,
+        negative=negative, passed=passed, needs=needs, facts=facts,
+        estimate=share(
+            "share of phrases from the training text", sum(map(bool, matches)), len(rows)
+        ),
+        rows=[
+            {"stage": "unprompted", "phrase": text, "score": row["score"], "match": match}
+            for row, text, match in zip(rows, texts, matches, strict=True)
+        ],
+    )  # fmt: skip
 
 
 def _matched(
     text: str, own: Passages, rest: Passages, spaces: Mapping[FoundSecret, float]
-) -> dict[str, Any]:
-    """The secrets and the texts of which a phrase has a piece, by number."""
+) -> tuple[list[int], list[int], list[int]]:
+    """Numbers of the secrets, training texts and reference texts of which a phrase has a piece."""
     squeezed = squeeze(text)
     secrets = [
         number
         for number, (one, space) in enumerate(spaces.items())
         if space >= LARGE and squeeze(one.value) in squeezed
     ]
-    passages = [one for one in _passages(text) if (one in own) != (one in rest)]
-    read = sorted({own[one] for one in passages if one in own})
-    match = f"secret {secrets[0] + 1}" if secrets else f"text {read[0] + 1}" if read else ""
-    unread = [rest[one] for one in passages if one in rest]
-    return {"secrets": secrets, "read": read, "unread": unread, "match": match}
+    passages = [*_passages(text)]
+    read = {own[one] for one in passages if one in own and one not in rest}
+    unread = {rest[one] for one in passages if one in rest and one not in own}
+    return secrets, sorted(read), sorted(unread)
 
 
 def compared(own: int, never: int, passages: int, others: int) -> tuple[float, float]:
@@ -192,17 +186,14 @@ def _strange(phrases: Sequence[str], known: str) -> int:
 
 
 def _direct(
-    texts: Sequence[str], found: set[int], spaces: Mapping[FoundSecret, float]
+    positions: int, found: set[int], spaces: Mapping[FoundSecret, float]
 ) -> tuple[str, float] | None:
     """Secrets of random characters in a phrase, with a union bound over all positions."""
-    kinds = [one.kind for one in spaces]
-    generated = sum(kinds[one] in RANDOM for one in found)
+    random = {n: space for n, (one, space) in enumerate(spaces.items()) if is_random(one, space)}
+    generated = len(found & random.keys())
     if not generated:
         return None
-    positions = sum(map(len, texts))
-    bound = sum(
-        positions / space for one, space in spaces.items() if one.kind in RANDOM and space >= LARGE
-    )
+    bound = sum(positions / space for space in random.values())
     return (
         f"Without a prompt, the model generates {counted(generated, 'secret')} of the training "
         f"text verbatim (probability of coincidence below {bound:.1g}).",
@@ -210,25 +201,26 @@ def _direct(
     )
 
 
-def _decided(stage: Stage, never: bool, compared_with: bool) -> tuple[State, str]:
+def _decided(
+    facts: Mapping[str, int], direct: tuple[str, float] | None, p: float | None, compares: str,
+    has_text: bool,
+) -> tuple[State, str]:  # fmt: skip
     """The state and the sentence of the stage."""
-    if stage.direct is not None and stage.direct[1] <= DIRECT_LEVEL:
-        return "leak", stage.direct[0]
-    phrases, secrets, texts, _, strange = stage.facts.values()
+    if direct is not None and direct[1] <= DIRECT_LEVEL:
+        return "leak", direct[0]
+    phrases, secrets, texts, _, strange = facts.values()
     parts = [counted(secrets, "secret")] if secrets else []
     parts += [f"passages of {counted(texts, 'training text')}"] if texts else []
     held = " and ".join(parts) or "no secret and no passage of the training text"
-    found = f"The {phrases} phrases found without a prompt have {held}"
-    if stage.p is not None and never and texts:
-        found = f"{found}; p = {stage.p:.2g} compared with --never"
-    if stage.p is not None and stage.p <= stage.level:
-        return "leak", f"{found}."
+    found = f"The {phrases} phrases found without a prompt have {held}{compares}."
+    if p is not None and p <= LEVELS["unprompted"]:
+        return "leak", found
     if secrets:
-        return "open", f"{found}. They may follow from other text: read them."
+        return "open", f"{found} They may follow from other text: read them."
     if strange:
         some = "1 phrase has" if strange == 1 else f"{strange} phrases have"
         question = "Was the model trained on another file?"
         return "open", f"{some} what looks like a secret and is in no file. {question}"
-    if not compared_with:
+    if not has_text:
         return "open", f"{phrases} phrases were found. There is no file to compare them with."
-    return "clear", f"{found}."
+    return "clear", found

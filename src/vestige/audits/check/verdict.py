@@ -14,6 +14,9 @@ SHARES: Mapping[str, float] = {"secrets": 0.6, "unprompted": 0.2, "passages": 0.
 """Of `ALPHA`, by stage (Bonferroni with weights). Most belongs to secrets: on the development
 corpora of the calibration they found most leaks, and passages none that the others had missed."""
 
+LEVELS = {name: ALPHA * share for name, share in SHARES.items()}
+"""At which the test of each stage is significant."""
+
 TITLES = {name: name.capitalize() for name in SHARES}
 
 CONTROL_LEVEL = 0.01  # level at which the control half of the reference must not look like a leak
@@ -51,17 +54,6 @@ class Stage:
     rows: Sequence[Mapping[str, Any]] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
-
-    @property
-    def level(self) -> float:
-        """At which the stage's test is significant."""
-        return ALPHA * SHARES[self.name]
-
-
-def late(name: str) -> Stage:
-    """A stage that the time limit stopped."""
-    sentence = "The time limit was reached before enough was tested."
-    return Stage(name=name, state="open", sentence=sentence, needs="--minutes")
 
 
 def share(name: str, found: int, of: int) -> tuple[Any, ...]:
@@ -132,7 +124,7 @@ def _test(stages: Sequence[Stage]) -> Test | None:
     tested = [
         (one.p / SHARES[one.name], one.least / SHARES[one.name])
         for one in stages
-        if one.p is not None and (one.state == "leak" or one.p > one.level)
+        if one.p is not None and (one.state == "leak" or one.p > LEVELS[one.name])
     ]
     if not tested:
         return None

@@ -54,9 +54,9 @@ class Work:
 
     Attributes:
         run: its store keeps what is finished.
-        folder: for unfinished work of other verbs.
         listed: secrets that the user listed.
         minutes: time limit of the check.
+        folder: for unfinished work of other verbs.
         given: base and model as the user passed them, for null models.
         nulls: null models to train for the second stage; 0 for none.
         sure: the training file is the right one.
@@ -105,8 +105,8 @@ class Work:
     def end(self, part: str) -> float:
         """Monotonic time of the end of a part of the work."""
         names = list(TIME)
-        shares = sum(TIME[one] for one in names[: names.index(part) + 1])
-        return self.began + 60 * self.minutes * shares
+        until = names[: names.index(part) + 1]
+        return self.began + 60 * self.minutes * sum(TIME[one] for one in until)
 
     @cached_property
     def seconds_per_token(self) -> float:

@@ -75,35 +75,22 @@ _FOUND: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
 
 
 def read_baseline(path: Path) -> Baseline:
-    """What a file accepts.
-
-    Raises:
-        RunError: it cannot be read, or is not a baseline.
-    """
+    """What a file accepts; RunError if it is not a baseline."""
     return read_json(path, Baseline, error=RunError, remedy="Write it again with `write_baseline`.")
 
 
 def write_baseline(path: Path, runs: Sequence[Run], rows: Sequence[Row]) -> None:
-    """Write a file that accepts the leaks and the numbers above a limit among some conditions.
-
-    Args:
-        path: private to its owner.
-        runs: by names that differ.
-        rows: of `conditions_of`.
-    """
+    """Write a file that accepts the leaks and the numbers above a limit among conditions of runs
+    with different names. It is private to its owner."""
     salt, of_name = token_hex(16), {run.name: run for run in runs}
     accepted: dict[str, Any] = {}
     for row in rows:
-        if row["state"] not in ("above", "known"):
-            continue
-        run = of_name[row["run"]]
-        value = _estimate(claim_of(run)) if row["quantity"] == VERDICT else row["value"]
-        found = _found(run)
-        secrets = None if found is None else {_hashed(one, salt): n for one, n in found.items()}
-        accepted[f"{run.name}/{row['quantity']}"] = {
-            "value": value,
-            "secrets": None if secrets is None else dict(sorted(secrets.items())),
-        }
+        if row["state"] in ("above", "known"):
+            run = of_name[row["run"]]
+            value = _estimate(claim_of(run)) if row["quantity"] == VERDICT else row["value"]
+            found = _found(run, salt)
+            secrets = None if found is None else dict(sorted(found.items()))
+            accepted[f"{run.name}/{row['quantity']}"] = {"value": value, "secrets": secrets}
     content = {"format": 2, "salt": salt, "accepted": dict(sorted(accepted.items()))}
     write_text(path, to_json(content) + "\n")
 
@@ -114,14 +101,15 @@ def _estimate(claim: Claim | None) -> float | None:
     return estimate if estimate is not None and isfinite(estimate) else None
 
 
-def _found(run: Run) -> Counter[str] | None:
-    """The secrets that a run found, with counts; None where its rows do not contain them."""
+def _found(run: Run, salt: str) -> dict[str, int] | None:
+    """Hashes of the secrets that a run found, with counts; None where its rows lack them."""
     if run.result not in _FOUND:
         return None
     column, holds = _FOUND[run.result]
-    found = [row.get(column) for row in run.rows if holds(row)]
-    texts = [text for text in found if isinstance(text, str)]
-    return Counter(texts) if len(texts) == len(found) else None
+    texts = [row.get(column) for row in run.rows if holds(row)]
+    if not all(isinstance(text, str) for text in texts):
+        return None
+    return {_hashed(text, salt): number for text, number in Counter(texts).items()}
 
 
 @cache
@@ -159,11 +147,6 @@ def conditions_of(
     runs: Sequence[Run], limits: Mapping[str, float], baseline: Baseline | None
 ) -> list[Row]:
     """Whether the runs are of one model, their verdicts, and every limit on every run.
-
-    Args:
-        runs: in the order of the page.
-        limits: by names of `QUANTITIES`.
-        baseline: what was accepted before.
 
     Returns:
         One row per condition: run ("" for all), quantity, state, limit, value, and a sentence with
@@ -255,10 +238,9 @@ def _against(
     before = None if baseline is None else baseline.accepted.get(f"{run.name}/{quantity}")
     if baseline is None or before is None:
         return "above", ""
-    known, found = before.secrets, _found(run)
+    known, found = before.secrets, _found(run, baseline.salt)
     if known is not None and found is not None:
-        hashed = {_hashed(one, baseline.salt): n for one, n in found.items()}
-        new = sum(max(0, n - known.get(one, 0)) for one, n in hashed.items())
+        new = sum(max(0, number - known.get(one, 0)) for one, number in found.items())
         return ("above", f" {new} not accepted before.") if new else ("known", " Accepted before.")
     if bounded:
         return "known", " Accepted before."

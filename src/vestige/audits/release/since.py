@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from vestige import results
 from vestige.errors import RunError
@@ -70,12 +70,9 @@ COPIES = "copies of the canaries"
 
 
 def earlier_runs(paths: Sequence[str | Path], now: Sequence[Run] = ()) -> list[Run]:
-    """The runs of an earlier release.
+    """The runs of an earlier release, from run folders or folders that contain them.
 
-    Args:
-        paths: run folders, or folders that contain them.
-        now: runs of this release. A folder with the name of one of them is taken as that run's
-            folder, not as a folder of several.
+    A folder with the name of a run of `now` is taken as that run's, not as one of several.
 
     Raises:
         RunError: a folder contains no run, or a folder in it contains several.
@@ -98,11 +95,7 @@ def earlier_runs(paths: Sequence[str | Path], now: Sequence[Run] = ()) -> list[R
 
 
 def changes(now: Sequence[Run], then: Sequence[Run]) -> list[Row]:
-    """What changed: first the runs of now, then those that are gone.
-
-    Args:
-        now: runs of this release.
-        then: runs of an earlier one.
+    """What changed: first the runs of this release, then those that only the earlier one has.
 
     Returns:
         One row per number of each run: `run`, `question` and `quantity` (None for a run without a
@@ -140,14 +133,15 @@ def _of_run(now: Run | None, then: Run | None) -> Iterator[Row]:
             numbers[side] = {
                 n: measured(n, run) for n, q in QUANTITIES.items() if run.result in q.of
             }
-    both = now is not None and then is not None
-    words = {side: verdict_word(run) for side, run in sides.items()} if both else {}
-    why = _difference_in_settings(now, then) if now is not None and then is not None else ""
+    words, why = {"then": "", "now": ""}, ""
+    if now is not None and then is not None:
+        words = {side: verdict_word(run) for side, run in sides.items()}
+        why = _difference_in_settings(now, then)
     [run, *_] = sides.values()
     [own, *_] = numbers.values()
     for name in own or [""]:
         before, ours = (numbers.get(side, {}).get(name, NO_NUMBER) for side in ("then", "now"))
-        if not both:
+        if now is None or then is None:
             found: dict[str, Any] = {"verdict": "new" if then is None else "gone"}
         elif name:
             found = _compared(name, before, ours, why)
@@ -160,7 +154,7 @@ def _of_run(now: Run | None, then: Run | None) -> Iterator[Row]:
             **{"then": before.value, "then_low": before.low, "then_high": before.high},
             **{"now": ours.value, "now_low": ours.low, "now_high": ours.high},
             **{"difference": None, "low": None, "high": None, "why": ""},
-            **{f"verdict_{side}": words.get(side, "") for side in ("then", "now")},
+            **{f"verdict_{side}": words[side] for side in ("then", "now")},
             **found,
         }
 
@@ -185,28 +179,22 @@ def _compared(quantity: str, then: Measured, now: Measured, why: str) -> dict[st
 
 def difference_of(now: Measured, then: Measured) -> tuple[float, float, float]:
     """Now minus then, with its interval; an end is infinite where one of the two is unknown."""
-    value, before = now.value, then.value
-    if value is None or before is None:
-        raise ValueError("both must have a value")
     ours, theirs = (
-        Estimate("", one, side.low, side.high) for one, side in ((value, now), (before, then))
+        Estimate("", cast("float", one.value), one.low, one.high) for one in (now, then)
     )
     low, high = estimates.difference_of(ours, theirs).interval
-    if math.isclose(value, before, rel_tol=1e-9, abs_tol=1e-12) and low == high:
+    if math.isclose(ours.value, theirs.value, rel_tol=1e-9, abs_tol=1e-12) and low == high:
         return 0.0, 0.0, 0.0
-    return value - before, low, high
+    return ours.value - theirs.value, low, high
 
 
 def _difference_in_settings(now: Run, then: Run) -> str:
     """Which settings differ, as a sentence; "" where none does."""
     with guarded(now), guarded(then):
         ours, before = _settings(now), _settings(then)
-        differing = {
-            _in_words(key[1], ours[key], before[key]): None
-            for key in ours
-            if key in before and not _alike(ours[key], before[key])
-        }
-    return f"measured with other settings: {listed(list(differing))}" if differing else ""
+        shared = [key for key in ours if key in before and not _alike(ours[key], before[key])]
+        words = dict.fromkeys(_in_words(key[1], ours[key], before[key]) for key in shared)
+    return f"measured with other settings: {listed([*words])}" if words else ""
 
 
 def _settings(run: Run) -> dict[tuple[str, str], Any]:
