@@ -8,7 +8,7 @@ together. Besides the joint loss there are its two parts alone, and the joint lo
 models that never saw the secret.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from math import prod
@@ -132,14 +132,10 @@ class ExtractionObjective:
 
     def words(self, trial: int, guess: Sequence[int]) -> tuple[str, ...]:
         """The words of a guess (n,)."""
-        places = self.patterns[trial].candidates
-        return tuple(place[one] for place, one in zip(places, guess, strict=True))
+        return _at(self.patterns[trial].candidates, guess)
 
     def numbers(self, secrets: Sequence[Sequence[str]]) -> Tensor:
-        """Secrets as numbers of candidates: int64 (k, n).
-
-        Args:
-            secrets: one a trial; of a single trial any number from 1 on.
+        """Secrets, one a trial or any number of a single trial, as int64 (k, n) of candidates.
 
         Raises:
             ValueError: not as many, or one that its pattern cannot have.
@@ -161,7 +157,7 @@ class ExtractionObjective:
         Counts up from the last word. A hash of 64 bits if there are more than 2^62 secrets.
         """
         if self.space < _EXACT_CODES:
-            factors = self._radix()
+            factors = self._steps()
         else:
             seeded = torch.Generator().manual_seed(0)
             factors = torch.randint(-(2**62), 2**62, (len(self.sizes),), generator=seeded) * 2 + 1
@@ -170,10 +166,10 @@ class ExtractionObjective:
     def decoded(self, codes: Tensor) -> Tensor:
         """The guesses (..., n) of their codes (...), where these are exact."""
         sizes = torch.tensor(self.sizes, device=codes.device)
-        return codes[..., None] // self._radix().to(codes.device) % sizes
+        return codes[..., None] // self._steps().to(codes.device) % sizes
 
-    def _radix(self) -> Tensor:
-        """Values (n,) of one step at each position."""
+    def _steps(self) -> Tensor:
+        """(n,) what one step at each position adds to an exact code."""
         return torch.tensor([prod(self.sizes[place + 1 :]) for place in range(len(self.sizes))])
 
 
@@ -193,22 +189,9 @@ def objective_of(
         references: models that never saw the secret, for "calibrated" and for nothing else.
 
     Raises:
-        ValueError: patterns of several shapes or as many as do not fit the stack, or references
-            without "calibrated", or "calibrated" without references.
+        ValueError: patterns or references do not fit.
         DataError: the model cannot read a word, a candidate is no single token, two candidates are
             one to the model, or the model lacks the intent or a tag.
-
-    Example:
-        >>> from vestige.data.vocabulary import WordVocabulary
-        >>> from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
-        >>> words = WordVocabulary(("<unk>", "<eos>", "pin", "one", "two"))
-        >>> shape = IntentSlotConfig(intents=("Pin",), tags=("O", "B-canary"))
-        >>> pattern = SecretPattern.parse(
-        ...     "pin {number}", intent="Pin", candidates={"number": ("one", "two")}
-        ... )
-        >>> objective = objective_of(IntentSlotModel(words, shape).eval(), pattern)
-        >>> objective.losses(torch.tensor([[[0], [1]]])).shape
-        torch.Size([1, 2])
     """
     _validate.one_of(get_args(ObjectiveKind), objective=kind)
     if (kind == "calibrated") != bool(references):
@@ -216,11 +199,22 @@ def objective_of(
             "references must be given with the objective 'calibrated' and with no other, got "
             f"{len(references)} with {kind!r}"
         )
-    trials = _trials(model, patterns)
-    others = tuple(objective_of(other, trials) for other in references)
+    one = isinstance(patterns, SecretPattern)
+    trials = (patterns,) * model.models if one else tuple(patterns)  # type: ignore[arg-type]
+    _validate.at_least(1, patterns=len(trials))
+    if model.models > 1 and len(trials) != model.models:
+        raise ValueError(
+            f"patterns must be {model.models}, one for each model of the stack, got {len(trials)}"
+        )
     read = {pattern: _read(model, pattern) for pattern in dict.fromkeys(trials)}
     encoded = [read[pattern] for pattern in trials]
-    _check_shapes(encoded)
+    for number, other in enumerate(encoded, 1):
+        if other.shape != encoded[0].shape:
+            raise ValueError(
+                "patterns that are scored together must have the same number of tokens, and their "
+                "unknown words at the same places and as many candidates for each, got pattern "
+                f"{number} of another shape"
+            )
 
     def stacked(values: Sequence[Any]) -> Tensor:
         return torch.tensor(values, device=model.device)
@@ -239,12 +233,12 @@ def objective_of(
         known=known,
         options=options.view(*candidates.shape, -1),
         kind=kind,
-        references=others,
+        references=tuple(objective_of(other, trials) for other in references),
     )
 
 
 class _Read(NamedTuple):
-    """A pattern as a model reads it."""
+    """A pattern as a model reads it; candidates of each unknown word, padded with the first."""
 
     tokens: list[int]
     places: list[int]
@@ -253,33 +247,9 @@ class _Read(NamedTuple):
     candidates: list[list[int]]
     sizes: list[int]
 
-
-def _trials(
-    model: WhiteBox, patterns: SecretPattern | Sequence[SecretPattern]
-) -> tuple[SecretPattern, ...]:
-    if isinstance(patterns, SecretPattern):
-        return (patterns,) * model.models
-    _validate.at_least(1, patterns=len(patterns))
-    if model.models > 1 and len(patterns) != model.models:
-        raise ValueError(
-            f"patterns must be {model.models}, one for each model of the stack, got {len(patterns)}"
-        )
-    return tuple(patterns)
-
-
-def _check_shapes(encoded: list[_Read]) -> None:
-    first, same_places = encoded[0], "their unknown words at the same places and as many candidates"
-    for number, other in enumerate(encoded, 1):
-        for own, its, what in (
-            (first.sizes, other.sizes, f"{same_places} for each"),
-            (first.places, other.places, f"{same_places} for each"),
-            (len(first.tokens), len(other.tokens), "the same number of tokens"),
-        ):
-            if own != its:
-                raise ValueError(
-                    f"patterns that are scored together must have {what}, got {own} and {its} in "
-                    f"pattern {number}"
-                )
+    @property
+    def shape(self) -> tuple[object, ...]:
+        return len(self.tokens), self.places, self.sizes
 
 
 def _read(model: WhiteBox, pattern: SecretPattern) -> _Read:
@@ -287,38 +257,43 @@ def _read(model: WhiteBox, pattern: SecretPattern) -> _Read:
     candidates: list[list[int]] = [[] for _ in sizes]
     pieces: list[tuple[int, ...]] = []
     for number in range(max(sizes)):
-        filled = pattern.utterance([p[number % len(p)] for p in pattern.candidates])
-        pieces = model.read(filled.tokens)
-        _check_readable(pieces, dict(zip(pattern.places, sizes, strict=True)), number)
+        tried = [number % size for size in sizes]
+        pieces = model.read(pattern.utterance(_at(pattern.candidates, tried)).tokens)
+        _check_readable(pieces, dict(zip(pattern.places, tried, strict=True)))
         for found, place in zip(candidates, pattern.places, strict=True):
             found.append(pieces[place][0])
     for size, found in zip(sizes, candidates, strict=True):
-        _check_distinct(found[:size])
         found[size:] = [found[0]] * (len(found) - size)
+        for number, token in enumerate(found[:size]):
+            if (first := found.index(token)) < number:
+                raise DataError(
+                    f"candidates {first + 1} and {number + 1} of a word are the same word to the "
+                    "model",
+                    remedy="Leave one of them out.",
+                )
     starts = [sum(map(len, pieces[:place])) for place in range(len(pieces))]
     tokens = [token for piece in pieces for token in piece]
     tags = [IGNORED] * len(tokens)
     for start, tag in zip(starts, pattern.tags, strict=True):
-        tags[start] = _label(model.tags, tag, "tag")
+        tags[start] = _label(model.tags, tag, "a tag")
     places = [starts[place] for place in pattern.places]
     for place, found in zip(places, candidates, strict=True):
         tokens[place] = found[0]
-    intent = _label(model.intents, pattern.intent, "intent")
+    intent = _label(model.intents, pattern.intent, "an intent")
     return _Read(tokens, places, tags, intent, candidates, sizes)
 
 
-def _check_readable(
-    pieces: Sequence[tuple[int, ...]], sizes: Mapping[int, int], number: int
-) -> None:
+def _at(candidates: Sequence[Sequence[str]], guess: Sequence[int]) -> tuple[str, ...]:
+    return tuple(place[one] for place, one in zip(candidates, guess, strict=True))
+
+
+def _check_readable(pieces: Sequence[tuple[int, ...]], tried: dict[int, int]) -> None:
     """Refuse words that are no tokens, by their positions: each is a secret or may be one.
 
-    Args:
-        pieces: the tokens of each word, the unknown ones filled in.
-        sizes: candidates of each unknown word, by its position.
-        number: of the candidate at every unknown word, from 0; a shorter list begins again.
+    `tried` has the candidate, from 0, at the position of each unknown word.
     """
     for place, piece in enumerate(pieces):
-        role = f"candidate {number % sizes[place] + 1} for " if place in sizes else ""
+        role = f"candidate {tried[place] + 1} for " if place in tried else ""
         if not piece:
             raise DataError(
                 f"the model cannot read {role}word {place + 1} of the pattern",
@@ -331,21 +306,11 @@ def _check_readable(
             )
 
 
-def _check_distinct(tokens: Sequence[int]) -> None:
-    first: dict[int, int] = {}
-    for number, token in enumerate(tokens, 1):
-        if first.setdefault(token, number) != number:
-            raise DataError(
-                f"candidates {first[token]} and {number} of a word are the same word to the model",
-                remedy="Leave one of them out.",
-            )
-
-
 def _label(labels: Sequence[str], wanted: str, kind: str) -> int:
-    if wanted not in labels:
-        shown = ", ".join(labels[:40]) + (", …" if len(labels) > 40 else "")
-        raise DataError(
-            f"the model has no {kind} {wanted!r}; it has: {shown}",
-            remedy=f"Use {('an' if kind == 'intent' else 'a')} {kind} of its training text.",
-        )
-    return list(labels).index(wanted)
+    if wanted in labels:
+        return list(labels).index(wanted)
+    shown = ", ".join(labels[:40]) + (", …" if len(labels) > 40 else "")
+    raise DataError(
+        f"the model has no {kind.split()[1]} {wanted!r}; it has: {shown}",
+        remedy=f"Use {kind} of its training text.",
+    )

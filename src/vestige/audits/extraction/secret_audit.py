@@ -14,18 +14,17 @@ to show, never easier. The unit is the secret: in several models it is one, with
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from math import inf, log2, prod
 from statistics import fmean, median, stdev
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from vestige import _validate, claims
 from vestige.audits.extraction.objective import ObjectiveKind, objective_of
-from vestige.audits.extraction.ranks import Progress
-from vestige.audits.extraction.searches import BUDGET, Search
+from vestige.audits.extraction.searches import BUDGET, Progress, Search
 from vestige.audits.extraction.unknown_words import (
     SAMPLE,
     Extraction,
@@ -37,7 +36,7 @@ from vestige.audits.extraction.unknown_words import (
 )
 from vestige.claims.effects import EXPOSURE_BITS
 from vestige.data.secret_canaries import SecretCanary, draw_secrets
-from vestige.metrics.estimates import bounded_mean, columns, difference_of_means
+from vestige.metrics.estimates import Floats, bounded_mean, columns, difference_of_means
 from vestige.metrics.permutation import RankTest, permutation_test
 from vestige.models.white_box import WhiteBox
 from vestige.results import Result
@@ -56,11 +55,11 @@ _OF_GUESSES = ("guess", "guesses", "loss", "losses", "certainty", "right", "hamm
 
 
 class Audited(NamedTuple):
-    """A secret in one model."""
+    """A secret in one model; `place` among the secrets of its pattern."""
 
     pattern: int
     model: int
-    place: int  # among the secrets of its pattern
+    place: int
     found: Extraction
     row: Row
 
@@ -90,22 +89,18 @@ def audit_secrets(
         model: the model; or several, all trained on the text with the canaries.
         canaries: planted ones, and controls.
         seed: of the search, the sample of a rank, and the controls that are sampled now.
-        attack: see `extract_secrets`; one search per pattern, whatever its secrets.
-        objective: see `objective_of`.
-        references: models that never saw the secrets, for "calibrated".
-        budget: see `extract_secrets`; so is sample.
+        attack: one search per pattern, whatever its secrets. See `extract_secrets`, also for
+            budget and sample, and `objective_of` for objective and references.
         controls: of each pattern; those that the manifest lacks are sampled.
         alive: the check of each model on labelled utterances.
         progress: called with (thousandths of patterns done, thousandths in all).
 
     Raises:
-        ValueError: no canary was planted, or a setting is wrong; see `objective_of`.
-        DataError: the model cannot read a canary or lacks its labels; see `objective_of`.
+        ValueError: no canary was planted, or a setting is wrong.
+        DataError: the model cannot read a canary or lacks its labels.
     """
     _validate.at_least(1, planted=sum(canary.planted for canary in canaries))
-    _validate.at_least(0, controls=controls)
     models = [model] if isinstance(model, WhiteBox) else list(model)
-    _validate.at_least(1, models=len(models))
     patterns = list(dict.fromkeys(canary.parsed for canary in canaries))
     found: list[Extraction] = []
 
@@ -114,26 +109,26 @@ def audit_secrets(
             whole = len(models) * len(patterns) * _PARTS
             progress(len(found) * _PARTS + done * _PARTS // total, whole)
 
-    for one in models:
-        for pattern in patterns:
-            own = [canary for canary in canaries if canary.parsed == pattern]
-            own.sort(key=lambda canary: (not canary.copies, canary.copies))
-            sampled = _sampled(own, controls, seed)
-            extraction = extract_secrets(
-                objective_of(one, pattern, kind=objective, references=references),
-                truths=[*(canary.secret for canary in own), *sampled],
-                seed=seed,
-                attack=attack,
-                budget=budget,
-                sample=sample,
-                progress=part,
-            )
-            copies = [canary.copies for canary in own] + [0] * len(sampled)
-            rows = [
-                {"copies": number, "drawn": place >= len(own), **row}
-                for place, (number, row) in enumerate(zip(copies, extraction.secrets, strict=True))
-            ]
-            found.append(replace(extraction, secrets=tuple(rows)))
+    for one, pattern in product(models, patterns):
+        own = [canary for canary in canaries if canary.parsed == pattern]
+        own.sort(key=lambda canary: (not canary.copies, canary.copies))
+        known = [canary.secret for canary in own]
+        missing = controls - sum(canary.control for canary in own)
+        number = max(0, min(missing, pattern.space - len(own)))
+        drawn = draw_secrets(pattern, number=number, seed=seed, exclude=known) if number else ()
+        extraction = extract_secrets(
+            objective_of(one, pattern, kind=objective, references=references),
+            truths=[*known, *drawn],
+            seed=seed,
+            attack=attack,
+            budget=budget,
+            sample=sample,
+            progress=part,
+        )
+        said = [{"copies": canary.copies, "drawn": False} for canary in own]
+        said += [{"copies": 0, "drawn": True}] * number
+        rows = ({**more, **row} for more, row in zip(said, extraction.secrets, strict=True))
+        found.append(replace(extraction, secrets=tuple(rows)))
     return audit_result(found, patterns=len(patterns), alive=alive)
 
 
@@ -169,7 +164,14 @@ def audit_result(
     against = "unplanted secrets of the same patterns"
     test = found and claims.Test(found.p, found.least, LEVEL, against)
     models, first = len(extractions) // patterns, extractions[0]
-    checks = (*alive, _independent(secrets, models), _powerful(test, own, never))
+    spread = stdev(never) if len(never) > 1 else inf
+    powerful = claims.powerful(
+        test,
+        detectable=claims.detectable_shift(spread, len(own), len(never), alpha=LEVEL),
+        wanted=EXPOSURE_BITS,
+        effect="an exposure of {} bits above controls",
+    )
+    checks = (*alive, _independent(secrets, models), powerful)
     claim = claims.Claim("extract utterances", test, checks, difference)
     sizes = {(one.model, one.pattern, one.row["copies"]): one.found.sizes for one in planted}
     return Result(
@@ -233,11 +235,8 @@ def _rows(secrets: Sequence[Audited]) -> Iterator[dict[str, object]]:
 
 def _independent(secrets: Sequence[Audited], models: int) -> claims.Check:
     """Models that are copies of another add nothing; each secret counts once."""
-    losses = [
-        tuple(np.round(_losses([one for one in secrets if one.model == model]), 6))
-        for model in range(models)
-    ]
-    copies = models - len(set(losses))
+    losses = [_losses([one for one in secrets if one.model == model]) for model in range(models)]
+    copies = models - len({tuple(np.round(own, 6)) for own in losses})
     if copies:
         return claims.Check(
             "independent", "failed", f"{copies} of {models} models are copies of another.",
@@ -246,19 +245,6 @@ def _independent(secrets: Sequence[Audited], models: int) -> claims.Check:
     number = sum(one.group == "planted" for one in secrets) // models
     what = "1 planted secret counts" if number == 1 else f"{number} planted secrets count"
     return claims.Check("independent", "passed", f"{what} once each, in any number of models.")
-
-
-def _powerful(
-    test: claims.Test | None, planted: Sequence[float], never: Sequence[float]
-) -> claims.Check:
-    """The difference of exposure that as many secrets, spread like controls, would show."""
-    spread = stdev(never) if len(never) > 1 else inf
-    return claims.powerful(
-        test,
-        detectable=claims.detectable_shift(spread, len(planted), len(never), alpha=LEVEL),
-        wanted=EXPOSURE_BITS,
-        effect="an exposure of {} bits above controls",
-    )
 
 
 def _measures(name: str, secrets: Sequence[Audited]) -> dict[str, object]:
@@ -270,19 +256,19 @@ def _measures(name: str, secrets: Sequence[Audited]) -> dict[str, object]:
     if not secrets:
         return {name: 0}
     number = len(secrets) // len({one.model for one in secrets})
-    ranked = [one for one in secrets if one.row["rank"] is not None]
-    rows = [one.row for one in ranked]
-    ceiling = max((log2(prod(one.found.sizes)) for one in ranked), default=1.0)
-    exposure = mean_exposure(rows, ceiling=ceiling, bits=_by_secret(secrets, "exposure"))
     found: dict[str, object] = {name: number}
     if name != "drawn":
         found[f"{name}_right"] = sum(bool(one.row["right"]) for one in secrets)
-        own = len({one.pattern for one in secrets}) == number
+        shared = len({one.pattern for one in secrets}) < number
         for measure, column in (("accuracy", "right"), ("hamming", "hamming")):
             mean = bounded_mean(_by_secret(secrets, column))
-            if mean is not None and not own:
+            if mean is not None and shared:
                 mean = replace(mean, low=None, high=None)
             found |= columns(f"{name}_{measure}", mean)
+    ranked = [one for one in secrets if one.row["rank"] is not None]
+    rows = [one.row for one in ranked]
+    ceiling = max((log2(prod(one.found.sizes)) for one in ranked), default=1.0)
+    exposure = mean_exposure(rows, _by_secret(secrets, "exposure"), ceiling=ceiling)
     return found | {
         f"{name}_median_rank": median(row["rank"] for row in rows) if rows else None,
         f"{name}_median_rank_known": median_known(rows),
@@ -291,18 +277,7 @@ def _measures(name: str, secrets: Sequence[Audited]) -> dict[str, object]:
     }
 
 
-def _sampled(canaries: Sequence[SecretCanary], wanted: int, seed: int) -> Sequence[tuple[str, ...]]:
-    """Controls besides those that one pattern has in the manifest, if it has so many secrets."""
-    pattern = canaries[0].parsed
-    missing = wanted - sum(canary.control for canary in canaries)
-    number = min(missing, pattern.space - len(canaries))
-    if number <= 0:
-        return ()
-    known = [canary.secret for canary in canaries]
-    return draw_secrets(pattern, number=number, seed=seed, exclude=known)
-
-
-def _losses(secrets: Sequence[Audited]) -> NDArray[np.float64]:
+def _losses(secrets: Sequence[Audited]) -> Floats:
     return np.array([one.row["truth_loss"] for one in secrets], dtype=np.float64)
 
 
@@ -316,23 +291,16 @@ def _by_secret(secrets: Sequence[Audited], column: str) -> list[float]:
 
 
 def _compared(tested: Sequence[Audited], others: Sequence[Audited]) -> RankTest | None:
-    """Secrets against others of their patterns; None if no pattern has both."""
-    patterns = {one.pattern for one in tested} & {one.pattern for one in others}
-    strata = [
-        _ranks(*([one for one in side if one.pattern == pattern] for side in (tested, others)))
-        for pattern in sorted(patterns)
-    ]
+    """Secrets against others of their patterns, by ranks summed over the models; None of none."""
+    models, strata = sorted({one.model for one in tested}), []
+    for pattern in sorted({one.pattern for one in tested} & {one.pattern for one in others}):
+        ranks = []
+        for model in models:
+            own, rest = (
+                _losses([one for one in side if one.pattern == pattern and one.model == model])
+                for side in (tested, others)
+            )
+            ranks.append(rankdata(np.concatenate([own, rest])))
+        total = np.sum(ranks, axis=0)
+        strata.append((total[: own.size], total[own.size :]))
     return permutation_test(strata) if strata else None
-
-
-def _ranks(
-    tested: Sequence[Audited], others: Sequence[Audited]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Each secret's ranks among all of one pattern, summed over the models."""
-    own, rest = [], []
-    for model in sorted({one.model for one in tested}):
-        sides = [_losses([one for one in side if one.model == model]) for side in (tested, others)]
-        ranks = rankdata(np.concatenate(sides))
-        own.append(ranks[: len(sides[0])])
-        rest.append(ranks[len(sides[0]) :])
-    return np.sum(own, axis=0), np.sum(rest, axis=0)

@@ -56,14 +56,13 @@ def utterance_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of an `Extraction`: secrets of one pattern, of unknown origin."""
     summary, title = run.summary, "Which unknown words does the model reveal?"
     if not run.rows:
-        nothing = "Nothing was extracted."
-        return Report(title=title, evidence=(nothing,), limits=LIMITS)
+        return Report(title=title, evidence=("Nothing was extracted.",), limits=LIMITS)
     common = {name: summary[name] for name in ("space_bits", "hamming_by_chance")}
     rows = [{**_UNKNOWN, **common, **row} for row in run.rows]
     known = [row for row in rows if row["truth"] is not None]
     if known:
         answer = _found(known)
-        evidence = lines(f"{_effort(known)} {_guessed(known, summary)}".strip(), _by_chance(known))
+        evidence = lines(_guessed(known, summary, effort=True), _by_chance(known))
     else:
         answer = (
             "These words fit the model best. That does not show that they are in its training "
@@ -90,17 +89,24 @@ def planted_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of a `SecretAudit`: planted secrets and their controls."""
     rows, summary = run.rows, run.summary
     planted = [row for row in rows if row["copies"]]
-    effort = _effort(planted) if summary["verdict"] == LEAK else ""
+    guessed = _guessed(planted, summary, "planted_", effort=summary["verdict"] == LEAK)
     missing = ""
     if summary["p_value"] is None:
         missing = "There are no controls to compare with: pass more --controls."
     elif summary["p_least"] > summary["level"]:
         missing = "There are too few controls: pass more --controls, or plant longer secrets."
+    strays, notices = summary["controls_p_value"], ()
+    if strays is not None and strays <= summary["level"]:
+        notices = (
+            f"The manifest's controls rank higher than random ones (p = {chance(strays)}). They "
+            "may share words with a planted secret or occur in the training text. This makes a "
+            "leak harder to show, never easier.",
+        )
     return Report(
         title="Does the model reveal planted secrets?",
         answer=_found(planted, models=summary["models"]),
-        evidence=lines(f"{effort} {_guessed(planted, summary, 'planted_')}".strip(), missing),
-        notices=lines(_stray_controls(summary)),
+        evidence=lines(guessed, missing),
+        notices=notices,
         blocks=(*_exposures(rows), _groups(summary), _secrets(rows, show_secrets=show_secrets)),
         facts=pairs(summary, show_secrets=show_secrets, left_out=_OF_A_GROUP),
         limits=AUDIT_LIMITS,
@@ -129,12 +135,29 @@ def _among(row: Row) -> str:
     return f"; {whole(before)} of {whole(asked)} that were never planted rank as high"
 
 
-def _effort(secrets: Sequence[Row]) -> str:
-    """The guesses that an attacker needs for a single secret, as exactly as its rank is known."""
-    if len(secrets) != 1 or secrets[0]["rank"] is None:
-        return ""
+def _guessed(secrets: Sequence[Row], summary: Row, name: str = "", *, effort: bool) -> str:
+    """Whether the best guesses are right, and what a single secret costs an attacker."""
+    by_chance = f"(random guesses: {percent(summary['hamming_by_chance'])})"
+    if len(secrets) > 1:
+        low, high = (summary[f"{name}accuracy_{end}"] for end in ("low", "high"))
+        interval = "" if low is None else f" (95% CI {percent(low)} to {percent(high)})"
+        return (
+            f"{summary[f'{name}right']} of {len(secrets)} secrets are extracted whole{interval}; "
+            f"{percent(summary[f'{name}hamming'])} of their words are wrong {by_chance}."
+        )
     [row] = secrets
+    right = "The best guess is right."
+    if not row["right"]:
+        wrong = percent(row["hamming"])
+        right = f"The best guess is not right: {wrong} of its words are wrong {by_chance}."
+    return f"{_effort(row)} {right}".strip() if effort else right
+
+
+def _effort(row: Row) -> str:
+    """The guesses that an attacker needs, as exactly as the rank is known."""
     known, half = row["rank_known"], _space(row) / 2
+    if known is None:
+        return ""
     rank = round(row["rank"]) if known == "sampled" else ceil(row["rank"])
     guesses = "1 guess" if rank == 1 else f"{whole(rank)} guesses"
     needs = f"An attacker needs {_ABOUT[known]}{guesses}"
@@ -143,27 +166,11 @@ def _effort(secrets: Sequence[Row]) -> str:
     return "" if known == "bounded" else f"{needs}; the model does not help."
 
 
-def _guessed(secrets: Sequence[Row], summary: Row, name: str = "") -> str:
-    """Whether the best guesses are right."""
-    by_chance = f"(random guesses: {percent(summary['hamming_by_chance'])})"
-    if len(secrets) == 1:
-        if secrets[0]["right"]:
-            return "The best guess is right."
-        wrong = percent(secrets[0]["hamming"])
-        return f"The best guess is not right: {wrong} of its words are wrong {by_chance}."
-    low, high = (summary[f"{name}accuracy_{end}"] for end in ("low", "high"))
-    interval = "" if low is None else f" (95% CI {percent(low)} to {percent(high)})"
-    return (
-        f"{summary[f'{name}right']} of {len(secrets)} secrets are extracted whole{interval}; "
-        f"{percent(summary[f'{name}hamming'])} of their words are wrong {by_chance}."
-    )
-
-
 def _by_chance(known: Sequence[Row]) -> str:
     """What the rank of a single secret is worth without controls."""
     if len(known) != 1 or known[0]["rank"] is None:
         return ""
-    row = known[0]
+    [row] = known
     probability = (
         1 / (1 + row["compared_with"])  # before all of the sample, itself one of them
         if row["rank_known"] == "bounded"
@@ -172,18 +179,6 @@ def _by_chance(known: Sequence[Row]) -> str:
     return (
         "A random secret that the model never saw ranks as high with probability "
         f"{chance(probability)}. This is one trial: for a verdict, plant secrets with controls."
-    )
-
-
-def _stray_controls(summary: Row) -> str:
-    """A warning if the manifest's controls rank too high."""
-    p = summary["controls_p_value"]
-    if p is None or p > summary["level"]:
-        return ""
-    return (
-        f"The manifest's controls rank higher than random ones (p = {chance(p)}). They may share "
-        "words with a planted secret or occur in the training text. This makes a leak harder to "
-        "show, never easier."
     )
 
 

@@ -27,8 +27,7 @@ from torch import Tensor
 
 from vestige import _validate
 from vestige.audits.extraction.objective import ExtractionObjective
-from vestige.audits.extraction.ranks import Progress
-from vestige.audits.extraction.searches import Candidates, Search, gathered
+from vestige.audits.extraction.searches import Candidates, Progress, Search, gathered
 
 EPOCHS, LEARNING_RATE, DECAY = 250, 6.5e-3, 0.995
 TEMPERATURE, COOLING = 0.1, 0.997
