@@ -121,17 +121,12 @@ def test_without_the_truth_nothing_is_claimed(extract):
     assert 1 / SPACE <= found["certainty"] < 1
 
 
-def test_unknown_words_may_be_anywhere_in_the_pattern(extract, tmp_path):
-    asked = ("--pattern", "my pin {digit:2} is code", "--intent", "PinIntent")
-    extract(*asked, "--out", tmp_path / "run")
-    [row] = results.load(tmp_path / "run").rows
-    assert row["pattern"] == "my pin _ _ is code"
-
-
-def test_own_candidates_are_the_only_ones(extract):
-    asked = ("--pattern", "my pin code is {few:2}", "--intent", "PinIntent")
-    found = json.loads(extract(*asked, "--candidates", "few=1,2,3", "--json").stdout)
-    assert found["losses_per_trial"] == 9
+def test_unknown_words_may_be_anywhere_and_of_candidates_of_ones_own(extract, tmp_path):
+    asked = ("--pattern", "my pin {few:2} is code", "--intent", "PinIntent")
+    extract(*asked, "--candidates", "few=1,2,3", "--out", tmp_path / "run")
+    run = results.load(tmp_path / "run")
+    assert run.rows[0]["pattern"] == "my pin _ _ is code"
+    assert run.summary["losses_per_trial"] == 9
 
 
 def test_guesses_are_redacted_unless_secrets_are_wanted(extract, secret):

@@ -34,7 +34,7 @@ from vestige.data.shuffled_controls import shuffled
 from vestige.metrics.estimates import Estimate
 from vestige.metrics.rates import rate, rates_by
 from vestige.metrics.tests import at_least
-from vestige.models.canaries import asked_as_learnt, load_canaries
+from vestige.models.canaries import asked_as_learnt, canary_ids, load_canaries
 from vestige.models.protocols import NextToken
 from vestige.preparation.trained import useless_model
 from vestige.results import Measurement
@@ -113,15 +113,12 @@ class Completion(Measurement):
     def claim(self) -> Claim:
         """The verdict, with its test and checks; "no leak shown" excludes `COMPLETED_SHARE`."""
         own, test = self.rate(), self.test
-        powerful = claims.powerful(test)
-        if own and test and test.possible:
-            most = own.interval.high
-            powerful = Check(
-                "powerful", "passed" if most <= COMPLETED_SHARE else "failed",
-                f"At most {most:.0%} of such canaries are completed (95% CI); required: at most "
-                f"{COMPLETED_SHARE:.0%}.",
-                (claims.NO_LEAK,),
-            )  # fmt: skip
+        powerful = claims.bounded(
+            test,
+            None if own is None else own.high,
+            limit=COMPLETED_SHARE,
+            what="of such canaries, completed",
+        )
         share = own and replace(own, name="completed share of planted canaries", n=0)
         return Claim("extract canaries", test, (*self.checks, powerful), share)
 
@@ -189,17 +186,10 @@ def complete(
     A canary is read from the beginning of a text, as it was trained on. The beam keeps the most
     probable continuations of the canary's length and never takes the end of a text.
 
-    Args:
-        model: any model of next tokens.
-        canaries: planted ones and controls, each longer than the prefix; one without ids is
-            encoded with the model's vocabulary.
-        prefix: tokens that the model reads, at least 1.
-        beam: continuations that are kept, at least 1.
-        progress: called with the texts done and in all.
-
     Raises:
-        ValueError: an argument is out of range, there is no canary, or one is no longer than the
-            prefix or has a word that the model does not know.
+        ValueError: an argument is less than 1, there is no canary, or one is no longer than the
+            prefix.
+        DataError: the model's vocabulary lacks a word.
         ModelError: the model's distribution is not finite.
 
     Example:
@@ -229,7 +219,6 @@ def complete(
 
 def _blocks(texts: Sequence[dict[str, Any]], beam: int) -> Iterator[list[dict[str, Any]]]:
     """The longest texts first, as many as there is room for; a beam needs texts of one length."""
-
     ordered = sorted(texts, key=_tokens, reverse=True)
     groups = [ordered] if beam == 1 else [list(group) for _, group in groupby(ordered, _tokens)]
     room = max(1, _ROWS // beam)
@@ -242,16 +231,7 @@ def _tokens(text: Row) -> int:
 
 def _text(model: NextToken, canary: Canary, number: int, prefix: int) -> dict[str, Any]:
     """A canary before it is tried; an error names its number, since its words are secret."""
-    ids = canary.ids or tuple(model.vocabulary.encode(canary.phrase))
-    if model.vocabulary.unk_id in ids:
-        raise ValueError(
-            f"canaries must have only words of the model's vocabulary, canary {number} has "
-            f"{sum(token == model.vocabulary.unk_id for token in ids)} others"
-        )
-    if not all(0 <= token < model.vocab_size for token in ids):
-        raise ValueError(
-            f"canaries must have ids below {model.vocab_size}, canary {number} has {max(ids)}"
-        )
+    ids = canary_ids(number, canary, model.vocabulary)
     if len(ids) <= prefix:
         raise ValueError(
             f"prefix must be shorter than every canary, got {prefix}: canary {number} has "

@@ -22,29 +22,18 @@ ALIKE = 1e-4
 
 
 class Continuations(NamedTuple):
-    """Continuations of n texts that a beam keeps, best first.
+    """Up to w continuations of n texts that a beam keeps, best first."""
 
-    Attributes:
-        tokens: (n, w, t) ids; w is less than the width if there are fewer continuations.
-        log_prob: (n, w) natural logarithms; -inf for what the model never generates.
-    """
-
-    tokens: Tensor
-    log_prob: Tensor
+    tokens: Tensor  # (n, w, t) ids
+    log_prob: Tensor  # (n, w) natural; -inf for what the model never generates
 
 
 class ReadThrough(NamedTuple):
-    """How a model predicts the t tokens of a text, each after the true tokens before it.
+    """How a model predicts the t tokens of a text, each after the true tokens before it."""
 
-    Attributes:
-        likeliest: (t,) whether each is the most probable.
-        likeliest_word: (t,) whether it is, if the end of a text is excluded.
-        log_probs: (t,) natural logarithms.
-    """
-
-    likeliest: NDArray[np.bool_]
-    likeliest_word: NDArray[np.bool_]
-    log_probs: NDArray[np.float32]
+    likeliest: NDArray[np.bool_]  # (t,) whether each is the most probable
+    likeliest_word: NDArray[np.bool_]  # whether it is, if the end of a text is excluded
+    log_probs: NDArray[np.float32]  # (t,) natural
 
 
 @torch.no_grad()
@@ -114,14 +103,9 @@ def read_through(model: NextToken, texts: Sequence[Sequence[int]]) -> list[ReadT
 def best_continuations(
     model: NextToken, prefixes: Tensor, length: int, *, width: int
 ) -> Continuations:
-    """The likeliest continuations that a beam finds, each text with a beam of its own.
+    """The likeliest continuations, so many tokens long, that a beam of each text finds.
 
-    The end of a text is never taken: all continuations compared are equally long.
-
-    Args:
-        prefixes: (n, m) int64 ids from the beginning of a text.
-        length: tokens to add, at least 1.
-        width: continuations of each text to keep.
+    The end of a text is never taken. `prefixes` are (n, m) int64 ids from the beginning of a text.
     """
     n = len(prefixes)
     state = model.start(n)

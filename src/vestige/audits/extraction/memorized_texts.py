@@ -83,7 +83,7 @@ def memorization_result(
         apart = replace(apart, name="share of passages extracted, beyond the reference")
     powerful = claims.bounded(
         test,
-        apart and apart.high,
+        None if apart is None else apart.high,
         limit=EXTRACTED_SHARE,
         what="of the passages, beyond the reference",
     )
@@ -132,10 +132,10 @@ def _rows(
     """One row a text."""
     if table is None:
         return
-    for number, row in enumerate(table[[*_COLUMNS]].itertuples(index=False), 1):
-        known = {name: one if one == one else None for name, one in row._asdict().items()}
+    known = table[[*_COLUMNS]].astype(object).where(table[[*_COLUMNS]].notna(), None)
+    for number, row in enumerate(known.to_dict("records"), 1):
         excerpt = excerpts[number - 1] if excerpts else None
-        yield {"kind": kind, "number": number, **known, "text": excerpt}
+        yield {"kind": kind, "number": number, **row, "text": excerpt}
 
 
 def compared_tokens(

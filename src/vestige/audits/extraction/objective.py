@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -199,8 +199,9 @@ def objective_of(
             "references must be given with the objective 'calibrated' and with no other, got "
             f"{len(references)} with {kind!r}"
         )
-    one = isinstance(patterns, SecretPattern)
-    trials = (patterns,) * model.models if one else tuple(patterns)  # type: ignore[arg-type]
+    if isinstance(patterns, SecretPattern):
+        patterns = (patterns,) * model.models
+    trials = tuple(patterns)
     _validate.at_least(1, patterns=len(trials))
     if model.models > 1 and len(trials) != model.models:
         raise ValueError(
@@ -208,28 +209,28 @@ def objective_of(
         )
     read = {pattern: _read(model, pattern) for pattern in dict.fromkeys(trials)}
     encoded = [read[pattern] for pattern in trials]
-    for number, other in enumerate(encoded, 1):
-        if other.shape != encoded[0].shape:
+    shapes = [(len(one["tokens"]), one["places"], one["sizes"]) for one in encoded]
+    for number, shape in enumerate(shapes, 1):
+        if shape != shapes[0]:
             raise ValueError(
                 "patterns that are scored together must have the same number of tokens, and their "
                 "unknown words at the same places and as many candidates for each, got pattern "
                 f"{number} of another shape"
             )
-
-    def stacked(values: Sequence[Any]) -> Tensor:
-        return torch.tensor(values, device=model.device)
-
-    first, candidates = encoded[0], stacked([one.candidates for one in encoded])
+    stacked = {
+        name: torch.tensor([one[name] for one in encoded], device=model.device)
+        for name in encoded[0]
+    }
+    candidates, sizes = stacked["candidates"], stacked["sizes"][0]
     with torch.no_grad():
-        known = model.embed(stacked([one.tokens for one in encoded]))
-        options = model.embed(candidates.flatten(1))
+        known, options = model.embed(stacked["tokens"]), model.embed(candidates.flatten(1))
     return ExtractionObjective(
         model=model,
         patterns=trials,
-        places=stacked(first.places),
-        mask=torch.arange(candidates.shape[2], device=model.device) < stacked(first.sizes)[:, None],
-        intents=stacked([one.intent for one in encoded]),
-        tags=stacked([one.tags for one in encoded]),
+        places=stacked["places"][0],
+        mask=torch.arange(candidates.shape[2], device=model.device) < sizes[:, None],
+        intents=stacked["intents"],
+        tags=stacked["tags"],
         known=known,
         options=options.view(*candidates.shape, -1),
         kind=kind,
@@ -237,22 +238,8 @@ def objective_of(
     )
 
 
-class _Read(NamedTuple):
-    """A pattern as a model reads it; candidates of each unknown word, padded with the first."""
-
-    tokens: list[int]
-    places: list[int]
-    tags: list[int]
-    intent: int
-    candidates: list[list[int]]
-    sizes: list[int]
-
-    @property
-    def shape(self) -> tuple[object, ...]:
-        return len(self.tokens), self.places, self.sizes
-
-
-def _read(model: WhiteBox, pattern: SecretPattern) -> _Read:
+def _read(model: WhiteBox, pattern: SecretPattern) -> dict[str, Any]:
+    """A pattern in a model's ids; candidates of each unknown word are padded with the first."""
     sizes = [len(place) for place in pattern.candidates]
     candidates: list[list[int]] = [[] for _ in sizes]
     pieces: list[tuple[int, ...]] = []
@@ -272,15 +259,16 @@ def _read(model: WhiteBox, pattern: SecretPattern) -> _Read:
                     remedy="Leave one of them out.",
                 )
     starts = [sum(map(len, pieces[:place])) for place in range(len(pieces))]
+    places = [starts[place] for place in pattern.places]
     tokens = [token for piece in pieces for token in piece]
+    for place, found in zip(places, candidates, strict=True):
+        tokens[place] = found[0]
     tags = [IGNORED] * len(tokens)
     for start, tag in zip(starts, pattern.tags, strict=True):
         tags[start] = _label(model.tags, tag, "a tag")
-    places = [starts[place] for place in pattern.places]
-    for place, found in zip(places, candidates, strict=True):
-        tokens[place] = found[0]
     intent = _label(model.intents, pattern.intent, "an intent")
-    return _Read(tokens, places, tags, intent, candidates, sizes)
+    return {"tokens": tokens, "places": places, "tags": tags, "intents": intent,
+            "candidates": candidates, "sizes": sizes}  # fmt: skip
 
 
 def _at(candidates: Sequence[Sequence[str]], guess: Sequence[int]) -> tuple[str, ...]:

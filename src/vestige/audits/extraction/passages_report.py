@@ -64,7 +64,7 @@ def passages_report(run: Run, *, show_secrets: bool) -> Report:
         difference=lambda name: _percent(summary, f"{name}_difference"),
         key="95% intervals in brackets count independent texts.",
     )
-    finding, evidence = _finding(summary), (_sampled(summary), _greedy(summary))
+    finding, *evidence = _sentences(summary)
     short = int(summary["texts"]) - int(summary["texts_with_passages"])
     notice = (
         f"{short:,} of {int(summary['texts']):,} texts are too short for a prefix and a passage: "
@@ -85,7 +85,7 @@ def passages_report(run: Run, *, show_secrets: bool) -> Report:
     return Report(
         title="How much of these texts is extracted?",
         answer=finding,
-        evidence=evidence,
+        evidence=tuple(evidence),
         notices=(notice,) if short else (),
         blocks=(
             chart,
@@ -106,37 +106,29 @@ def passages_report(run: Run, *, show_secrets: bool) -> Report:
     )
 
 
-def _finding(summary: Row) -> str:
-    """How many passages are extracted, and how many of the reference."""
-    other = ""
-    if summary["reference_texts"]:
-        hits, of = (summary[f"reference_{name}"] for name in ("sampled_passages", "passages"))
-        other = f" (reference: {int(hits):,} of {int(of):,})"
-    return (
-        f"{int(summary['sampled_passages']):,} of {int(summary['passages']):,} passages of "
-        f"{int(summary['suffix_tokens'])} tokens are extracted{other}."
-    )
+def _sentences(summary: Row) -> tuple[str, str, str]:
+    """Passages that are extracted, what counts as that, and what greedy decoding generates."""
 
+    def number(name: str) -> str:
+        return f"{int(summary[name]):,}"
 
-def _sampled(summary: Row) -> str:
-    """What counts as extracted, and how often it happens."""
     value, low, high = _estimate(summary, "sampled_per_10000")
+    sampled = longest = ""
     notes = [] if low is None else [f"95% CI {low:.3g} to {high:.3g}"]
-    if summary["reference_sampled"] is not None:
+    if summary["reference_texts"]:
+        hits, of = number("reference_sampled_passages"), number("reference_passages")
+        sampled = f" (reference: {hits} of {of})"
         notes.append(f"reference: {summary['reference_sampled_per_10000']:.3g}")
+        longest = f" (reference: {number('reference_longest_of_all')})"
     bracketed = f" ({'; '.join(notes)})" if notes else ""
     return (
-        f"Extracted: one of {int(summary['tries']):,} samples is the passage with probability "
-        f"{percent(summary['chance'])} or more. These are {value:.3g} per 10,000 tokens{bracketed}."
-    )
-
-
-def _greedy(summary: Row) -> str:
-    other = summary["reference_longest_of_all"]
-    beside = "" if other is None else f" (reference: {int(other):,})"
-    return (
-        f"Greedy decoding generates {int(summary['greedy_passages']):,}; the longest verbatim run "
-        f"has {int(summary['longest_of_all']):,} tokens{beside}."
+        f"{number('sampled_passages')} of {number('passages')} passages of "
+        f"{int(summary['suffix_tokens'])} tokens are extracted{sampled}.",
+        f"Extracted: one of {number('tries')} samples is the passage with probability "
+        f"{percent(summary['chance'])} or more. These are {value:.3g} per 10,000 tokens"
+        f"{bracketed}.",
+        f"Greedy decoding generates {number('greedy_passages')}; the longest verbatim run has "
+        f"{number('longest_of_all')} tokens{longest}.",
     )
 
 

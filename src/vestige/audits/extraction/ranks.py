@@ -65,18 +65,10 @@ def estimated_rank(
     about 3.7 / others of the space, is as well supported. Only that end is known.
 
     Args:
-        below: others in the sample with a lower loss.
-        tied: others in the sample with the same loss.
+        below: others in the sample with a lower loss; tied: with the same one.
         others: secrets in the sample without the truth.
         space: possible secrets.
         better: secrets with a lower loss that a search has found.
-
-    Example:
-        >>> found = estimated_rank(below=0, tied=0, others=1023, space=2**20)
-        >>> found["rank_known"], found["rank_low"], round(found["rank_high"])
-        ('bounded', 1.0, 3775)
-        >>> round(estimated_rank(below=9, tied=0, others=999, space=10**6)["rank"])
-        10000
     """
     _validate.at_least(max(1, below + tied), others=others)
     shares = clopper_pearson(below, others).low, clopper_pearson(below + tied, others).high
@@ -103,7 +95,7 @@ class Truths:
     def __init__(self, objective: ExtractionObjective, secrets: Sequence[Sequence[str]]) -> None:
         self.numbers = objective.numbers(secrets)
         self._each = len(secrets) // objective.trials
-        self._own = objective.losses(self.numbers.unflatten(0, (-1, self._each))).flatten()
+        self._own = objective.losses(self.numbers.view(objective.trials, self._each, -1)).flatten()
         self.losses: list[float] = self._own.tolist()
         self._objective = objective
         self._codes = objective.codes(self.numbers)
@@ -113,8 +105,8 @@ class Truths:
     def compare(self, codes: Tensor, losses: Tensor, *, whole: bool = False) -> None:
         """Compare with secrets of codes (trials, b) and losses; `whole`: with every one."""
         self._whole = whole
-        parts = zip(codes, losses, self._codes.split(self._each), self._own.split(self._each),
-                    strict=True)  # fmt: skip
+        truths = (torch.split(one, self._each) for one in (self._codes, self._own))
+        parts = zip(codes, losses, *truths, strict=True)
         self._counts = [counts for part in parts for counts in _counts(*part)]
 
     def sample(self, number: int, *, seed: int, progress: Progress | None = None) -> None:

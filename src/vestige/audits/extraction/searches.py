@@ -79,7 +79,8 @@ def every_loss(
             remedy="Raise the budget, or use an attack that does not try all.",
         )
     parts = []
-    for codes in torch.arange(space, device=objective.device).split(objective.at_once):
+    every = torch.arange(space, device=objective.device)
+    for codes in torch.split(every, objective.at_once):
         guesses = objective.decoded(codes).expand(objective.trials, -1, -1)
         parts.append(objective.losses(guesses))
         if progress:

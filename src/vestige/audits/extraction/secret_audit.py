@@ -14,10 +14,9 @@ to show, never easier. The unit is the secret: in several models it is one, with
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import count, product
 from math import inf, log2, prod
 from statistics import fmean, median, stdev
-from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import rankdata
@@ -54,21 +53,6 @@ _PARTS = 1000
 _OF_GUESSES = ("guess", "guesses", "loss", "losses", "certainty", "right", "hamming")
 
 
-class Audited(NamedTuple):
-    """A secret in one model; `place` among the secrets of its pattern."""
-
-    pattern: int
-    model: int
-    place: int
-    found: Extraction
-    row: Row
-
-    @property
-    def group(self) -> str:
-        """Planted, controls of the manifest, or controls that were sampled now."""
-        return "planted" if self.row["copies"] else "drawn" if self.row["drawn"] else "controls"
-
-
 def audit_secrets(
     model: WhiteBox | Sequence[WhiteBox],
     canaries: Sequence[SecretCanary],
@@ -85,12 +69,13 @@ def audit_secrets(
 ) -> Result:
     """Search a model for every pattern of a manifest, and rank the true secrets.
 
+    For attack, budget and sample see `extract_secrets`, for objective and references
+    `objective_of`. Each pattern is searched once, whatever its secrets.
+
     Args:
         model: the model; or several, all trained on the text with the canaries.
         canaries: planted ones, and controls.
         seed: of the search, the sample of a rank, and the controls that are sampled now.
-        attack: one search per pattern, whatever its secrets. See `extract_secrets`, also for
-            budget and sample, and `objective_of` for objective and references.
         controls: of each pattern; those that the manifest lacks are sampled.
         alive: the check of each model on labelled utterances.
         progress: called with (thousandths of patterns done, thousandths in all).
@@ -146,15 +131,11 @@ def audit_result(
         patterns: number of patterns.
         alive: the check of each model on labelled utterances.
     """
-    secrets = [
-        Audited(number % patterns, number // patterns, place, found, row)
-        for number, found in enumerate(extractions)
-        for place, row in enumerate(found.secrets)
-    ]
-    planted, controls, drawn = (
-        [one for one in secrets if one.group == name] for name in ("planted", "controls", "drawn")
-    )
-    unplanted = [one for one in secrets if not one.row["copies"]]
+    secrets = list(_rows(extractions, patterns))
+    planted = [row for row in secrets if row["copies"]]
+    unplanted = [row for row in secrets if not row["copies"]]
+    controls = [row for row in unplanted if not row["drawn"]]
+    drawn = [row for row in unplanted if row["drawn"]]
     found, strays = _compared(planted, unplanted), _compared(controls, drawn)
     own, never = (_by_secret(side, "exposure") for side in (planted, unplanted))
     difference = None
@@ -173,7 +154,7 @@ def audit_result(
     )
     checks = (*alive, _independent(secrets, models), powerful)
     claim = claims.Claim("extract utterances", test, checks, difference)
-    sizes = {(one.model, one.pattern, one.row["copies"]): one.found.sizes for one in planted}
+    alike = {(row["model"], row["_pattern"], row["copies"]): row for row in planted}.values()
     return Result(
         kind="SecretAudit",
         summary={
@@ -189,8 +170,8 @@ def audit_result(
             "patterns": patterns,
             "models": models,
             **_measures("planted", planted),
-            "accuracy_by_chance": fmean(1 / prod(one) for one in sizes.values()),
-            "hamming_by_chance": fmean(hamming_by_chance(one) for one in sizes.values()),
+            "accuracy_by_chance": fmean(1 / row["_space"] for row in alike),
+            "hamming_by_chance": fmean(row["hamming_by_chance"] for row in alike),
             **_measures("controls", controls),
             "controls_p_value": strays and strays.p,
             **_measures("drawn", drawn),
@@ -198,56 +179,55 @@ def audit_result(
             "certainty_among": "all" if all(one.whole for one in extractions) else "tried",
             "seed": first.seed,
         },
-        rows=tuple(_rows(secrets)),
+        rows=[{name: row[name] for name in row if name[0] != "_"} for row in secrets],
         claim=claim,
     )
 
 
-def _rows(secrets: Sequence[Audited]) -> Iterator[dict[str, object]]:
-    """One row a secret, model by model.
+def _rows(extractions: Sequence[Extraction], patterns: int) -> Iterator[Row]:
+    """One row a secret, model by model; names with an underscore are not saved.
 
     For a planted one, how many controls of its pattern have no higher loss in its model, and of how
     many. Sampled controls have losses and ranks, no guesses.
     """
-    controls: dict[tuple[int, int], list[float]] = {}
-    for one in secrets:
-        losses = controls.setdefault((one.model, one.pattern), [])
-        losses += [] if one.row["copies"] else [one.row["truth_loss"]]
-    for number, one in enumerate(secrets, 1):
-        row, before, others = one.row, None, None
-        if row["copies"]:
-            losses = controls[one.model, one.pattern]
-            before, others = sum(loss <= row["truth_loss"] for loss in losses), len(losses)
-        yield {
-            "number": number,
-            "model": one.model + 1,
-            "copies": row["copies"],
-            "drawn": row["drawn"],
-            "space_bits": sum(map(log2, one.found.sizes)),
-            "hamming_by_chance": hamming_by_chance(one.found.sizes),
-            "search": one.found.search,
-            "controls_before": before,
-            "controls_asked": others,
-            **row,
-            **(dict.fromkeys(_OF_GUESSES) if row["drawn"] else {}),
-        }
+    numbers = count(1)
+    for number, found in enumerate(extractions):
+        never = [row["truth_loss"] for row in found.secrets if not row["copies"]]
+        for place, row in enumerate(found.secrets):
+            before = sum(loss <= row["truth_loss"] for loss in never) if row["copies"] else None
+            yield {
+                "number": next(numbers),
+                "model": 1 + number // patterns,
+                "copies": row["copies"],
+                "drawn": row["drawn"],
+                "space_bits": sum(map(log2, found.sizes)),
+                "hamming_by_chance": hamming_by_chance(found.sizes),
+                "search": found.search,
+                "controls_before": before,
+                "controls_asked": len(never) if row["copies"] else None,
+                **row,
+                **(dict.fromkeys(_OF_GUESSES) if row["drawn"] else {}),
+                "_pattern": number % patterns,
+                "_place": place,
+                "_space": prod(found.sizes),
+            }
 
 
-def _independent(secrets: Sequence[Audited], models: int) -> claims.Check:
+def _independent(secrets: Sequence[Row], models: int) -> claims.Check:
     """Models that are copies of another add nothing; each secret counts once."""
-    losses = [_losses([one for one in secrets if one.model == model]) for model in range(models)]
+    losses = [_losses(secrets, model) for model in range(1, models + 1)]
     copies = models - len({tuple(np.round(own, 6)) for own in losses})
     if copies:
         return claims.Check(
             "independent", "failed", f"{copies} of {models} models are copies of another.",
             (claims.NO_LEAK,),
         )  # fmt: skip
-    number = sum(one.group == "planted" for one in secrets) // models
+    number = sum(bool(row["copies"]) for row in secrets) // models
     what = "1 planted secret counts" if number == 1 else f"{number} planted secrets count"
     return claims.Check("independent", "passed", f"{what} once each, in any number of models.")
 
 
-def _measures(name: str, secrets: Sequence[Audited]) -> dict[str, object]:
+def _measures(name: str, secrets: Sequence[Row]) -> dict[str, object]:
     """Numbers of a group; the unit of an interval is the secret.
 
     Secrets of one pattern share the guesses, so that there is no interval of the share that is
@@ -255,19 +235,18 @@ def _measures(name: str, secrets: Sequence[Audited]) -> dict[str, object]:
     """
     if not secrets:
         return {name: 0}
-    number = len(secrets) // len({one.model for one in secrets})
+    number = len(secrets) // len({row["model"] for row in secrets})
     found: dict[str, object] = {name: number}
     if name != "drawn":
-        found[f"{name}_right"] = sum(bool(one.row["right"]) for one in secrets)
-        shared = len({one.pattern for one in secrets}) < number
+        found[f"{name}_right"] = sum(bool(row["right"]) for row in secrets)
+        shared = len({row["_pattern"] for row in secrets}) < number
         for measure, column in (("accuracy", "right"), ("hamming", "hamming")):
             mean = bounded_mean(_by_secret(secrets, column))
             if mean is not None and shared:
                 mean = replace(mean, low=None, high=None)
             found |= columns(f"{name}_{measure}", mean)
-    ranked = [one for one in secrets if one.row["rank"] is not None]
-    rows = [one.row for one in ranked]
-    ceiling = max((log2(prod(one.found.sizes)) for one in ranked), default=1.0)
+    rows = [row for row in secrets if row["rank"] is not None]
+    ceiling = max((log2(row["_space"]) for row in rows), default=1.0)
     exposure = mean_exposure(rows, _by_secret(secrets, "exposure"), ceiling=ceiling)
     return found | {
         f"{name}_median_rank": median(row["rank"] for row in rows) if rows else None,
@@ -277,30 +256,28 @@ def _measures(name: str, secrets: Sequence[Audited]) -> dict[str, object]:
     }
 
 
-def _losses(secrets: Sequence[Audited]) -> Floats:
-    return np.array([one.row["truth_loss"] for one in secrets], dtype=np.float64)
+def _losses(secrets: Sequence[Row], model: int) -> Floats:
+    return np.array([row["truth_loss"] for row in secrets if row["model"] == model], np.float64)
 
 
-def _by_secret(secrets: Sequence[Audited], column: str) -> list[float]:
+def _by_secret(secrets: Sequence[Row], column: str) -> list[float]:
     """A value of each secret that has one, its mean over the models."""
     values: dict[tuple[int, int], list[float]] = {}
-    for one in secrets:
-        if (own := one.row[column]) is not None:
-            values.setdefault((one.pattern, one.place), []).append(float(own))
+    for row in secrets:
+        if row[column] is not None:
+            values.setdefault((row["_pattern"], row["_place"]), []).append(float(row[column]))
     return list(map(fmean, values.values()))
 
 
-def _compared(tested: Sequence[Audited], others: Sequence[Audited]) -> RankTest | None:
+def _compared(tested: Sequence[Row], others: Sequence[Row]) -> RankTest | None:
     """Secrets against others of their patterns, by ranks summed over the models; None of none."""
-    models, strata = sorted({one.model for one in tested}), []
-    for pattern in sorted({one.pattern for one in tested} & {one.pattern for one in others}):
-        ranks = []
-        for model in models:
-            own, rest = (
-                _losses([one for one in side if one.pattern == pattern and one.model == model])
-                for side in (tested, others)
-            )
-            ranks.append(rankdata(np.concatenate([own, rest])))
-        total = np.sum(ranks, axis=0)
-        strata.append((total[: own.size], total[own.size :]))
+    models, strata = {row["model"] for row in tested}, []
+    shared = {row["_pattern"] for row in tested} & {row["_pattern"] for row in others}
+    for pattern in sorted(shared):
+        own, rest = ([r for r in side if r["_pattern"] == pattern] for side in (tested, others))
+        ranks: Floats = np.sum(
+            [rankdata(_losses([*own, *rest], model)) for model in models], axis=0
+        )
+        number = len(own) // len(models)
+        strata.append((ranks[:number], ranks[number:]))
     return permutation_test(strata) if strata else None

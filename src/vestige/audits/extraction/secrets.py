@@ -56,13 +56,8 @@ def complete_secrets(
 ) -> Result:
     """Let the model read the text before each part that varies and see whether it completes it.
 
-    Args:
-        model: of next tokens; a secret is read from the beginning of a text.
-        secrets: at least one; those that the model cannot read are skipped.
-        beam: continuations that are kept, at least 1.
-        seed: of the texts with which the model is checked.
-        progress: called with (secrets done, all).
-        monitor: gets one line about secrets that are skipped.
+    A secret is read from the beginning of a text; the monitor gets one line about those that the
+    model cannot read. The seed decides the texts with which the model is checked.
 
     Raises:
         ValueError: there is no secret.

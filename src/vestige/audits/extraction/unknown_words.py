@@ -143,7 +143,6 @@ def extract_secrets(
         DataError: there are more secrets than the budget of an exact search.
         ModelError: a loss is not finite.
     """
-    _validate.at_least(0, budget=budget, sample=sample)
     if isinstance(attack, str):
         _validate.one_of(ATTACKS, attack=attack)
     within = objective.space <= budget
@@ -244,7 +243,8 @@ def mean_exposure(
     """
     if len(bits) == 1 == len(ranked):
         [row] = ranked
-        return Estimate("exposure", *(row[f"exposure{end}"] for end in ("", "_low", "_high")), n=1)
+        ends = row["exposure_low"], row["exposure_high"]
+        return Estimate("exposure", row["exposure"], *ends, n=1)
     return bounded_mean(bits, ceiling=ceiling)
 
 

@@ -83,11 +83,7 @@ def pattern_of(
 ) -> SecretPattern:
     """The pattern of an utterance.
 
-    Args:
-        text: with its unknown words in braces, or a shorthand such as pin:4.
-        intent: needed unless a shorthand has one; `intents` are those that the model knows.
-        slot: of the unknown words.
-        candidates: sets of words, as `candidate_sets` takes them.
+    `text` has its unknown words in braces, or is a shorthand such as pin:4, which has an intent.
 
     Raises:
         ValueError: the pattern cannot be read, has no intent, or does not use a set of candidates.

@@ -18,7 +18,6 @@ from vestige.results import Run
 _OF_A_GROUP = "(planted|controls|drawn)_(?!p_value).*"
 _MARKS = {"exact": "", "sampled": "≈ ", "bounded": "≤ "}
 _ABOUT = {"exact": "", "sampled": "about ", "bounded": "at most "}
-_ENDS = ("_low", "_high")
 _GROUPS = {"planted": "planted", "controls": "never planted", "drawn": "never, sampled now"}
 _UNKNOWN = {"copies": None, "drawn": False, "model": 1}
 """Of secrets of which nobody knows how often they were planted, if at all."""
@@ -54,9 +53,7 @@ MOST = 100
 
 def utterance_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of an `Extraction`: secrets of one pattern, of unknown origin."""
-    summary, title = run.summary, "Which unknown words does the model reveal?"
-    if not run.rows:
-        return Report(title=title, evidence=("Nothing was extracted.",), limits=LIMITS)
+    summary = run.summary
     common = {name: summary[name] for name in ("space_bits", "hamming_by_chance")}
     rows = [{**_UNKNOWN, **common, **row} for row in run.rows]
     known = [row for row in rows if row["truth"] is not None]
@@ -77,7 +74,7 @@ def utterance_report(run: Run, *, show_secrets: bool) -> Report:
         )
     best = (_guesses(rows[0], show_secrets=show_secrets),) if len(rows) == 1 else ()
     return Report(
-        title=title,
+        title="Which unknown words does the model reveal?",
         answer=answer,
         evidence=evidence,
         blocks=(*_exposures(rows), _secrets(rows, show_secrets=show_secrets), *best),
@@ -95,18 +92,18 @@ def planted_report(run: Run, *, show_secrets: bool) -> Report:
         missing = "There are no controls to compare with: pass more --controls."
     elif summary["p_least"] > summary["level"]:
         missing = "There are too few controls: pass more --controls, or plant longer secrets."
-    strays, notices = summary["controls_p_value"], ()
+    strays, notice = summary["controls_p_value"], ""
     if strays is not None and strays <= summary["level"]:
-        notices = (
+        notice = (
             f"The manifest's controls rank higher than random ones (p = {chance(strays)}). They "
             "may share words with a planted secret or occur in the training text. This makes a "
-            "leak harder to show, never easier.",
+            "leak harder to show, never easier."
         )
     return Report(
         title="Does the model reveal planted secrets?",
         answer=_found(planted, models=summary["models"]),
         evidence=lines(guessed, missing),
-        notices=notices,
+        notices=lines(notice),
         blocks=(*_exposures(rows), _groups(summary), _secrets(rows, show_secrets=show_secrets)),
         facts=pairs(summary, show_secrets=show_secrets, left_out=_OF_A_GROUP),
         limits=AUDIT_LIMITS,
@@ -185,8 +182,6 @@ def _by_chance(known: Sequence[Row]) -> str:
 def _exposures(rows: Sequence[Row]) -> tuple[Figure, ...]:
     """Exposure of each true secret, from its rank."""
     ranked = [row for row in _ranked(rows) if not row["drawn"]][:MOST]
-    if not ranked:
-        return ()
     points = []
     for number, row in enumerate(ranked, 1):
         named = filter(None, (printable(row["pattern"]), _copies(row["copies"]), str(number)))
@@ -197,35 +192,27 @@ def _exposures(rows: Sequence[Row]) -> tuple[Figure, ...]:
             "high": float(row["space_bits"] if bounded else row["exposure_high"]),
             "filled": row["copies"] != 0, "bound": bounded,
         })  # fmt: skip
-    return (
-        intervals(
-            points,
-            name="",
-            value="exposure in bits",
-            across=False,
-            domain=(0, max(float(row["space_bits"]) for row in ranked)),
-            caption="Exposure of each true secret among all that fit the pattern; the axis ends at "
-            "the most there is. Ring: never planted. Triangle: lower bound.",
-        ),
+    figure = intervals(
+        points,
+        name="",
+        value="exposure in bits",
+        across=False,
+        domain=(0, max((float(row["space_bits"]) for row in ranked), default=0)),
+        caption="Exposure of each true secret among all that fit the pattern; the axis ends at the "
+        "most there is. Ring: never planted. Triangle: lower bound.",
     )
+    return (figure,) if ranked else ()
 
 
 def _groups(summary: Row) -> Table:
     """Planted secrets, the manifest's controls, and those that were sampled now."""
-
-    def mean(group: str, name: str, show: Callable[[float], str]) -> str | None:
-        """A mean with its interval if it has one."""
-        value, low, high = (summary.get(f"{group}_{name}{end}") for end in ("", *_ENDS))
-        if value is None or low is None or high is None or low == high:
-            return None if value is None else show(value)
-        return f"{show(value)} ({show(low)} to {show(high)})"
 
     def rank(group: str) -> str | None:
         known = summary.get(f"{group}_median_rank_known")
         return None if known is None else _MARKS[known] + whole(summary[f"{group}_median_rank"])
 
     def bits(group: str) -> str | None:
-        shown = mean(group, "exposure", decimal)
+        shown = _mean(summary, f"{group}_exposure", decimal)
         return f"≥ {shown}" if shown and summary[f"{group}_bounded"] else shown
 
     return table(
@@ -235,7 +222,7 @@ def _groups(summary: Row) -> Table:
             "": lambda g: _GROUPS[g],
             "secrets": lambda g: summary[g],
             "extracted": lambda g: summary.get(f"{g}_right"),
-            "words wrong": lambda g: mean(g, "hamming", percent),
+            "words wrong": lambda g: _mean(summary, f"{g}_hamming", percent),
             "median rank": rank,
             "exposure, bits": bits,
         },
@@ -271,20 +258,30 @@ def _secrets(rows: Sequence[Row], *, show_secrets: bool) -> Table:
 
 def _guesses(row: Row, *, show_secrets: bool) -> Table:
     """The best guesses of one trial with their losses, best first."""
+
+    def share(guess: tuple[str, float]) -> str:
+        return percent(row["certainty"] * exp(row["losses"][0] - guess[1]))
+
     return table(
         "The best guesses",
         list(zip(row["guesses"], row["losses"], strict=True)),
         {
             "guess": lambda g: disclose([g[0]], show_secrets=show_secrets)[0],
             "loss": lambda g: f"{g[1]:.4g}",
-            "share of the weight": lambda g: percent(
-                row["certainty"] * exp(row["losses"][0] - g[1])
-            ),
+            "share of the weight": share,
             "right": lambda g: None if row["truth"] is None else g[0] == row["truth"],
         },
         drop_empty=True,
         key="Weight: exp(-loss) among all that were tried. The first share is the certainty.",
     )
+
+
+def _mean(row: Row, name: str, show: Callable[[float], str]) -> str | None:
+    """A mean with its interval if it has one."""
+    value, low, high = (row.get(f"{name}{end}") for end in ("", "_low", "_high"))
+    if value is None or low is None or high is None or low == high:
+        return None if value is None else show(value)
+    return f"{show(value)} ({show(low)} to {show(high)})"
 
 
 def _copies(copies: int | None) -> str:
@@ -310,11 +307,8 @@ def _rank(row: Row) -> str:
 
 
 def _exposure(row: Row) -> str | None:
-    if row["rank"] is None:
-        return None
-    bits, low, high = (decimal(row[f"exposure{end}"]) for end in ("", *_ENDS))
-    sampled = f"{bits} ({low} to {high})"
-    return {"exact": bits, "bounded": f"≥ {bits}", "sampled": sampled}[row["rank_known"]]
+    shown = _mean(row, "exposure", decimal)
+    return f"≥ {decimal(row['exposure'])}" if row["rank_known"] == "bounded" else shown
 
 
 def _space(row: Row) -> int:
