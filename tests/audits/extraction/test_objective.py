@@ -183,20 +183,17 @@ def alike(*texts):
 
 
 @pytest.mark.parametrize(
-    ("patterns", "settings", "message"),
+    ("patterns", "message"),
     [
-        (alike("pin {digit}", "{digit} pin"), {}, "at the same places"),
-        (alike("pin {digit}", "pin {color}"), {}, "as many candidates"),
-        (alike("pin {digit}", "pin {digit} please"), {}, "same number of tokens"),
-        ([], {}, "patterns must be at least 1"),
-        (alike("pin {digit}"), {"references": [boxes.Bilinear()]}, "references must be given"),
-        (alike("pin {digit}"), {"kind": "calibrated"}, "references must be given"),
-        (alike("pin {digit}"), {"kind": "sum"}, "objective must be one of"),
+        (alike("pin {digit}", "{digit} pin"), "at the same places"),
+        (alike("pin {digit}", "pin {color}"), "as many candidates"),
+        (alike("pin {digit}", "pin {digit} please"), "same number of tokens"),
+        ([], "patterns must be at least 1"),
     ],
 )
-def test_trials_must_have_one_shape_and_an_objective(patterns, settings, message):
+def test_trials_must_have_one_shape(patterns, message):
     with pytest.raises(ValueError, match=message):
-        objective_of(boxes.Bilinear(), patterns, **settings)
+        objective_of(boxes.Bilinear(), patterns)
 
 
 def test_a_stack_needs_a_trial_for_each_model():

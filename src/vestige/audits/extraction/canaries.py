@@ -24,7 +24,7 @@ from typing import Any
 
 from scipy.stats import hypergeom
 
-from vestige import _validate, claims
+from vestige import claims
 from vestige.audits.extraction.continuations import attempts
 from vestige.claims import Check, Claim
 from vestige.claims.effects import COMPLETED_SHARE
@@ -81,10 +81,10 @@ class Completion(Measurement):
         """Rate of completion of a kind of texts by "greedy", "beam_best" or "beam_kept"."""
         return rate(row[by] for row in self.of_kind(kind))
 
-    def by_copies(self, *, by: str = "greedy") -> dict[int, Estimate]:
-        """The planted canaries' rate for each number of copies, fewest first."""
+    def by_copies(self) -> dict[int, Estimate]:
+        """The planted canaries' rate of greedy completion for each number of copies."""
         planted = self.of_kind(CANARY)
-        return rates_by((row["copies"] for row in planted), (row[by] for row in planted))
+        return rates_by((row["copies"] for row in planted), (row["greedy"] for row in planted))
 
     @property
     def test(self) -> claims.Test | None:
@@ -187,8 +187,7 @@ def complete(
     probable continuations of the canary's length and never takes the end of a text.
 
     Raises:
-        ValueError: an argument is less than 1, there is no canary, or one is no longer than the
-            prefix.
+        ValueError: a canary is no longer than the prefix.
         DataError: the model's vocabulary lacks a word.
         ModelError: the model's distribution is not finite.
 
@@ -199,7 +198,6 @@ def complete(
         >>> found.rate().count, found.attempts[0]["prefix_needed"]
         (1, 0)
     """
-    _validate.at_least(1, prefix=prefix, beam=beam, canaries=len(canaries))
     texts = [_text(model, canary, number, prefix) for number, canary in enumerate(canaries, 1)]
     for text in [text for text in texts if text["kind"] == CANARY]:
         if (other := shuffled(text["tokens"])) is not None:

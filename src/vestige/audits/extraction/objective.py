@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -28,6 +28,9 @@ ObjectiveKind = Literal["joint", "tags", "intent", "calibrated"]
 
 ROWS = 2048
 """Utterances that a model reads at once; they need nearly all of the memory."""
+
+LISTED = 40
+"""Labels that a message names."""
 
 _EXACT_CODES = 2**62
 
@@ -189,16 +192,10 @@ def objective_of(
         references: models that never saw the secret, for "calibrated" and for nothing else.
 
     Raises:
-        ValueError: patterns or references do not fit.
+        ValueError: there is no pattern, they have several shapes, or are not as many as models.
         DataError: the model cannot read a word, a candidate is no single token, two candidates are
             one to the model, or the model lacks the intent or a tag.
     """
-    _validate.one_of(get_args(ObjectiveKind), objective=kind)
-    if (kind == "calibrated") != bool(references):
-        raise ValueError(
-            "references must be given with the objective 'calibrated' and with no other, got "
-            f"{len(references)} with {kind!r}"
-        )
     if isinstance(patterns, SecretPattern):
         patterns = (patterns,) * model.models
     trials = tuple(patterns)
@@ -294,11 +291,15 @@ def _check_readable(pieces: Sequence[tuple[int, ...]], tried: dict[int, int]) ->
             )
 
 
+def listed(labels: Sequence[str]) -> str:
+    """The first labels of a model, for a message."""
+    return ", ".join(labels[:LISTED]) + (", …" if len(labels) > LISTED else "")
+
+
 def _label(labels: Sequence[str], wanted: str, kind: str) -> int:
     if wanted in labels:
         return list(labels).index(wanted)
-    shown = ", ".join(labels[:40]) + (", …" if len(labels) > 40 else "")
     raise DataError(
-        f"the model has no {kind.split()[1]} {wanted!r}; it has: {shown}",
+        f"the model has no {kind.split()[1]} {wanted!r}; it has: {listed(labels)}",
         remedy=f"Use {kind} of its training text.",
     )

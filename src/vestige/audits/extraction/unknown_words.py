@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 
-from vestige import _validate
 from vestige.audits.extraction.objective import ExtractionObjective
 from vestige.audits.extraction.ranks import COLUMNS, Known, Truths
 from vestige.audits.extraction.searches import (
@@ -37,9 +36,6 @@ from vestige.metrics.tests import rank_sum
 from vestige.results import Measurement
 
 Row = Mapping[str, Any]
-
-ATTACKS = ("auto", "exact", "coordinate")
-"""Searches by name; "auto" is exact within the budget, else coordinate descent."""
 
 SAMPLE = 20_000
 """Random secrets that a rank is estimated from if there are too many to try."""
@@ -132,19 +128,18 @@ def extract_secrets(
     Args:
         objective: the trials, as `objective_of` encodes them for a model.
         seed: of what a search leaves to chance, and of the sample of a rank.
-        attack: a name of `ATTACKS`, or another search.
+        attack: "exact", "coordinate" descent, "auto" (exact within the budget, else coordinate), or
+            another search.
         truths: the true secret of each trial, or several of a single one; guesses ignore them.
         budget: every secret is tried, and ranks are counted, if there are at most this many.
         sample: otherwise ranks are estimated from this many random secrets; 0: no rank.
         progress: called with (steps done, steps in all).
 
     Raises:
-        ValueError: there is no such attack, or the truths are not secrets of the trials.
+        ValueError: the truths are not secrets of the trials.
         DataError: there are more secrets than the budget of an exact search.
         ModelError: a loss is not finite.
     """
-    if isinstance(attack, str):
-        _validate.one_of(ATTACKS, attack=attack)
     within = objective.space <= budget
     asked = attack if isinstance(attack, str) else attack.__name__
     name = ("exact" if within else "coordinate") if asked == "auto" else asked

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.audits.extraction.objective import objective_of
+from vestige.audits.extraction.objective import listed, objective_of
 from vestige.audits.extraction.secret_audit import audit_secrets
 from vestige.audits.extraction.unknown_words import extract_secrets
 from vestige.claims import Check
@@ -22,8 +22,6 @@ from vestige.models.white_box import IntentSlotNetwork
 from vestige.results import Result
 from vestige.session import Session
 
-_INTENTS = 40
-"""Intents that a message lists."""
 LABELLED = 200
 """Utterances whose labels are predicted to see whether a model is alive."""
 
@@ -90,9 +88,8 @@ def pattern_of(
         DataError: a file of candidates cannot be read.
     """
     if intent is None and "{" in text:
-        known = ", ".join(intents[:_INTENTS]) + (", …" if len(intents) > _INTENTS else "")
         raise ValueError(
-            f"`intent` must be given for a pattern of your own; the model knows {known}"
+            f"`intent` must be given for a pattern of your own; the model knows {listed(intents)}"
         )
     [(text, intent)] = with_intents([text], [] if intent is None else [intent])
     sets = candidate_sets(candidates)
