@@ -19,7 +19,7 @@ id.
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,11 +27,10 @@ from numpy.typing import ArrayLike, NDArray
 from vestige.errors import DataError
 from vestige.models.token_statistics import TokenStatistics
 
-if TYPE_CHECKING:
-    import pandas  # type: ignore[import-untyped]
-
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
+Table: TypeAlias = Any
+"""A `pandas.DataFrame`, which has no types."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +49,7 @@ class Extracted:
     temperature: float = 1.0
 
 
-def memorized(
-    statistics: TokenStatistics, how: Extracted, units: Sequence[int] | Whole
-) -> "pandas.DataFrame":
+def memorized(statistics: TokenStatistics, how: Extracted, units: Sequence[int] | Whole) -> Table:
     """What is extracted of each text, except for continuations that are generated.
 
     A token whose most probable ones are unknown (NaN) counts as none of them, and a passage with
@@ -73,7 +70,7 @@ def memorized(
         DataError: no text is as long as prefix and suffix together, or nothing is known of any
             passage.
     """
-    import pandas
+    import pandas  # type: ignore[import-untyped]
 
     logs = sampled_log_probs(statistics, top_k=how.top_k, temperature=how.temperature)
     unlikely = statistics.ranks > 0
@@ -123,10 +120,10 @@ def _of_text(
 
 
 def with_continued(
-    table: "pandas.DataFrame",
+    table: Table,
     numbers: Sequence[int] | Whole,
     pairs: Iterable[tuple[Sequence[Hashable], Sequence[Hashable]]],
-) -> "pandas.DataFrame":
+) -> Table:
     """The table with edit similarity and BLEU of some texts' greedy continuations.
 
     Args:

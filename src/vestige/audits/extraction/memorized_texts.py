@@ -8,12 +8,12 @@ interval counts units as well.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from math import comb
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from vestige import claims
-from vestige.audits.extraction.memorization import Extracted
+from vestige.audits.extraction.memorization import Extracted, Table
 from vestige.claims import Check, Claim, Estimate, Test
 from vestige.claims.effects import EXTRACTED_SHARE
 from vestige.metrics.equal_length import above_position_mean, common_length
@@ -21,9 +21,6 @@ from vestige.metrics.estimates import columns, difference_of
 from vestige.metrics.permutation import means_by_group, unit_permutation_test
 from vestige.metrics.rates import clustered_rate
 from vestige.results import Result
-
-if TYPE_CHECKING:
-    import pandas  # type: ignore[import-untyped]
 
 ALPHA = 0.05
 """Level of the test."""
@@ -46,8 +43,8 @@ _COLUMNS = (
 
 
 def memorization_result(
-    texts: "pandas.DataFrame",
-    reference: "pandas.DataFrame | None",
+    texts: Table,
+    reference: Table | None,
     how: Extracted,
     *,
     seed: int,
@@ -113,7 +110,7 @@ def _compared(name: str, sides: Mapping[str, Estimate | None]) -> dict[str, Esti
     return {name: own, f"reference_{name}": rest, f"{name}_difference": apart}
 
 
-def _counts(table: "pandas.DataFrame") -> dict[str, int]:
+def _counts(table: Table) -> dict[str, int]:
     return {
         "texts": len(table),
         "texts_with_passages": len(_with_passages(table)),
@@ -126,9 +123,7 @@ def _counts(table: "pandas.DataFrame") -> dict[str, int]:
     }
 
 
-def _rows(
-    kind: str, table: "pandas.DataFrame | None", excerpts: Sequence[str] = ()
-) -> Iterator[dict[str, Any]]:
+def _rows(kind: str, table: Table | None, excerpts: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
     """One row a text."""
     if table is None:
         return
@@ -138,15 +133,13 @@ def _rows(
         yield {"kind": kind, "number": number, **row, "text": excerpt}
 
 
-def compared_tokens(
-    texts: "pandas.DataFrame", reference: "pandas.DataFrame", how: Extracted
-) -> int:
+def compared_tokens(texts: Table, reference: Table, how: Extracted) -> int:
     """Tokens of texts whose passages are compared, with those before them and a rest."""
     reached = how.prefix + (_passages_compared(texts, reference) + 1) * how.suffix
     return int(_with_passages(texts)["length"].clip(upper=reached).sum())
 
 
-def more_extracted(texts: "pandas.DataFrame", reference: "pandas.DataFrame", *, seed: int) -> float:
+def more_extracted(texts: Table, reference: Table, *, seed: int) -> float:
     """The p-value that as many passages of the reference are sampled."""
     lengths, owners, hits = (
         np.concatenate([texts[name], reference[name]]) for name in ("passages", "unit", "hits")
@@ -161,7 +154,7 @@ def more_extracted(texts: "pandas.DataFrame", reference: "pandas.DataFrame", *, 
     return unit_permutation_test(own, rest, seed=seed, permutations=PERMUTATIONS)
 
 
-def _passages_compared(texts: "pandas.DataFrame", reference: "pandas.DataFrame") -> int:
+def _passages_compared(texts: Table, reference: Table) -> int:
     """Passages of a text that are compared."""
     sides = _with_passages(texts), _with_passages(reference)
     lengths, owners = (
@@ -170,18 +163,18 @@ def _passages_compared(texts: "pandas.DataFrame", reference: "pandas.DataFrame")
     return common_length(lengths, owners, len(sides[0]))
 
 
-def _with_passages(table: "pandas.DataFrame") -> "pandas.DataFrame":
+def _with_passages(table: Table) -> Table:
     return table[table["passages"] > 0]
 
 
-def _rate(table: "pandas.DataFrame", name: str) -> Estimate:
+def _rate(table: Table, name: str) -> Estimate:
     """The share of passages; clusters are units, each with the mean of its texts."""
     own = _with_passages(table)
     hits, trials = (means_by_group(own[one], own["unit"]) for one in (name, "passages"))
     return clustered_rate(hits.tolist(), trials.tolist())
 
 
-def _share(table: "pandas.DataFrame", name: str) -> Estimate | None:
+def _share(table: Table, name: str) -> Estimate | None:
     """The mean of a share of each text, units with the same weight; None if none was measured.
 
     A share of tokens has as many trials as a text has tokens on average: where all are 0 its

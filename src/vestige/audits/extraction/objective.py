@@ -9,7 +9,6 @@ models that never saw the secret.
 """
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal
@@ -117,11 +116,7 @@ class ExtractionObjective:
         rows = self.known[:, None].expand(-1, number, -1, -1)
         rows = rows.index_copy(2, self.places, vectors).flatten(0, 1)
         intents = self.intents.repeat_interleave(number)
-        tags = self.tags.repeat_interleave(number, 0)
-        # cuDNN's recurrent layers refuse a backward pass outside of training
-        refused = rows.is_cuda and rows.requires_grad
-        with torch.backends.cudnn.flags(enabled=False) if refused else nullcontext():
-            found = self.model.losses(rows, intents, tags)
+        found = self.model.losses(rows, intents, self.tags.repeat_interleave(number, 0))
         part = {"tags": found.tags, "intent": found.intent}.get(self.kind)
         return (found.joint if part is None else part).view(trials, number)
 

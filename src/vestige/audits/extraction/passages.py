@@ -8,7 +8,7 @@ text is unknown; it counts as not generated.
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from vestige import claims
 from vestige.audits.extraction.continuations import best_continuations
-from vestige.audits.extraction.memorization import Extracted, memorized, with_continued
+from vestige.audits.extraction.memorization import Extracted, Table, memorized, with_continued
 from vestige.audits.extraction.memorized_texts import compared_tokens, memorization_result
 from vestige.claims.model_checks import adapter_check
 from vestige.claims.text_lists import ListedTexts, comparable_texts, listed_texts, model_checks
@@ -29,9 +29,6 @@ from vestige.models.shown_statistics import by_list, known_by_all, numbered, onl
 from vestige.models.text_models import TextModels
 from vestige.results import Result
 from vestige.session import Session
-
-if TYPE_CHECKING:
-    import pandas  # type: ignore[import-untyped]
 
 EXCERPT = 200
 """Characters of a text that a run keeps."""
@@ -99,7 +96,7 @@ def extract_passages(run: Session, model: Any, texts: Any) -> Result:
     )
 
 
-def _some(table: "pandas.DataFrame", most: int, *, seed: int) -> NDArray[np.int64]:
+def _some(table: Table, most: int, *, seed: int) -> NDArray[np.int64]:
     """Numbers of random texts with a passage, at most this many."""
     long_enough = np.flatnonzero(table["passages"])
     return np.sort(np.random.default_rng([seed, 2]).permutation(long_enough)[:most])
@@ -225,8 +222,8 @@ class _Server:
 
 def _checks(
     source: _Files | _Server,
-    own: "pandas.DataFrame",
-    rest: "pandas.DataFrame | None",
+    own: Table,
+    rest: Table | None,
     how: Extracted,
     lists: ListedTexts,
     seed: int,

@@ -148,8 +148,11 @@ def _descend(
         schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, DECAY)
         for epoch in range(epochs):
             optimizer.zero_grad()
+            # cuDNN's recurrent layers refuse a backward pass outside of training
+            with torch.backends.cudnn.flags(enabled=False):
+                found = loss(values, epoch)
             # the model's own parameters get no gradient
-            loss(values, epoch).backward(inputs=[values])  # type: ignore[no-untyped-call]
+            found.backward(inputs=[values])  # type: ignore[no-untyped-call]
             optimizer.step()
             schedule.step()
             if progress:
