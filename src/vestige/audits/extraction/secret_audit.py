@@ -179,7 +179,7 @@ def audit_result(
             "certainty_among": "all" if all(one.whole for one in extractions) else "tried",
             "seed": first.seed,
         },
-        rows=[{name: row[name] for name in row if name[0] != "_"} for row in secrets],
+        rows=tuple({name: row[name] for name in row if name[0] != "_"} for row in secrets),
         claim=claim,
     )
 
