@@ -117,7 +117,7 @@ class Completion(Measurement):
             test,
             None if own is None else own.high,
             limit=COMPLETED_SHARE,
-            what="of such canaries, completed",
+            what="of planted canaries completed",
         )
         share = own and replace(own, name="completed share of planted canaries", n=0)
         return Claim("extract canaries", test, (*self.checks, powerful), share)
