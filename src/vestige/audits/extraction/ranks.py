@@ -140,9 +140,11 @@ def _counts(codes: Tensor, losses: Tensor, own_codes: Tensor, own: Tensor) -> li
     ordered = losses.sort().values
     least, most = (torch.searchsorted(ordered, own, right=right) for right in (False, True))
     counts = torch.stack([least, most - least, torch.full_like(least, len(losses))], 1)
-    mine = torch.isin(codes, own_codes)
-    itself, loss = codes[mine] == own_codes[:, None], losses[mine]
-    again = (itself & (loss < own[:, None]), itself & (loss == own[:, None]), itself)
-    counts -= torch.stack([one.sum(1) for one in again], 1)
+    known, group = own_codes.unique(return_inverse=True)
+    mine = torch.isin(codes, known)
+    place, loss = torch.searchsorted(known, codes[mine]), losses[mine]
+    truth = own.new_empty(len(known)).scatter(0, group, own)[place]  # that each of mine is
+    for column, itself in enumerate((loss < truth, loss == truth, loss == loss)):
+        counts[:, column] -= torch.bincount(place[itself], minlength=len(known))[group]
     found: list[list[int]] = counts.tolist()
     return found
