@@ -140,7 +140,7 @@ def _counts(codes: Tensor, losses: Tensor, own_codes: Tensor, own: Tensor) -> li
     ordered = losses.sort().values
     least, most = (torch.searchsorted(ordered, own, right=right) for right in (False, True))
     counts = torch.stack([least, most - least, torch.full_like(least, len(losses))], 1)
-    known, group = own_codes.unique(return_inverse=True)
+    known, group = torch.unique(own_codes, return_inverse=True)
     mine = torch.isin(codes, known)
     place, loss = torch.searchsorted(known, codes[mine]), losses[mine]
     truth = own.new_empty(len(known)).scatter(0, group, own)[place]  # that each of mine is
