@@ -22,7 +22,7 @@ from functools import partial
 import torch
 
 from vestige.audits.extraction.objective import objective_of
-from vestige.audits.extraction.searches import Search, coordinate_descent, exhaust
+from vestige.audits.extraction.searches import Search, coordinate_descent, every_loss, exhaust
 from vestige.data.secret_pattern import SecretPattern
 from vestige.data.vocabulary import WordVocabulary
 from vestige.experiments.nlu.paper_attacks import discrete_optimization, embedding_optimization
@@ -54,7 +54,7 @@ def make_model(seed: int, device: str) -> IntentSlotModel:
 
 
 SEARCHES: dict[str, Search] = {
-    "exact": lambda objective, *_: exhaust(objective),
+    "exact": lambda objective, *_: exhaust(objective, every_loss(objective)),
     "coordinate": coordinate_descent,
     "paper": discrete_optimization,
     "embedding": embedding_optimization,

@@ -14,6 +14,7 @@ from vestige import results
 from vestige.audits.extraction.canaries import Completion, complete
 from vestige.audits.extraction.continuations import best_continuations
 from vestige.data.canary import Canary
+from vestige.errors import DataError
 from vestige.metrics.rates import clopper_pearson
 from vestige.models.protocols import NextToken
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
@@ -21,7 +22,8 @@ from vestige.models.table import TableModel
 
 
 def canary(*ids: int, copies: int = 5, user: str = "") -> Canary:
-    return Canary(" ".join(f"w{i}" for i in ids), "random", (), copies, ids, user)
+    words = " ".join(f"w{i}" if i else "<eos>" for i in ids)
+    return Canary(words, "random", (), copies, ids, user)
 
 
 def greedy(model: NextToken, prefix: tuple[int, ...], length: int) -> tuple[int, ...]:
@@ -72,12 +74,6 @@ def test_greedy_and_the_prefix_needed_are_those_of_decoding_one_at_a_time(model,
         assert one["prefix_needed"] == (min(works) if works else None)
         assert one["greedy"] == (prefix in works)
         assert works == list(range(min(works), n)) if works else True
-
-
-def test_a_longer_prefix_completes_whatever_a_shorter_one_does(model, canaries):
-    long = [one for one in canaries if len(one.ids) > 3]
-    shares = [complete(model, long, prefix=m).rate().count for m in (1, 2, 3)]
-    assert shares == sorted(shares)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -199,22 +195,13 @@ def test_progress_ends_with_all_texts(model, canaries):
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
 
 
-@pytest.mark.parametrize(
-    ("canaries", "options", "message"),
-    [
-        ([], {}, "canaries must be at least 1, got 0"),
-        ([canary(2, 3)], {"prefix": 0}, "prefix must be at least 1, got 0"),
-        ([canary(2, 3)], {"beam": 0}, "beam must be at least 1, got 0"),
-        ([canary(2, 3)], {"confidence": 95}, "confidence must lie in"),
-        ([canary(2, 3, 3), canary(2, 3)], {"prefix": 2}, "got 2: canary 2 has 2 tokens"),
-        ([canary(2, 9)], {}, "ids below 4, canary 1 has 9"),
-        ([Canary("w2 zeppelin", "given", (), 1)], {}, "canary 1 has 1 others"),
-    ],
-)
-def test_bad_arguments_are_refused(canaries, options, message):
+def test_canaries_that_are_too_short_or_unknown_are_refused_by_their_numbers():
     model = TableModel([0, 0, 0.5, 0.5], [[0, 0, 0, 1]] * 4)
-    with pytest.raises(ValueError, match=message):
-        complete(model, canaries, **options)
+    with pytest.raises(ValueError, match="got 2: canary 2 has 2 tokens"):
+        complete(model, [canary(2, 3, 3), canary(2, 3)], prefix=2)
+    with pytest.raises(DataError, match="canary 2 has words that") as refused:
+        complete(model, [canary(2, 3), Canary("w2 zeppelin", "given", (), 1)])
+    assert "zeppelin" not in str(refused.value)
 
 
 @pytest.mark.parametrize("seed", range(4))

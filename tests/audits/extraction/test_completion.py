@@ -149,7 +149,6 @@ CASES = {
     "prefix 0": ("P/model P/planted --prefix 0", "--prefix", "--help"),
     "prefix no number": ("P/model P/planted --prefix all", "--prefix", "whole number"),
     "beam 0": ("P/model P/planted --beam 0", "--beam", "--help"),
-    "nothing given": ("P/model", "Pass WHAT, or --pattern", "Change that"),
     "manifest nowhere": ("P/model P/nowhere.json", "nowhere.json", "vestige plant"),
     "a folder without one": ("P/model P/none", "none has no file of a known format", "Pass"),
     "manifest changed": ("P/model P/changed.json", "canary 1", "Restore"),

@@ -59,6 +59,7 @@ CASES = {
         "NaN or infinite",
     ),
     "manifest and pattern": ("W/model W --pattern pin:2", "Pass WHAT or --pattern, not both"),
+    "a reference of texts": (f"{ASKED} --reference W/songs.jsonl", "--reference needs texts"),
     "manifest and truth": ("W/model W/planted --truth 4", "--truth needs --pattern"),
     "no manifest there": ("W/model W/none/manifest.json", "manifest.json is missing"),
     "a manifest of text": ("W/model V/planted", "intent"),

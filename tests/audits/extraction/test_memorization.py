@@ -119,7 +119,7 @@ def test_greedy_decoding_says_what_the_ranks_tell(model, texts):
         ranks, n = statistics.ranks[start:end], len(ids)
         from_each = [said(model, ids[:k], n - k) for k in range(n)]
         whole = next((k for k in range(n) if from_each[k] == ids[k:]), n)
-        found = memorization.verbatim(ranks)
+        found = memorization.verbatim(ranks > 0)
         assert found["strength"] == pytest.approx(1 - whole / n)
         alike = [
             next((i for i, (a, b) in enumerate(zip(out, ids[k:], strict=True)) if a != b), n - k)
@@ -156,17 +156,3 @@ def test_bleu_is_one_for_the_true_continuation_and_small_for_another():
     assert memorization.bleu(list(range(30)), true) < 0.1
     half = [*true[:15], *range(15)]
     assert 0.2 < memorization.bleu(half, true) < 0.6
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"top_k": 0}, "top_k must be at least 1"),
-        ({"top_k": 21}, "at most the 14 most probable"),
-        ({"top_k": 2, "temperature": 0.0}, "temperature must be"),
-    ],
-)
-def test_settings_out_of_range_are_refused(model, texts, settings, message):
-    statistics = token_statistics(model, texts[:1])
-    with pytest.raises(ValueError, match=message):
-        memorization.sampled_log_probs(statistics, **settings)

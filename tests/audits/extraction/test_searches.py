@@ -11,6 +11,7 @@ from vestige.audits.extraction.ranks import Truths
 from vestige.audits.extraction.searches import (
     KEPT,
     coordinate_descent,
+    every_loss,
     exhaust,
     gathered,
     replaced,
@@ -23,8 +24,8 @@ from vestige.errors import DataError, ModelError
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
 
 
-def exact(objective, generator, progress=None):
-    return exhaust(objective, progress=progress)
+def exact(objective, generator=None, progress=None):
+    return exhaust(objective, every_loss(objective, progress=progress))
 
 
 SEARCHES = [exact, coordinate_descent]
@@ -48,12 +49,11 @@ def test_exact_search_is_the_loss_of_each_utterance_by_itself(seed):
     model, asked = boxes.Bilinear(seed), boxes.pattern()
     expected = naive_losses(model, asked)
     objective = objective_of(model, asked)
-    found = exhaust(objective)
+    found = exact(objective)
     assert [objective.words(0, one) for one in found.choices[0].tolist()] == [
         secret for _, secret in expected[:KEPT]
     ]
     assert found.losses[0].tolist() == pytest.approx([loss for loss, _ in expected[:KEPT]])
-    assert found.whole
     assert found.evaluated == found.tried[0] == objective.space == 300
     mass = sum(torch.tensor(-loss).exp().item() for loss, _ in expected)
     share = torch.tensor(-expected[0][0]).exp().item() / mass
@@ -66,10 +66,11 @@ def test_exact_search_counts_where_the_truths_stand():
     objective = objective_of(model, [asked] * 3)
     truths = [order[0], order[7], order[-1]]
     found = Truths(objective, truths)
-    exhaust(objective, truths=found)
+    every = every_loss(objective)
+    found.compare(torch.arange(300).expand_as(every), every, whole=True)
     ranks = [found.rank(place, better=0) for place in range(3)]
-    assert [one.rank for one in ranks] == [1, 8, 300]
-    assert all(one.others == 299 and one.known == "exact" for one in ranks)
+    assert [one["rank"] for one in ranks] == [1, 8, 300]
+    assert all(one["compared_with"] == 299 and one["rank_known"] == "exact" for one in ranks)
 
 
 def test_secrets_are_counted_from_the_last_word_on():
@@ -82,7 +83,7 @@ def test_secrets_are_counted_from_the_last_word_on():
 def test_exact_search_refuses_more_than_its_budget():
     objective = objective_of(boxes.Bilinear(), boxes.pattern("pin {digit:8}"))
     with pytest.raises(DataError, match="there are 100,000,000 secrets; the budget"):
-        exhaust(objective)
+        every_loss(objective)
 
 
 def test_secrets_too_many_for_numbers_of_64_bits_still_have_codes_of_their_own():
@@ -95,7 +96,7 @@ def test_secrets_too_many_for_numbers_of_64_bits_still_have_codes_of_their_own()
 @pytest.mark.parametrize("seed", range(4))
 def test_coordinate_descent_finds_the_least_loss_of_a_small_space(seed):
     objective = objective_of(boxes.Bilinear(seed), boxes.pattern("my pin {digit:2} is {color:2}"))
-    least = exhaust(objective)
+    least = exact(objective)
     found = coordinate_descent(objective, generator())
     assert found.choices[0, 0].tolist() == least.choices[0, 0].tolist()
     assert found.losses[0, 0].item() == pytest.approx(least.losses[0, 0].item())
@@ -107,7 +108,7 @@ def test_coordinate_descent_finds_the_least_loss_of_a_lstm():
     shape = IntentSlotConfig(intents=("Other", "Pin"), tags=("O", "B-canary", "I-canary"))
     model = IntentSlotModel(words, shape).eval()
     objective = objective_of(model, SecretPattern.parse("pin {digit:3}", intent="Pin"))
-    least = exhaust(objective)
+    least = exact(objective)
     found = coordinate_descent(objective, generator())
     assert found.losses[0, 0].item() == pytest.approx(least.losses[0, 0].item(), abs=1e-5)
     assert all(weight.grad is None for weight in model.parameters())
@@ -128,6 +129,7 @@ def test_a_search_returns_what_the_model_says_of_the_words(search):
     found = search(objective, generator())
     real = found.losses.isfinite()
     assert real[:, 0].all()
+    assert (found.choices[real] < torch.tensor(objective.sizes)).all()
     torch.testing.assert_close(objective.losses(found.choices)[real], found.losses[real])
     assert (found.losses[:, 1:] >= found.losses[:, :-1]).all()
     assert found.certainty.item() <= 1
@@ -169,20 +171,8 @@ def test_a_seed_decides_and_progress_ends_with_all(search):
     assert all(0 < done <= total for done, total in told)
 
 
-def test_attacks_never_leave_the_candidates_of_a_place():
-    asked = boxes.pattern("my {color} pin {digit} {color}")
-    for search in SEARCHES:
-        objective = objective_of(boxes.Bilinear(), asked)
-        found = search(objective, generator())
-        real = found.choices[found.losses.isfinite()]
-        assert (real < torch.tensor(objective.sizes)).all(), search
-
-
-def test_replacements_and_swaps_are_all_there_are():
+def test_replacements_and_swaps_are_all_there_are_and_begin_with_the_secret_itself():
     assert swapped(torch.tensor([[[1, 2, 0]]]), (3, 3, 4))[0, 0].tolist() == [[1, 2, 0], [2, 1, 0]]
-
-
-def test_replacements_begin_with_the_secret_itself():
     objective = objective_of(boxes.Bilinear(), boxes.pattern("{digit} {color}"))
     options = replaced(objective, torch.tensor([[[4, 1]]]), 1)[0, 0].tolist()
     assert options == [[4, 1], [4, 2], [4, 0]]
@@ -213,10 +203,3 @@ def test_a_model_that_diverged_is_told_from_a_secret():
     for search in SEARCHES:
         with pytest.raises(ModelError, match="not finite"):
             search(objective_of(model, boxes.pattern()), generator())
-
-
-@pytest.mark.parametrize("settings", [{"restarts": 0}, {"sweeps": 0}])
-def test_settings_out_of_range_are_refused(settings):
-    objective = objective_of(boxes.Bilinear(), boxes.pattern())
-    with pytest.raises(ValueError, match="must be at least 1"):
-        coordinate_descent(objective, generator(), **settings)

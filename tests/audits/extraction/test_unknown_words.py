@@ -26,9 +26,11 @@ def test_a_planted_secret_is_read_back():
     found = extract_secrets(
         objective_of(boxes.Planted("314"), boxes.pattern(PIN)), truths=["314"], seed=0
     )
-    (one,) = found.secrets
-    assert one["guess"] == "3 1 4"
-    assert one["right"]
+    (one,) = found.rows()
+    assert one["guess"] == one["guesses"][0] == one["truth"] == "3 1 4"
+    assert one["losses"] == sorted(one["losses"])
+    assert one["intent"] == "Pin"
+    assert one["right"] is True
     assert one["hamming"] == 0
     assert one["rank"] == 1
     assert one["exposure"] == pytest.approx(math.log2(1000))
@@ -82,8 +84,8 @@ def test_a_sample_never_compares_a_truth_with_itself():
     truths = Truths(objective, [[best]])
     truths.sample(300, seed=0)
     found = truths.rank(0, better=0)
-    assert 150 < found.others < 250
-    assert found.known == "bounded"  # a tie with itself would be an estimate
+    assert 150 < found["compared_with"] < 250
+    assert found["rank_known"] == "bounded"  # a tie with itself would be an estimate
 
 
 def test_guesses_known_to_be_better_bound_an_estimated_rank():
@@ -113,6 +115,7 @@ def test_a_model_against_itself_says_nothing():
     objective = objective_of(model, boxes.pattern(PIN), kind="calibrated", references=[model])
     found = extract_secrets(objective, truths=["314"], seed=0)
     assert found.secrets[0]["rank"] == 1000
+    assert set(found.secrets[0]["losses"]) == {0}
     assert found.objective == "calibrated"
 
 
@@ -174,18 +177,6 @@ def test_ranks_can_be_left_out():
     assert found.summary()["exposure"] is None
 
 
-def test_rows_say_secrets_as_text():
-    found = extract_secrets(
-        objective_of(boxes.Planted("314"), boxes.pattern(PIN)), truths=["315"], seed=0
-    )
-    (row,) = found.rows()
-    assert row["guess"] == row["guesses"][0] == "3 1 4"
-    assert row["truth"] == "3 1 5"
-    assert row["right"] is False
-    assert row["losses"] == sorted(row["losses"])
-    assert row["intent"] == "Pin"
-
-
 def test_progress_is_of_the_search_and_then_of_the_ranking():
     steps = []
     extract_secrets(
@@ -201,13 +192,9 @@ def test_progress_is_of_the_search_and_then_of_the_ranking():
 
 def test_inputs_that_cannot_be_are_refused():
     objective = objective_of(boxes.Bilinear(), boxes.pattern("pin {digit:9}"))
-    with pytest.raises(ValueError, match="attack must be one of"):
-        extract_secrets(objective, attack="magic", seed=0)
     with pytest.raises(ValueError, match="truths must be 1"):
         extract_secrets(objective, truths=[], seed=0)
     with pytest.raises(ValueError, match="must have 9 words"):
         extract_secrets(objective, truths=["123"], seed=0)
     with pytest.raises(DataError, match="there are 1,000,000,000 secrets; the budget is"):
         extract_secrets(objective, attack="exact", seed=0)
-    with pytest.raises(ValueError, match="sample must be at least 0"):
-        extract_secrets(objective, sample=-1, seed=0)

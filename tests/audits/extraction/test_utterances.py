@@ -81,29 +81,12 @@ def test_the_record_repeats_the_call_and_its_settings_hold_no_truth(model, tmp_p
     assert run["configuration"]["truth"] is None
 
 
-REFUSED = {
-    "nothing given": ({}, "Pass `what`, or `pattern`"),
-    "no unknown words": ({"pattern": "pin", "intent": "Pin"}, "pin:N"),
-    "no intent": ({"pattern": "pin {digit}"}, "`intent` must be given"),
-    "controls of nothing": ({**PIN, "controls": 5}, "`controls` needs a manifest of utterances"),
-    "models too many": ({**PIN, "also": ["x"]}, "`also` needs a manifest of utterances"),
-    "a reference too many": (
-        {**PIN, "reference_model": ["x"]},
-        "`reference_model` must be given with `objective` calibrated",
-    ),
-    "a truth too short": ({**PIN, "truth": "4"}, "`truth` does not fit"),
-    "a reference of texts": ({**PIN, "reference": "x"}, "`reference` needs texts"),
-}
-
-
-@pytest.mark.parametrize(("settings", "says"), REFUSED.values(), ids=REFUSED)
-def test_settings_that_do_not_fit_are_refused_by_name(model, settings, says):
-    with pytest.raises(ValueError, match=says):
-        extract(model, **settings)
-
-
-def test_a_manifest_says_what_to_extract(model, manifest):
+def test_arguments_that_do_not_fit_are_refused_by_their_names(model, manifest):
+    with pytest.raises(ValueError, match="Pass `what`, or `pattern`"):
+        extract(model)
     with pytest.raises(ValueError, match="Pass `what` or `pattern`, not both"):
         extract(model, manifest, **PIN)
+    with pytest.raises(ValueError, match="`controls` needs a manifest of utterances"):
+        extract(model, **PIN, controls=5)
     with pytest.raises(ValueError, match="`truth` needs `pattern`"):
         extract(model, manifest, truth="4 7")

@@ -9,7 +9,6 @@ import pytest
 from vestige import results
 from vestige.audits.extraction import extract as verb
 from vestige.audits.extraction.objective import ObjectiveKind
-from vestige.audits.extraction.unknown_words import ATTACKS
 from vestige.data.formats.utterances import write_utterances
 from vestige.data.secret_manifest import SecretManifest
 from vestige.data.utterances import Utterance, Utterances
@@ -121,17 +120,12 @@ def test_without_the_truth_nothing_is_claimed(extract):
     assert 1 / SPACE <= found["certainty"] < 1
 
 
-def test_unknown_words_may_be_anywhere_in_the_pattern(extract, tmp_path):
-    asked = ("--pattern", "my pin {digit:2} is code", "--intent", "PinIntent")
-    extract(*asked, "--out", tmp_path / "run")
-    [row] = results.load(tmp_path / "run").rows
-    assert row["pattern"] == "my pin _ _ is code"
-
-
-def test_own_candidates_are_the_only_ones(extract):
-    asked = ("--pattern", "my pin code is {few:2}", "--intent", "PinIntent")
-    found = json.loads(extract(*asked, "--candidates", "few=1,2,3", "--json").stdout)
-    assert found["losses_per_trial"] == 9
+def test_unknown_words_may_be_anywhere_and_of_candidates_of_ones_own(extract, tmp_path):
+    asked = ("--pattern", "my pin {few:2} is code", "--intent", "PinIntent")
+    extract(*asked, "--candidates", "few=1,2,3", "--out", tmp_path / "run")
+    run = results.load(tmp_path / "run")
+    assert run.rows[0]["pattern"] == "my pin _ _ is code"
+    assert run.summary["losses_per_trial"] == 9
 
 
 def test_guesses_are_redacted_unless_secrets_are_wanted(extract, secret):
@@ -161,8 +155,7 @@ def test_every_attack_has_its_name(extract, attack, secret):
     assert found["ranks_exact"]
 
 
-def test_the_options_name_all_attacks_and_objectives():
-    assert get_args(verb.Attack) == ATTACKS
+def test_the_option_names_all_objectives():
     assert get_args(verb.Objective) == get_args(ObjectiveKind)
 
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from scipy.stats import hypergeom
 
-from vestige import _validate, claims
+from vestige import claims
 from vestige.audits.extraction.continuations import attempts
 from vestige.claims import Check, Claim
 from vestige.claims.effects import COMPLETED_SHARE
@@ -34,7 +34,7 @@ from vestige.data.shuffled_controls import shuffled
 from vestige.metrics.estimates import Estimate
 from vestige.metrics.rates import rate, rates_by
 from vestige.metrics.tests import at_least
-from vestige.models.canaries import asked_as_learnt, load_canaries
+from vestige.models.canaries import asked_as_learnt, canary_ids, load_canaries
 from vestige.models.protocols import NextToken
 from vestige.preparation.trained import useless_model
 from vestige.results import Measurement
@@ -43,7 +43,8 @@ from vestige.session import Session
 Row = Mapping[str, Any]
 Progress = Callable[[int, int], None]
 
-CANARY, CONTROL, SHUFFLED = "canary", "control", "shuffled"
+CONTROLS = CONTROL, SHUFFLED = "control", "shuffled"
+CANARY = "canary"
 """Kinds of texts: planted; made alike and never planted; a planted one in another order."""
 
 LEVEL = 0.05
@@ -64,14 +65,12 @@ class Completion(Measurement):
             decoding gives the rest of a canary that was never read.
         prefix: tokens of each text that the model read.
         beam: continuations that the beam search kept.
-        confidence: of the intervals.
         checks: of the model and of what it could read; a verdict needs them.
     """
 
     attempts: tuple[Row, ...]
     prefix: int
     beam: int
-    confidence: float = 0.95
     checks: tuple[Check, ...] = ()
 
     def of_kind(self, kind: str) -> list[Row]:
@@ -80,13 +79,12 @@ class Completion(Measurement):
 
     def rate(self, kind: str = CANARY, *, by: str = "greedy") -> Estimate | None:
         """Rate of completion of a kind of texts by "greedy", "beam_best" or "beam_kept"."""
-        return rate([row[by] for row in self.of_kind(kind)], confidence=self.confidence)
+        return rate(row[by] for row in self.of_kind(kind))
 
-    def by_copies(self, *, by: str = "greedy") -> dict[int, Estimate]:
-        """The planted canaries' rate for each number of copies, fewest first."""
+    def by_copies(self) -> dict[int, Estimate]:
+        """The planted canaries' rate of greedy completion for each number of copies."""
         planted = self.of_kind(CANARY)
-        copies, completed = ([row[name] for row in planted] for name in ("copies", by))
-        return rates_by(copies, completed, confidence=self.confidence)
+        return rates_by((row["copies"] for row in planted), (row["greedy"] for row in planted))
 
     @property
     def test(self) -> claims.Test | None:
@@ -113,24 +111,15 @@ class Completion(Measurement):
 
     @property
     def claim(self) -> Claim:
-        """The verdict, with its test and checks; "no leak shown" excludes `COMPLETED_SHARE`.
-
-        Raises:
-            ValueError: there are no checks of the model.
-        """
+        """The verdict, with its test and checks; "no leak shown" excludes `COMPLETED_SHARE`."""
         own, test = self.rate(), self.test
-        if own is None or test is None or not test.possible:
-            powerful = claims.powerful(test)
-        else:
-            most = own.interval.high
-            powerful = Check(
-                "powerful", "passed" if most <= COMPLETED_SHARE else "failed",
-                f"At most {most:.0%} of such canaries are completed (95% CI); required: at most "
-                f"{COMPLETED_SHARE:.0%}.",
-                (claims.NO_LEAK,),
-            )  # fmt: skip
-        name = "completed share of planted canaries"
-        share = own and claims.Estimate(name, own.value, *own.interval)
+        powerful = claims.bounded(
+            test,
+            None if own is None else own.high,
+            limit=COMPLETED_SHARE,
+            what="of planted canaries completed",
+        )
+        share = own and replace(own, name="completed share of planted canaries", n=0)
         return Claim("extract canaries", test, (*self.checks, powerful), share)
 
     @property
@@ -143,18 +132,14 @@ class Completion(Measurement):
         return {**self.claim.summary(), **self.figures()}
 
     def figures(self) -> dict[str, object]:
-        """The summary without the verdict: scalars that need no checks."""
+        """The summary without the verdict, which needs no checks."""
         needed = [row["prefix_needed"] for row in self.of_kind(CANARY)]
         known = [one for one in needed if one is not None]
         figures: dict[str, object] = {
-            "prefix": self.prefix,
-            "beam": self.beam,
-            "confidence": self.confidence,
-            "canaries": len(needed),
-        }
+            "prefix": self.prefix, "beam": self.beam, "confidence": 0.95, "canaries": len(needed)
+        }  # fmt: skip
         rates = {by: self.rate(by=by) for by in ("greedy", "beam_best", "beam_kept")}
-        rates |= {kind: self.rate(kind) for kind in (CONTROL, SHUFFLED)}
-        for name, found in rates.items():
+        for name, found in (rates | {kind: self.rate(kind) for kind in CONTROLS}).items():
             figures |= {
                 f"{name}_completed": found and found.count,
                 f"{name}_trials": found.n if found else 0,
@@ -174,13 +159,7 @@ class Completion(Measurement):
 def complete_canaries(
     run: Session, model: Any, manifest: Any, *, prefix: int | None, beam: int
 ) -> Completion:
-    """Complete each canary of a manifest from its first tokens, with the checks of the model.
-
-    Args:
-        manifest: a manifest of canaries, its file or its folder.
-        prefix: tokens that the model reads; None: one.
-        beam: continuations that the beam search keeps.
-    """
+    """`complete` of each canary of a manifest, its file or its folder, with the model's checks."""
     warning = useless_model(model)
     loaded = run.model("model", model)
     sealed, canaries = load_canaries(manifest, loaded, run.monitor)
@@ -200,7 +179,6 @@ def complete(
     *,
     prefix: int = 1,
     beam: int = 10,
-    confidence: float = 0.95,
     progress: Progress | None = None,
 ) -> Completion:
     """Let the model read the first tokens of each canary and see whether it generates the rest.
@@ -208,21 +186,9 @@ def complete(
     A canary is read from the beginning of a text, as it was trained on. The beam keeps the most
     probable continuations of the canary's length and never takes the end of a text.
 
-    Args:
-        model: any model of next tokens.
-        canaries: planted ones and controls, each longer than the prefix; one without ids is
-            encoded with the model's vocabulary.
-        prefix: tokens that the model reads, at least 1.
-        beam: continuations that are kept, at least 1.
-        confidence: of the intervals, in (0, 1).
-        progress: called with the texts done and in all.
-
-    Returns:
-        one attempt for each canary in their order, then one for each shuffled canary.
-
     Raises:
-        ValueError: an argument is out of range, there is no canary, or one is no longer than the
-            prefix or has a word that the model does not know.
+        ValueError: a canary is no longer than the prefix.
+        DataError: the model's vocabulary lacks a word.
         ModelError: the model's distribution is not finite.
 
     Example:
@@ -232,52 +198,38 @@ def complete(
         >>> found.rate().count, found.attempts[0]["prefix_needed"]
         (1, 0)
     """
-    _validate.at_least(1, prefix=prefix, beam=beam, canaries=len(canaries))
-    _validate.open_fraction(confidence=confidence)
     texts = [_text(model, canary, number, prefix) for number, canary in enumerate(canaries, 1)]
     for text in [text for text in texts if text["kind"] == CANARY]:
         if (other := shuffled(text["tokens"])) is not None:
             phrase = model.vocabulary.decode(other)
             texts.append({**text, "kind": SHUFFLED, "tokens": list(other), "phrase": phrase})
-
     done = 0
     for block in _blocks(texts, beam):
-        ids = [text["tokens"] for text in block]
-        found = attempts(model, ids, prefix=prefix, beam=beam)
+        found = attempts(model, [text["tokens"] for text in block], prefix=prefix, beam=beam)
         for text, attempt in zip(block, found, strict=True):
             place = attempt["beam_place"]
             text |= {**attempt, "beam_best": place == 1, "beam_kept": place is not None}
         done += len(block)
         if progress is not None:
             progress(done, len(texts))
-    return Completion(attempts=tuple(texts), prefix=prefix, beam=beam, confidence=confidence)
+    return Completion(attempts=tuple(texts), prefix=prefix, beam=beam)
 
 
 def _blocks(texts: Sequence[dict[str, Any]], beam: int) -> Iterator[list[dict[str, Any]]]:
     """The longest texts first, as many as there is room for; a beam needs texts of one length."""
+    ordered = sorted(texts, key=_tokens, reverse=True)
+    groups = [ordered] if beam == 1 else [list(group) for _, group in groupby(ordered, _tokens)]
+    room = max(1, _ROWS // beam)
+    return (group[at : at + room] for group in groups for at in range(0, len(group), room))
 
-    def length(text: Row) -> int:
-        return -len(text["tokens"])
 
-    ordered, room = sorted(texts, key=length), max(1, _ROWS // beam)
-    groups = [ordered] if beam == 1 else [list(group) for _, group in groupby(ordered, length)]
-    for group in groups:
-        for first in range(0, len(group), room):
-            yield group[first : first + room]
+def _tokens(text: Row) -> int:
+    return len(text["tokens"])
 
 
 def _text(model: NextToken, canary: Canary, number: int, prefix: int) -> dict[str, Any]:
     """A canary before it is tried; an error names its number, since its words are secret."""
-    ids = canary.ids or tuple(model.vocabulary.encode(canary.phrase))
-    if model.vocabulary.unk_id in ids:
-        raise ValueError(
-            f"canaries must have only words of the model's vocabulary, canary {number} has "
-            f"{sum(token == model.vocabulary.unk_id for token in ids)} others"
-        )
-    if not all(0 <= token < model.vocab_size for token in ids):
-        raise ValueError(
-            f"canaries must have ids below {model.vocab_size}, canary {number} has {max(ids)}"
-        )
+    ids = canary_ids(number, canary, model.vocabulary)
     if len(ids) <= prefix:
         raise ValueError(
             f"prefix must be shorter than every canary, got {prefix}: canary {number} has "

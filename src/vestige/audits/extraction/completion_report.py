@@ -33,7 +33,19 @@ LEAST = -1000.0
 
 def canary_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of a `Completion`; it shows no phrase but of completed canaries."""
-    summary, groups = run.summary, _groups(run.rows, run.summary["confidence"])
+    summary = run.summary
+    groups = _groups(run.rows, summary["confidence"])
+    prefix, number = int(summary["prefix"]), int(summary["greedy_trials"])
+    given = "1 token" if prefix == 1 else f"{prefix} tokens"
+    answer = "No canary was planted."
+    if number:
+        completed = int(summary["greedy_completed"])
+        answer = f"Given {given}, greedy decoding completes {completed} of {number} canaries."
+    controls = " and ".join(
+        f"{int(summary[f'{kind}_completed'])} of {int(summary[f'{kind}_trials'])} {name}"
+        for kind, name in CONTROLS.items()
+        if summary[f"{kind}_trials"]
+    )
     chart = intervals(
         groups,
         name="copies planted",
@@ -56,7 +68,7 @@ def canary_report(run: Run, *, show_secrets: bool) -> Report:
         },
         key="Shares of the canaries. Prefix: median in tokens.",
     )
-    completed = table(
+    completed_ones = table(
         "Completed canaries",
         [row for row in run.rows if row["kind"] == "canary" and row["greedy"]],
         canary=lambda r: str(r["canary"]),
@@ -67,33 +79,12 @@ def canary_report(run: Run, *, show_secrets: bool) -> Report:
     )
     return Report(
         title="Does the model complete the canaries?",
-        answer=_completed(summary),
-        evidence=lines(_controls(summary)),
-        blocks=(chart, by_copies, completed),
+        answer=answer,
+        evidence=lines(controls and f"Controls: {controls}."),
+        blocks=(chart, by_copies, completed_ones),
         facts=pairs(summary, show_secrets=show_secrets, left_out=_RATES),
         limits=CANARY_LIMITS,
     )
-
-
-def _completed(summary: Row) -> str:
-    """How many canaries are completed."""
-    if not summary["greedy_trials"]:
-        return "No canary was planted."
-    prefix = int(summary["prefix"])
-    given = "1 token" if prefix == 1 else f"{prefix} tokens"
-    return (
-        f"Given {given}, greedy decoding completes {int(summary['greedy_completed'])} of "
-        f"{int(summary['greedy_trials'])} canaries."
-    )
-
-
-def _controls(summary: Row) -> str:
-    named = [
-        f"{int(summary[f'{key}_completed'])} of {int(summary[f'{key}_trials'])} {name}"
-        for key, name in CONTROLS.items()
-        if summary[f"{key}_trials"]
-    ]
-    return f"Controls: {' and '.join(named)}." if named else ""
 
 
 def _groups(rows: Sequence[Row], confidence: float) -> list[dict[str, Any]]:
@@ -102,27 +93,23 @@ def _groups(rows: Sequence[Row], confidence: float) -> list[dict[str, Any]]:
     copies = sorted({int(row["copies"]) for row in planted})
     groups = {f"{n:,}": [row for row in planted if row["copies"] == n] for n in copies}
     groups |= {name: [r for r in rows if r["kind"] == kind] for kind, name in CONTROLS.items()}
-    return [_group(label, own, confidence) for label, own in groups.items() if own]
-
-
-def _group(label: str, rows: Sequence[Row], confidence: float) -> dict[str, Any]:
-    greedy = rate([row["greedy"] for row in rows], confidence=confidence)
-    assert greedy is not None
-    sizes = [len(row["tokens"]) for row in rows]
-    # A canary that only its whole text completes counts with its length.
-    needed = [
-        size if row["prefix_needed"] is None else int(row["prefix_needed"])
-        for row, size in zip(rows, sizes, strict=True)
-    ]
-    return {
-        "label": label,
-        "canaries": len(rows),
-        "value": greedy.value,
-        "low": greedy.low,
-        "high": greedy.high,
-        "other": sum(bool(row["beam_best"]) for row in rows) / len(rows),
-        "prefix_needed": f"{median_low(needed)} of {median_low(sizes)}",
-    }
+    found = []
+    for label, own in groups.items():
+        if not (greedy := rate((row["greedy"] for row in own), confidence=confidence)):
+            continue
+        sizes = [len(row["tokens"]) for row in own]
+        # A canary that only its whole text completes counts with its length.
+        needed = [
+            size if row["prefix_needed"] is None else int(row["prefix_needed"])
+            for row, size in zip(own, sizes, strict=True)
+        ]
+        found.append({
+            "label": label, "canaries": len(own),
+            "value": greedy.value, "low": greedy.low, "high": greedy.high,
+            "other": sum(bool(row["beam_best"]) for row in own) / len(own),
+            "prefix_needed": f"{median_low(needed)} of {median_low(sizes)}",
+        })  # fmt: skip
+    return found
 
 
 def _share(value: float) -> str:

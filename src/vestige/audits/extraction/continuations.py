@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from vestige.errors import NotFinite
 from vestige.models.largest import largest
@@ -21,29 +22,18 @@ ALIKE = 1e-4
 
 
 class Continuations(NamedTuple):
-    """Continuations of n texts that a beam keeps, best first.
+    """Up to w continuations of n texts that a beam keeps, best first."""
 
-    Attributes:
-        tokens: (n, w, t) ids; w is less than the width if there are fewer continuations.
-        log_prob: (n, w) natural logarithms; -inf for what the model never generates.
-    """
-
-    tokens: Tensor
-    log_prob: Tensor
+    tokens: Tensor  # (n, w, t) ids
+    log_prob: Tensor  # (n, w) natural; -inf for what the model never generates
 
 
 class ReadThrough(NamedTuple):
-    """How a model predicts n texts of up to t tokens; 0 or False after the end of a text.
+    """How a model predicts the t tokens of a text, each after the true tokens before it."""
 
-    Attributes:
-        likeliest: (n, t) whether each token is the most probable after its prefix.
-        likeliest_word: (n, t) whether it is, if the end of a text is excluded.
-        log_probs: (n, t) natural logarithms.
-    """
-
-    likeliest: Tensor
-    likeliest_word: Tensor
-    log_probs: Tensor
+    likeliest: NDArray[np.bool_]  # (t,) whether each is the most probable
+    likeliest_word: NDArray[np.bool_]  # whether it is, if the end of a text is excluded
+    log_probs: NDArray[np.float32]  # (t,) natural
 
 
 @torch.no_grad()
@@ -52,8 +42,11 @@ def attempts(
 ) -> list[dict[str, Any]]:
     """Let a model read the first tokens of each text, and see whether it generates the rest.
 
+    Greedy decoding from a prefix gives the rest of a text if and only if every token of the rest is
+    the most probable one after the true tokens before it.
+
     Args:
-        texts: ids, the longest first; all of one length unless the beam is 1.
+        texts: ids; all of one length unless the beam is 1.
         prefix: tokens that the model reads.
         beam: continuations that the beam search keeps.
 
@@ -66,47 +59,31 @@ def attempts(
     Raises:
         NotFinite: the model gives numbers that are no probabilities.
     """
-    lengths = torch.tensor([len(text) for text in texts], device=model.device)
-    tokens = pad_sequence([torch.tensor(text) for text in texts], batch_first=True)
-    tokens = tokens.to(model.device)
-    read = read_through(model, tokens, lengths)
-    rests = read.log_probs[:, prefix:].double().sum(1)
+    read = read_through(model, texts)
+    rests = [float(one.log_probs[prefix:].sum(dtype=np.float64)) for one in read]
     if beam == 1:
-        ended = torch.arange(tokens.shape[1], device=model.device) >= lengths[:, None]
-        own = ((read.likeliest_word | ended)[:, prefix:].all(1) & rests.isfinite())[:, None]
+        kept = [[bool(one.likeliest_word[prefix:].all() and np.isfinite(rest))]
+                for one, rest in zip(read, rests, strict=True)]  # fmt: skip
     else:
+        tokens = torch.tensor(texts, device=model.device)
         found = best_continuations(model, tokens[:, :prefix], tokens.shape[1] - prefix, width=beam)
         own = (found.tokens == tokens[:, None, prefix:]).all(2) & found.log_prob.isfinite()
+        kept = own.tolist()
     rows = []
-    columns = zip(texts, read.likeliest.tolist(), own.tolist(), rests.tolist(), strict=True)
-    for text, likeliest, kept, rest in columns:
-        wrong = [place for place, right in enumerate(likeliest[: len(text)], 1) if not right]
-        needed = max(wrong, default=0)  # up to the last token that greedy decoding would not take
+    for one, places, rest in zip(read, kept, rests, strict=True):
+        wrong = 1 + np.flatnonzero(~one.likeliest)
+        needed = int(wrong.max(initial=0))  # up to the last that greedy decoding would not take
         rows.append({
             "greedy": needed <= prefix,
-            "beam_place": kept.index(True) + 1 if True in kept else None,
-            "prefix_needed": needed if needed < len(text) else None,
+            "beam_place": places.index(True) + 1 if True in places else None,
+            "prefix_needed": needed if needed < one.likeliest.size else None,
             "log_prob": rest,
         })  # fmt: skip
     return rows
 
 
-def read_through(model: NextToken, tokens: Tensor, lengths: Tensor | None = None) -> ReadThrough:
-    """Whether each token is the most probable after its prefix, and its log-probability.
-
-    Greedy decoding from a prefix gives the rest of a text if and only if every token of the rest is
-    the most probable one after the true tokens before it.
-
-    Args:
-        tokens: (n, t) int64 ids, each row from the beginning of a text, on the model's device.
-        lengths: (n,) int64 tokens of each text; None: t of each.
-
-    Raises:
-        NotFinite: the model gives numbers that are no probabilities.
-    """
-    n, t = tokens.shape
-    sizes = [t] * n if lengths is None else lengths.tolist()
-    rows = [row[:size] for row, size in zip(tokens.tolist(), sizes, strict=True)]
+def read_through(model: NextToken, texts: Sequence[Sequence[int]]) -> list[ReadThrough]:
+    """Texts from their beginning; `NotFinite` if the model's numbers are no probabilities."""
 
     def statistic(part: Predictions) -> Columns:
         answers = _normalised(part.logits)
@@ -116,28 +93,19 @@ def read_through(model: NextToken, tokens: Tensor, lengths: Tensor | None = None
         word = largest(answers, 1, alike=ALIKE)[:, 0] == part.targets
         return {"likeliest": likeliest, "likeliest_word": word, "log_probs": own}
 
+    packed = pack(texts)
     with evaluation_mode(model):
-        found = measure(model, pack(rows), [statistic])
-    inside = torch.arange(t) < torch.tensor(sizes)[:, None]
-    columns = {}
-    for name, values in found.items():
-        column = torch.zeros(n, t, dtype=torch.from_numpy(values).dtype)
-        column[inside] = torch.from_numpy(values)
-        columns[name] = column.to(model.device)
-    return ReadThrough(**columns)
+        found = measure(model, packed, [statistic])
+    columns = (np.split(found[name], packed.offsets[1:-1]) for name in ReadThrough._fields)
+    return list(map(ReadThrough, *columns))
 
 
 def best_continuations(
     model: NextToken, prefixes: Tensor, length: int, *, width: int
 ) -> Continuations:
-    """The likeliest continuations that a beam finds, each text with a beam of its own.
+    """The likeliest continuations, so many tokens long, that a beam of each text finds.
 
-    The end of a text is never taken: all continuations compared are equally long.
-
-    Args:
-        prefixes: (n, m) int64 ids from the beginning of a text.
-        length: tokens to add, at least 1.
-        width: continuations of each text to keep.
+    The end of a text is never taken. `prefixes` are (n, m) int64 ids from the beginning of a text.
     """
     n = len(prefixes)
     state = model.start(n)

@@ -16,36 +16,29 @@ passage of a text is tested, not only its first. Ties among most probable tokens
 id.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vestige import _validate
 from vestige.errors import DataError
 from vestige.models.token_statistics import TokenStatistics
 
-if TYPE_CHECKING:
-    import pandas  # type: ignore[import-untyped]
-
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
+Table: TypeAlias = Any
+"""A `pandas.DataFrame`, which has no types."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Extracted:
-    """When a passage counts as extracted.
+    """When a passage of `suffix` tokens counts as extracted; the first one follows the prefix.
 
-    Attributes:
-        prefix: tokens of a text before its first passage.
-        suffix: tokens of a passage.
-        tries: samples of each passage.
-        chance: least probability that one of them is the passage, in (0, 1).
-        top_k: the next token is sampled from this many most probable ones.
-        temperature: of the samples.
+    One of so many tries, samples from the `top_k` most probable tokens, is the passage with a
+    probability of `chance` or more.
     """
 
     prefix: int = 50
@@ -56,9 +49,7 @@ class Extracted:
     temperature: float = 1.0
 
 
-def memorized(
-    statistics: TokenStatistics, how: Extracted, units: Sequence[int] | Whole
-) -> "pandas.DataFrame":
+def memorized(statistics: TokenStatistics, how: Extracted, units: Sequence[int] | Whole) -> Table:
     """What is extracted of each text, except for continuations that are generated.
 
     A token whose most probable ones are unknown (NaN) counts as none of them, and a passage with
@@ -79,73 +70,67 @@ def memorized(
         DataError: no text is as long as prefix and suffix together, or nothing is known of any
             passage.
     """
-    import pandas
+    import pandas  # type: ignore[import-untyped]
 
     logs = sampled_log_probs(statistics, top_k=how.top_k, temperature=how.temperature)
+    unlikely = statistics.ranks > 0
     unknown = np.isnan(statistics.likeliest_log_probs[:, 0])
-    ends = pairwise(statistics.offsets.tolist())
-    rows = [
-        _of_text(statistics.ranks[a:b], logs[a:b], unknown[a:b], how) for a, b in ends
-    ]  # fmt: skip
-    table = pandas.DataFrame(rows).assign(unit=units)
-    if not table["passages"].any():
-        longest, needed = int(table["length"].max()), how.prefix + how.suffix
-        if longest >= needed:
-            raise DataError(
-                "no passage has finite scores",
-                remedy=(
-                    "Save the model again. A server must return the most probable tokens of a "
-                    "prompt."
-                ),
-            )
+    table = pandas.DataFrame(
+        _of_text(unlikely[start:end], logs[start:end], unknown[start:end], how)
+        for start, end in pairwise(statistics.offsets.tolist())
+    ).assign(unit=units)
+    if table["passages"].any():
+        return table
+    longest, needed = int(table["length"].max()), how.prefix + how.suffix
+    if longest >= needed:
         raise DataError(
-            f"no text has {needed} tokens (prefix {how.prefix}, passage {how.suffix}); the longest "
-            f"has {longest}",
-            remedy="Lower `prefix` and `suffix`.",
+            "no passage has finite scores",
+            remedy="Save the model again. A server must return the most probable tokens of a "
+            "prompt.",
         )
-    return table
+    raise DataError(
+        f"no text has {needed} tokens (prefix {how.prefix}, passage {how.suffix}); the longest has "
+        f"{longest}",
+        remedy="Lower `prefix` and `suffix`.",
+    )
 
 
 def _of_text(
-    ranks: NDArray[np.int32], logs: Floats, unknown: NDArray[np.bool_], how: Extracted
+    wrong: NDArray[np.bool_], logs: Floats, unknown: NDArray[np.bool_], how: Extracted
 ) -> dict[str, Any]:
-    columns = (logs, ranks > 0, unknown)
-    sums, wrong, missing = (passage_sums(one, how.prefix, how.suffix) for one in columns)
-    sums, wrong = sums[missing == 0], wrong[missing == 0]
+    """The row of a text, of whose tokens some are wrong: not the most probable ones."""
+    sums, misses, missing = (
+        passage_sums(one, how.prefix, how.suffix) for one in (logs, wrong, unknown)
+    )
+    sums, misses = sums[missing == 0], misses[missing == 0]
     needed = tries_needed(sums, chance=how.chance)
     hits = needed <= how.tries
     return {
-        "length": len(ranks),
+        "length": len(wrong),
         "passages": len(sums),
-        "greedy": int((wrong == 0).sum()),
+        "greedy": int((misses == 0).sum()),
         "sampled": int(hits.sum()),
         "log_prob": float(sums.max()) if len(sums) else np.nan,
         "tries": float(needed.min()) if len(sums) else np.nan,
-        **verbatim(ranks),
+        **verbatim(wrong),
         "edit": np.nan,
         "bleu": np.nan,
         "hits": hits,
     }
 
 
-def drawn_texts(table: "pandas.DataFrame", most: int, *, seed: int) -> Whole:
-    """Numbers of random texts with a passage, at most this many."""
-    long_enough = np.flatnonzero(table["passages"])
-    return np.sort(np.random.default_rng([seed, 2]).permutation(long_enough)[:most])
-
-
 def with_continued(
-    table: "pandas.DataFrame",
+    table: Table,
     numbers: Sequence[int] | Whole,
-    pairs: Iterator[tuple[Sequence[Hashable], Sequence[Hashable]]],
-) -> "pandas.DataFrame":
+    pairs: Iterable[tuple[Sequence[Hashable], Sequence[Hashable]]],
+) -> Table:
     """The table with edit similarity and BLEU of some texts' greedy continuations.
 
     Args:
         numbers: of these texts.
         pairs: for each the generated tokens after the prefix, and the true ones.
     """
-    edit, words = np.full(len(table), np.nan), np.full(len(table), np.nan)
+    edit, words = np.full((2, len(table)), np.nan)
     for number, pair in zip(numbers, pairs, strict=False):
         names = {token: name for name, token in enumerate(dict.fromkeys([*pair[0], *pair[1]]))}
         generated, true = ([names[token] for token in own] for own in pair)
@@ -160,17 +145,7 @@ def sampled_log_probs(
 
     Natural logs, -inf for tokens that are never sampled. Where columns of the statistics are NaN,
     it is sampled from those that are known. A probability is raised to 1 / temperature first.
-
-    Raises:
-        ValueError: a setting is out of range, or fewer than k tokens of each position are stored.
     """
-    _validate.at_least(1, top_k=top_k)
-    _validate.positive(temperature=temperature)
-    held = statistics.likeliest_log_probs.shape[1]
-    if top_k > held:
-        raise ValueError(
-            f"top_k must be at most the {held} most probable tokens stored, got {top_k}"
-        )
     scaled = statistics.likeliest_log_probs[:, :top_k].astype(np.float64) / temperature
     largest = scaled[:, :1]
     with np.errstate(divide="ignore"):  # where nothing is known
@@ -186,7 +161,6 @@ def tries_needed(log_prob: ArrayLike, *, chance: float) -> Floats:
 
     The natural log_prob is that of the passage in one sample; p, `chance`, lies in (0, 1).
     """
-    _validate.open_fraction(chance=chance)
     logs = np.minimum(np.asarray(log_prob, dtype=np.float64), 0.0)
     with np.errstate(divide="ignore", over="ignore"):
         # Below e^-37, 1 - p_z is 1 to machine precision, and ln(1 - p_z) is -p_z.
@@ -202,17 +176,17 @@ def passage_sums(values: ArrayLike, prefix: int, suffix: int) -> Floats:
     return whole
 
 
-def verbatim(ranks: ArrayLike) -> dict[str, float]:
-    """Of the ranks of a text's tokens: strength, exact, and the longest run of tokens of rank 0.
+def verbatim(wrong: ArrayLike) -> dict[str, float]:
+    """Strength, exact, and the longest verbatim run of a text, of whose tokens some are wrong.
 
     Differs from OpenUnlearning's code, which gives a strength of 1 / n where the definition gives
     0: if the last token is not the most probable one.
     """
-    wrong, n = np.flatnonzero(ranks), np.size(ranks)
-    ends = np.concatenate([[-1], wrong, [n]])
+    misses, n = np.flatnonzero(wrong), np.size(wrong)
+    ends = np.concatenate([[-1], misses, [n]])
     return {
         "strength": (n - 1 - int(ends[-2])) / n,
-        "exact": (n - wrong.size) / n,
+        "exact": (n - misses.size) / n,
         "longest": int(np.diff(ends).max()) - 1,
     }
 

@@ -1,19 +1,19 @@
 """Whether more is extracted of texts than of a reference: summary, rows and claim.
 
 A text counts for the verdict with the share of its passages that are sampled, each compared at the
-same position (`positions`); a permutation test compares independent units. Every interval counts
-units as well.
+same position (`metrics.equal_length`); a permutation test compares independent units. Every
+interval counts units as well.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from math import comb
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from vestige import claims
-from vestige.audits.extraction.memorization import Extracted, Floats
+from vestige.audits.extraction.memorization import Extracted, Table
 from vestige.claims import Check, Claim, Estimate, Test
 from vestige.claims.effects import EXTRACTED_SHARE
 from vestige.metrics.equal_length import above_position_mean, common_length
@@ -21,9 +21,6 @@ from vestige.metrics.estimates import columns, difference_of
 from vestige.metrics.permutation import means_by_group, unit_permutation_test
 from vestige.metrics.rates import clustered_rate
 from vestige.results import Result
-
-if TYPE_CHECKING:
-    import pandas  # type: ignore[import-untyped]
 
 ALPHA = 0.05
 """Level of the test."""
@@ -45,31 +42,9 @@ _COLUMNS = (
 )
 
 
-class Pair(NamedTuple):
-    """An estimate of the texts, and of the reference; None where nothing was measured."""
-
-    own: Estimate | None
-    other: Estimate | None
-
-    @property
-    def difference(self) -> Estimate | None:
-        return difference_of(self.own, self.other) if self.own and self.other else None
-
-    def scaled(self, factor: float) -> "Pair":
-        return Pair(*(one and one.scaled(factor) for one in self))
-
-    def columns(self, name: str) -> dict[str, float | None]:
-        """Both and their difference, each with its interval."""
-        return {
-            **columns(name, self.own),
-            **columns(f"reference_{name}", self.other),
-            **columns(f"{name}_difference", self.difference),
-        }
-
-
 def memorization_result(
-    texts: "pandas.DataFrame",
-    reference: "pandas.DataFrame | None",
+    texts: Table,
+    reference: Table | None,
     how: Extracted,
     *,
     seed: int,
@@ -86,46 +61,18 @@ def memorization_result(
         checks: all that the claim requires but "powerful".
         excerpts: the beginning of each text.
     """
-    p_value = None if reference is None else more_extracted(texts, reference, seed=seed)
-    texts, reference = _with_shares(texts), None if reference is None else _with_shares(reference)
-    rates = {name: _both(_rate, texts, reference, name) for name in ("greedy", "sampled")}
-    claim = _claim(texts, reference, p_value, rates["sampled"].difference, checks)
-    settings = {_PUBLIC.get(name, name): value for name, value in asdict(how).items()}
-    measured: dict[str, float | None] = {}
-    for name, pair in rates.items():
-        measured |= pair.columns(name)
-        measured |= pair.scaled(1e4 / how.suffix).columns(f"{name}_per_10000")
+    sides = {"": texts} if reference is None else {"": texts, "reference_": reference}
+    measured: dict[str, Estimate | None] = {}
+    for name in ("greedy", "sampled"):
+        measured |= _compared(name, {side: _rate(own, name) for side, own in sides.items()})
+        each = {side: measured[f"{side}{name}"] for side in sides}
+        each = {side: one and one.scaled(1e4 / how.suffix) for side, one in each.items()}
+        measured |= _compared(f"{name}_per_10000", each)
     for name in ("texts_sampled", *OF_TOKENS, "approximate"):
-        measured |= _both(_share, texts, reference, name).columns(name)
-    return Result(
-        kind="TextMemorization",
-        summary={
-            **claim.summary(),
-            "p_value": p_value,
-            **settings,
-            **_counts("", texts),
-            **({"reference_texts": 0} if reference is None else _counts("reference_", reference)),
-            **measured,
-            "longest_of_all": int(texts["longest"].max()),
-            "reference_longest_of_all": (
-                None if reference is None else int(reference["longest"].max())
-            ),
-        },
-        rows=tuple(_rows("text", texts, excerpts)) + tuple(_rows("reference", reference)),
-        claim=claim,
-    )
-
-
-def _claim(
-    texts: "pandas.DataFrame",
-    reference: "pandas.DataFrame | None",
-    p_value: float | None,
-    apart: Estimate | None,
-    checks: tuple[Check, ...],
-) -> Claim:
-    """Whether more is extracted than of the reference."""
-    test = None
-    if p_value is not None and reference is not None:
+        measured |= _compared(name, {side: _share(own, name) for side, own in sides.items()})
+    test, p_value, apart = None, None, measured["sampled_difference"]
+    if reference is not None:
+        p_value = more_extracted(texts, reference, seed=seed)
         n, m = (_with_passages(side)["unit"].nunique() for side in (texts, reference))
         least = max(1 / (PERMUTATIONS + 1), 1 / comb(n + m, n))
         test = Test(p_value, min(1.0, least), ALPHA, "reference texts")
@@ -137,52 +84,68 @@ def _claim(
         limit=EXTRACTED_SHARE,
         what="of the passages, beyond the reference",
     )
-    return Claim("extract texts", test, (*checks, powerful), apart)
+    claim = Claim("extract texts", test, (*checks, powerful), apart)
+    counts = {"reference_": {"texts": 0}, **{side: _counts(own) for side, own in sides.items()}}
+    longest = [int(side["longest"].max()) for side in sides.values()]
+    return Result(
+        kind="TextMemorization",
+        summary={
+            **claim.summary(),
+            "p_value": p_value,
+            **{_PUBLIC.get(name, name): value for name, value in asdict(how).items()},
+            **{f"{side}{name}": n for side, own in counts.items() for name, n in own.items()},
+            **{key: n for name, one in measured.items() for key, n in columns(name, one).items()},
+            "longest_of_all": longest[0],
+            "reference_longest_of_all": None if reference is None else longest[1],
+        },
+        rows=(*_rows("text", texts, excerpts), *_rows("reference", reference)),
+        claim=claim,
+    )
 
 
-def _counts(before: str, table: "pandas.DataFrame") -> dict[str, object]:
+def _compared(name: str, sides: Mapping[str, Estimate | None]) -> dict[str, Estimate | None]:
+    """An estimate of the texts, of the reference, and their difference, where there is one."""
+    own, rest = sides[""], sides.get("reference_")
+    apart = difference_of(own, rest) if own and rest else None
+    return {name: own, f"reference_{name}": rest, f"{name}_difference": apart}
+
+
+def _counts(table: Table) -> dict[str, int]:
     return {
-        f"{before}texts": len(table),
-        f"{before}texts_with_passages": len(_with_passages(table)),
-        f"{before}units": _with_passages(table)["unit"].nunique(),
-        f"{before}passages": int(table["passages"].sum()),
-        f"{before}texts_tokens": int(table["length"].sum()),
-        f"{before}greedy_passages": int(table["greedy"].sum()),
-        f"{before}sampled_passages": int(table["sampled"].sum()),
-        f"{before}generated": int(table["bleu"].notna().sum()),
+        "texts": len(table),
+        "texts_with_passages": len(_with_passages(table)),
+        "units": _with_passages(table)["unit"].nunique(),
+        "passages": int(table["passages"].sum()),
+        "texts_tokens": int(table["length"].sum()),
+        "greedy_passages": int(table["greedy"].sum()),
+        "sampled_passages": int(table["sampled"].sum()),
+        "generated": int(table["bleu"].notna().sum()),
     }
 
 
-def _rows(
-    kind: str, table: "pandas.DataFrame | None", excerpts: Sequence[str] = ()
-) -> Iterator[dict[str, Any]]:
+def _rows(kind: str, table: Table | None, excerpts: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
     """One row a text."""
     if table is None:
         return
-    for number, row in enumerate(table[[*_COLUMNS]].itertuples(index=False), 1):
-        known = {name: one if one == one else None for name, one in row._asdict().items()}
+    known = table[[*_COLUMNS]].astype(object).where(table[[*_COLUMNS]].notna(), None)
+    for number, row in enumerate(known.to_dict("records"), 1):
         excerpt = excerpts[number - 1] if excerpts else None
-        yield {"kind": kind, "number": number, **known, "text": excerpt}
+        yield {"kind": kind, "number": number, **row, "text": excerpt}
 
 
-def compared_tokens(
-    texts: "pandas.DataFrame", reference: "pandas.DataFrame", how: Extracted
-) -> int:
+def compared_tokens(texts: Table, reference: Table, how: Extracted) -> int:
     """Tokens of texts whose passages are compared, with those before them and a rest."""
-    reached = how.prefix + (_compared(texts, reference) + 1) * how.suffix
+    reached = how.prefix + (_passages_compared(texts, reference) + 1) * how.suffix
     return int(_with_passages(texts)["length"].clip(upper=reached).sum())
 
 
-def more_extracted(
-    texts: "pandas.DataFrame", reference: "pandas.DataFrame", *, seed: int
-) -> float | None:
-    """The p-value that as many passages of the reference are sampled; None without passages."""
-    sides = (texts, reference)
-    if not all(side["passages"].any() for side in sides):
-        return None
-    lengths, owners = (_of_both(*sides, name) for name in ("passages", "unit"))
-    values = np.concatenate([hits for side in sides for hits in side["hits"]])
-    means = above_position_mean(values, lengths, owners, cut=_compared(*sides))
+def more_extracted(texts: Table, reference: Table, *, seed: int) -> float:
+    """The p-value that as many passages of the reference are sampled."""
+    lengths, owners, hits = (
+        np.concatenate([texts[name], reference[name]]) for name in ("passages", "unit", "hits")
+    )
+    cut = _passages_compared(texts, reference)
+    means = above_position_mean(np.concatenate(hits), lengths, owners, cut=cut)
     asked, n = lengths > 0, len(texts)
     own, rest = (
         means_by_group(means[part][asked[part]], owners[part][asked[part]])
@@ -191,53 +154,40 @@ def more_extracted(
     return unit_permutation_test(own, rest, seed=seed, permutations=PERMUTATIONS)
 
 
-def _compared(texts: "pandas.DataFrame", reference: "pandas.DataFrame") -> int:
+def _passages_compared(texts: Table, reference: Table) -> int:
     """Passages of a text that are compared."""
     sides = _with_passages(texts), _with_passages(reference)
-    lengths, owners = (_of_both(*sides, name) for name in ("passages", "unit"))
+    lengths, owners = (
+        np.concatenate([side[name] for side in sides]) for name in ("passages", "unit")
+    )
     return common_length(lengths, owners, len(sides[0]))
 
 
-def _with_passages(table: "pandas.DataFrame") -> "pandas.DataFrame":
-    """The texts with a passage."""
+def _with_passages(table: Table) -> Table:
     return table[table["passages"] > 0]
 
 
-def _of_both(texts: "pandas.DataFrame", reference: "pandas.DataFrame", name: str) -> Floats:
-    return np.concatenate([texts[name], reference[name]])
-
-
-def _both(
-    measure: Any, texts: "pandas.DataFrame", reference: "pandas.DataFrame | None", name: str
-) -> Pair:
-    return Pair(measure(texts, name), None if reference is None else measure(reference, name))
-
-
-def _rate(table: "pandas.DataFrame", name: str) -> Estimate | None:
+def _rate(table: Table, name: str) -> Estimate:
     """The share of passages; clusters are units, each with the mean of its texts."""
     own = _with_passages(table)
-    if own.empty:
-        return None
     hits, trials = (means_by_group(own[one], own["unit"]) for one in (name, "passages"))
     return clustered_rate(hits.tolist(), trials.tolist())
 
 
-def _with_shares(table: "pandas.DataFrame") -> "pandas.DataFrame":
-    """The table with what holds of a whole text: 1 or 0, or NaN where it was not measured."""
-    sampled = np.where(table["passages"] > 0, table["sampled"] > 0, np.nan)
-    approximate = np.where(table["bleu"].isna(), np.nan, table["bleu"] >= APPROXIMATE)
-    return table.assign(texts_sampled=sampled, approximate=approximate)
-
-
-def _share(table: "pandas.DataFrame", name: str) -> Estimate | None:
+def _share(table: Table, name: str) -> Estimate | None:
     """The mean of a share of each text, units with the same weight; None if none was measured.
 
     A share of tokens has as many trials as a text has tokens on average: where all are 0 its
     interval still has a width.
     """
-    known = table[table[name].notna()]
-    if known.empty:
+    if name == "texts_sampled":
+        values = (table["sampled"] > 0)[table["passages"] > 0]
+    elif name == "approximate":
+        values = table["bleu"].dropna() >= APPROXIMATE
+    else:
+        values = table[name].dropna()
+    if values.empty:
         return None
-    means = means_by_group(known[name], known["unit"])
+    means = means_by_group(values, table["unit"][values.index])
     trials = round(float(table["length"].mean())) if name in OF_TOKENS else 1
     return clustered_rate((means * trials).tolist(), [trials] * means.size)

@@ -8,11 +8,10 @@ together. Besides the joint loss there are its two parts alone, and the joint lo
 models that never saw the secret.
 """
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -28,6 +27,9 @@ ObjectiveKind = Literal["joint", "tags", "intent", "calibrated"]
 
 ROWS = 2048
 """Utterances that a model reads at once; they need nearly all of the memory."""
+
+LISTED = 40
+"""Labels that a message names."""
 
 _EXACT_CODES = 2**62
 
@@ -114,11 +116,7 @@ class ExtractionObjective:
         rows = self.known[:, None].expand(-1, number, -1, -1)
         rows = rows.index_copy(2, self.places, vectors).flatten(0, 1)
         intents = self.intents.repeat_interleave(number)
-        tags = self.tags.repeat_interleave(number, 0)
-        # cuDNN's recurrent layers refuse a backward pass outside of training
-        refused = rows.is_cuda and rows.requires_grad
-        with torch.backends.cudnn.flags(enabled=False) if refused else nullcontext():
-            found = self.model.losses(rows, intents, tags)
+        found = self.model.losses(rows, intents, self.tags.repeat_interleave(number, 0))
         part = {"tags": found.tags, "intent": found.intent}.get(self.kind)
         return (found.joint if part is None else part).view(trials, number)
 
@@ -132,14 +130,10 @@ class ExtractionObjective:
 
     def words(self, trial: int, guess: Sequence[int]) -> tuple[str, ...]:
         """The words of a guess (n,)."""
-        places = self.patterns[trial].candidates
-        return tuple(place[one] for place, one in zip(places, guess, strict=True))
+        return _at(self.patterns[trial].candidates, guess)
 
     def numbers(self, secrets: Sequence[Sequence[str]]) -> Tensor:
-        """Secrets as numbers of candidates: int64 (k, n).
-
-        Args:
-            secrets: one a trial; of a single trial any number from 1 on.
+        """Secrets, one a trial or any number of a single trial, as int64 (k, n) of candidates.
 
         Raises:
             ValueError: not as many, or one that its pattern cannot have.
@@ -161,7 +155,7 @@ class ExtractionObjective:
         Counts up from the last word. A hash of 64 bits if there are more than 2^62 secrets.
         """
         if self.space < _EXACT_CODES:
-            factors = self._radix()
+            factors = self._steps()
         else:
             seeded = torch.Generator().manual_seed(0)
             factors = torch.randint(-(2**62), 2**62, (len(self.sizes),), generator=seeded) * 2 + 1
@@ -170,10 +164,10 @@ class ExtractionObjective:
     def decoded(self, codes: Tensor) -> Tensor:
         """The guesses (..., n) of their codes (...), where these are exact."""
         sizes = torch.tensor(self.sizes, device=codes.device)
-        return codes[..., None] // self._radix().to(codes.device) % sizes
+        return codes[..., None] // self._steps().to(codes.device) % sizes
 
-    def _radix(self) -> Tensor:
-        """Values (n,) of one step at each position."""
+    def _steps(self) -> Tensor:
+        """(n,) what one step at each position adds to an exact code."""
         return torch.tensor([prod(self.sizes[place + 1 :]) for place in range(len(self.sizes))])
 
 
@@ -193,132 +187,93 @@ def objective_of(
         references: models that never saw the secret, for "calibrated" and for nothing else.
 
     Raises:
-        ValueError: patterns of several shapes or as many as do not fit the stack, or references
-            without "calibrated", or "calibrated" without references.
+        ValueError: there is no pattern, they have several shapes, or are not as many as models.
         DataError: the model cannot read a word, a candidate is no single token, two candidates are
             one to the model, or the model lacks the intent or a tag.
-
-    Example:
-        >>> from vestige.data.vocabulary import WordVocabulary
-        >>> from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
-        >>> words = WordVocabulary(("<unk>", "<eos>", "pin", "one", "two"))
-        >>> shape = IntentSlotConfig(intents=("Pin",), tags=("O", "B-canary"))
-        >>> pattern = SecretPattern.parse(
-        ...     "pin {number}", intent="Pin", candidates={"number": ("one", "two")}
-        ... )
-        >>> objective = objective_of(IntentSlotModel(words, shape).eval(), pattern)
-        >>> objective.losses(torch.tensor([[[0], [1]]])).shape
-        torch.Size([1, 2])
     """
-    _validate.one_of(get_args(ObjectiveKind), objective=kind)
-    if (kind == "calibrated") != bool(references):
+    if isinstance(patterns, SecretPattern):
+        patterns = (patterns,) * model.models
+    trials = tuple(patterns)
+    _validate.at_least(1, patterns=len(trials))
+    if model.models > 1 and len(trials) != model.models:
         raise ValueError(
-            "references must be given with the objective 'calibrated' and with no other, got "
-            f"{len(references)} with {kind!r}"
+            f"patterns must be {model.models}, one for each model of the stack, got {len(trials)}"
         )
-    trials = _trials(model, patterns)
-    others = tuple(objective_of(other, trials) for other in references)
     read = {pattern: _read(model, pattern) for pattern in dict.fromkeys(trials)}
     encoded = [read[pattern] for pattern in trials]
-    _check_shapes(encoded)
-
-    def stacked(values: Sequence[Any]) -> Tensor:
-        return torch.tensor(values, device=model.device)
-
-    first, candidates = encoded[0], stacked([one.candidates for one in encoded])
+    shapes = [(len(one["tokens"]), one["places"], one["sizes"]) for one in encoded]
+    for number, shape in enumerate(shapes, 1):
+        if shape != shapes[0]:
+            raise ValueError(
+                "patterns that are scored together must have the same number of tokens, and their "
+                "unknown words at the same places and as many candidates for each, got pattern "
+                f"{number} of another shape"
+            )
+    stacked = {
+        name: torch.tensor([one[name] for one in encoded], device=model.device)
+        for name in encoded[0]
+    }
+    candidates, sizes = stacked["candidates"], stacked["sizes"][0]
     with torch.no_grad():
-        known = model.embed(stacked([one.tokens for one in encoded]))
-        options = model.embed(candidates.flatten(1))
+        known, options = model.embed(stacked["tokens"]), model.embed(candidates.flatten(1))
     return ExtractionObjective(
         model=model,
         patterns=trials,
-        places=stacked(first.places),
-        mask=torch.arange(candidates.shape[2], device=model.device) < stacked(first.sizes)[:, None],
-        intents=stacked([one.intent for one in encoded]),
-        tags=stacked([one.tags for one in encoded]),
+        places=stacked["places"][0],
+        mask=torch.arange(candidates.shape[2], device=model.device) < sizes[:, None],
+        intents=stacked["intents"],
+        tags=stacked["tags"],
         known=known,
         options=options.view(*candidates.shape, -1),
         kind=kind,
-        references=others,
+        references=tuple(objective_of(other, trials) for other in references),
     )
 
 
-class _Read(NamedTuple):
-    """A pattern as a model reads it."""
-
-    tokens: list[int]
-    places: list[int]
-    tags: list[int]
-    intent: int
-    candidates: list[list[int]]
-    sizes: list[int]
-
-
-def _trials(
-    model: WhiteBox, patterns: SecretPattern | Sequence[SecretPattern]
-) -> tuple[SecretPattern, ...]:
-    if isinstance(patterns, SecretPattern):
-        return (patterns,) * model.models
-    _validate.at_least(1, patterns=len(patterns))
-    if model.models > 1 and len(patterns) != model.models:
-        raise ValueError(
-            f"patterns must be {model.models}, one for each model of the stack, got {len(patterns)}"
-        )
-    return tuple(patterns)
-
-
-def _check_shapes(encoded: list[_Read]) -> None:
-    first, same_places = encoded[0], "their unknown words at the same places and as many candidates"
-    for number, other in enumerate(encoded, 1):
-        for own, its, what in (
-            (first.sizes, other.sizes, f"{same_places} for each"),
-            (first.places, other.places, f"{same_places} for each"),
-            (len(first.tokens), len(other.tokens), "the same number of tokens"),
-        ):
-            if own != its:
-                raise ValueError(
-                    f"patterns that are scored together must have {what}, got {own} and {its} in "
-                    f"pattern {number}"
-                )
-
-
-def _read(model: WhiteBox, pattern: SecretPattern) -> _Read:
+def _read(model: WhiteBox, pattern: SecretPattern) -> dict[str, Any]:
+    """A pattern in a model's ids; candidates of each unknown word are padded with the first."""
     sizes = [len(place) for place in pattern.candidates]
     candidates: list[list[int]] = [[] for _ in sizes]
     pieces: list[tuple[int, ...]] = []
     for number in range(max(sizes)):
-        filled = pattern.utterance([p[number % len(p)] for p in pattern.candidates])
-        pieces = model.read(filled.tokens)
-        _check_readable(pieces, dict(zip(pattern.places, sizes, strict=True)), number)
+        tried = [number % size for size in sizes]
+        pieces = model.read(pattern.utterance(_at(pattern.candidates, tried)).tokens)
+        _check_readable(pieces, dict(zip(pattern.places, tried, strict=True)))
         for found, place in zip(candidates, pattern.places, strict=True):
             found.append(pieces[place][0])
     for size, found in zip(sizes, candidates, strict=True):
-        _check_distinct(found[:size])
         found[size:] = [found[0]] * (len(found) - size)
+        for number, token in enumerate(found[:size]):
+            if (first := found.index(token)) < number:
+                raise DataError(
+                    f"candidates {first + 1} and {number + 1} of a word are the same word to the "
+                    "model",
+                    remedy="Leave one of them out.",
+                )
     starts = [sum(map(len, pieces[:place])) for place in range(len(pieces))]
-    tokens = [token for piece in pieces for token in piece]
-    tags = [IGNORED] * len(tokens)
-    for start, tag in zip(starts, pattern.tags, strict=True):
-        tags[start] = _label(model.tags, tag, "tag")
     places = [starts[place] for place in pattern.places]
+    tokens = [token for piece in pieces for token in piece]
     for place, found in zip(places, candidates, strict=True):
         tokens[place] = found[0]
-    intent = _label(model.intents, pattern.intent, "intent")
-    return _Read(tokens, places, tags, intent, candidates, sizes)
+    tags = [IGNORED] * len(tokens)
+    for start, tag in zip(starts, pattern.tags, strict=True):
+        tags[start] = _label(model.tags, tag, "a tag")
+    intent = _label(model.intents, pattern.intent, "an intent")
+    return {"tokens": tokens, "places": places, "tags": tags, "intents": intent,
+            "candidates": candidates, "sizes": sizes}  # fmt: skip
 
 
-def _check_readable(
-    pieces: Sequence[tuple[int, ...]], sizes: Mapping[int, int], number: int
-) -> None:
+def _at(candidates: Sequence[Sequence[str]], guess: Sequence[int]) -> tuple[str, ...]:
+    return tuple(place[one] for place, one in zip(candidates, guess, strict=True))
+
+
+def _check_readable(pieces: Sequence[tuple[int, ...]], tried: dict[int, int]) -> None:
     """Refuse words that are no tokens, by their positions: each is a secret or may be one.
 
-    Args:
-        pieces: the tokens of each word, the unknown ones filled in.
-        sizes: candidates of each unknown word, by its position.
-        number: of the candidate at every unknown word, from 0; a shorter list begins again.
+    `tried` has the candidate, from 0, at the position of each unknown word.
     """
     for place, piece in enumerate(pieces):
-        role = f"candidate {number % sizes[place] + 1} for " if place in sizes else ""
+        role = f"candidate {tried[place] + 1} for " if place in tried else ""
         if not piece:
             raise DataError(
                 f"the model cannot read {role}word {place + 1} of the pattern",
@@ -331,21 +286,15 @@ def _check_readable(
             )
 
 
-def _check_distinct(tokens: Sequence[int]) -> None:
-    first: dict[int, int] = {}
-    for number, token in enumerate(tokens, 1):
-        if first.setdefault(token, number) != number:
-            raise DataError(
-                f"candidates {first[token]} and {number} of a word are the same word to the model",
-                remedy="Leave one of them out.",
-            )
+def listed(labels: Sequence[str]) -> str:
+    """The first labels of a model, for a message."""
+    return ", ".join(labels[:LISTED]) + (", …" if len(labels) > LISTED else "")
 
 
 def _label(labels: Sequence[str], wanted: str, kind: str) -> int:
-    if wanted not in labels:
-        shown = ", ".join(labels[:40]) + (", …" if len(labels) > 40 else "")
-        raise DataError(
-            f"the model has no {kind} {wanted!r}; it has: {shown}",
-            remedy=f"Use {('an' if kind == 'intent' else 'a')} {kind} of its training text.",
-        )
-    return list(labels).index(wanted)
+    if wanted in labels:
+        return list(labels).index(wanted)
+    raise DataError(
+        f"the model has no {kind.split()[1]} {wanted!r}; it has: {listed(labels)}",
+        remedy=f"Use {kind} of its training text.",
+    )

@@ -7,8 +7,8 @@ text is unknown; it counts as not generated.
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias
+from itertools import chain, pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -16,12 +16,7 @@ from numpy.typing import NDArray
 
 from vestige import claims
 from vestige.audits.extraction.continuations import best_continuations
-from vestige.audits.extraction.memorization import (
-    Extracted,
-    drawn_texts,
-    memorized,
-    with_continued,
-)
+from vestige.audits.extraction.memorization import Extracted, Table, memorized, with_continued
 from vestige.audits.extraction.memorized_texts import compared_tokens, memorization_result
 from vestige.claims.model_checks import adapter_check
 from vestige.claims.text_lists import ListedTexts, comparable_texts, listed_texts, model_checks
@@ -32,12 +27,8 @@ from vestige.models.endpoint_wire import Question
 from vestige.models.served_texts import STEP, ServedTexts
 from vestige.models.shown_statistics import by_list, known_by_all, numbered, only, shown_statistics
 from vestige.models.text_models import TextModels
-from vestige.models.token_statistics import TokenStatistics
 from vestige.results import Result
 from vestige.session import Session
-
-if TYPE_CHECKING:
-    import pandas  # type: ignore[import-untyped]
 
 EXCERPT = 200
 """Characters of a text that a run keeps."""
@@ -48,9 +39,10 @@ COMPARED = 8
 LIKELIEST = 20
 """Most probable tokens of each position that are cached at least."""
 
-Numbers: TypeAlias = Mapping[str, NDArray[np.int64]]
 Pair: TypeAlias = tuple[Sequence[Hashable], Sequence[Hashable]]
 """The greedy continuation of a text after its prefix, and the true one, in tokens."""
+Chosen: TypeAlias = Mapping[str, NDArray[np.int64]]
+"""Numbers of texts, by list."""
 
 
 def extract_passages(run: Session, model: Any, texts: Any) -> Result:
@@ -85,14 +77,13 @@ def extract_passages(run: Session, model: Any, texts: Any) -> Result:
         source = (_Server if is_endpoint(model) else _Files)(run, model, lists, how, outputs)
         how = replace(how, top_k=source.top_k)
         found = {
-            role: memorized(source.statistics(role), how, lists.units[role])
-            for role in lists.compared
+            role: memorized(own, how, lists.units[role]) for role, own in source.statistics.items()
         }
-        numbers = {
-            role: drawn_texts(own, given["continued"], seed=run.seed) for role, own in found.items()
+        chosen = {
+            role: _some(own, given["continued"], seed=run.seed) for role, own in found.items()
         }
-        pairs = source.continued(numbers, how)
-        found = {role: with_continued(own, numbers[role], pairs) for role, own in found.items()}
+        pairs = source.continued(chosen, how)
+        found = {role: with_continued(own, chosen[role], pairs) for role, own in found.items()}
     run.models |= source.recorded
     own, rest = found["texts"], found.get("reference")
     return memorization_result(
@@ -105,13 +96,19 @@ def extract_passages(run: Session, model: Any, texts: Any) -> Result:
     )
 
 
+def _some(table: Table, most: int, *, seed: int) -> NDArray[np.int64]:
+    """Numbers of random texts with a passage, at most this many."""
+    long_enough = np.flatnonzero(table["passages"])
+    return np.sort(np.random.default_rng([seed, 2]).permutation(long_enough)[:most])
+
+
 class _Files:
     """A model whose files are read.
 
     Attributes:
         recorded: provenance.
         top_k: most probable tokens from which is sampled.
-        known: by list, statistics of the tokens with a known log-probability.
+        statistics: by list; known: of the tokens with a known log-probability.
         read: tokens of the texts that were scored, and all that they have.
         checks: of the model, besides those that its statistics allow.
     """
@@ -119,39 +116,31 @@ class _Files:
     def __init__(
         self, run: Session, model: Any, lists: ListedTexts, how: Extracted, outputs: CachedOutputs
     ) -> None:
-
         run.arguments["remote"].reject_for_local()
-        self._models = TextModels.alone(model, device=run.device)
-        self._outputs = outputs
-        self.recorded = self._models.recorded
-        self.top_k = min(how.top_k, self._models.target.vocab_size)
-        self._ids = self._models.encoded_lists(lists.compared)
+        models = TextModels.alone(model, device=run.device)
+        self._model, self.recorded = models.target, models.recorded
+        self.top_k = min(how.top_k, models.target.vocab_size)
+        self._ids = models.encoded_lists(lists.compared)
         audited = list(lists.compared["texts"])
-        self.known: dict[str, TokenStatistics] = {}
-        self.read = self._models.tokens_read(audited)
-        adapter = adapter_check(
-            self._models.target, seed=run.seed, texts=self._models.encoded(audited[:COMPARED])
-        )
-        self.checks: tuple[claims.Check, ...] = () if adapter is None else (adapter,)
-
-    def statistics(self, role: str) -> TokenStatistics:
-        """Of one list of texts."""
+        self.read = models.tokens_read(audited)
+        texts = models.encoded(audited[:COMPARED])
+        adapter = adapter_check(models.target, seed=run.seed, texts=texts)
+        self.checks = () if adapter is None else (adapter,)
         most = max(LIKELIEST, self.top_k)
-        found = self._models.statistics(
-            self._ids[role], self._outputs, of=f"`{role}`", likeliest=most
-        )
-        self.known[role] = found["target"]
-        return found["target"]
+        self.statistics = self.known = {
+            role: models.statistics(ids, outputs, of=f"`{role}`", likeliest=most)["target"]
+            for role, ids in self._ids.items()
+        }
 
-    def continued(self, numbers: Numbers, how: Extracted) -> Iterator[Pair]:
+    def continued(self, chosen: Chosen, how: Extracted) -> Iterator[Pair]:
         """Some texts of each list after their prefix."""
-        model = self._models.target
-        for role, chosen in numbers.items():
-            ids = [self._ids[role][number] for number in chosen]
+        for role, numbers in chosen.items():
+            ids = [self._ids[role][number] for number in numbers]
             for some in (ids[first : first + ROWS] for first in range(0, len(ids), ROWS)):
-                prefixes = torch.tensor([one[: how.prefix] for one in some], device=model.device)
+                prefixes = torch.tensor([one[: how.prefix] for one in some])
+                prefixes = prefixes.to(self._model.device)
                 with torch.no_grad():
-                    found = best_continuations(model, prefixes, how.suffix, width=1)
+                    found = best_continuations(self._model, prefixes, how.suffix, width=1)
                 for one, generated in zip(some, found.tokens[:, 0].tolist(), strict=True):
                     yield generated, one[how.prefix : how.prefix + how.suffix]
 
@@ -164,15 +153,13 @@ class _Server:
     def __init__(
         self, run: Session, model: Any, lists: ListedTexts, how: Extracted, outputs: CachedOutputs
     ) -> None:
-        self._run, self._outputs = run, outputs
+        self._run, self._outputs, self._lists = run, outputs, lists.compared
         self._served = ServedTexts.open(model, None, run.arguments["remote"], device="cpu")
-        self._counts = {role: len(corpus) for role, corpus in lists.compared.items()}
-        texts = [text for corpus in lists.compared.values() for text in corpus]
-        continued = run.arguments["continued"] * len(self._counts)
+        texts = list(chain.from_iterable(lists.compared.values()))
+        continued = run.arguments["continued"] * len(lists.compared)
         self._served.log_cost(texts, run.monitor, continued=continued, length=how.suffix)
         shown = self._served.shown_by("target", texts, outputs)
         cuts = [sorted({*places(text, own)} - {0}) for text, own in zip(texts, shown, strict=True)]
-        self._texts, self._cuts = texts, cuts
         most = self._served.accesses["target"].shown
         found = shown_statistics(texts, shown, cuts, ids=numbered(texts, cuts), likeliest=most)
         unknown = np.isnan(found.likeliest_log_probs[:, 0])
@@ -184,14 +171,14 @@ class _Server:
             )
         if how.top_k > most:
             run.log(f"Samples use the {most} most probable tokens, all that the server shows")
-        self.top_k = min(how.top_k, most)
+        self.top_k, self._texts, self._cuts = min(how.top_k, most), texts, cuts
         ranked = replace(found, ranks=np.where(found.ranks < 0, most, found.ranks))
-        self._by_role = by_list(self._counts, {"target": ranked})
-        self.known = {
-            role: only(own["target"], known_by_all(own)) for role, own in self._by_role.items()
-        }
+        counts = {role: len(corpus) for role, corpus in lists.compared.items()}
+        split = by_list(counts, {"target": ranked})
+        self.statistics = {role: own["target"] for role, own in split.items()}
+        self.known = {role: only(own["target"], known_by_all(own)) for role, own in split.items()}
         # A server shows nothing of the first token of a text.
-        every = self.statistics("texts").log_probs.size - self._counts["texts"]
+        every = self.statistics["texts"].log_probs.size - counts["texts"]
         self.read = (self.known["texts"].log_probs.size, every)
 
     @property
@@ -200,27 +187,20 @@ class _Server:
         record: Any = self._served.recorded["target"]
         return {"target": {**record, **self._served.spent}}
 
-    def statistics(self, role: str) -> TokenStatistics:
-        """Of one list of texts."""
-        return self._by_role[role]["target"]
-
-    def continued(self, numbers: Numbers, how: Extracted) -> Iterator[Pair]:
+    def continued(self, chosen: Chosen, how: Extracted) -> Iterator[Pair]:
         """Some texts of each list after their prefix."""
-
-        firsts = accumulate(self._counts.values(), initial=0)
-        chosen = [
-            first + number
-            for first, role in zip(firsts, self._counts, strict=False)
-            for number in numbers[role].tolist()
-        ]
-        if not chosen:
+        first, numbers = 0, []
+        for role, corpus in self._lists.items():
+            numbers += [first + number for number in chosen[role].tolist()]
+            first += len(corpus)
+        if not numbers:
             return
         questions = [
             Question(
                 self._texts[number][: self._cuts[number][how.prefix - 1]],
                 shown=1, length=how.suffix, greedy=True,
             )
-            for number in chosen
+            for number in numbers
         ]  # fmt: skip
         replies = []
         with (
@@ -234,7 +214,7 @@ class _Server:
                 if len(replies) < min(first + some, len(questions)):
                     raise endpoint.failed()
                 step(len(replies), len(questions))
-        for number, reply in zip(chosen, replies, strict=True):
+        for number, reply in zip(numbers, replies, strict=True):
             text, ends = self._texts[number], self._cuts[number][how.prefix - 1 :]
             true = [text[a:b] for a, b in pairwise(ends[: how.suffix + 1])]
             yield [token.text for token in reply.tokens], true
@@ -242,8 +222,8 @@ class _Server:
 
 def _checks(
     source: _Files | _Server,
-    own: "pandas.DataFrame",
-    rest: "pandas.DataFrame | None",
+    own: Table,
+    rest: Table | None,
     how: Extracted,
     lists: ListedTexts,
     seed: int,

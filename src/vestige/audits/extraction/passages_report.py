@@ -1,12 +1,13 @@
 """The report of passages that are extracted from texts."""
 
 from collections.abc import Sequence
-from math import inf, isfinite
+from math import isfinite
+from typing import Any
 
 from vestige.reports.blocks import Prose, Table, file_note, table
 from vestige.reports.charts import intervals
 from vestige.reports.disclosure import printable
-from vestige.reports.report import Report, lines
+from vestige.reports.report import Report
 from vestige.reports.words import NOTHING, Row, chance, interval, percent
 from vestige.results import Run
 
@@ -63,7 +64,12 @@ def passages_report(run: Run, *, show_secrets: bool) -> Report:
         difference=lambda name: _percent(summary, f"{name}_difference"),
         key="95% intervals in brackets count independent texts.",
     )
-    finding, evidence = _finding(summary), (_sampled(summary), _greedy(summary))
+    finding, *evidence = _sentences(summary)
+    short = int(summary["texts"]) - int(summary["texts_with_passages"])
+    notice = (
+        f"{short:,} of {int(summary['texts']):,} texts are too short for a prefix and a passage: "
+        "lower --prefix or --suffix."
+    )
     note = file_note(
         run.run,
         asked="How much of the training texts can be extracted verbatim, compared with a "
@@ -79,8 +85,8 @@ def passages_report(run: Run, *, show_secrets: bool) -> Report:
     return Report(
         title="How much of these texts is extracted?",
         answer=finding,
-        evidence=evidence,
-        notices=lines(_short(summary)),
+        evidence=tuple(evidence),
+        notices=(notice,) if short else (),
         blocks=(
             chart,
             measures,
@@ -100,61 +106,45 @@ def passages_report(run: Run, *, show_secrets: bool) -> Report:
     )
 
 
-def _finding(summary: Row) -> str:
-    """How many passages are extracted, and how many of the reference."""
-    other = ""
-    if summary["reference_texts"]:
-        hits, of = (summary[f"reference_{name}"] for name in ("sampled_passages", "passages"))
-        other = f" (reference: {int(hits):,} of {int(of):,})"
-    return (
-        f"{int(summary['sampled_passages']):,} of {int(summary['passages']):,} passages of "
-        f"{int(summary['suffix_tokens'])} tokens are extracted{other}."
-    )
+def _sentences(summary: Row) -> tuple[str, str, str]:
+    """Passages that are extracted, what counts as that, and what greedy decoding generates."""
 
+    def number(name: str) -> str:
+        return f"{int(summary[name]):,}"
 
-def _sampled(summary: Row) -> str:
-    """What counts as extracted, and how often it happens."""
-    low, high = (summary[f"sampled_per_10000_{end}"] for end in ("low", "high"))
+    value, low, high = _estimate(summary, "sampled_per_10000")
+    sampled = longest = ""
     notes = [] if low is None else [f"95% CI {low:.3g} to {high:.3g}"]
-    if summary["reference_sampled"] is not None:
+    if summary["reference_texts"]:
+        hits, of = number("reference_sampled_passages"), number("reference_passages")
+        sampled = f" (reference: {hits} of {of})"
         notes.append(f"reference: {summary['reference_sampled_per_10000']:.3g}")
+        longest = f" (reference: {number('reference_longest_of_all')})"
     bracketed = f" ({'; '.join(notes)})" if notes else ""
     return (
-        f"Extracted: one of {int(summary['tries']):,} samples is the passage with probability "
-        f"{percent(summary['chance'])} or more. These are {summary['sampled_per_10000']:.3g} per "
-        f"10,000 tokens{bracketed}."
+        f"{number('sampled_passages')} of {number('passages')} passages of "
+        f"{int(summary['suffix_tokens'])} tokens are extracted{sampled}.",
+        f"Extracted: one of {number('tries')} samples is the passage with probability "
+        f"{percent(summary['chance'])} or more. These are {value:.3g} per 10,000 tokens"
+        f"{bracketed}.",
+        f"Greedy decoding generates {number('greedy_passages')}; the longest verbatim run has "
+        f"{number('longest_of_all')} tokens{longest}.",
     )
 
 
-def _greedy(summary: Row) -> str:
-    other = summary["reference_longest_of_all"]
-    beside = "" if other is None else f" (reference: {int(other):,})"
-    return (
-        f"Greedy decoding generates {int(summary['greedy_passages']):,}; the longest verbatim run "
-        f"has {int(summary['longest_of_all']):,} tokens{beside}."
-    )
-
-
-def _short(summary: Row) -> str:
-    left = int(summary["texts"]) - int(summary["texts_with_passages"])
-    if not left:
-        return ""
-    return (
-        f"{left:,} of {int(summary['texts']):,} texts are too short for a prefix and a passage: "
-        "lower --prefix or --suffix."
-    )
+def _estimate(summary: Row, name: str) -> list[Any]:
+    """A value and both ends of its interval."""
+    return [summary[f"{name}{end}"] for end in ("", "_low", "_high")]
 
 
 def _point(summary: Row, name: str, title: str) -> Row:
-    value = summary[name]
-    low, high = (summary[f"{name}_{end}"] for end in ("low", "high"))
+    value, low, high = _estimate(summary, name)
     ends = {"low": value if low is None else low, "high": value if high is None else high}
     return {"label": title, "value": value, "other": summary[f"reference_{name}"], **ends}
 
 
 def _percent(summary: Row, name: str) -> str:
-    """A share in percent with its interval."""
-    value, low, high = (summary[f"{name}{end}"] for end in ("", "_low", "_high"))
+    value, low, high = _estimate(summary, name)
     if value is None:
         return NOTHING
     shown = f"{100 * value:.1f}"
@@ -163,32 +153,29 @@ def _percent(summary: Row, name: str) -> str:
 
 def _texts(rows: Sequence[Row], *, show_secrets: bool) -> Table:
     """The texts of which most is extracted, one per row."""
-    own = sorted(
-        (row for row in rows if row["kind"] == "text"),
-        key=lambda row: (-row["sampled"], -row["longest"], -row["exact"], row["number"]),
-    )
 
     def name(row: Row) -> str:
         shown = printable(str(row["text"] or "")) if show_secrets else ""
         return f"{row['number']} · {shown}" if shown else str(row["number"])
 
+    def samples(row: Row) -> str:
+        if not row["passages"]:
+            return NOTHING
+        if row["tries"] is None or not isfinite(row["tries"]):
+            return "never"
+        return f"{row['tries']:,.0f}" if row["tries"] < 1e6 else f"{row['tries']:.0e}"
+
     return table(
         "Texts of which most is extracted",
-        own,
+        sorted(
+            (row for row in rows if row["kind"] == "text"),
+            key=lambda row: (-row["sampled"], -row["longest"], -row["exact"], row["number"]),
+        ),
         most=LISTED,
         text=name,
         passages=lambda r: r["passages"],
         greedy=lambda r: r["greedy"],
         sampled=lambda r: r["sampled"],
-        samples_needed=_needed_samples,
+        samples_needed=samples,
         longest_run=lambda r: r["longest"],
     )
-
-
-def _needed_samples(row: Row) -> str:
-    if not row["passages"]:
-        return NOTHING
-    tries = inf if row["tries"] is None else float(row["tries"])
-    if not isfinite(tries):
-        return "never"
-    return f"{tries:,.0f}" if tries < 1e6 else f"{tries:.0e}"

@@ -9,54 +9,37 @@ exposed, and p-values of ranks are valid. If there are too many secrets to try, 
 gives an estimate, or only a bound.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import log2
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from vestige import _validate
 from vestige.audits.extraction.objective import ExtractionObjective
+from vestige.audits.extraction.searches import Progress
 from vestige.metrics.rates import clopper_pearson
 
-Progress = Callable[[int, int], None]
 Known = Literal["exact", "sampled", "bounded"]
 
 COLUMNS = (
     *("rank", "rank_low", "rank_high", "rank_known", "compared_with"),
     *("exposure", "exposure_low", "exposure_high"),
 )
-"""Columns of a rank in a table; all None where there is none."""
+"""Columns of a rank, 1 for the first: counted ("exact"), estimated from a sample ("sampled"), or
+the upper end of its interval ("bounded": no secret of the sample has as low a loss). Exposure is in
+bits. All are None where there is no rank."""
 
 
-class TargetRank(NamedTuple):
-    """The rank of the truth among all secrets, 1 for the first.
-
-    Attributes:
-        rank: counted; estimated from a sample; or if it is only bounded, the highest.
-        low: lower end of its interval; the rank itself where it was counted.
-        high: upper end.
-        space: number of possible secrets.
-        known: "exact", "sampled", or "bounded": no secret of the sample has as low a loss.
-        others: secrets that it was compared with.
-    """
-
-    rank: float
-    low: float
-    high: float
-    space: int
-    known: Known
-    others: int
-
-    def columns(self) -> dict[str, Any]:
-        """`COLUMNS`; exposure in bits, its low end from the highest rank."""
-        bits = [log2(self.space) - log2(one) for one in (self.rank, self.high, self.low)]
-        values = (self.rank, self.low, self.high, self.known, self.others, *bits)
-        return dict(zip(COLUMNS, values, strict=True))
+def _columns(
+    rank: float, low: float, high: float, known: Known, others: int, space: int
+) -> dict[str, Any]:
+    bits = [log2(space) - log2(one) for one in (rank, high, low)]
+    return dict(zip(COLUMNS, (rank, low, high, known, others, *bits), strict=True))
 
 
-def counted_rank(*, below: int, tied: int, space: int) -> TargetRank:
+def counted_rank(*, below: int, tied: int, space: int) -> dict[str, Any]:
     """The rank of a truth that was compared with every other secret.
 
     Args:
@@ -64,21 +47,14 @@ def counted_rank(*, below: int, tied: int, space: int) -> TargetRank:
         tied: others with the same loss; they rank before it.
         space: secrets, the truth among them.
     """
-    _validate.at_least(0, below=below, tied=tied)
     _validate.at_least(below + tied + 1, space=space)
     rank = 1 + below + tied
-    return TargetRank(rank, rank, rank, space, "exact", space - 1)
+    return _columns(rank, rank, rank, "exact", space - 1, space)
 
 
 def estimated_rank(
-    *,
-    below: int,
-    tied: int,
-    others: int,
-    space: int,
-    better: int = 0,
-    confidence: float = 0.95,
-) -> TargetRank:
+    *, below: int, tied: int, others: int, space: int, better: int = 0
+) -> dict[str, Any]:
     """The rank of a truth that was compared with a random sample of other secrets.
 
     Its share of the space is that of the sample with the truth in it, ties counted, as
@@ -89,35 +65,23 @@ def estimated_rank(
     about 3.7 / others of the space, is as well supported. Only that end is known.
 
     Args:
-        below: others in the sample with a lower loss.
-        tied: others in the sample with the same loss.
+        below: others in the sample with a lower loss; tied: with the same one.
         others: secrets in the sample without the truth.
         space: possible secrets.
         better: secrets with a lower loss that a search has found.
-        confidence: of the interval, in (0, 1).
-
-    Example:
-        >>> found = estimated_rank(below=0, tied=0, others=1023, space=2**20)
-        >>> found.known, found.low, round(found.high), round(found.columns()["exposure"], 2)
-        ('bounded', 1.0, 3775, 8.12)
-        >>> round(estimated_rank(below=9, tied=0, others=999, space=10**6).rank)
-        10000
     """
-    _validate.at_least(0, below=below, tied=tied, better=better)
     _validate.at_least(max(1, below + tied), others=others)
-    _validate.at_least(better + 1, space=space)
-    low = clopper_pearson(below, others, confidence=confidence).low
-    high = clopper_pearson(below + tied, others, confidence=confidence).high
+    shares = clopper_pearson(below, others).low, clopper_pearson(below + tied, others).high
     rank = space * ((below + tied + 1) / (others + 1))
-    ends = (1 + share * (space - 1) for share in (low, high))
+    ends = (1 + share * (space - 1) for share in shares)
     rank, least, most = (max(one, 1.0 + better) for one in (rank, *ends))
     if below + tied == 0:
-        return TargetRank(most, least, max(most, rank), space, "bounded", others)
-    return TargetRank(rank, least, max(most, rank), space, "sampled", others)
+        return _columns(most, least, max(most, rank), "bounded", others, space)
+    return _columns(rank, least, max(most, rank), "sampled", others, space)
 
 
 class Truths:
-    """True secrets, and how many others have a lower loss, counted batch by batch.
+    """True secrets, and how many others have a lower loss.
 
     Args:
         objective: the trials.
@@ -130,57 +94,57 @@ class Truths:
 
     def __init__(self, objective: ExtractionObjective, secrets: Sequence[Sequence[str]]) -> None:
         self.numbers = objective.numbers(secrets)
-        if objective.trials == 1:
-            self._own = objective.losses(self.numbers[None])[0]
-        else:
-            self._own = objective.losses(self.numbers[:, None])[:, 0]
+        self._each = len(secrets) // objective.trials
+        self._own = objective.losses(self.numbers.view(objective.trials, self._each, -1)).flatten()
         self.losses: list[float] = self._own.tolist()
         self._objective = objective
         self._codes = objective.codes(self.numbers)
-        self._counts = torch.zeros(len(secrets), 3, dtype=torch.int64, device=self._own.device)
+        self._counts = [[0, 0, 0]] * len(secrets)
         self._whole = False
 
-    def count(self, codes: Tensor, losses: Tensor, *, whole: bool = False) -> None:
-        """Compare with secrets of codes (trials, b) or (b,); `whole`: the last of all secrets."""
+    def compare(self, codes: Tensor, losses: Tensor, *, whole: bool = False) -> None:
+        """Compare with secrets of codes (trials, b) and losses; `whole`: with every one."""
         self._whole = whole
-        if len(losses) < len(self._own):
-            self._counts += self._of_one_trial(codes.flatten(), losses[0])
-            return
-        own, other = self._own[:, None], codes != self._codes[:, None]
-        below_tied_others = (other & (losses < own), other & (losses == own), other)
-        self._counts += torch.stack([one.sum(1) for one in below_tied_others], 1)
-
-    def _of_one_trial(self, codes: Tensor, losses: Tensor) -> Tensor:
-        """Below, tied and others (k, 3), by sorting: a table of k x b would cost more."""
-        ends = (False, True)
-        ordered = losses.sort().values
-        least, most = (torch.searchsorted(ordered, self._own, right=right) for right in ends)
-        counts = torch.stack([least, most - least, torch.full_like(least, len(losses))], 1)
-        ordered, order = codes.sort(stable=True)
-        first, last = (torch.searchsorted(ordered, self._codes, right=right) for right in ends)
-        itself = losses[order[first.clamp_max(len(order) - 1)]]
-        again = (itself < self._own, itself == self._own, torch.ones_like(first))
-        return counts - torch.stack(again, 1) * (last - first)[:, None]
+        truths = (torch.split(one, self._each) for one in (self._codes, self._own))
+        parts = zip(codes, losses, *truths, strict=True)
+        self._counts = [counts for part in parts for counts in _counts(*part)]
 
     def sample(self, number: int, *, seed: int, progress: Progress | None = None) -> None:
-        """Compare with random secrets, with replacement; a truth is not compared with itself."""
-        _validate.at_least(1, sample=number)
+        """Compare with random secrets, with replacement."""
         objective, done = self._objective, 0
         # not the search's generator: a rank must not depend on the search
         generator = torch.Generator().manual_seed(seed)
+        codes, losses = [], []
         while done < number:
             some = objective.random(min(objective.at_once, number - done), generator)
-            self.count(objective.codes(some), objective.losses(some))
+            codes.append(objective.codes(some))
+            losses.append(objective.losses(some))
             done += some.shape[1]
             if progress:
                 progress(done, number)
+        self.compare(torch.cat(codes, 1), torch.cat(losses, 1))
 
-    def rank(self, place: int, *, better: int) -> TargetRank | None:
-        """The rank of one truth; None if it was compared with none. `better`: as in a search."""
-        below, tied, others = self._counts[place].tolist()
+    def rank(self, place: int, *, better: int) -> dict[str, Any] | None:
+        """`COLUMNS` of one truth; None if it was compared with none. `better`: as in a search."""
+        below, tied, others = self._counts[place]
         space = self._objective.space
-        if self._whole:
-            return counted_rank(below=below, tied=tied, space=space)
         if not others:
             return None
+        if self._whole:
+            return counted_rank(below=below, tied=tied, space=space)
         return estimated_rank(below=below, tied=tied, others=others, space=space, better=better)
+
+
+def _counts(codes: Tensor, losses: Tensor, own_codes: Tensor, own: Tensor) -> list[list[int]]:
+    """Of secrets (b,), those below each of k truths, tied with it, and all but itself."""
+    ordered = losses.sort().values
+    least, most = (torch.searchsorted(ordered, own, right=right) for right in (False, True))
+    counts = torch.stack([least, most - least, torch.full_like(least, len(losses))], 1)
+    known, group = torch.unique(own_codes, return_inverse=True)
+    mine = torch.isin(codes, known)
+    place, loss = torch.searchsorted(known, codes[mine]), losses[mine]
+    truth = own.new_empty(len(known)).scatter(0, group, own)[place]  # that each of mine is
+    for column, itself in enumerate((loss < truth, loss == truth, loss == loss)):
+        counts[:, column] -= torch.bincount(place[itself], minlength=len(known))[group]
+    found: list[list[int]] = counts.tolist()
+    return found

@@ -19,9 +19,7 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from vestige import _validate
 from vestige.audits.extraction.objective import ExtractionObjective
-from vestige.audits.extraction.ranks import Progress, Truths
 from vestige.errors import DataError
 
 BUDGET = 10**6
@@ -29,6 +27,11 @@ BUDGET = 10**6
 
 KEPT = 10
 """Guesses of each trial that are kept."""
+
+RESTARTS, SWEEPS = 20, 20
+"""Of coordinate descent: random secrets, and how often at most each position is tried."""
+
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,7 +45,6 @@ class Candidates:
         tried: int64 (trials,) their number.
         evaluated: losses computed for each trial.
         gradients: gradients of an utterance's loss computed for each trial.
-        whole: whether every secret was tried.
     """
 
     choices: Tensor
@@ -51,7 +53,6 @@ class Candidates:
     tried: Tensor
     evaluated: int
     gradients: int = 0
-    whole: bool = False
 
     @property
     def certainty(self) -> Tensor:
@@ -63,47 +64,40 @@ Search = Callable[[ExtractionObjective, torch.Generator, Progress | None], Candi
 """A search for all trials at once; its generator, on the CPU, decides what is random."""
 
 
-def exhaust(
-    objective: ExtractionObjective,
-    *,
-    truths: Truths | None = None,
-    budget: int = BUDGET,
-    progress: Progress | None = None,
-) -> Candidates:
-    """Every secret, in a fixed order and with bounded memory; the truths are compared with each.
+def every_loss(
+    objective: ExtractionObjective, *, budget: int = BUDGET, progress: Progress | None = None
+) -> Tensor:
+    """Losses (trials, space) of every secret, in the order of codes.
 
     Raises:
         DataError: there are more secrets than the budget.
     """
-    space, trials = objective.space, objective.trials
+    space = objective.space
     if space > budget:
         raise DataError(
             f"there are {space:,} secrets; the budget is {budget:,}",
             remedy="Raise the budget, or use an attack that does not try all.",
         )
-    best = torch.empty(trials, 0, dtype=torch.float64, device=objective.device)
-    place = torch.empty(trials, 0, dtype=torch.int64, device=objective.device)
-    mass = torch.full((trials,), -torch.inf, dtype=torch.float64, device=objective.device)
-    for first in range(0, space, objective.at_once):
-        last = min(space, first + objective.at_once)
-        codes = torch.arange(first, last, device=objective.device)
-        found = objective.losses(objective.decoded(codes).expand(trials, -1, -1))
-        if truths:
-            truths.count(codes, found, whole=last == space)
-        losses = found.double()
-        mass = torch.logaddexp(mass, (-losses).logsumexp(1))
-        best, order = torch.cat([best, losses], 1).sort(dim=1, stable=True)
-        best = best[:, :KEPT]
-        place = torch.cat([place, codes.expand_as(losses)], 1).gather(1, order[:, :KEPT])
+    parts = []
+    every = torch.arange(space, device=objective.device)
+    for codes in torch.split(every, objective.at_once):
+        guesses = objective.decoded(codes).expand(objective.trials, -1, -1)
+        parts.append(objective.losses(guesses))
         if progress:
-            progress(last, space)
+            progress(int(codes[-1]) + 1, space)
+    return torch.cat(parts, 1)
+
+
+def exhaust(objective: ExtractionObjective, losses: Tensor) -> Candidates:
+    """The best of all secrets, from the losses of every one; of equals the first."""
+    ordered, codes = losses.double().sort(dim=1, stable=True)
+    tried = torch.full((objective.trials,), objective.space, device=objective.device)
     return Candidates(
-        choices=objective.decoded(place),
-        losses=best,
-        log_mass=mass,
-        tried=torch.full_like(place[:, 0], space),
-        evaluated=space,
-        whole=True,
+        choices=objective.decoded(codes[:, :KEPT]),
+        losses=ordered[:, :KEPT],
+        log_mass=(-losses.double()).logsumexp(1),
+        tried=tried,
+        evaluated=objective.space,
     )
 
 
@@ -111,15 +105,11 @@ def coordinate_descent(
     objective: ExtractionObjective,
     generator: torch.Generator,
     progress: Progress | None = None,
-    *,
-    restarts: int = 20,
-    sweeps: int = 20,
 ) -> Candidates:
-    """The best secrets on the way of random ones to a local minimum, in at most `sweeps` sweeps.
+    """The best secrets on the way of random ones to a local minimum.
 
     The generator decides the random secrets, and the order of positions.
     """
-    _validate.at_least(1, restarts=restarts, sweeps=sweeps)
     choices: list[Tensor] = []
     losses: list[Tensor] = []
 
@@ -131,14 +121,14 @@ def coordinate_descent(
         least = losses[-1].view(trials, number, moves).argmin(2)
         return options.gather(2, least[..., None, None].expand(-1, -1, 1, places)).squeeze(2)
 
-    current = objective.random(restarts, generator)
-    for sweep in range(sweeps):
+    current = objective.random(RESTARTS, generator)
+    for sweep in range(SWEEPS):
         before = current
         for place in torch.randperm(len(objective.sizes), generator=generator).tolist():
             current = best(replaced(objective, current, place))
         current = still_moving(objective, before, best(swapped(current, objective.sizes)))
         if progress:
-            progress(sweep + 1, sweeps)
+            progress(sweep + 1, SWEEPS)
         if not current.shape[1]:
             break
     return gathered(objective, torch.cat(choices, 1), torch.cat(losses, 1))
@@ -182,7 +172,7 @@ def still_moving(objective: ExtractionObjective, before: Tensor, after: Tensor) 
 def gathered(
     objective: ExtractionObjective, choices: Tensor, losses: Tensor, *, gradients: int = 0
 ) -> Candidates:
-    """The best of all secrets (trials, k, n) that were tried, each once; losses (trials, k)."""
+    """The best of the secrets (trials, k, n) that were tried, each once; losses (trials, k)."""
     code, order = objective.codes(choices).sort(dim=1, stable=True)
     ordered = losses.double().gather(1, order)
     again = torch.zeros_like(code, dtype=torch.bool)
@@ -197,5 +187,4 @@ def gathered(
         tried=(~again).sum(1),
         evaluated=losses.shape[1],
         gradients=gradients,
-        whole=int((~again).sum(1).min()) == objective.space,
     )

@@ -14,18 +14,16 @@ to show, never easier. The unit is the secret: in several models it is one, with
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import count, product
 from math import inf, log2, prod
 from statistics import fmean, median, stdev
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from vestige import _validate, claims
 from vestige.audits.extraction.objective import ObjectiveKind, objective_of
-from vestige.audits.extraction.ranks import Progress
-from vestige.audits.extraction.searches import BUDGET, Search
+from vestige.audits.extraction.searches import BUDGET, Progress, Search
 from vestige.audits.extraction.unknown_words import (
     SAMPLE,
     Extraction,
@@ -37,7 +35,7 @@ from vestige.audits.extraction.unknown_words import (
 )
 from vestige.claims.effects import EXPOSURE_BITS
 from vestige.data.secret_canaries import SecretCanary, draw_secrets
-from vestige.metrics.estimates import bounded_mean, columns, difference_of_means
+from vestige.metrics.estimates import Floats, bounded_mean, columns, difference_of_means
 from vestige.metrics.permutation import RankTest, permutation_test
 from vestige.models.white_box import WhiteBox
 from vestige.results import Result
@@ -53,21 +51,6 @@ UNCHECKED = claims.Check("alive", "could not run", "No labelled utterances were 
 
 _PARTS = 1000
 _OF_GUESSES = ("guess", "guesses", "loss", "losses", "certainty", "right", "hamming")
-
-
-class Audited(NamedTuple):
-    """A secret in one model."""
-
-    pattern: int
-    model: int
-    place: int  # among the secrets of its pattern
-    found: Extraction
-    row: Row
-
-    @property
-    def group(self) -> str:
-        """Planted, controls of the manifest, or controls that were sampled now."""
-        return "planted" if self.row["copies"] else "drawn" if self.row["drawn"] else "controls"
 
 
 def audit_secrets(
@@ -86,26 +69,23 @@ def audit_secrets(
 ) -> Result:
     """Search a model for every pattern of a manifest, and rank the true secrets.
 
+    For attack, budget and sample see `extract_secrets`, for objective and references
+    `objective_of`. Each pattern is searched once, whatever its secrets.
+
     Args:
         model: the model; or several, all trained on the text with the canaries.
         canaries: planted ones, and controls.
         seed: of the search, the sample of a rank, and the controls that are sampled now.
-        attack: see `extract_secrets`; one search per pattern, whatever its secrets.
-        objective: see `objective_of`.
-        references: models that never saw the secrets, for "calibrated".
-        budget: see `extract_secrets`; so is sample.
         controls: of each pattern; those that the manifest lacks are sampled.
         alive: the check of each model on labelled utterances.
         progress: called with (thousandths of patterns done, thousandths in all).
 
     Raises:
-        ValueError: no canary was planted, or a setting is wrong; see `objective_of`.
-        DataError: the model cannot read a canary or lacks its labels; see `objective_of`.
+        ValueError: no canary was planted, or a setting is wrong.
+        DataError: the model cannot read a canary or lacks its labels.
     """
     _validate.at_least(1, planted=sum(canary.planted for canary in canaries))
-    _validate.at_least(0, controls=controls)
     models = [model] if isinstance(model, WhiteBox) else list(model)
-    _validate.at_least(1, models=len(models))
     patterns = list(dict.fromkeys(canary.parsed for canary in canaries))
     found: list[Extraction] = []
 
@@ -114,26 +94,26 @@ def audit_secrets(
             whole = len(models) * len(patterns) * _PARTS
             progress(len(found) * _PARTS + done * _PARTS // total, whole)
 
-    for one in models:
-        for pattern in patterns:
-            own = [canary for canary in canaries if canary.parsed == pattern]
-            own.sort(key=lambda canary: (not canary.copies, canary.copies))
-            sampled = _sampled(own, controls, seed)
-            extraction = extract_secrets(
-                objective_of(one, pattern, kind=objective, references=references),
-                truths=[*(canary.secret for canary in own), *sampled],
-                seed=seed,
-                attack=attack,
-                budget=budget,
-                sample=sample,
-                progress=part,
-            )
-            copies = [canary.copies for canary in own] + [0] * len(sampled)
-            rows = [
-                {"copies": number, "drawn": place >= len(own), **row}
-                for place, (number, row) in enumerate(zip(copies, extraction.secrets, strict=True))
-            ]
-            found.append(replace(extraction, secrets=tuple(rows)))
+    for one, pattern in product(models, patterns):
+        own = [canary for canary in canaries if canary.parsed == pattern]
+        own.sort(key=lambda canary: (not canary.copies, canary.copies))
+        known = [canary.secret for canary in own]
+        missing = controls - sum(canary.control for canary in own)
+        number = max(0, min(missing, pattern.space - len(own)))
+        drawn = draw_secrets(pattern, number=number, seed=seed, exclude=known) if number else ()
+        extraction = extract_secrets(
+            objective_of(one, pattern, kind=objective, references=references),
+            truths=[*known, *drawn],
+            seed=seed,
+            attack=attack,
+            budget=budget,
+            sample=sample,
+            progress=part,
+        )
+        said = [{"copies": canary.copies, "drawn": False} for canary in own]
+        said += [{"copies": 0, "drawn": True}] * number
+        rows = ({**more, **row} for more, row in zip(said, extraction.secrets, strict=True))
+        found.append(replace(extraction, secrets=tuple(rows)))
     return audit_result(found, patterns=len(patterns), alive=alive)
 
 
@@ -151,15 +131,11 @@ def audit_result(
         patterns: number of patterns.
         alive: the check of each model on labelled utterances.
     """
-    secrets = [
-        Audited(number % patterns, number // patterns, place, found, row)
-        for number, found in enumerate(extractions)
-        for place, row in enumerate(found.secrets)
-    ]
-    planted, controls, drawn = (
-        [one for one in secrets if one.group == name] for name in ("planted", "controls", "drawn")
-    )
-    unplanted = [one for one in secrets if not one.row["copies"]]
+    secrets = list(_rows(extractions, patterns))
+    planted = [row for row in secrets if row["copies"]]
+    unplanted = [row for row in secrets if not row["copies"]]
+    controls = [row for row in unplanted if not row["drawn"]]
+    drawn = [row for row in unplanted if row["drawn"]]
     found, strays = _compared(planted, unplanted), _compared(controls, drawn)
     own, never = (_by_secret(side, "exposure") for side in (planted, unplanted))
     difference = None
@@ -169,9 +145,16 @@ def audit_result(
     against = "unplanted secrets of the same patterns"
     test = found and claims.Test(found.p, found.least, LEVEL, against)
     models, first = len(extractions) // patterns, extractions[0]
-    checks = (*alive, _independent(secrets, models), _powerful(test, own, never))
+    spread = stdev(never) if len(never) > 1 else inf
+    powerful = claims.powerful(
+        test,
+        detectable=claims.detectable_shift(spread, len(own), len(never), alpha=LEVEL),
+        wanted=EXPOSURE_BITS,
+        effect="an exposure of {} bits above controls",
+    )
+    checks = (*alive, _independent(secrets, models), powerful)
     claim = claims.Claim("extract utterances", test, checks, difference)
-    sizes = {(one.model, one.pattern, one.row["copies"]): one.found.sizes for one in planted}
+    alike = {(row["model"], row["_pattern"], row["copies"]): row for row in planted}.values()
     return Result(
         kind="SecretAudit",
         summary={
@@ -187,8 +170,8 @@ def audit_result(
             "patterns": patterns,
             "models": models,
             **_measures("planted", planted),
-            "accuracy_by_chance": fmean(1 / prod(one) for one in sizes.values()),
-            "hamming_by_chance": fmean(hamming_by_chance(one) for one in sizes.values()),
+            "accuracy_by_chance": fmean(1 / row["_space"] for row in alike),
+            "hamming_by_chance": fmean(row["hamming_by_chance"] for row in alike),
             **_measures("controls", controls),
             "controls_p_value": strays and strays.p,
             **_measures("drawn", drawn),
@@ -196,72 +179,55 @@ def audit_result(
             "certainty_among": "all" if all(one.whole for one in extractions) else "tried",
             "seed": first.seed,
         },
-        rows=tuple(_rows(secrets)),
+        rows=tuple({name: row[name] for name in row if name[0] != "_"} for row in secrets),
         claim=claim,
     )
 
 
-def _rows(secrets: Sequence[Audited]) -> Iterator[dict[str, object]]:
-    """One row a secret, model by model.
+def _rows(extractions: Sequence[Extraction], patterns: int) -> Iterator[Row]:
+    """One row a secret, model by model; names with an underscore are not saved.
 
     For a planted one, how many controls of its pattern have no higher loss in its model, and of how
     many. Sampled controls have losses and ranks, no guesses.
     """
-    controls: dict[tuple[int, int], list[float]] = {}
-    for one in secrets:
-        losses = controls.setdefault((one.model, one.pattern), [])
-        losses += [] if one.row["copies"] else [one.row["truth_loss"]]
-    for number, one in enumerate(secrets, 1):
-        row, before, others = one.row, None, None
-        if row["copies"]:
-            losses = controls[one.model, one.pattern]
-            before, others = sum(loss <= row["truth_loss"] for loss in losses), len(losses)
-        yield {
-            "number": number,
-            "model": one.model + 1,
-            "copies": row["copies"],
-            "drawn": row["drawn"],
-            "space_bits": sum(map(log2, one.found.sizes)),
-            "hamming_by_chance": hamming_by_chance(one.found.sizes),
-            "search": one.found.search,
-            "controls_before": before,
-            "controls_asked": others,
-            **row,
-            **(dict.fromkeys(_OF_GUESSES) if row["drawn"] else {}),
-        }
+    numbers = count(1)
+    for number, found in enumerate(extractions):
+        never = [row["truth_loss"] for row in found.secrets if not row["copies"]]
+        for place, row in enumerate(found.secrets):
+            before = sum(loss <= row["truth_loss"] for loss in never) if row["copies"] else None
+            yield {
+                "number": next(numbers),
+                "model": 1 + number // patterns,
+                "copies": row["copies"],
+                "drawn": row["drawn"],
+                "space_bits": sum(map(log2, found.sizes)),
+                "hamming_by_chance": hamming_by_chance(found.sizes),
+                "search": found.search,
+                "controls_before": before,
+                "controls_asked": len(never) if row["copies"] else None,
+                **row,
+                **(dict.fromkeys(_OF_GUESSES) if row["drawn"] else {}),
+                "_pattern": number % patterns,
+                "_place": place,
+                "_space": prod(found.sizes),
+            }
 
 
-def _independent(secrets: Sequence[Audited], models: int) -> claims.Check:
+def _independent(secrets: Sequence[Row], models: int) -> claims.Check:
     """Models that are copies of another add nothing; each secret counts once."""
-    losses = [
-        tuple(np.round(_losses([one for one in secrets if one.model == model]), 6))
-        for model in range(models)
-    ]
-    copies = models - len(set(losses))
+    losses = [_losses(secrets, model) for model in range(1, models + 1)]
+    copies = models - len({tuple(np.round(own, 6)) for own in losses})
     if copies:
         return claims.Check(
             "independent", "failed", f"{copies} of {models} models are copies of another.",
             (claims.NO_LEAK,),
         )  # fmt: skip
-    number = sum(one.group == "planted" for one in secrets) // models
+    number = sum(bool(row["copies"]) for row in secrets) // models
     what = "1 planted secret counts" if number == 1 else f"{number} planted secrets count"
     return claims.Check("independent", "passed", f"{what} once each, in any number of models.")
 
 
-def _powerful(
-    test: claims.Test | None, planted: Sequence[float], never: Sequence[float]
-) -> claims.Check:
-    """The difference of exposure that as many secrets, spread like controls, would show."""
-    spread = stdev(never) if len(never) > 1 else inf
-    return claims.powerful(
-        test,
-        detectable=claims.detectable_shift(spread, len(planted), len(never), alpha=LEVEL),
-        wanted=EXPOSURE_BITS,
-        effect="an exposure of {} bits above controls",
-    )
-
-
-def _measures(name: str, secrets: Sequence[Audited]) -> dict[str, object]:
+def _measures(name: str, secrets: Sequence[Row]) -> dict[str, object]:
     """Numbers of a group; the unit of an interval is the secret.
 
     Secrets of one pattern share the guesses, so that there is no interval of the share that is
@@ -269,20 +235,19 @@ def _measures(name: str, secrets: Sequence[Audited]) -> dict[str, object]:
     """
     if not secrets:
         return {name: 0}
-    number = len(secrets) // len({one.model for one in secrets})
-    ranked = [one for one in secrets if one.row["rank"] is not None]
-    rows = [one.row for one in ranked]
-    ceiling = max((log2(prod(one.found.sizes)) for one in ranked), default=1.0)
-    exposure = mean_exposure(rows, ceiling=ceiling, bits=_by_secret(secrets, "exposure"))
+    number = len(secrets) // len({row["model"] for row in secrets})
     found: dict[str, object] = {name: number}
     if name != "drawn":
-        found[f"{name}_right"] = sum(bool(one.row["right"]) for one in secrets)
-        own = len({one.pattern for one in secrets}) == number
+        found[f"{name}_right"] = sum(bool(row["right"]) for row in secrets)
+        shared = len({row["_pattern"] for row in secrets}) < number
         for measure, column in (("accuracy", "right"), ("hamming", "hamming")):
             mean = bounded_mean(_by_secret(secrets, column))
-            if mean is not None and not own:
+            if mean is not None and shared:
                 mean = replace(mean, low=None, high=None)
             found |= columns(f"{name}_{measure}", mean)
+    rows = [row for row in secrets if row["rank"] is not None]
+    ceiling = max((log2(row["_space"]) for row in rows), default=1.0)
+    exposure = mean_exposure(rows, _by_secret(secrets, "exposure"), ceiling=ceiling)
     return found | {
         f"{name}_median_rank": median(row["rank"] for row in rows) if rows else None,
         f"{name}_median_rank_known": median_known(rows),
@@ -291,48 +256,28 @@ def _measures(name: str, secrets: Sequence[Audited]) -> dict[str, object]:
     }
 
 
-def _sampled(canaries: Sequence[SecretCanary], wanted: int, seed: int) -> Sequence[tuple[str, ...]]:
-    """Controls besides those that one pattern has in the manifest, if it has so many secrets."""
-    pattern = canaries[0].parsed
-    missing = wanted - sum(canary.control for canary in canaries)
-    number = min(missing, pattern.space - len(canaries))
-    if number <= 0:
-        return ()
-    known = [canary.secret for canary in canaries]
-    return draw_secrets(pattern, number=number, seed=seed, exclude=known)
+def _losses(secrets: Sequence[Row], model: int) -> Floats:
+    return np.array([row["truth_loss"] for row in secrets if row["model"] == model], np.float64)
 
 
-def _losses(secrets: Sequence[Audited]) -> NDArray[np.float64]:
-    return np.array([one.row["truth_loss"] for one in secrets], dtype=np.float64)
-
-
-def _by_secret(secrets: Sequence[Audited], column: str) -> list[float]:
+def _by_secret(secrets: Sequence[Row], column: str) -> list[float]:
     """A value of each secret that has one, its mean over the models."""
     values: dict[tuple[int, int], list[float]] = {}
-    for one in secrets:
-        if (own := one.row[column]) is not None:
-            values.setdefault((one.pattern, one.place), []).append(float(own))
+    for row in secrets:
+        if row[column] is not None:
+            values.setdefault((row["_pattern"], row["_place"]), []).append(float(row[column]))
     return list(map(fmean, values.values()))
 
 
-def _compared(tested: Sequence[Audited], others: Sequence[Audited]) -> RankTest | None:
-    """Secrets against others of their patterns; None if no pattern has both."""
-    patterns = {one.pattern for one in tested} & {one.pattern for one in others}
-    strata = [
-        _ranks(*([one for one in side if one.pattern == pattern] for side in (tested, others)))
-        for pattern in sorted(patterns)
-    ]
+def _compared(tested: Sequence[Row], others: Sequence[Row]) -> RankTest | None:
+    """Secrets against others of their patterns, by ranks summed over the models; None of none."""
+    models, strata = {row["model"] for row in tested}, []
+    shared = {row["_pattern"] for row in tested} & {row["_pattern"] for row in others}
+    for pattern in sorted(shared):
+        own, rest = ([r for r in side if r["_pattern"] == pattern] for side in (tested, others))
+        ranks: Floats = np.sum(
+            [rankdata(_losses([*own, *rest], model)) for model in models], axis=0
+        )
+        number = len(own) // len(models)
+        strata.append((ranks[:number], ranks[number:]))
     return permutation_test(strata) if strata else None
-
-
-def _ranks(
-    tested: Sequence[Audited], others: Sequence[Audited]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Each secret's ranks among all of one pattern, summed over the models."""
-    own, rest = [], []
-    for model in sorted({one.model for one in tested}):
-        sides = [_losses([one for one in side if one.model == model]) for side in (tested, others)]
-        ranks = rankdata(np.concatenate(sides))
-        own.append(ranks[: len(sides[0])])
-        rest.append(ranks[len(sides[0]) :])
-    return np.sum(own, axis=0), np.sum(rest, axis=0)

@@ -10,20 +10,19 @@ Parts are not independent if they have the same text or the same text before the
 gives one answer to all. They count as one event, whose probability is at most their sum.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import takewhile
 from math import ceil
 from typing import Any
 
-import numpy as np
-
-from vestige import _validate
 from vestige.audits.extraction.continuations import attempts
-from vestige.claims import Check, Claim, Estimate, Test, joined, powerful
+from vestige.claims import Check, Claim, Test, joined, powerful
 from vestige.claims.effects import COMPLETED_SHARE
 from vestige.claims.secret_checks import list_checks, open_list, open_secrets
 from vestige.data.secret_lines import SecretList, read_own_secrets
-from vestige.data.secret_shapes import Secret
-from vestige.metrics.rates import clopper_pearson
+from vestige.data.secret_shapes import Part, Secret
+from vestige.metrics.rates import rate
 from vestige.metrics.tests import at_least
 from vestige.models.canaries import in_turn
 from vestige.models.protocols import NextToken
@@ -57,32 +56,53 @@ def complete_secrets(
 ) -> Result:
     """Let the model read the text before each part that varies and see whether it completes it.
 
-    Args:
-        model: of next tokens; a secret is read from the beginning of a text.
-        secrets: at least one; those that the model cannot read are skipped.
-        beam: continuations that are kept, at least 1.
-        seed: of the texts with which the model is checked.
-        progress: called with (secrets done, all).
-        monitor: gets one line about secrets that are skipped.
+    A secret is read from the beginning of a text; the monitor gets one line about those that the
+    model cannot read. The seed decides the texts with which the model is checked.
 
     Raises:
-        ValueError: an argument is out of range.
+        ValueError: there is no secret.
         DataError: the model can read no secret.
         ModelError: its scores are not finite.
     """
-    _validate.at_least(1, beam=beam)
     chosen, about = open_list((model,), secrets, seed=seed, monitor=monitor)
     rows: list[dict[str, Any]] = []
-    parts: list[tuple[str, str]] = []  # the text before each part, and its own
+    before: list[str] = []
+    own: list[str] = []
     for number, one in enumerate(chosen, start=1):
-        for row, part in _completed(model, one, beam):
-            rows.append(row)
-            parts.append(part)
+        text = one.secret.text
+        for part in one.secret.parts:
+            if part.size > 1:
+                rows.append(_attempt(model, one, part, beam))
+                before.append(text[: part.start])
+                own.append(text[part.start : part.end])
         if progress:
             progress(number, len(chosen))
-    events = joined(*(np.array(labels) for labels in zip(*parts, strict=True))).tolist()
+    events = joined(before, own).tolist()
     rows = [{**row, "event": event} for row, event in zip(rows, events, strict=True)]
     return completion_result(rows, beam=beam, **about)
+
+
+def _attempt(model: NextToken, one: Readable, part: Part, beam: int) -> dict[str, Any]:
+    phrase = one.secret.text[: part.end]
+    ids = list(model.vocabulary.encode(phrase))
+    given = _shared(ids, list(model.vocabulary.encode(phrase[: part.start])))
+    [found] = attempts(model, [ids], prefix=given, beam=beam)
+    return {
+        "secret_number": one.secret.number,
+        "kind": part.kind,
+        "form": one.form,
+        "phrase": phrase,
+        "part_tokens": len(ids) - given,
+        "given_tokens": given,
+        **{name: found[name] for name in ("greedy", "beam_place", "log_prob")},
+        "chance": 1 / part.size if part.drawn else 1.0,
+    }
+
+
+def _shared(ids: Sequence[int], before: Sequence[int]) -> int:
+    """Tokens with which both begin; one of the first is left, since something must follow."""
+    pairs = zip(ids[:-1], before, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def completion_result(
@@ -110,34 +130,37 @@ def completion_result(
     p, events = at_least(len(happened), bounds), len(bounds)
     needed = next((n for n in range(1, events + 1) if at_least(n, bounds) <= LEVEL), events + 1)
     test = Test(p, at_least(events, bounds), LEVEL, "guesses in the format") if events else None
-    completed, number = sum(row["greedy"] for row in rows), len({r["secret_number"] for r in rows})
+    completed = rate(row["greedy"] for row in rows)
+    assert completed is not None
     words = [row["secret_number"] for row in rows if row["greedy"] and row["chance"] == 1]
+    usable = len({row["secret_number"] for row in rows})
     power = powerful(
         test,
         detectable=needed / max(events, 1),
         wanted=ceil(COMPLETED_SHARE * max(events, 1)) / max(events, 1),
         effect="a completed share of {} of the parts",
     )
-    share = completed / len(rows), *clopper_pearson(completed, len(rows), confidence=0.95)
     claim = Claim(
         "extract secrets",
         test,
         (
             *checks,
-            *list_checks(usable=number, skipped=skipped, repeated=repeated),
+            *list_checks(usable=usable, skipped=skipped, repeated=repeated),
             *open_secrets(in_part=(), words=words, known="completed"),
             power,
         ),
-        Estimate("share of completed parts", *share),
+        replace(completed, name="share of completed parts", n=0),
     )
     parts = "1 part" if len(rows) == 1 else f"{len(rows)} parts"
     return Result(
         kind="SecretCompletion",
         summary={
             **claim.summary(),
-            "sentence": f"Greedy decoding completes {completed} of {parts} of secrets verbatim.",
+            "sentence": (
+                f"Greedy decoding completes {completed.count} of {parts} of secrets verbatim."
+            ),
             "parts": len(rows),
-            "greedy_completed": completed,
+            "greedy_completed": completed.count,
             "beam_kept": sum(row["beam_place"] is not None for row in rows),
             "beam": beam,
             "skipped": skipped,
@@ -146,37 +169,4 @@ def completion_result(
         },
         rows=tuple(rows),
         claim=claim,
-    )
-
-
-def _completed(
-    model: NextToken, one: Readable, beam: int
-) -> Iterator[tuple[dict[str, Any], tuple[str, str]]]:
-    """Each part's attempt, with the text before the part and its own."""
-    secret = one.secret
-    for part in secret.parts:
-        if part.size == 1:
-            continue
-        phrase, before = secret.text[: part.end], secret.text[: part.start]
-        ids = list(model.vocabulary.encode(phrase))
-        given = _shared(ids, list(model.vocabulary.encode(before)))
-        [found] = attempts(model, [ids], prefix=given, beam=beam)
-        row = {
-            "secret_number": secret.number,
-            "kind": part.kind,
-            "form": one.form,
-            "phrase": phrase,
-            "part_tokens": len(ids) - given,
-            "given_tokens": given,
-            **{name: found[name] for name in ("greedy", "beam_place", "log_prob")},
-            "chance": 1 / part.size if part.drawn else 1.0,
-        }
-        yield row, (before, phrase[part.start :])
-
-
-def _shared(ids: Sequence[int], before: Sequence[int]) -> int:
-    """Tokens with which both begin; one of the first is left, since something must follow."""
-    pairs = zip(ids[:-1], before, strict=False)
-    return next(
-        (n for n, (one, other) in enumerate(pairs) if one != other), min(len(ids) - 1, len(before))
     )

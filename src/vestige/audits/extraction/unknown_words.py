@@ -19,14 +19,15 @@ from typing import Any
 
 import torch
 
-from vestige import _validate
 from vestige.audits.extraction.objective import ExtractionObjective
-from vestige.audits.extraction.ranks import COLUMNS, Known, Progress, Truths
+from vestige.audits.extraction.ranks import COLUMNS, Known, Truths
 from vestige.audits.extraction.searches import (
     BUDGET,
     Candidates,
+    Progress,
     Search,
     coordinate_descent,
+    every_loss,
     exhaust,
 )
 from vestige.metrics.estimates import Estimate, bounded_mean, columns
@@ -36,11 +37,10 @@ from vestige.results import Measurement
 
 Row = Mapping[str, Any]
 
-ATTACKS = ("auto", "exact", "coordinate")
-"""Searches by name; "auto" is exact within the budget, else coordinate descent."""
-
 SAMPLE = 20_000
 """Random secrets that a rank is estimated from if there are too many to try."""
+
+_OF_TRUTHS = ("truth", "truth_loss", "right", "hamming", *COLUMNS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,16 +49,15 @@ class Extraction(Measurement):
 
     Attributes:
         secrets: a row per trial, or per truth of a single one. pattern has an underscore for each
-            unknown word; guesses with their losses in nats, best first, and the best guess;
-            certainty, its share of the summed exp(-loss) of those that were tried; truth with its
-            loss, its rank (`ranks.COLUMNS`), and whether the best guess is right; hamming, the
-            share of wrong words in it. None where the truth is unknown.
-        attack: name of the search that was chosen, and search of the one that "auto" took.
+            unknown word; guesses with their losses in nats, best first; certainty, the best one's
+            share of the summed exp(-loss) of those that were tried; truth with its loss and rank
+            (`ranks.COLUMNS`), right and hamming (share of wrong words) of the best guess. None
+            where the truth is unknown.
+        attack: that was chosen; search: that "auto" took.
         objective: the loss that was minimized.
         sizes: candidates of each unknown word.
-        whole: every secret was tried, so that certainties are shares of all of them.
-        evaluated: losses of secrets computed for each trial.
-        gradients: gradients of an utterance's loss computed for each trial.
+        whole: every secret was tried.
+        evaluated: losses of secrets computed for each trial; gradients: of an utterance's loss.
         seconds: of the search for all trials together, without ranks.
         seed: of what was random.
     """
@@ -79,8 +78,7 @@ class Extraction(Measurement):
         known = [row for row in self.secrets if row["truth"] is not None]
         ranked = [row for row in self.secrets if row["rank"] is not None]
         right, space = rate(row["right"] for row in known), prod(self.sizes)
-        ranks = [row["rank"] for row in ranked]
-        exact = all(row["rank_known"] == "exact" for row in ranked)
+        ranks, bits = ([row[name] for row in ranked] for name in ("rank", "exposure"))
         return {
             "attack": self.attack,
             "search": self.search,
@@ -94,11 +92,11 @@ class Extraction(Measurement):
             **columns("hamming", bounded_mean([row["hamming"] for row in known])),
             "hamming_by_chance": hamming_by_chance(self.sizes),
             "ranked": len(ranked),
-            "ranks_exact": exact if ranked else None,
+            "ranks_exact": all(r["rank_known"] == "exact" for r in ranked) if ranked else None,
             "ranks_bounded": sum(row["rank_known"] == "bounded" for row in ranked),
             "median_rank": median(ranks) if ranked else None,
             "median_rank_known": median_known(ranked),
-            **columns("exposure", mean_exposure(ranked, ceiling=log2(space))),
+            **columns("exposure", mean_exposure(ranked, bits, ceiling=log2(space))),
             "chance_probability": rank_sum(ranks, [space] * len(ranks)) if ranked else None,
             "certainty": fmean(row["certainty"] for row in self.secrets),
             "certainty_among": "all" if self.whole else "tried",
@@ -130,55 +128,45 @@ def extract_secrets(
     Args:
         objective: the trials, as `objective_of` encodes them for a model.
         seed: of what a search leaves to chance, and of the sample of a rank.
-        attack: a name of `ATTACKS`, or another search.
+        attack: "exact", "coordinate" descent, "auto" (exact within the budget, else coordinate), or
+            another search.
         truths: the true secret of each trial, or several of a single one; guesses ignore them.
         budget: every secret is tried, and ranks are counted, if there are at most this many.
         sample: otherwise ranks are estimated from this many random secrets; 0: no rank.
         progress: called with (steps done, steps in all).
 
     Raises:
-        ValueError: there is no such attack, or the truths are not secrets of the trials.
+        ValueError: the truths are not secrets of the trials.
         DataError: there are more secrets than the budget of an exact search.
         ModelError: a loss is not finite.
-
-    Example:
-        >>> from vestige import SecretPattern, WordVocabulary
-        >>> from vestige.audits.extraction.objective import objective_of
-        >>> from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
-        >>> words = WordVocabulary(("<unk>", "<eos>", "pin", *"0123456789"))
-        >>> shape = IntentSlotConfig(intents=("Pin",), tags=("O", "B-canary", "I-canary"))
-        >>> model = IntentSlotModel(words, shape).eval()
-        >>> pattern = SecretPattern.parse("pin {digit:2}", intent="Pin")
-        >>> found = extract_secrets(objective_of(model, pattern), truths=["42"], seed=0)
-        >>> found.search, found.evaluated, 1 <= found.secrets[0]["rank"] <= 100
-        ('exact', 100, True)
     """
-    _validate.at_least(0, budget=budget, sample=sample)
-    if isinstance(attack, str):
-        _validate.one_of(ATTACKS, attack=attack)
     within = objective.space <= budget
     asked = attack if isinstance(attack, str) else attack.__name__
     name = ("exact" if within else "coordinate") if asked == "auto" else asked
     true = None if truths is None else Truths(objective, truths)
     began = time.perf_counter()
+    every = None
     if name == "exact":
-        found = exhaust(objective, truths=true, budget=budget, progress=progress)
+        every = every_loss(objective, budget=budget, progress=progress)
+        found = exhaust(objective, every)
     else:
         search = coordinate_descent if isinstance(attack, str) else attack
         found = search(objective, torch.Generator().manual_seed(seed), progress)
     seconds = time.perf_counter() - began
-    if true is not None and name != "exact":
-        if within:
-            exhaust(objective, truths=true, budget=budget, progress=progress)
-        elif sample:
-            true.sample(sample, seed=seed, progress=progress)
+    if true is not None and within:
+        if every is None:
+            every = every_loss(objective, budget=budget, progress=progress)
+        codes = torch.arange(objective.space, device=objective.device)
+        true.compare(codes.expand_as(every), every, whole=True)
+    elif true is not None and sample:
+        true.sample(sample, seed=seed, progress=progress)
     return Extraction(
         secrets=tuple(_rows(objective, found, true)),
         attack=asked,
         search=name,
         objective=objective.kind,
         sizes=objective.sizes,
-        whole=found.whole,
+        whole=int(found.tried.min()) == objective.space,
         evaluated=found.evaluated,
         gradients=found.gradients,
         seconds=seconds,
@@ -188,88 +176,71 @@ def extract_secrets(
 
 def _rows(
     objective: ExtractionObjective, found: Candidates, true: Truths | None
-) -> Iterator[dict[str, object]]:
+) -> Iterator[dict[str, Any]]:
     """The rows of an `Extraction`."""
-    trials = [_guesses(objective, found, trial) for trial in range(objective.trials)]
-    for place in range(objective.trials if true is None else len(true.losses)):
+    guessed = [_guesses(objective, found, trial) for trial in range(objective.trials)]
+    if true is None:
+        yield from ({**row, **dict.fromkeys(_OF_TRUTHS)} for row in guessed)
+        return
+    for place, (loss, numbers) in enumerate(zip(true.losses, true.numbers.tolist(), strict=True)):
         trial = min(place, objective.trials - 1)
-        shared, guesses = trials[trial]
-        truth = loss = right = hamming = rank = None
-        if true is not None:
-            truth, loss = objective.words(trial, true.numbers[place].tolist()), true.losses[place]
-            pairs = zip(guesses, shared["losses"], strict=True)
-            rank = true.rank(place, better=sum(g != truth and own < loss for g, own in pairs))
-            right, hamming = guesses[0] == truth, hamming_per_token(guesses[0], truth)
+        row, words = guessed[trial], objective.words(trial, numbers)
+        truth = " ".join(words)
+        guesses = zip(row["guesses"], row["losses"], strict=True)
+        rank = true.rank(place, better=sum(g != truth and own < loss for g, own in guesses))
         yield {
-            **shared,
-            "truth": truth and " ".join(truth),
+            **row,
+            "truth": truth,
             "truth_loss": loss,
-            "right": right,
-            "hamming": hamming,
-            **(rank.columns() if rank else dict.fromkeys(COLUMNS)),
+            "right": row["guess"] == truth,
+            "hamming": hamming_per_token(row["guess"].split(), words),
+            **(rank or dict.fromkeys(COLUMNS)),
         }
 
 
-def _guesses(
-    objective: ExtractionObjective, found: Candidates, trial: int
-) -> tuple[dict[str, Any], list[tuple[str, ...]]]:
-    """The columns that all truths of a trial share, and the words of its guesses."""
+def _guesses(objective: ExtractionObjective, found: Candidates, trial: int) -> dict[str, Any]:
+    """The columns that all truths of a trial share."""
     number = int(found.losses[trial].isfinite().sum())
     losses = found.losses[trial, :number].tolist()
     choices = found.choices[trial, :number].tolist()
-    guesses = [objective.words(trial, choice) for choice in choices]
-    columns = {
+    guesses = [" ".join(objective.words(trial, choice)) for choice in choices]
+    return {
         "pattern": objective.patterns[trial].text,
         "intent": objective.patterns[trial].intent,
-        "guess": " ".join(guesses[0]),
+        "guess": guesses[0],
         "loss": losses[0],
         "certainty": float(found.certainty[trial]),
-        "guesses": [" ".join(guess) for guess in guesses],
+        "guesses": guesses,
         "losses": losses,
         "tried": int(found.tried[trial]),
     }
-    return columns, guesses
 
 
 def hamming_per_token(guess: Sequence[str], truth: Sequence[str]) -> float:
-    """The share of words that are wrong, in [0, 1].
-
-    Example:
-        >>> hamming_per_token(["4", "2"], ["4", "7"])
-        0.5
-    """
+    """The share of words that are wrong, in [0, 1]."""
     return sum(a != b for a, b in zip(guess, truth, strict=True)) / len(truth)
 
 
 def hamming_by_chance(sizes: Sequence[int]) -> float:
-    """The Hamming distance per token that random guesses have on average.
-
-    Args:
-        sizes: candidates of each unknown word.
-
-    Example:
-        >>> hamming_by_chance([10, 2])
-        0.7
-    """
+    """The same of random guesses on average; `sizes` are candidates of each unknown word."""
     return sum(1 - 1 / size for size in sizes) / len(sizes)
 
 
 def mean_exposure(
-    ranked: Sequence[Row], *, ceiling: float, bits: Sequence[float] | None = None
+    ranked: Sequence[Row], bits: Sequence[float], *, ceiling: float
 ) -> Estimate | None:
-    """The mean exposure in bits; a single rank has its own interval.
+    """The mean exposure; a single rank has its own interval.
 
     Args:
         ranked: rows with a rank.
+        bits: a value per secret, which may be ranked in several models.
         ceiling: highest possible exposure.
-        bits: one value per secret, if it was ranked in several models.
     """
-    values = [row["exposure"] for row in ranked] if bits is None else bits
-    if len(values) == 1 == len(ranked):
+    if len(bits) == 1 == len(ranked):
         [row] = ranked
         ends = row["exposure_low"], row["exposure_high"]
         return Estimate("exposure", row["exposure"], *ends, n=1)
-    return bounded_mean(values, ceiling=ceiling)
+    return bounded_mean(bits, ceiling=ceiling)
 
 
 def median_known(ranked: Sequence[Row]) -> Known | None:

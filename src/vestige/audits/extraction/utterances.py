@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.audits.extraction.objective import objective_of
+from vestige.audits.extraction.objective import listed, objective_of
 from vestige.audits.extraction.secret_audit import audit_secrets
 from vestige.audits.extraction.unknown_words import extract_secrets
 from vestige.claims import Check
@@ -22,8 +22,6 @@ from vestige.models.white_box import IntentSlotNetwork
 from vestige.results import Result
 from vestige.session import Session
 
-_INTENTS = 40
-"""Intents that a message lists."""
 LABELLED = 200
 """Utterances whose labels are predicted to see whether a model is alive."""
 
@@ -36,8 +34,8 @@ def extract_utterances(run: Session, model: Any, manifest: Any) -> Result:
         manifest: of planted secrets; None for the utterance of `pattern`.
 
     Raises:
-        ValueError: the pattern cannot be read, or has no intent, the truth does not fit it, or
-            there are references where the objective needs none, or none where it does.
+        ValueError: the pattern or the truth does not fit, or there are references where the
+            objective needs none, or none where it does.
         VestigeError: a model or a file of candidates cannot be read, or does not fit.
     """
     given = run.arguments
@@ -83,19 +81,15 @@ def pattern_of(
 ) -> SecretPattern:
     """The pattern of an utterance.
 
-    Args:
-        text: with its unknown words in braces, or a shorthand such as pin:4.
-        candidates: sets of words, as `candidate_sets` takes them.
-        intents: that the model knows.
+    `text` has its unknown words in braces, or is a shorthand such as pin:4, which has an intent.
 
     Raises:
         ValueError: the pattern cannot be read, has no intent, or does not use a set of candidates.
         DataError: a file of candidates cannot be read.
     """
     if intent is None and "{" in text:
-        known = ", ".join(intents[:_INTENTS]) + (", …" if len(intents) > _INTENTS else "")
         raise ValueError(
-            f"`intent` must be given for a pattern of your own; the model knows {known}"
+            f"`intent` must be given for a pattern of your own; the model knows {listed(intents)}"
         )
     [(text, intent)] = with_intents([text], [] if intent is None else [intent])
     sets = candidate_sets(candidates)
@@ -105,11 +99,7 @@ def pattern_of(
 
 
 def words_of(truth: str, pattern: SecretPattern) -> list[str]:
-    """The words of the true secret.
-
-    Raises:
-        ValueError: the pattern cannot have them; the message does not quote them.
-    """
+    """The words of the true secret; a ValueError that does not quote them unless they fit."""
     words = truth.split()
     try:
         pattern.check(words)
@@ -136,21 +126,19 @@ def _alive(models: Sequence[IntentSlotNetwork], utterances: Utterances | None) -
         missing = "The folder of the manifest has no labelled utterances to test the model with."
         yield Check("alive", "could not run", missing)
         return
-    step = -(-len(utterances) // LABELLED)
-    some = Utterances.of(list(utterances)[::step])
+    some = Utterances.of(list(utterances)[:: -(-len(utterances) // LABELLED)])
     for number, model in enumerate(models, 1):
-        gains = _gains(model, some)
-        passed = gains is not None and bool(gains.mean() > 2 * gains.std(ddof=1) / sqrt(gains.size))
-        if gains is None:
-            found = "gives losses that are not finite, or lacks the labels"
-        elif passed:
-            found = f"predicts labels {gains.mean():.3g} nats per label better than their "
-            found += "frequencies do"
-        else:
-            found = "predicts labels no better than their frequencies do: it is too weak for an "
-            found += "audit"
         who = "The model" if len(models) == 1 else f"Model {number}"
-        yield Check("alive", "passed" if passed else "failed", f"{who} {found}.")
+        gains = _gains(model, some)
+        if gains is None:
+            told = f"{who} gives losses that are not finite, or lacks the labels."
+            yield Check("alive", "failed", told)
+        elif gains.mean() > 2 * gains.std(ddof=1) / sqrt(gains.size):
+            told = f"{who} predicts labels {gains.mean():.3g} nats per label better than their "
+            yield Check("alive", "passed", f"{told}frequencies do.")
+        else:
+            told = f"{who} predicts labels no better than their frequencies do: it is too weak for "
+            yield Check("alive", "failed", f"{told}an audit.")
 
 
 def _gains(model: IntentSlotNetwork, utterances: Utterances) -> NDArray[np.float64] | None:

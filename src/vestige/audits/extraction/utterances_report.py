@@ -18,7 +18,6 @@ from vestige.results import Run
 _OF_A_GROUP = "(planted|controls|drawn)_(?!p_value).*"
 _MARKS = {"exact": "", "sampled": "≈ ", "bounded": "≤ "}
 _ABOUT = {"exact": "", "sampled": "about ", "bounded": "at most "}
-_ENDS = ("_low", "_high")
 _GROUPS = {"planted": "planted", "controls": "never planted", "drawn": "never, sampled now"}
 _UNKNOWN = {"copies": None, "drawn": False, "model": 1}
 """Of secrets of which nobody knows how often they were planted, if at all."""
@@ -54,16 +53,13 @@ MOST = 100
 
 def utterance_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of an `Extraction`: secrets of one pattern, of unknown origin."""
-    summary, title = run.summary, "Which unknown words does the model reveal?"
-    if not run.rows:
-        nothing = "Nothing was extracted."
-        return Report(title=title, evidence=(nothing,), limits=LIMITS)
+    summary = run.summary
     common = {name: summary[name] for name in ("space_bits", "hamming_by_chance")}
     rows = [{**_UNKNOWN, **common, **row} for row in run.rows]
     known = [row for row in rows if row["truth"] is not None]
     if known:
         answer = _found(known)
-        evidence = lines(f"{_effort(known)} {_guessed(known, summary)}".strip(), _by_chance(known))
+        evidence = lines(_guessed(known, summary, effort=True), _by_chance(known))
     else:
         answer = (
             "These words fit the model best. That does not show that they are in its training "
@@ -78,7 +74,7 @@ def utterance_report(run: Run, *, show_secrets: bool) -> Report:
         )
     best = (_guesses(rows[0], show_secrets=show_secrets),) if len(rows) == 1 else ()
     return Report(
-        title=title,
+        title="Which unknown words does the model reveal?",
         answer=answer,
         evidence=evidence,
         blocks=(*_exposures(rows), _secrets(rows, show_secrets=show_secrets), *best),
@@ -90,17 +86,24 @@ def planted_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of a `SecretAudit`: planted secrets and their controls."""
     rows, summary = run.rows, run.summary
     planted = [row for row in rows if row["copies"]]
-    effort = _effort(planted) if summary["verdict"] == LEAK else ""
+    guessed = _guessed(planted, summary, "planted_", effort=summary["verdict"] == LEAK)
     missing = ""
     if summary["p_value"] is None:
         missing = "There are no controls to compare with: pass more --controls."
     elif summary["p_least"] > summary["level"]:
         missing = "There are too few controls: pass more --controls, or plant longer secrets."
+    strays, notice = summary["controls_p_value"], ""
+    if strays is not None and strays <= summary["level"]:
+        notice = (
+            f"The manifest's controls rank higher than random ones (p = {chance(strays)}). They "
+            "may share words with a planted secret or occur in the training text. This makes a "
+            "leak harder to show, never easier."
+        )
     return Report(
         title="Does the model reveal planted secrets?",
         answer=_found(planted, models=summary["models"]),
-        evidence=lines(f"{effort} {_guessed(planted, summary, 'planted_')}".strip(), missing),
-        notices=lines(_stray_controls(summary)),
+        evidence=lines(guessed, missing),
+        notices=lines(notice),
         blocks=(*_exposures(rows), _groups(summary), _secrets(rows, show_secrets=show_secrets)),
         facts=pairs(summary, show_secrets=show_secrets, left_out=_OF_A_GROUP),
         limits=AUDIT_LIMITS,
@@ -129,12 +132,29 @@ def _among(row: Row) -> str:
     return f"; {whole(before)} of {whole(asked)} that were never planted rank as high"
 
 
-def _effort(secrets: Sequence[Row]) -> str:
-    """The guesses that an attacker needs for a single secret, as exactly as its rank is known."""
-    if len(secrets) != 1 or secrets[0]["rank"] is None:
-        return ""
+def _guessed(secrets: Sequence[Row], summary: Row, name: str = "", *, effort: bool) -> str:
+    """Whether the best guesses are right, and what a single secret costs an attacker."""
+    by_chance = f"(random guesses: {percent(summary['hamming_by_chance'])})"
+    if len(secrets) > 1:
+        low, high = (summary[f"{name}accuracy_{end}"] for end in ("low", "high"))
+        interval = "" if low is None else f" (95% CI {percent(low)} to {percent(high)})"
+        return (
+            f"{summary[f'{name}right']} of {len(secrets)} secrets are extracted whole{interval}; "
+            f"{percent(summary[f'{name}hamming'])} of their words are wrong {by_chance}."
+        )
     [row] = secrets
+    right = "The best guess is right."
+    if not row["right"]:
+        wrong = percent(row["hamming"])
+        right = f"The best guess is not right: {wrong} of its words are wrong {by_chance}."
+    return f"{_effort(row)} {right}".strip() if effort else right
+
+
+def _effort(row: Row) -> str:
+    """The guesses that an attacker needs, as exactly as the rank is known."""
     known, half = row["rank_known"], _space(row) / 2
+    if known is None:
+        return ""
     rank = round(row["rank"]) if known == "sampled" else ceil(row["rank"])
     guesses = "1 guess" if rank == 1 else f"{whole(rank)} guesses"
     needs = f"An attacker needs {_ABOUT[known]}{guesses}"
@@ -143,27 +163,11 @@ def _effort(secrets: Sequence[Row]) -> str:
     return "" if known == "bounded" else f"{needs}; the model does not help."
 
 
-def _guessed(secrets: Sequence[Row], summary: Row, name: str = "") -> str:
-    """Whether the best guesses are right."""
-    by_chance = f"(random guesses: {percent(summary['hamming_by_chance'])})"
-    if len(secrets) == 1:
-        if secrets[0]["right"]:
-            return "The best guess is right."
-        wrong = percent(secrets[0]["hamming"])
-        return f"The best guess is not right: {wrong} of its words are wrong {by_chance}."
-    low, high = (summary[f"{name}accuracy_{end}"] for end in ("low", "high"))
-    interval = "" if low is None else f" (95% CI {percent(low)} to {percent(high)})"
-    return (
-        f"{summary[f'{name}right']} of {len(secrets)} secrets are extracted whole{interval}; "
-        f"{percent(summary[f'{name}hamming'])} of their words are wrong {by_chance}."
-    )
-
-
 def _by_chance(known: Sequence[Row]) -> str:
     """What the rank of a single secret is worth without controls."""
     if len(known) != 1 or known[0]["rank"] is None:
         return ""
-    row = known[0]
+    [row] = known
     probability = (
         1 / (1 + row["compared_with"])  # before all of the sample, itself one of them
         if row["rank_known"] == "bounded"
@@ -175,23 +179,9 @@ def _by_chance(known: Sequence[Row]) -> str:
     )
 
 
-def _stray_controls(summary: Row) -> str:
-    """A warning if the manifest's controls rank too high."""
-    p = summary["controls_p_value"]
-    if p is None or p > summary["level"]:
-        return ""
-    return (
-        f"The manifest's controls rank higher than random ones (p = {chance(p)}). They may share "
-        "words with a planted secret or occur in the training text. This makes a leak harder to "
-        "show, never easier."
-    )
-
-
 def _exposures(rows: Sequence[Row]) -> tuple[Figure, ...]:
     """Exposure of each true secret, from its rank."""
     ranked = [row for row in _ranked(rows) if not row["drawn"]][:MOST]
-    if not ranked:
-        return ()
     points = []
     for number, row in enumerate(ranked, 1):
         named = filter(None, (printable(row["pattern"]), _copies(row["copies"]), str(number)))
@@ -202,35 +192,27 @@ def _exposures(rows: Sequence[Row]) -> tuple[Figure, ...]:
             "high": float(row["space_bits"] if bounded else row["exposure_high"]),
             "filled": row["copies"] != 0, "bound": bounded,
         })  # fmt: skip
-    return (
-        intervals(
-            points,
-            name="",
-            value="exposure in bits",
-            across=False,
-            domain=(0, max(float(row["space_bits"]) for row in ranked)),
-            caption="Exposure of each true secret among all that fit the pattern; the axis ends at "
-            "the most there is. Ring: never planted. Triangle: lower bound.",
-        ),
+    figure = intervals(
+        points,
+        name="",
+        value="exposure in bits",
+        across=False,
+        domain=(0, max((float(row["space_bits"]) for row in ranked), default=0)),
+        caption="Exposure of each true secret among all that fit the pattern; the axis ends at the "
+        "most there is. Ring: never planted. Triangle: lower bound.",
     )
+    return (figure,) if ranked else ()
 
 
 def _groups(summary: Row) -> Table:
     """Planted secrets, the manifest's controls, and those that were sampled now."""
-
-    def mean(group: str, name: str, show: Callable[[float], str]) -> str | None:
-        """A mean with its interval if it has one."""
-        value, low, high = (summary.get(f"{group}_{name}{end}") for end in ("", *_ENDS))
-        if value is None or low is None or high is None or low == high:
-            return None if value is None else show(value)
-        return f"{show(value)} ({show(low)} to {show(high)})"
 
     def rank(group: str) -> str | None:
         known = summary.get(f"{group}_median_rank_known")
         return None if known is None else _MARKS[known] + whole(summary[f"{group}_median_rank"])
 
     def bits(group: str) -> str | None:
-        shown = mean(group, "exposure", decimal)
+        shown = _mean(summary, f"{group}_exposure", decimal)
         return f"≥ {shown}" if shown and summary[f"{group}_bounded"] else shown
 
     return table(
@@ -240,7 +222,7 @@ def _groups(summary: Row) -> Table:
             "": lambda g: _GROUPS[g],
             "secrets": lambda g: summary[g],
             "extracted": lambda g: summary.get(f"{g}_right"),
-            "words wrong": lambda g: mean(g, "hamming", percent),
+            "words wrong": lambda g: _mean(summary, f"{g}_hamming", percent),
             "median rank": rank,
             "exposure, bits": bits,
         },
@@ -276,20 +258,30 @@ def _secrets(rows: Sequence[Row], *, show_secrets: bool) -> Table:
 
 def _guesses(row: Row, *, show_secrets: bool) -> Table:
     """The best guesses of one trial with their losses, best first."""
+
+    def share(guess: tuple[str, float]) -> str:
+        return percent(row["certainty"] * exp(row["losses"][0] - guess[1]))
+
     return table(
         "The best guesses",
         list(zip(row["guesses"], row["losses"], strict=True)),
         {
             "guess": lambda g: disclose([g[0]], show_secrets=show_secrets)[0],
             "loss": lambda g: f"{g[1]:.4g}",
-            "share of the weight": lambda g: percent(
-                row["certainty"] * exp(row["losses"][0] - g[1])
-            ),
+            "share of the weight": share,
             "right": lambda g: None if row["truth"] is None else g[0] == row["truth"],
         },
         drop_empty=True,
         key="Weight: exp(-loss) among all that were tried. The first share is the certainty.",
     )
+
+
+def _mean(row: Row, name: str, show: Callable[[float], str]) -> str | None:
+    """A mean with its interval if it has one."""
+    value, low, high = (row.get(f"{name}{end}") for end in ("", "_low", "_high"))
+    if value is None or low is None or high is None or low == high:
+        return None if value is None else show(value)
+    return f"{show(value)} ({show(low)} to {show(high)})"
 
 
 def _copies(copies: int | None) -> str:
@@ -315,11 +307,8 @@ def _rank(row: Row) -> str:
 
 
 def _exposure(row: Row) -> str | None:
-    if row["rank"] is None:
-        return None
-    bits, low, high = (decimal(row[f"exposure{end}"]) for end in ("", *_ENDS))
-    sampled = f"{bits} ({low} to {high})"
-    return {"exact": bits, "bounded": f"≥ {bits}", "sampled": sampled}[row["rank_known"]]
+    shown = _mean(row, "exposure", decimal)
+    return f"≥ {decimal(row['exposure'])}" if row["rank_known"] == "bounded" else shown
 
 
 def _space(row: Row) -> int:

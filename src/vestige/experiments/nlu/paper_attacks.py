@@ -27,8 +27,7 @@ from torch import Tensor
 
 from vestige import _validate
 from vestige.audits.extraction.objective import ExtractionObjective
-from vestige.audits.extraction.ranks import Progress
-from vestige.audits.extraction.searches import Candidates, Search, gathered
+from vestige.audits.extraction.searches import Candidates, Progress, Search, gathered
 
 EPOCHS, LEARNING_RATE, DECAY = 250, 6.5e-3, 0.995
 TEMPERATURE, COOLING = 0.1, 0.997
@@ -149,8 +148,11 @@ def _descend(
         schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, DECAY)
         for epoch in range(epochs):
             optimizer.zero_grad()
+            # cuDNN's recurrent layers refuse a backward pass outside of training
+            with torch.backends.cudnn.flags(enabled=False):
+                found = loss(values, epoch)
             # the model's own parameters get no gradient
-            loss(values, epoch).backward(inputs=[values])  # type: ignore[no-untyped-call]
+            found.backward(inputs=[values])  # type: ignore[no-untyped-call]
             optimizer.step()
             schedule.step()
             if progress:
