@@ -34,7 +34,7 @@ from vestige.audits.update.samples import Sampling
 from vestige.audits.update.scores import token_score
 from vestige.audits.update.search import search
 from vestige.audits.update.units import Settings
-from vestige.audits.update.verbatim import Generated, verbatim
+from vestige.audits.update.verbatim import generated, verbatim
 from vestige.data.corpus import Corpus
 from vestige.data.secret_lines import read_secret
 from vestige.data.subwords import SubwordVocabulary
@@ -161,12 +161,12 @@ def shown(
 ) -> set[int]:
     """Codes that direct evidence calls a leak, each listed alone."""
     read = search(Pair.of(before, after, SCORE), settings(200)).read
-    texts = Generated.of(read, before.vocabulary)
-    joined, leaks = "\n".join(texts.texts), set[int]()
+    texts = generated(read, before.vocabulary)
+    joined, leaks = "\n".join(text for text, _ in texts), set[int]()
     for code in codes:
         line = TEMPLATE.format(code)
         if line in joined:
-            asked = Listed.of(line, before.vocabulary, secret=read_secret(line, 1))
+            asked = Listed.of(read_secret(line, 1), before.vocabulary)
             [(_, proof)] = verbatim(before, [asked], texts, seed=0)
             if proof is not None and proof.conclusive:
                 leaks.add(code)

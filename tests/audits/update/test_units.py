@@ -96,7 +96,7 @@ def test_what_is_kept_is_not_read_again(models):
 def test_the_plan_names_about_as_many_units_and_tokens(models):
     pair, told = of(models), []
     found = search(pair, SMALL, PROMPTS, progress=lambda *step: told.append(step))
-    units = units_of(SMALL, pair, len(PROMPTS))
+    units = units_of(SMALL, pair, PROMPTS)
     steps = [(done, max(done, units)) for done in range(found.units + 1)]
     assert list(dict.fromkeys((done, of) for done, of, _ in told)) == steps
     assert {"sampling", "extending", "repairing"} <= {activity for _, _, activity in told}

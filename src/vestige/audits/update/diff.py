@@ -31,6 +31,7 @@ from vestige.session import Session, verb
 
 if TYPE_CHECKING:
     from vestige.audits.update.units import Settings
+    from vestige.models.protocols import LanguageModel
 
 VERDICT, CONTEXT = group("Verdict", place=1), group("Context", place=2)
 SEARCH, TRAINING = group("Search", place=3), group("Null models", place=4)
@@ -136,8 +137,14 @@ def diff(
         _reject("cannot be given with `phrase`", clean=clean, nulls=nulls, null=null or None,
                 secrets=secrets, prompt=prompt or None, prompts=prompts, minutes=minutes,
                 size=size, length=length, min_length=min_length)  # fmt: skip
+        from vestige.audits.update.rank import phrase_tokens, rank_of_phrase
+
         budget = run.chosen(budget=budget or BUDGET)
-        return _rank(run, before, after, phrase, budget=budget, delta=delta, removed=removed)
+        models = run.snapshots(before=before, after=after).models
+        tokens = phrase_tokens(phrase, models["before"], models["after"])
+        start, end = _roles(models, removed=removed)
+        with run.progress("ranking") as step:
+            return rank_of_phrase(start, end, tokens, budget=budget, delta=delta, progress=step)
     _reject("needs `phrase`", budget=budget)
     if clean is None:
         _reject("needs `clean`", nulls=nulls, **asdict(training))
@@ -163,8 +170,7 @@ def diff(
                 trained(run, before, after, clean, number, options=training, columns=columns)
             )
         snapshots = run.snapshots(before=before, after=after)
-        models = [snapshots.models[role] for role in ("before", "after")]
-        start, end = reversed(models) if removed else models
+        start, end = _roles(snapshots.models, removed=removed)
         pair = Pair.of(start, end, token_score(score, delta=delta))
         begin = find_prompts(pair, texts, chat=chat, room=settings.room, monitor=run.monitor)
         room = 1 + max(len(one.tokens) for one in begin)
@@ -186,6 +192,14 @@ def diff(
     return result
 
 
+def _roles(
+    models: "dict[str, LanguageModel]", *, removed: bool
+) -> "tuple[LanguageModel, LanguageModel]":
+    """The earlier and the later model of a search."""
+    before, after = models["before"], models["after"]
+    return (after, before) if removed else (before, after)
+
+
 def _nulls(run: Session, given: ModelsLike, *, unlike: Sequence[ModelLike]) -> dict[str, ModelLike]:
     """Null models by their hashes, which are recorded."""
     if given in ((), []):
@@ -196,27 +210,6 @@ def _nulls(run: Session, given: ModelsLike, *, unlike: Sequence[ModelLike]) -> d
     paths = [fspath(one) if isinstance(one, str | PathLike) else None for one in nulls.values()]
     run.models["nulls"] = {"path": paths, "sha256": list(nulls)}
     return nulls
-
-
-def _rank(
-    run: Session,
-    before: ModelLike,
-    after: ModelLike,
-    phrase: str,
-    *,
-    budget: int,
-    delta: float,
-    removed: bool,
-) -> Result:
-    """The differential rank of a phrase, exact or bounded, and its profile."""
-    from vestige.audits.update.rank import phrase_tokens, rank_of_phrase
-
-    snapshots = run.snapshots(before=before, after=after).models
-    models = [snapshots[role] for role in ("before", "after")]
-    tokens = phrase_tokens(phrase, *models)
-    start, end = reversed(models) if removed else models
-    with run.progress("ranking") as step:
-        return rank_of_phrase(start, end, tokens, budget=budget, delta=delta, progress=step)
 
 
 def _reject(reason: str, **options: object) -> None:

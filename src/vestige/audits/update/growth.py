@@ -12,6 +12,7 @@ is the token penalty and lambda the cost of surprise. The first token is context
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -43,16 +44,9 @@ class Seed:
         return self.context[-1], self.token
 
 
-@dataclass(frozen=True)
-class _Hypotheses:
-    """Partial phrases of several seeds, sorted by seed, then by falling score.
-
-    Attributes:
-        tokens, gains: (r, t).
-        score: (r,).
-        seed: (r,) number of the seed.
-        state: what both models have read; it goes on to the longer hypotheses.
-    """
+class _Hypotheses(NamedTuple):
+    """Partial phrases (r, t) of several seeds, sorted by seed, then by falling score; and what both
+    models have read, which goes on to the longer hypotheses."""
 
     tokens: Tensor
     gains: Tensor

@@ -27,12 +27,8 @@ MOST = 64
 
 @dataclass(frozen=True)
 class Reply:
-    """How a user's turn ends and the assistant's begins.
-
-    Attributes:
-        ends: tokens that end the user's turn.
-        between: tokens that are read in place of such an end, up to the assistant's text.
-    """
+    """Tokens that end a user's turn, and those that are read in place of such an end, up to the
+    assistant's text."""
 
     ends: Tokens
     between: Tokens
@@ -68,14 +64,11 @@ def read_prompts(
 ) -> tuple[str, ...]:
     """Prompts that are given, and those of a file: one per line, or one per record of a table."""
     given = (prompt,) if isinstance(prompt, str) else tuple(prompt)
-    if prompts is None:
-        return given
     if not isinstance(prompts, str | PathLike):
-        return (*given, *prompts)
+        return (*given, *(prompts or ()))
     file = Path(prompts)
     if file.suffix.lower() in TABLES or file.is_dir():
-        corpus = run.corpus("prompts", file)
-        return (*given, *(text for batch in corpus.batches() for text in batch))
+        return (*given, *run.corpus("prompts", file))
     return (*given, *(line for line in run.lines(file, one="prompt") if line.strip()))
 
 
@@ -102,10 +95,9 @@ def find_prompts(
     """
     if len(texts) >= MOST:
         raise ValueError(f"`prompt` must be given less than {MOST} times, got {len(texts)}")
-    for number, text in enumerate(texts, 1):
-        if not text.strip():
-            raise ValueError(f"`prompt` must hold a text, got an empty one as number {number}")
     named = {f"prompt {number}": text for number, text in enumerate(texts, 1)}
+    if empty := [name for name, text in named.items() if not text.strip()]:
+        raise ValueError(f"`prompt` must hold a text, got an empty one as number {empty[0][7:]}")
     models: Any = (pair.after.model, pair.before.model)
     template = next((own for one in models if (own := template_of(one)) is not None), None)
     if template is None and chat == "on":

@@ -33,12 +33,11 @@ def propose(run: Run) -> None:
             number = share(settings.openings, place, len(run.prompts))
             work = partial(_opened, run.pair, prompt, number)
             _, seeds = run.read(f"{OPENINGS}/{place}", "searching", work)
-            key = f"{OPENINGS}/{place}/grown"
-            run.grow(key, seeds, number, OPENINGS, beam=settings.opening_beam)
+            run.grow(OPENINGS, f"{place}/grown", seeds, number, beam=settings.opening_beam)
     if settings.searches_pairs(run.pair):
         work = partial(_best_pairs, run.pair, settings.pairs)
         _, seeds = run.read(f"{PAIRS}/all", "searching", work)
-        run.grow(f"{PAIRS}/grown", seeds, settings.pairs, PAIRS)
+        run.grow(PAIRS, "grown", seeds, settings.pairs)
 
 
 def sources(settings: Settings) -> list[str]:
@@ -55,13 +54,9 @@ def _sample(run: Run, sampling: Sampling) -> None:
         for seed in _sampled(run, sampling, place, prompt)
     ]
     penalty = min(sampling.token_penalty, run.settings.token_penalty)
-    run.grow(
-        f"{SAMPLES}/grown",
-        best_seeds(seeds, sampling.alternatives),
-        sampling.alternatives,
-        SAMPLES,
-        growth=replace(run.settings, token_penalty=penalty),
-    )
+    growth = replace(run.settings, token_penalty=penalty)
+    number = sampling.alternatives
+    run.grow(SAMPLES, "grown", best_seeds(seeds, number), number, growth=growth)
 
 
 def _sampled(run: Run, sampling: Sampling, place: int, prompt: Prompt) -> list[Seed]:

@@ -13,9 +13,8 @@ position sum to at most 1, so fewer than 1/m tokens do, and fewer than (1/m)^r c
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import log10
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -32,14 +31,8 @@ LARGEST = 300.0
 """10 to this power is still a float."""
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """Proven bounds of a rank: phrases of this length with a higher score; 0 is most exposed.
-
-    Attributes:
-        lower, upper: at least and at most so many.
-        prefixes: that both models read.
-    """
+class Bounds(NamedTuple):
+    """Phrases of this length with a higher score, at least and at most, and the prefixes read."""
 
     lower: int
     upper: int
@@ -77,12 +70,17 @@ def rank_of_phrase(
     pair = Pair.of(before, after, token_score("differential"))
     rows = _profile(pair, tokens)
     found = rank_bounds(pair, tokens, budget=budget, progress=progress)
+
+    def score(name: str) -> float:
+        [gains] = pair.with_score(token_score(name, delta=delta)).token_gains([tokens], context=())
+        return float(torch.tensor(gains, dtype=torch.float64).sum())
+
     summary = {
         "phrase": after.vocabulary.decode(tokens),
         "length": len(tokens),
-        "score": _score(pair, tokens),
-        "relative_score": _score(pair.with_score(token_score("relative")), tokens),
-        "smoothed_score": _score(pair.with_score(token_score("smoothed", delta=delta)), tokens),
+        "score": score("differential"),
+        "relative_score": score("relative"),
+        "smoothed_score": score("smoothed"),
         **_sized("rank_lower", found.lower),
         **_sized("rank_upper", found.upper),
         "exact": found.lower == found.upper,
@@ -115,12 +113,6 @@ def phrase_tokens(phrase: str, *models: LanguageModel) -> Tokens:
     return tokens
 
 
-def _score(pair: Pair, tokens: Tokens) -> float:
-    """The sum of a phrase's gains."""
-    [gains] = pair.token_gains([tokens], context=())
-    return float(torch.tensor(gains, dtype=torch.float64).sum())
-
-
 def _profile(pair: Pair, tokens: Tokens) -> list[dict[str, Any]]:
     """One row per token: its probability given the ones before it, in both models (Figure 1)."""
     rows, total = list[dict[str, Any]](), 0.0
@@ -150,15 +142,10 @@ def _sized(name: str, number: int) -> dict[str, int | float | None]:
     return {name: number if (logarithm or 0.0) < LARGEST else None, f"log10_{name}": logarithm}
 
 
-@dataclass(frozen=True)
-class _Frontier:
-    """Prefixes that can still pass the phrase.
-
-    Attributes:
-        tokens, score: (k, t) and (k,).
-        state: what both models have read; lazy if it would not fit into memory.
-        dropped: upper bound of the passing phrases that begin with other prefixes.
-    """
+class _Frontier(NamedTuple):
+    """Prefixes (k, t) that can still pass the phrase, their scores (k,) and what both models read
+    of them (lazily if that would not fit into memory), and an upper bound of the passing phrases
+    with other prefixes."""
 
     tokens: Tensor
     score: Tensor

@@ -23,7 +23,7 @@ from vestige import _validate
 from vestige.audits.update.growth import Seed
 from vestige.audits.update.pair import Pair, PairState
 from vestige.audits.update.phrases import Text
-from vestige.audits.update.prompts import Prompt, Reply
+from vestige.audits.update.prompts import Prompt
 from vestige.models.largest import ROUNDED, largest
 from vestige.models.sampling import drawn
 
@@ -89,7 +89,8 @@ def draw(
     samples = [_Sample(prompt, settings, pair.vocabulary.eos_id) for _ in range(rows)]
     seeds: list[Seed] = []
     for step in range(steps):
-        forced = torch.tensor([samples[i].forced for i in row.tolist()], device=pair.device)
+        given = [(*samples[i].waiting, OVER)[0] for i in row.tolist()]
+        forced = torch.tensor(given, device=pair.device)
         parts = [
             next_tokens(pair, state[part], uniform[step, row[part]], forced[part], settings)
             for part in pair.slices(len(row))
@@ -106,7 +107,9 @@ def draw(
         if not len(row):
             break
         state.follow(going, following[going])
-    texts = [text for sample in samples for text in sample.texts()]
+    for sample in samples:
+        sample.end_turn()
+    texts = [text for sample in samples for text in sample.turns]
     return texts, best_seeds(seeds, settings.alternatives)
 
 
@@ -122,8 +125,7 @@ def next_tokens(
 ) -> tuple[Tensor, ...]:
     """For r rows: the next token, its gain and log-ratio, the best other tokens, their gains."""
     before, after = state.before.logits(), state.after.logits()
-    token = _draw(pair, before, after, uniform, settings)
-    token = torch.where(forced >= 0, forced, token)
+    token = torch.where(forced >= 0, forced, _draw(pair, before, after, uniform, settings))
     log_ratio = _log_prob(after, token) - _log_prob(before, token).clamp_(min=MIN_LOG_PROB)
     gains = pair.score.gains(before, after)
     gain = gains.gather(1, token[:, None])[:, 0]
@@ -137,10 +139,8 @@ def _draw(pair: Pair, before: Tensor, after: Tensor, uniform: Tensor, settings: 
     """(r,) tokens at the quantiles `uniform` of the amplified distributions."""
     # a token that the earlier model excludes is amplified as much as one that it hardly knows
     earlier = before.log_softmax(1).clamp_(min=MIN_LOG_PROB)
-    more, less = 1 + settings.alpha, settings.alpha
-    logits = (after * (more / settings.temperature)).sub_(
-        earlier, alpha=less / settings.temperature
-    )
+    more, less = (weight / settings.temperature for weight in (1 + settings.alpha, settings.alpha))
+    logits = (after * more).sub_(earlier, alpha=less)
     if pair.vocabulary.bos_id is not None:
         logits[:, pair.vocabulary.bos_id] = -torch.inf
     return drawn(logits.softmax(1), uniform)
@@ -159,16 +159,11 @@ class _Sample:
 
     def __init__(self, prompt: Prompt, settings: Sampling, end: int) -> None:
         self.prompt, self.settings, self.end = prompt, settings, end
-        self.reply: Reply | None = prompt.reply
+        self.reply = prompt.reply
         self.tokens, self.gains = list(prompt.tokens), [0.0] * len(prompt.tokens)
         self.first, self.log_ratios = len(self.tokens), list[float]()
         self.waiting: list[int] = []  # tokens of the template that are read, not sampled
-        self.turns: list[tuple[int, int, tuple[float, ...]]] = []
-
-    @property
-    def forced(self) -> int:
-        """The next token where it is given, else `OVER`."""
-        return self.waiting[0] if self.waiting else OVER
+        self.turns: list[Text] = []
 
     def add(self, token: int, gain: float, log_ratio: float) -> int:
         """Append the next token; returns the token to read, or `OVER`."""
@@ -178,7 +173,7 @@ class _Sample:
                 self.first = len(self.tokens)
             return token
         if self.reply is not None and token in self.reply.ends:
-            self._end_turn()
+            self.end_turn()
             self.waiting, self.reply = list(self.reply.between), None
             return self.add(self.waiting[0], 0.0, 0.0)
         if token == self.end:
@@ -197,18 +192,12 @@ class _Sample:
             if gain > self.settings.min_gain:
                 yield Seed(context, token, gain, known)
 
-    def texts(self) -> Iterator[Text]:
-        """Each turn, with all tokens before it as context."""
-        self._end_turn()
-        prompt = self.prompt.shown_tokens
-        for first, stop, ratios in self.turns:
-            tokens, gains = tuple(self.tokens[:stop]), tuple(self.gains[:stop])
-            yield Text(tokens, gains, first, SAMPLES, prompt, ratios)
+    def end_turn(self) -> None:
+        """Make a text of the turn, with all tokens before it as context."""
+        tokens, gains, prompt = tuple(self.tokens), tuple(self.gains), self.prompt.shown_tokens
+        self.turns.append(Text(tokens, gains, self.first, SAMPLES, prompt, tuple(self.log_ratios)))
+        self.log_ratios = []
 
     def _append(self, token: int, gain: float = 0.0) -> None:
         self.tokens.append(token)
         self.gains.append(gain)
-
-    def _end_turn(self) -> None:
-        self.turns.append((self.first, len(self.tokens), tuple(self.log_ratios)))
-        self.log_ratios = []

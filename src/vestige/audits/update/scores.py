@@ -1,11 +1,15 @@
 r"""How much an update promoted one token. The score of a phrase is the sum over its tokens.
 
-Zanella-Béguelin et al. (2020), "Analyzing Information Leakage of Updates to Natural Language
-Models", arXiv:1912.07942, Definition 1: the differential and the relative differential score.
+.. math::
+    \mathrm{differential} = p' - p \qquad
+    \mathrm{relative} = (p' - p) / p \qquad
+    \mathrm{smoothed} = \log \frac{p' + \delta}{p + \delta}
 
-Differs from the paper: the smoothed log-ratio is ours. On subword models the differential score
-saturates at 1 per token, and vanishing denominators drive the relative one. With the floor delta a
-token must become probable to count, and a rise from nothing counts more than a rise from half.
+The first two are Definition 1 of Zanella-Béguelin et al. (2020), "Analyzing Information Leakage of
+Updates to Natural Language Models", arXiv:1912.07942. Differs from the paper: the smoothed
+log-ratio is ours. On subword models the differential score saturates at 1 per token, and vanishing
+denominators drive the relative one. With the floor delta a token must become probable to count, and
+a rise from nothing counts more than a rise from half.
 
 The module does not import torch, so that the command line can name the scores quickly.
 """
@@ -100,8 +104,7 @@ class Relative(TokenScore):
     def later(self, logits: "Tensor") -> "Tensor":
         return logits.log_softmax(1)
 
-    def earlier(self, logits: "Tensor") -> "Tensor":
-        return logits.log_softmax(1)
+    earlier = later
 
     def difference(self, later: "Tensor", earlier: "Tensor") -> "Tensor":
         # a token that both models exclude (-inf - -inf) has not changed
@@ -139,12 +142,7 @@ class Smoothed(TokenScore):
 
 
 def token_score(name: str, *, delta: float = 0.1) -> TokenScore:
-    r"""Registered score of a name.
-
-    .. math::
-        \mathrm{differential} = p' - p \qquad
-        \mathrm{relative} = (p' - p) / p \qquad
-        \mathrm{smoothed} = \log \frac{p' + \delta}{p + \delta}
+    """Registered score of a name.
 
     Raises:
         ValueError: no score has this name, or delta is not positive.

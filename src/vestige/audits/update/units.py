@@ -99,19 +99,14 @@ class OutOfTime(Exception):
 
 @dataclass
 class Run:
-    """A search in progress: what it has read, and what its units returned.
+    """A search in progress; see `search.search`.
 
     Attributes:
-        pair: the two snapshots with the score of phrases.
-        settings: what is proposed, and how phrases grow.
-        prompts: where texts begin; a document's beginning first.
-        store: results of units by name.
-        until: called before each new unit with the seconds of the longest one of its kind; True
-            ends the search.
-        progress: called before and after each unit with (done, expected, activity).
         expected: units of the whole search.
         texts: all that were read.
         explored: neighbouring tokens of all phrases so far.
+        units: that are done.
+        tokens: read by each model.
     """
 
     pair: Pair
@@ -160,30 +155,21 @@ class Run:
                 self.explored.update(pairwise(phrase.phrase))
         return texts, seeds
 
-    def grow(
-        self,
-        key: str,
-        seeds: Sequence[Seed],
-        planned: int,
-        source: str,
-        *,
-        growth: Growth | None = None,
-        beam: int = 1,
-    ) -> None:
-        """Grow at most `planned` seeds in blocks."""
-        growth = growth or self.settings
-        for number, first in enumerate(range(0, planned, BLOCK)):
-            work = partial(self._grown, seeds[first : first + BLOCK], source, growth, beam)
-            self.read(f"{key}/{number}", "extending", work)
-
-    def _grown(self, seeds: Sequence[Seed], source: str, growth: Growth, beam: int) -> Outcome:
-        """A block of seeds, except those whose pair of tokens a phrase has explored."""
+    def grow(self, source: str, name: str, seeds: Sequence[Seed], planned: int, **how: Any) -> None:
+        """Grow at most `planned` seeds in blocks, except pairs that a phrase has explored."""
         prompts = {prompt.shown_tokens for prompt in self.prompts}
-        fresh = [seed for seed in seeds if seed.pair not in self.explored]
-        return [
-            replace(text, source=source, prompt=seed.context if seed.context in prompts else ())
-            for seed, text in grow(self.pair, fresh, growth, beam=beam)
-        ], []
+        how = {"growth": self.settings, **how}
+
+        def work(block: Sequence[Seed]) -> Outcome:
+            fresh = [seed for seed in block if seed.pair not in self.explored]
+            return [
+                replace(text, source=source, prompt=seed.context if seed.context in prompts else ())
+                for seed, text in grow(self.pair, fresh, **how)
+            ], []
+
+        for number, first in enumerate(range(0, planned, BLOCK)):
+            block = seeds[first : first + BLOCK]
+            self.read(f"{source}/{name}/{number}", "extending", partial(work, block))
 
     def generator(self, key: str) -> torch.Generator:
         """Random numbers of one unit, independent of all others."""
