@@ -168,17 +168,6 @@ def test_a_loop_costs_and_ends():
     assert max(len(p.phrase) for p in found(looped, free)) == 30
 
 
-def test_settings_out_of_range_are_refused():
-    with pytest.raises(ValueError, match="pairs must be at least 0"):
-        pairs_and_openings(pairs=-1)
-    with pytest.raises(ValueError, match="max_tokens must be at least 4"):
-        pairs_and_openings(max_tokens=3)
-    with pytest.raises(ValueError, match="min_tokens must be at least 2"):
-        pairs_and_openings(min_tokens=1)
-    with pytest.raises(ValueError, match="surprise must be at least 0"):
-        pairs_and_openings(surprise=-0.1)
-
-
 def test_fragments_are_what_samples_agree_on_and_whole_samples_come_after():
     pair = taught()
     dear = Settings(token_penalty=2.5, surprise=0.1)

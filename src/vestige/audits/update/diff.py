@@ -31,7 +31,6 @@ from vestige.session import Session, verb
 
 if TYPE_CHECKING:
     from vestige.audits.update.units import Settings
-    from vestige.models.protocols import LanguageModel
 
 VERDICT, CONTEXT = group("Verdict", place=1), group("Context", place=2)
 SEARCH, TRAINING = group("Search", place=3), group("Null models", place=4)
@@ -133,6 +132,7 @@ def diff(
         VestigeError: a model or file cannot be read, two models do not share a vocabulary, there
             is too little clean text, or the stored work beside `out` has other settings.
     """
+    roles = ("after", "before") if removed else ("before", "after")
     if phrase is not None:
         _reject("cannot be given with `phrase`", clean=clean, nulls=nulls, null=null or None,
                 secrets=secrets, prompt=prompt or None, prompts=prompts, minutes=minutes,
@@ -142,9 +142,9 @@ def diff(
         budget = run.chosen(budget=budget or BUDGET)
         models = run.snapshots(before=before, after=after).models
         tokens = phrase_tokens(phrase, models["before"], models["after"])
-        start, end = _roles(models, removed=removed)
+        pair = [models[role] for role in roles]
         with run.progress("ranking") as step:
-            return rank_of_phrase(start, end, tokens, budget=budget, delta=delta, progress=step)
+            return rank_of_phrase(*pair, tokens, budget=budget, delta=delta, progress=step)
     _reject("needs `phrase`", budget=budget)
     if clean is None:
         _reject("needs `clean`", nulls=nulls, **asdict(training))
@@ -170,13 +170,14 @@ def diff(
                 trained(run, before, after, clean, number, options=training, columns=columns)
             )
         snapshots = run.snapshots(before=before, after=after)
-        start, end = _roles(snapshots.models, removed=removed)
+        start, end = (snapshots.models[role] for role in roles)
         pair = Pair.of(start, end, token_score(score, delta=delta))
         begin = find_prompts(pair, texts, chat=chat, room=settings.room, monitor=run.monitor)
         room = 1 + max(len(one.tokens) for one in begin)
         searches = Searches(
             run=run,
             snapshots=snapshots,
+            roles=roles,
             pair=pair,
             settings=settings.fitted(pair, begin),
             prompts=begin,
@@ -184,20 +185,12 @@ def diff(
             nulls=_nulls(run, null, unlike=(before, after)),
             minutes=minutes,
         )
-        result = searches.result(size, removed=removed, top=top)
+        result = searches.result(size, top=top)
     run.configuration |= {
         "score": {"name": score, "delta": delta}, "top": top, "removed": removed,
         "seconds": run.seconds,
     }  # fmt: skip
     return result
-
-
-def _roles(
-    models: "dict[str, LanguageModel]", *, removed: bool
-) -> "tuple[LanguageModel, LanguageModel]":
-    """The earlier and the later model of a search."""
-    before, after = models["before"], models["after"]
-    return (after, before) if removed else (before, after)
 
 
 def _nulls(run: Session, given: ModelsLike, *, unlike: Sequence[ModelLike]) -> dict[str, ModelLike]:

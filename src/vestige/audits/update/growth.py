@@ -24,14 +24,8 @@ from vestige.models.largest import ROUNDED, largest
 
 @dataclass(frozen=True)
 class Seed:
-    """A token that the update promoted after a context.
-
-    Attributes:
-        context: tokens that both models read first.
-        token: the promoted token.
-        gain: of the token.
-        context_gains: of the last context tokens, where a phrase may begin among them.
-    """
+    """A token that the update promoted after a context, which both models read first, and its gain;
+    and gains of the last context tokens, if a phrase may begin among them."""
 
     context: Tokens
     token: int
@@ -58,14 +52,7 @@ class _Hypotheses(NamedTuple):
 def grow(
     pair: Pair, seeds: Sequence[Seed], growth: Growth, *, beam: int = 1
 ) -> Iterator[tuple[Seed, Text]]:
-    """Each seed with the best text that begins with it.
-
-    Args:
-        pair: the two snapshots, with the score that phrases have.
-        seeds: at most a block of them.
-        growth: how they grow.
-        beam: hypotheses kept for each seed.
-    """
+    """Each seed of a block with the best text that begins with it, from `beam` hypotheses each."""
     by_length = sorted(seeds, key=lambda seed: len(seed.context))  # texts read together are alike
     for length, group in groupby(by_length, key=lambda seed: len(seed.context)):
         block = list(group)

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 WITHIN = "within a text"
 MOST = 10_000
 
-ROUNDING = 1e-5
-"""Scores that differ by less are equal."""
+ROUNDING = 1e-5  # scores that differ by less are equal
 
 
 @dataclass(frozen=True)
@@ -66,17 +65,9 @@ class Listed:
 def read_secrets(
     secrets: "Lines | None", model: "LanguageModel", *, room: int, monitor: Monitor
 ) -> tuple[Listed, ...]:
-    """Listed secrets as a model reads them; none if none are listed.
+    """Listed secrets as a model reads them after at most `room` tokens; none if none are listed.
 
-    Args:
-        secrets: texts, a file with one per line, or a manifest with planted canaries.
-        model: its vocabulary reads them.
-        room: tokens that may precede them.
-        monitor: gets a line about secrets that are left out.
-
-    Raises:
-        ValueError: one is too long or has unknown words, or there are too many or none.
-        VestigeError: the file cannot be read.
+    They are texts, a file with one per line, or a manifest with planted canaries.
     """
     if secrets is None:
         return ()

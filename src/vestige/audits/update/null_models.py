@@ -36,23 +36,15 @@ if TYPE_CHECKING:
     from vestige.data.corpus import Corpus
     from vestige.models.protocols import LanguageModel, NextToken
 
-LONGEST = 512
-"""Tokens of a training window if neither files nor options say."""
-
-TIMED_STEPS = 3
-"""Training steps that are timed for the estimate."""
+LONGEST = 512  # tokens of a training window if neither files nor options say
+TIMED_STEPS = 3  # training steps that are timed for the estimate
 
 
 def null_hashes(given: ModelsLike, *, unlike: Sequence[ModelLike]) -> dict[str, ModelLike]:
     """Null models by the SHA-256 of their weights; a folder of models stands for those in it.
 
-    Args:
-        given: paths or models.
-        unlike: the two snapshots as they were given.
-
     Raises:
-        ValueError: a model is given twice, or is one of the snapshots.
-        ModelError: a model does not exist.
+        ValueError: a model is given twice, or is one of the snapshots (`unlike`).
     """
     known = {sha256_of(model): model for model in unlike}
     nulls: dict[str, ModelLike] = {}
@@ -80,15 +72,9 @@ def _models_in(place: ModelLike) -> list[ModelLike]:
 def opened(
     given: ModelLike, snapshots: Snapshots, before: "NextToken", moved: float | None
 ) -> "tuple[LanguageModel, float | None]":
-    """A null model, and how far it moved the weights as a multiple of the update's change.
+    """A null model, and how far it moved the weights as a multiple of the update, if known.
 
     One that moved them a little less than the update is moved as far: its scores would be too low.
-
-    Args:
-        given: a path or a model, which is copied before it is moved.
-        snapshots: of the update; null models are read over their token ids.
-        before: the model that the update and the null models continue.
-        moved: how far the update moved the weights; None if that is not known.
     """
     null = snapshots.read(given)
     own = distance(before, null)
@@ -126,12 +112,6 @@ def trained(
     columns: Mapping[str, Any],
 ) -> Iterator[list[Path]]:
     """Null models of an update in the folder `OUT.nulls`, trained unless they are there.
-
-    Args:
-        clean: text of the update's kind, without what may have leaked.
-        number: of null models.
-        options: how an update from another program was trained.
-        columns: settings of `Session.corpus`.
 
     Raises:
         ValueError: `after` is no path, or `options` contradict it or lack the number of tokens.

@@ -17,17 +17,10 @@ from vestige.data.vocabulary import Vocabulary
 from vestige.models.largest import cells_above
 from vestige.models.protocols import NextToken, State, require_numbers
 
-CELLS_PER_SLICE = 1_280_000
-"""Rows x vocabulary per slice: two such tables of float32 stay near the processor's caches."""
-
-LEAST_ROWS = 64
-"""Rows per slice at least: with fewer, a large model spends its time on reading its weights."""
-
-BLOCK = 256
-"""Texts read side by side."""
-
-HELD_BYTES = 128 * 2**20
-"""States of a set of prefixes that are held in memory; larger ones stay lazy."""
+CELLS_PER_SLICE = 1_280_000  # rows x vocabulary: two such tables stay near the processor's caches
+LEAST_ROWS = 64  # per slice: with fewer, a large model spends its time on reading its weights
+BLOCK = 256  # texts read side by side
+HELD_BYTES = 128 * 2**20  # states of prefixes that are held in memory; larger ones stay lazy
 
 Tokens = tuple[int, ...]
 
@@ -161,11 +154,9 @@ class Belief(NamedTuple):
 
 @dataclass(frozen=True)
 class Pair:
-    """The models before and after an update, over one vocabulary.
+    """The models before and after an update, over one vocabulary, and the score of a token.
 
-    Attributes:
-        before, after: the two readers; pairs with another score share them.
-        score: of a token.
+    Pairs with another score share the readers.
     """
 
     before: Reader
@@ -229,11 +220,7 @@ class Pair:
         return (slice(first, min(first + rows, n)) for first in range(0, n, rows))
 
     def gains(self, state: PairState) -> Tensor:
-        """(n, v) gains of every next token; pass slices of many rows.
-
-        Raises:
-            ModelError: they are not finite.
-        """
+        """(n, v) gains of every next token, which must be finite; pass slices of many rows."""
         gains = self.score.gains(state.before.logits(), state.after.logits())
         require_numbers(gains[:, 0])
         return gains
@@ -258,11 +245,9 @@ class Pair:
     def token_gains(
         self, texts: Sequence[Tokens], *, context: Tokens | None = None
     ) -> list[tuple[float, ...]]:
-        """Gains of each token of n texts.
+        """Gains of each token of n texts after a context; () is the beginning of a document.
 
-        Args:
-            context: read before each text; () is the beginning of a document. By default the first
-                token of each text is its context and gains 0.
+        By default the first token of each text is its context and gains 0.
         """
         skip = 1 if context is None else 0
         found = [[0.0] * skip for _ in texts]
@@ -300,10 +285,9 @@ class Pair:
     def _positions(
         self, texts: Sequence[Tokens], begun: Callable[[list[int]], S]
     ) -> Iterator[tuple[list[int], S, Tensor]]:
-        """Texts side by side in blocks, the longest first.
+        """Blocks of texts, the longest first, position by position in slices of rows.
 
-        Yields, for slices of each position, the numbers of texts, what was read of them, and their
-        next tokens (n, 1).
+        Yields the numbers of texts, what was read of them, and their next tokens (n, 1).
         """
         order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
         for block in (order[first : first + BLOCK] for first in range(0, len(order), BLOCK)):

@@ -10,12 +10,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
-from vestige import _validate
 from vestige.audits.update.pair import Tokens
 from vestige.models.largest import rounded
 
-PREFIX = 16
-"""Tokens before a phrase that are kept with it."""
+PREFIX = 16  # tokens before a phrase that are kept with it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,14 +37,6 @@ class Growth:
     loop_penalty: float = 3.0
     min_tokens: int = 4
     max_tokens: int = 48
-
-    def __post_init__(self) -> None:
-        _validate.positive(
-            token_penalty=self.token_penalty, drop=self.drop, split_threshold=self.split_threshold
-        )
-        _validate.at_least(0, surprise=self.surprise, loop_penalty=self.loop_penalty)
-        _validate.at_least(2, min_tokens=self.min_tokens)
-        _validate.at_least(self.min_tokens, max_tokens=self.max_tokens)
 
 
 @dataclass(frozen=True)
@@ -170,12 +160,7 @@ def long_enough(phrases: Iterable[Text], growth: Growth) -> Iterator[Text]:
 
 
 def uncovered(phrase: Text, covered: Sequence[bool], growth: Growth) -> Iterator[Text]:
-    """The parts of a near-copy between tokens that better phrases contain.
-
-    Args:
-        covered: for each token of the phrase, whether a better one contains it.
-        growth: its split threshold and least length hold here too.
-    """
+    """The parts of a near-copy between tokens that are covered: better phrases contain them."""
     before, first = phrase.first - 1, 1  # the token before the first one is context
     for stop in range(1, len(covered) + 1):
         if stop == len(covered) or covered[stop]:

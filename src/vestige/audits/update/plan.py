@@ -12,29 +12,14 @@ from vestige.audits.update.prompts import Prompt
 from vestige.audits.update.samples import OVER, Sampling, next_tokens
 from vestige.audits.update.units import Settings, share
 
-GROWN = 12
-"""Tokens that a seed grows by before it is given up, on average; measured."""
-
-FRESH_ALTERNATIVES, FRESH_PAIRS = 0.25, 0.4
-"""Shares of the seeds that no phrase has explored before their turn; measured."""
-
-REPAIR_STEPS, REPAIRED_BEFORE = 32, 0.1
-"""Tokens read to repair a phrase, and the share of them that the earlier model reads too."""
-
-LONG = 900
-"""From so many seconds on, the plan mentions `--minutes`."""
-
-FEW_ROWS, MANY_ROWS = 16, 64
-"""Rows of a timed step; the larger number for fast models."""
-
-TIMED_SECONDS = 0.1
-"""Least time spent on each timed step, unless a few steps take longer."""
-
-MARGIN = 0.7
-"""Share of the minutes that a plan may fill; predictions are right within a factor of two."""
-
-SIZES = [2 ** (step / 2) for step in range(12, -7, -1)]
-"""Sizes that `--minutes` chooses from: 64 times the usual size down to an eighth."""
+GROWN = 12  # tokens that a seed grows by before it is given up, on average; measured
+FRESH_ALTERNATIVES, FRESH_PAIRS = 0.25, 0.4  # seeds that no phrase has explored; measured
+REPAIR_STEPS, REPAIRED_BEFORE = 32, 0.1  # tokens read per repair, and by the earlier model too
+LONG = 900  # from so many seconds on, the plan mentions `--minutes`
+FEW_ROWS, MANY_ROWS = 16, 64  # rows of a timed step; the larger number for fast models
+TIMED_SECONDS = 0.1  # least time spent on each timed step, unless a few steps take longer
+MARGIN = 0.7  # of the minutes; predictions are right within a factor of two
+SIZES = [2 ** (step / 2) for step in range(12, -7, -1)]  # 64 times the usual one to an eighth
 
 
 class Steps(NamedTuple):

@@ -21,8 +21,7 @@ TABLES = {".jsonl", ".json", ".csv", ".tsv", ".parquet"}
 """Files of prompts that are read as records, so that a prompt may have several lines."""
 
 BEGINNING, TEMPLATE, USER = "the beginning of a document", "chat template", "user's turn"
-MOST = 64
-"""Prompts; samples are divided among them."""
+MOST = 64  # prompts; samples are divided among them
 
 
 @dataclass(frozen=True)
@@ -79,25 +78,14 @@ def find_prompts(
 
     With a chat template, each prompt is a user's message and the search begins in the assistant's
     turn. It also begins after an empty message, and in the user's turn, where the model writes a
-    question and answers it.
-
-    Args:
-        pair: the two snapshots; the later one's template is preferred.
-        texts: the prompts.
-        chat: whether to use the template; "auto" uses it if there is one.
-        room: tokens that both models must be able to read after a prompt.
-        monitor: gets a line if the template is not used.
-
-    Raises:
-        ValueError: a prompt is empty or too long, there are too many, or there is no template and
-            `chat` is "on".
-        DataError: the template cannot be rendered, and `chat` is "on".
+    question and answers it. After each prompt both models must be able to read `room` tokens.
     """
     if len(texts) >= MOST:
         raise ValueError(f"`prompt` must be given less than {MOST} times, got {len(texts)}")
+    for number, text in enumerate(texts, 1):
+        if not text.strip():
+            raise ValueError(f"`prompt` must hold a text, got an empty one as number {number}")
     named = {f"prompt {number}": text for number, text in enumerate(texts, 1)}
-    if empty := [name for name, text in named.items() if not text.strip()]:
-        raise ValueError(f"`prompt` must hold a text, got an empty one as number {empty[0][7:]}")
     models: Any = (pair.after.model, pair.before.model)
     template = next((own for one in models if (own := template_of(one)) is not None), None)
     if template is None and chat == "on":

@@ -19,16 +19,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vestige import _validate
 from vestige.audits.update.pair import Pair, PairState, Tokens, longest_text
 from vestige.audits.update.scores import token_score
-from vestige.models.checkpoints import check_compatible
 from vestige.models.largest import ROUNDED, TIE, largest_by
 from vestige.models.protocols import LanguageModel, NextToken
 from vestige.results import Result
 
-LARGEST = 300.0
-"""10 to this power is still a float."""
+LARGEST = 300.0  # 10 to this power is still a float
 
 
 class Bounds(NamedTuple):
@@ -49,24 +46,16 @@ def rank_of_phrase(
     delta: float = 0.1,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Result:
-    """Score a phrase, and bound its rank among all phrases of its length.
+    """Score a phrase at the beginning of a text, and bound its rank among all of its length.
 
     Args:
         before, after: the two snapshots.
-        tokens: the phrase, from the beginning of a text.
+        tokens: the phrase.
         budget: prefixes of each length that are followed, from two tokens on; each is read by both
             models. Ranks of one and two tokens are always exact.
         delta: floor of the smoothed score.
         progress: called with (prefixes read, prefixes to read at most).
-
-    Raises:
-        ValueError: the phrase is empty, an id is not in the vocabulary, or budget < 1.
-        IncompatibleModels: the vocabularies differ.
     """
-    check_compatible(before, after)
-    _validate.positive(budget=budget)
-    if not tokens or not all(0 <= token < after.vocab_size for token in tokens):
-        raise ValueError(f"tokens must be ids below {after.vocab_size}, got others or none")
     pair = Pair.of(before, after, token_score("differential"))
     rows = _profile(pair, tokens)
     found = rank_bounds(pair, tokens, budget=budget, progress=progress)
@@ -90,11 +79,7 @@ def rank_of_phrase(
 
 
 def phrase_tokens(phrase: str, *models: LanguageModel) -> Tokens:
-    """The token ids of a phrase.
-
-    Raises:
-        ValueError: it is empty, too long for a model, or has unknown words.
-    """
+    """The token ids of a phrase that is not empty, too long for a model, or of unknown words."""
     words, limit = models[0].vocabulary, longest_text(*models)
     tokens = tuple(words.encode(phrase))
     if not tokens:

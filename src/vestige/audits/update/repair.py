@@ -13,26 +13,15 @@ from vestige.audits.update.folding import Folded, fold
 from vestige.audits.update.pair import Belief, Pair, Tokens
 from vestige.audits.update.phrases import Growth, Text
 
-SURE = -0.4
-"""Mean log-probability of a confident phrase's tokens, without its weakest ones."""
+SURE, WEAKEST = -0.4, 2
+"""Mean log-probability of a confident phrase's tokens, without so many weakest ones: its beginning,
+and the place of an error."""
 
-WEAKEST = 2
-"""Tokens that a confident phrase may be unsure of: its beginning, and the place of an error."""
-
-WEAK = -0.5
-"""Edits are tried at tokens with a log-probability below this."""
-
-POSITIONS, ALTERNATIVES, ROUNDS = 3, 4, 3
-"""Weak positions per phrase, tokens tried at each, and edits of one phrase at most."""
-
-MIN_RISE = 0.5
-"""Rise of the log-probability that justifies an edit, in nats."""
-
-MAX_LOSS = 1.5
-"""Score that an edit may cost: about the gain of one more turn of a loop."""
-
-PREFIX = 8
-"""Tokens before a phrase that are read with it."""
+WEAK = -0.5  # edits are tried at tokens with a log-probability below this
+POSITIONS, ALTERNATIVES, ROUNDS = 3, 4, 3  # weak positions, tokens tried there, edits of a phrase
+MIN_RISE = 0.5  # rise of the log-probability that justifies an edit, in nats
+MAX_LOSS = 1.5  # score that an edit may cost: about the gain of one more turn of a loop
+PREFIX = 8  # tokens before a phrase that are read with it
 
 
 def repaired(pair: Pair, phrases: Sequence[Text], growth: Growth) -> list[Text]:

@@ -41,14 +41,6 @@ def update_result(
     its own scores there; `p_adjusted` is among all listed secrets (Holm). `known_in` is the rank
     with the largest part of a secret. `coincidence` bounds the probability that a secret in
     `generated_in` texts was generated without a leak.
-
-    Args:
-        found: the search of the update.
-        settings, pair, prompts: of the search.
-        checks: of the two models.
-        given, nulls: null models that were given, and those that were searched.
-        secrets: what the search says of listed secrets.
-        top: phrases and fragments that are listed.
     """
     long = [entry for entry in found.phrases if len(entry[0].phrase) >= settings.min_tokens]
     phrases = [phrase for phrase, _ in long[:top] if not phrase.is_run]

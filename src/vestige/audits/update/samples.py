@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vestige import _validate
 from vestige.audits.update.growth import Seed
 from vestige.audits.update.pair import Pair, PairState
 from vestige.audits.update.phrases import Text
@@ -27,14 +26,9 @@ from vestige.audits.update.prompts import Prompt
 from vestige.models.largest import ROUNDED, largest
 from vestige.models.sampling import drawn
 
-MIN_LOG_PROB = -20.0
-"""Tokens that are less probable than this are equal to the earlier model."""
-
-SAMPLES = "samples"
-"""Source of sampled texts and of what grew from their alternatives."""
-
-OVER = -1
-"""In place of a token: the text has ended, or the next token is free."""
+MIN_LOG_PROB = -20.0  # less probable tokens are equal to the earlier model
+SAMPLES = "samples"  # source of sampled texts and of what grew from their alternatives
+OVER = -1  # in place of a token: the text has ended, or the next token is free
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,12 +58,6 @@ class Sampling:
     context: int = 4
     token_penalty: float = 0.7
     block: int = 100
-
-    def __post_init__(self) -> None:
-        _validate.positive(samples=self.samples, length=self.length, block=self.block)
-        _validate.positive(temperature=self.temperature, context=self.context)
-        _validate.positive(per_position=self.per_position)
-        _validate.at_least(0, alpha=self.alpha, alternatives=self.alternatives)
 
     @property
     def tokens_read(self) -> int:

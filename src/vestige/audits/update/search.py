@@ -26,11 +26,8 @@ from vestige.audits.update.repair import repaired, with_repairs
 from vestige.audits.update.units import OutOfTime, Run, Settings
 from vestige.monitor import Step
 
-LAX_PENALTY = 0.1
-"""Token penalty of the less strict search for fragments."""
-
-FRAGMENTS = 20
-"""Fragments of the less strict search that are listed."""
+LAX_PENALTY = 0.1  # token penalty of the less strict search for fragments
+FRAGMENTS = 20  # fragments of the less strict search that are listed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,8 @@ class Searches:
     Attributes:
         run: its store keeps finished units.
         snapshots: the two models as they were read; null models are read like them.
-        pair: the two models in the roles that they have in the search, and the score of a token.
+        roles: names of the snapshots that are the earlier and the later model of the search.
+        pair: these two models, and the score of a token.
         settings: of every search, at the usual size.
         prompts: where it begins.
         listed: secrets.
@@ -42,6 +43,7 @@ class Searches:
 
     run: Session
     snapshots: Snapshots
+    roles: tuple[str, str]
     pair: Pair
     settings: Settings
     prompts: Sequence[Prompt]
@@ -50,13 +52,10 @@ class Searches:
     minutes: float | None
     began: float = field(default_factory=time.monotonic)
 
-    def result(self, size: float | None, *, removed: bool, top: int) -> Result:
+    def result(self, size: float | None, *, top: int) -> Result:
         """Search the update, then every null model.
 
-        Args:
-            size: of the searches; None for that of stored work, or one that fits the minutes.
-            removed: whether the two snapshots have swapped roles.
-            top: phrases to report.
+        Without a size, it is that of stored work, or one that fits the minutes.
         """
         run, searches, searched = self.run, 1 + len(self.nulls), (self.pair, self.prompts)
         with run.monitor.progress("planning: timing"):
@@ -69,7 +68,7 @@ class Searches:
         if self.minutes is not None:
             run.chosen(size=size)
         settings = self.settings.scaled(size)
-        self._identify(settings, size, removed=removed)
+        self._identify(settings, size)
         tokens = tokens_of(settings, *searched)
         seconds = seconds_of(settings, *searched, step_seconds)
         finished = sum(f"null/{weights}/scores" in run.store for weights in self.nulls)
@@ -95,14 +94,13 @@ class Searches:
         with run.progress("searching") as step:
             return self._search(settings, top, lambda number: shown(step, number))
 
-    def _identify(self, settings: Settings, size: float, *, removed: bool) -> None:
+    def _identify(self, settings: Settings, size: float) -> None:
         """Compare everything that determines the result of a unit of work with stored work."""
-        roles, own = ("before", "after"), self.snapshots.recorded
-        given = roles[::-1] if removed else roles
+        before, after = (_weights(self.snapshots.recorded[role]) for role in self.roles)
         score = self.pair.score
         self.run.store.identify({
             "version": __version__,
-            "models": {role: _weights(own[name]) for role, name in zip(roles, given, strict=True)},
+            "models": {"before": before, "after": after},
             "search": asdict(settings),
             "score": {"name": score.name, **asdict(score)},
             "contexts": [list(prompt.tokens) for prompt in self.prompts],

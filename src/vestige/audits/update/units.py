@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 import torch
 
-from vestige import _validate
 from vestige.audits.update.growth import Seed, grow
 from vestige.audits.update.pair import BLOCK, Pair
 from vestige.audits.update.phrases import Growth, Text
@@ -49,11 +48,6 @@ class Settings(Growth):
     pair_vocabulary: int | None = 2048
     repaired: int = 50
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _validate.positive(opening_beam=self.opening_beam)
-        _validate.at_least(0, openings=self.openings, pairs=self.pairs, repaired=self.repaired)
 
     @property
     def room(self) -> int:

@@ -1,9 +1,9 @@
 r"""Listed secrets that a search generates verbatim: direct evidence, without null models.
 
-A search follows what the later model prefers and keeps the best of thousands of texts, so the
-probability of one of its texts bounds nothing. What is random here is the secret. If it was chosen
-uniformly from the N texts of its format, and neither model read it, it is independent of all that
-the search generates, however that was sampled, extended, edited and selected. So
+A search keeps the best of thousands of texts, so the probability of one of its texts bounds
+nothing. What is random here is the secret. If it was chosen uniformly from the N texts of its
+format, and neither model read it, it is independent of all that the search generates, however that
+was sampled, extended, edited and selected. So
 
 .. math:: P(\text{generated}) = E(k) / N
 
@@ -41,14 +41,9 @@ from vestige.data.vocabulary import Vocabulary
 from vestige.models.predictions import log_probs_of
 from vestige.models.protocols import NextToken
 
-ALTERNATIVES = 128
-"""Texts of a secret's format by which the earlier model's preference for it is estimated."""
-
-UNIFORM_KINDS = UNIFORM | {"given", "date"}
-"""Kinds of parts that count as chosen uniformly."""
-
-PREFIX = 400
-"""Characters before a secret that the earlier model reads."""
+ALTERNATIVES = 128  # texts of a secret's format that give the earlier model's preference for it
+UNIFORM_KINDS = UNIFORM | {"given", "date"}  # parts that count as chosen uniformly
+PREFIX = 400  # characters before a secret that the earlier model reads
 
 Words = tuple[str, ...]
 
@@ -80,14 +75,9 @@ def verbatim(
     given: Sequence[str] = (),
     seed: int,
 ) -> list[tuple[int, Direct | None]]:
-    """For each listed secret the number of texts that contain it, and what that proves.
+    """For each listed secret the number of generated texts that contain it, and what that proves.
 
-    Args:
-        before: the earlier model.
-        listed: the secrets.
-        texts: what was generated with the later model, and whether each text was sampled.
-        given: prompts. A secret of which they contain a part proves nothing.
-        seed: of the alternatives.
+    A secret of which the `given` prompts contain a part proves nothing.
     """
     words = [tuple(normalized(text)) for text, _ in texts]
     sampled = [random for _, random in texts]
