@@ -30,10 +30,9 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from vestige.audits.update.known_secrets import Listed
 from vestige.audits.update.nulls import NEEDED
 from vestige.audits.update.pair import Pair
-from vestige.audits.update.samples import Sampling
 from vestige.audits.update.scores import token_score
 from vestige.audits.update.search import search
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Sampling, Settings
 from vestige.audits.update.verbatim import generated, verbatim
 from vestige.data.corpus import Corpus
 from vestige.data.secret_lines import read_secret

@@ -57,7 +57,7 @@ from vestige.audits.update.nulls import NullScores
 from vestige.audits.update.pair import Pair as Models
 from vestige.audits.update.scores import token_score
 from vestige.audits.update.search import search
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Settings
 from vestige.data.corpus import Corpus
 from vestige.data.formats.dialogue import read_reddit, read_ubuntu_irc
 from vestige.data.subwords import SubwordVocabulary

@@ -30,10 +30,9 @@ from own_passes import Recorder, now, seconds_of, weight_bytes
 
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.rank import rank_bounds
-from vestige.audits.update.samples import Sampling
 from vestige.audits.update.scores import token_score
 from vestige.audits.update.search import search
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Sampling, Settings
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary

@@ -4,10 +4,9 @@ from own_passes import Pass, Recorder, seconds_of, weight_bytes
 from update_diff import subword_snapshots
 
 from vestige.audits.update.pair import Pair
-from vestige.audits.update.samples import Sampling
 from vestige.audits.update.scores import token_score
 from vestige.audits.update.search import search
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Sampling, Settings
 from vestige.models.lora import add_lora
 
 

@@ -4,7 +4,7 @@ from update_pairs.protocol import Found, Row
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.scores import token_score
 from vestige.audits.update.search import search_update
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Settings
 from vestige.models.protocols import NextToken
 
 

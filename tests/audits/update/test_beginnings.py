@@ -7,7 +7,7 @@ from torch.nn.functional import cross_entropy
 from vestige.audits.update.pair import Pair, Reader
 from vestige.audits.update.scores import token_score
 from vestige.audits.update.search import search
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Settings
 from vestige.data.subwords import SubwordVocabulary
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 

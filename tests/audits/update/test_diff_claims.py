@@ -13,7 +13,7 @@ import vestige
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.scores import token_score
 from vestige.audits.update.search import search
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Settings
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Claim
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import ModelError

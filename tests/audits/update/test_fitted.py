@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from vestige.audits.update.prompts import BEGINNING, Prompt
-from vestige.audits.update.samples import Sampling
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Sampling, Settings
 
 
 def fitted(longest, prompt):

@@ -10,7 +10,7 @@ from vestige.audits.update.plan import duration, plan_lines, seconds_of, size_fo
 from vestige.audits.update.prompts import BEGINNING, Prompt
 from vestige.audits.update.scores import token_score
 from vestige.audits.update.search import search
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Settings
 from vestige.models.table import TableModel
 
 WORDS = [f"word{i}" for i in range(38)]

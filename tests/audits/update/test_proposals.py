@@ -12,9 +12,9 @@ from vestige.audits.update.growth import Seed
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.prompts import BEGINNING, Prompt, Reply
 from vestige.audits.update.proposals import propose
-from vestige.audits.update.samples import Sampling
 from vestige.audits.update.scores import Smoothed, token_score
-from vestige.audits.update.units import Run, Settings
+from vestige.audits.update.settings import Sampling, Settings
+from vestige.audits.update.units import Run
 from vestige.models.table import TableModel
 
 END, DELTA, SURPRISE = 0, 0.1, 0.25

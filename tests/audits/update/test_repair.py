@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from vestige.audits.update.pair import Pair
-from vestige.audits.update.phrases import Growth, Text
+from vestige.audits.update.phrases import Text
 from vestige.audits.update.repair import edited, is_sure, repaired, with_repairs
 from vestige.audits.update.scores import token_score
+from vestige.audits.update.settings import Settings
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.protocols import read_each
 from vestige.models.table import TableModel
@@ -132,7 +133,7 @@ def test_texts_of_different_lengths_are_read_as_each_alone(random_table):
 def test_a_repaired_phrase_has_the_gains_that_it_has_there(pair):
     gains = (0.0, 0.0) + (1.5,) * 9
     wrong = Text((2, *PLANTED["said twice"]), gains, 2, "samples", score=2.7)
-    growth = Growth(token_penalty=0.3, surprise=0.1)
+    growth = Settings(token_penalty=0.3, surprise=0.1)
     surprised = pair.with_score(replace(pair.score, surprise=0.1))
     (text,) = repaired(surprised, [wrong], growth)
     assert text.tokens == (2, *SECRET)
@@ -143,7 +144,7 @@ def test_a_repaired_phrase_has_the_gains_that_it_has_there(pair):
 
 
 def test_what_becomes_equal_is_a_near_copy(pair):
-    growth = Growth(token_penalty=0.3, surprise=0.1)
+    growth = Settings(token_penalty=0.3, surprise=0.1)
     right = Text(SECRET, (0.0,) + (2.0,) * 7)
     first, wrong = replace(right, score=11.9), phrase(PLANTED["said twice"])
     found = with_repairs([(first, 2), (wrong, 4)], [right, right], growth)

@@ -11,7 +11,7 @@ from vestige.audits.update.phrases import Text
 from vestige.audits.update.prompts import BEGINNING, TEMPLATE, Prompt
 from vestige.audits.update.scores import token_score
 from vestige.audits.update.search import search
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Settings
 from vestige.models.table import TableModel
 
 SECRET = (3, 7, 5, 9, 4)

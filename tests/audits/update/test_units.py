@@ -9,10 +9,9 @@ import pytest
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.plan import tokens_of, units_of
 from vestige.audits.update.prompts import BEGINNING, Prompt
-from vestige.audits.update.samples import Sampling
 from vestige.audits.update.scores import token_score
 from vestige.audits.update.search import search, search_update
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Sampling, Settings
 
 SMALL = Settings(
     sampling=Sampling(samples=12, length=8, alternatives=20, block=5, min_gain=0.1),

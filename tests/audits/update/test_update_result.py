@@ -11,7 +11,7 @@ from vestige.audits.update.prompts import beginning
 from vestige.audits.update.result import update_result
 from vestige.audits.update.scores import token_score
 from vestige.audits.update.search import search, search_update
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Settings
 from vestige.claims import UNDECIDED
 from vestige.claims.model_checks import pair_checks
 

@@ -7,7 +7,7 @@ from vestige.audits.update.nulls import NullScores
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.phrases import Text
 from vestige.audits.update.scores import token_score
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Settings
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.experiments.runner import run_trials

@@ -30,7 +30,7 @@ from vestige.results import Result
 from vestige.session import Session, verb
 
 if TYPE_CHECKING:
-    from vestige.audits.update.units import Settings
+    from vestige.audits.update.settings import Settings
 
 VERDICT, CONTEXT = group("Verdict", place=1), group("Context", place=2)
 SEARCH, TRAINING = group("Search", place=3), group("Null models", place=4)
@@ -214,7 +214,7 @@ def _reject(reason: str, **options: object) -> None:
 
 def _settings(seed: int, length: int | None, min_length: int | None) -> "Settings":
     """The settings of the search; a short longest phrase shortens the shortest one."""
-    from vestige.audits.update.units import Settings
+    from vestige.audits.update.settings import Settings
 
     longest = Settings.max_tokens if length is None else length
     shortest = min(Settings.min_tokens, longest) if min_length is None else min_length

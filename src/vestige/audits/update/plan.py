@@ -9,8 +9,8 @@ import torch
 
 from vestige.audits.update.pair import BLOCK, Pair
 from vestige.audits.update.prompts import Prompt
-from vestige.audits.update.samples import OVER, Sampling, next_tokens
-from vestige.audits.update.units import Settings, share
+from vestige.audits.update.samples import OVER, next_tokens
+from vestige.audits.update.settings import Sampling, Settings, share
 
 GROWN = 12  # tokens that a seed grows by before it is given up, on average; measured
 FRESH_ALTERNATIVES, FRESH_PAIRS = 0.25, 0.4  # seeds that no phrase has explored; measured

@@ -13,8 +13,9 @@ from vestige.audits.update.growth import Seed
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.phrases import Text
 from vestige.audits.update.prompts import Prompt
-from vestige.audits.update.samples import SAMPLES, Sampling, best_seeds, draw
-from vestige.audits.update.units import Outcome, Run, Settings, share
+from vestige.audits.update.samples import SAMPLES, best_seeds, draw
+from vestige.audits.update.settings import Sampling, Settings, share
+from vestige.audits.update.units import Outcome, Run
 from vestige.models.largest import ROUNDED, largest, largest_by
 
 OPENINGS, PAIRS = "openings", "pairs"
@@ -54,9 +55,9 @@ def _sample(run: Run, sampling: Sampling) -> None:
         for seed in _sampled(run, sampling, place, prompt)
     ]
     penalty = min(sampling.token_penalty, run.settings.token_penalty)
-    growth = replace(run.settings, token_penalty=penalty)
+    settings = replace(run.settings, token_penalty=penalty)
     number = sampling.alternatives
-    run.grow(SAMPLES, "grown", best_seeds(seeds, number), number, growth=growth)
+    run.grow(SAMPLES, "grown", best_seeds(seeds, number), number, settings=settings)
 
 
 def _sampled(run: Run, sampling: Sampling, place: int, prompt: Prompt) -> list[Seed]:

@@ -9,7 +9,7 @@ from vestige.audits.update.pair import Pair
 from vestige.audits.update.phrases import Text
 from vestige.audits.update.prompts import Prompt
 from vestige.audits.update.search import Found
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Settings
 from vestige.claims import Check
 from vestige.data.vocabulary import Vocabulary
 from vestige.results import Result

@@ -13,7 +13,6 @@ diluted is promoted after a few tokens, not after one.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,46 +22,13 @@ from vestige.audits.update.growth import Seed
 from vestige.audits.update.pair import Pair, PairState
 from vestige.audits.update.phrases import Text
 from vestige.audits.update.prompts import Prompt
+from vestige.audits.update.settings import Sampling
 from vestige.models.largest import ROUNDED, largest
 from vestige.models.sampling import drawn
 
 MIN_LOG_PROB = -20.0  # less probable tokens are equal to the earlier model
 SAMPLES = "samples"  # source of sampled texts and of what grew from their alternatives
 OVER = -1  # in place of a token: the text has ended, or the next token is free
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sampling:
-    """Settings of the samples.
-
-    Attributes:
-        samples: texts over all prompts; more are drawn if documents end before `length`.
-        length: tokens per text, and per turn of a dialogue.
-        alpha: weight of the change.
-        temperature: of the softmax.
-        alternatives: seeds kept, best first, over all samples.
-        per_position: alternatives considered at each position.
-        min_gain: gain of an alternative at least.
-        context: tokens of the sample before an alternative.
-        token_penalty: while an alternative grows; afterwards it is cut like all texts.
-        block: samples drawn side by side.
-    """
-
-    samples: int = 400
-    length: int = 48
-    alpha: float = 0.5
-    temperature: float = 1.0
-    alternatives: int = 400
-    per_position: int = 4
-    min_gain: float = 0.6
-    context: int = 4
-    token_penalty: float = 0.7
-    block: int = 100
-
-    @property
-    def tokens_read(self) -> int:
-        """Tokens that a sample of full length reads: all but its last one."""
-        return max(1, self.length - 1)
 
 
 def draw(

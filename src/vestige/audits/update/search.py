@@ -23,7 +23,8 @@ from vestige.audits.update.plan import units_of
 from vestige.audits.update.prompts import TEMPLATE, Prompt, beginning
 from vestige.audits.update.proposals import propose, sources
 from vestige.audits.update.repair import repaired, with_repairs
-from vestige.audits.update.units import OutOfTime, Run, Settings
+from vestige.audits.update.settings import Settings
+from vestige.audits.update.units import OutOfTime, Run
 from vestige.monitor import Step
 
 LAX_PENALTY = 0.1  # token penalty of the less strict search for fragments
@@ -132,16 +133,14 @@ def search_update(
     settings: Settings,
     prompts: Sequence[Prompt] = (),
     *,
-    store: MutableMapping[str, Any] | None = None,
     lax_store: MutableMapping[str, Any] | None = None,
-    until: Callable[[float], bool] = lambda _: False,
-    progress: Step = lambda *_: None,
+    **how: Any,
 ) -> Found:
     """`search` for the update itself: without a phrase, a less strict search lists fragments.
 
     Null models need none, since fragments are not compared with them.
     """
-    found = search(pair, settings, prompts, store=store, until=until, progress=progress)
+    found = search(pair, settings, prompts, **how)
     phrases = long_enough((phrase for phrase, _ in found.phrases), settings)
     if found.fragments or not all(phrase.is_run for phrase in phrases):
         return found
@@ -152,7 +151,7 @@ def search_update(
         surprise=0.0,
         min_tokens=2,
     )
-    more = search(pair, lax, prompts, store=lax_store, until=until)
+    more = search(pair, lax, prompts, **how | {"store": lax_store, "progress": lambda *_: None})
     return replace(
         found,
         fragments=more.phrases[:FRAGMENTS],
@@ -168,6 +167,6 @@ def _folded(run: Run, template: Iterable[Text]) -> Folded:
     rule.
     """
     every = replace(run.settings, min_tokens=2)
-    rest = partial(uncovered, growth=every)
+    rest = partial(uncovered, settings=every)
     least = run.settings.min_tokens
     return fold(cut(run.texts, every), rest=rest, long=least, already=template)

@@ -15,7 +15,7 @@ from vestige.audits.update.plan import plan_lines, seconds_of, size_for, timed, 
 from vestige.audits.update.prompts import TEMPLATE, Prompt
 from vestige.audits.update.result import update_result
 from vestige.audits.update.search import search, search_update
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Settings
 from vestige.audits.update.verbatim import generated, verbatim
 from vestige.claims.model_checks import pair_checks
 from vestige.models.snapshots import Snapshots

@@ -1,4 +1,4 @@
-"""Settings of a search, and its work in units: bounded, named, and stored when they are done.
+"""The work of a search in units: bounded, named, and stored when they are done.
 
 A unit is determined by the settings and by the units before it. Its random numbers depend on the
 seed and its name, so a search that was interrupted resumes to the same phrases, to the bit.
@@ -16,75 +16,15 @@ import torch
 
 from vestige.audits.update.growth import Seed, grow
 from vestige.audits.update.pair import BLOCK, Pair
-from vestige.audits.update.phrases import Growth, Text
+from vestige.audits.update.phrases import Text
 from vestige.audits.update.prompts import Prompt
-from vestige.audits.update.samples import Sampling
+from vestige.audits.update.settings import Settings
 from vestige.monitor import Step
 
 T = TypeVar("T")
 
 Outcome = tuple[list[Text], list[Seed]]
 """Texts that a unit read, and seeds for later units."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings(Growth):
-    """What a search proposes and how phrases grow.
-
-    Attributes:
-        sampling: of the samples; None searches without them.
-        openings: promoted first tokens of a text, over all prompts; 0 for none.
-        opening_beam: hypotheses kept for each opening.
-        pairs: promoted pairs of tokens among all pairs; 0 for none.
-        pair_vocabulary: larger vocabularies are not searched for pairs; None searches any.
-        repaired: phrases that are repaired, best first.
-        seed: of all random draws.
-    """
-
-    sampling: Sampling | None = field(default_factory=Sampling)
-    openings: int = 40
-    opening_beam: int = 4
-    pairs: int = 2000
-    pair_vocabulary: int | None = 2048
-    repaired: int = 50
-    seed: int = 0
-
-    @property
-    def room(self) -> int:
-        """Tokens that a model reads after a prompt, at most."""
-        return max(self.max_tokens, self.sampling.length if self.sampling else 0) + 1
-
-    def scaled(self, size: float) -> "Settings":
-        """The settings with `size` times as many samples, alternatives and pairs."""
-        sampling = self.sampling and replace(
-            self.sampling,
-            samples=max(1, round(size * self.sampling.samples)),
-            alternatives=round(size * self.sampling.alternatives),
-        )
-        pairs = max(1, round(size * self.pairs)) if self.pairs else 0
-        return replace(self, sampling=sampling, pairs=pairs)
-
-    def fitted(self, pair: Pair, prompts: Sequence[Prompt]) -> "Settings":
-        """The settings with texts that both models can read after every prompt."""
-        if pair.longest is None:
-            return self
-        left = pair.longest - max((len(prompt.tokens) for prompt in prompts), default=1)
-        context, sampling = 1, self.sampling
-        if sampling is not None:
-            context = sampling.context
-            sampling = replace(sampling, length=max(1, min(sampling.length, left)))
-        longest = max(self.min_tokens, min(self.max_tokens, left - context))
-        return replace(self, sampling=sampling, max_tokens=longest)
-
-    def searches_pairs(self, pair: Pair) -> bool:
-        """Whether pairs of tokens are searched; that takes all logits of v x v pairs."""
-        small = self.pair_vocabulary is None or pair.vocab_size <= self.pair_vocabulary
-        return self.pairs > 0 and small
-
-
-def share(total: int, place: int, of: int) -> int:
-    """The part of a total that belongs to one of `of` prompts; at least 1."""
-    return max(1, len(range(place, total, of)))
 
 
 class OutOfTime(Exception):
@@ -152,7 +92,7 @@ class Run:
     def grow(self, source: str, name: str, seeds: Sequence[Seed], planned: int, **how: Any) -> None:
         """Grow at most `planned` seeds in blocks, except pairs that a phrase has explored."""
         prompts = {prompt.shown_tokens for prompt in self.prompts}
-        how = {"growth": self.settings, **how}
+        how = {"settings": self.settings, **how}
 
         def work(block: Sequence[Seed]) -> Outcome:
             fresh = [seed for seed in block if seed.pair not in self.explored]

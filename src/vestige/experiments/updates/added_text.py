@@ -9,7 +9,7 @@ import torch
 
 from vestige.audits.update.pair import Pair, Tokens
 from vestige.audits.update.scores import token_score
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Settings
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
 from vestige.experiments.paper_numbers import Numbers
