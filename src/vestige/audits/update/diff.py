@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Annotated, Literal, Unpack
+from typing import Annotated, Literal, Unpack
 
 from annotated_types import Ge, Le
 from cyclopts import Parameter
@@ -25,12 +25,10 @@ from vestige.arguments import (
     Width,
     group,
 )
+from vestige.audits.update.settings import Settings
 from vestige.preparation.options import LearningOptions
 from vestige.results import Result
 from vestige.session import Session, verb
-
-if TYPE_CHECKING:
-    from vestige.audits.update.settings import Settings
 
 VERDICT, CONTEXT = group("Verdict", place=1), group("Context", place=2)
 SEARCH, TRAINING = group("Search", place=3), group("Null models", place=4)
@@ -212,10 +210,8 @@ def _reject(reason: str, **options: object) -> None:
             raise ValueError(f"`{name}` {reason}")
 
 
-def _settings(seed: int, length: int | None, min_length: int | None) -> "Settings":
+def _settings(seed: int, length: int | None, min_length: int | None) -> Settings:
     """The settings of the search; a short longest phrase shortens the shortest one."""
-    from vestige.audits.update.settings import Settings
-
     longest = Settings.max_tokens if length is None else length
     shortest = min(Settings.min_tokens, longest) if min_length is None else min_length
     if shortest > longest:

@@ -40,8 +40,8 @@ class Seed:
 
 
 class _Hypotheses(NamedTuple):
-    """Partial phrases (r, t) of several seeds, by seed, then by falling score; gains of their tokens
-    after the context; and what both models have read, which goes on to longer hypotheses."""
+    """Partial phrases (r, t) of seeds, by seed, then by falling score; gains of their tokens after
+    the context; and what both models have read, which goes on to longer hypotheses."""
 
     tokens: Tensor
     gains: Tensor

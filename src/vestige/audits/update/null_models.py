@@ -191,7 +191,11 @@ def _train(
                 place, part, model, seed=seed + n, validation=validation, progress=step
             )
         changes.append(weight_change(model, null) / moved)
-    low, high = min(changes), max(changes)
+    _log_changes(run, min(changes), max(changes))
+
+
+def _log_changes(run: Session, low: float, high: float) -> None:
+    """Say how far the null models moved the weights, and whether that allows a verdict."""
     if low != low or high != high:
         return  # an adapter that adds no matrices
     between = f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}"

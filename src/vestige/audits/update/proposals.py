@@ -49,11 +49,9 @@ def sources(settings: Settings) -> list[str]:
 
 def _sample(run: Run, sampling: Sampling) -> None:
     """Blocks of samples after each prompt, then what grows from their alternatives."""
-    seeds = [
-        seed
-        for place, prompt in enumerate(run.prompts)
-        for seed in _sampled(run, sampling, place, prompt)
-    ]
+    seeds: list[Seed] = []
+    for place, prompt in enumerate(run.prompts):
+        seeds += _sampled(run, sampling, place, prompt)
     penalty = min(sampling.token_penalty, run.settings.token_penalty)
     settings = replace(run.settings, token_penalty=penalty)
     number = sampling.alternatives

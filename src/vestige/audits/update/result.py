@@ -1,11 +1,13 @@
 """The table and the summary of `vestige diff`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from vestige.audits.update.evidence import Evidence, NullSearch, Scored
+from vestige.audits.update.folding import Folded
 from vestige.audits.update.known_secrets import contained_in
-from vestige.audits.update.pair import Pair
+from vestige.audits.update.pair import Pair, Tokens
 from vestige.audits.update.phrases import Text
 from vestige.audits.update.prompts import Prompt
 from vestige.audits.update.search import Found
@@ -42,8 +44,8 @@ def update_result(
     with the largest part of a secret. `coincidence` bounds the probability that a secret in
     `generated_in` texts was generated without a leak.
     """
-    long = [entry for entry in found.phrases if len(entry[0].phrase) >= settings.min_tokens]
-    phrases = [phrase for phrase, _ in long[:top] if not phrase.is_run]
+    long = [entry for entry in found.phrases if len(entry[0].phrase) >= settings.min_tokens][:top]
+    phrases = [phrase for phrase, _ in long if not phrase.is_run]
     evidence = Evidence(
         phrases=phrases,
         checks=checks,
@@ -54,31 +56,16 @@ def update_result(
         secrets=secrets,
         most_per_token=pair.score.bound - settings.token_penalty,
     )
-    places = {one.shown_tokens: one.name for one in prompts}
-    words, scores = pair.vocabulary, evidence.scores
-    rows = []
-    for group, (phrase, copies) in enumerate(long[:top]):
-        kind = "run" if phrase.is_run else "phrase"
-        row = _found_row(words, places, phrase, kind=kind, group=group, copies=copies)
-        row["found"] = evidence.found(phrase.score)
-        row["e_value"] = scores and scores.e_value(phrase.score)
-        row["reached_by"] = scores and scores.reached(phrase.score)
-        rows.append(row)
-    rows += [
-        _found_row(words, places, text, kind="fragment", group=group, copies=copies)
-        for entries in (found.fragments, found.samples)
-        for group, (text, copies) in enumerate(entries)
-        if not text.is_run
-    ][: max(0, top - len(long))]
-    texts = [phrase.tokens for phrase, _ in long[:top]]
+    places, words = {one.shown_tokens: one.name for one in prompts}, pair.vocabulary
+    rows = list(islice(_found_rows(found, long, evidence, places, words), top))
+    texts = [phrase.tokens for phrase, _ in long]
     contained = [contained_in(one.listed, texts) for one in secrets]
-    known = [
-        _secret_row(words, evidence, number, *part, group=1 + len(rows) + number)
-        for number, part in enumerate(contained)
-    ]
-    rows = [{**row, "rank": rank} for rank, row in enumerate((*rows, *known), 1)]
+    for number, part in enumerate(contained):
+        rows.append(_secret_row(words, evidence, number, *part, group=1 + len(rows)))
+    for rank, row in enumerate(rows, 1):
+        row["rank"] = rank
     kinds = [row["kind"] for row in rows]
-    best = phrases[0].score if phrases else None
+    best, scores = phrases[0].score if phrases else None, evidence.scores
     above = [bool(evidence.found(phrase.score)) for phrase in phrases]
     summary = {
         **evidence.claim.summary(),
@@ -125,13 +112,33 @@ def _row(words: Vocabulary, text: Text, **values: object) -> Row:
     }
 
 
-def _found_row(
-    words: Vocabulary, places: dict[tuple[int, ...], str], text: Text, **values: object
-) -> Row:
-    """A phrase, a run or a fragment."""
-    lead = words.decode(text.prefix).rpartition("\n")[2] if text.prefix else ""
-    place = places.get(text.prompt, "a prompt") if text.prompt else ""
-    return _row(words, text, lead=lead, proposal=text.source, place=place, **values)
+def _found_rows(
+    found: Found,
+    long: Folded,
+    evidence: Evidence,
+    places: Mapping[Tokens, str],
+    words: Vocabulary,
+) -> Iterator[Row]:
+    """Phrases and runs, compared with null models; what samples agree on; then whole samples."""
+    for entries in (long, found.fragments, found.samples):
+        for group, (text, copies) in enumerate(entries):
+            row = _row(
+                words,
+                text,
+                kind="run" if text.is_run else "phrase" if entries is long else "fragment",
+                lead=words.decode(text.prefix).rpartition("\n")[2] if text.prefix else "",
+                group=group,
+                copies=copies,
+                proposal=text.source,
+                place=places.get(text.prompt, "a prompt") if text.prompt else "",
+            )
+            if entries is long:
+                scores = evidence.scores
+                row["found"] = evidence.found(text.score)
+                row["e_value"] = scores and scores.e_value(text.score)
+                row["reached_by"] = scores and scores.reached(text.score)
+            if entries is long or not text.is_run:
+                yield row
 
 
 def _secret_row(

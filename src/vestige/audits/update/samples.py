@@ -13,7 +13,6 @@ diluted is promoted after a few tokens, not after one.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -49,18 +48,16 @@ def draw(
             next_tokens(pair, state[part], uniform[step, row[part]], forced[part], settings)
             for part in pair.slices(len(row))
         ]
-        token, gain, log_ratio, others, other_gains = map(torch.cat, zip(*parts, strict=True))
-        for i, *found in _lists(row, others, other_gains):
-            seeds += samples[i].alternatives(*found)
-        following = torch.tensor(
-            [samples[i].add(*found) for i, *found in _lists(row, token, gain, log_ratio)],
-            device=pair.device,
-        )
-        going = (following != OVER).nonzero()[:, 0]
+        columns, following = [row, *map(torch.cat, zip(*parts, strict=True))], []
+        for i, *own, others, gains in zip(*(column.tolist() for column in columns), strict=True):
+            seeds += samples[i].alternatives(others, gains)
+            following.append(samples[i].add(*own))
+        token = torch.tensor(following, device=pair.device)
+        going = (token != OVER).nonzero()[:, 0]
         row = row[going]
         if not len(row):
             break
-        state.follow(going, following[going])
+        state.follow(going, token[going])
     for sample in samples:
         sample.end_turn()
     texts = [text for sample in samples for text in sample.turns]
@@ -102,10 +99,6 @@ def _draw(pair: Pair, before: Tensor, after: Tensor, uniform: Tensor, settings: 
 
 def _log_prob(logits: Tensor, token: Tensor) -> Tensor:
     return logits.gather(1, token[:, None])[:, 0] - logits.logsumexp(1)
-
-
-def _lists(*columns: Tensor) -> Iterator[tuple[Any, ...]]:
-    return zip(*(column.tolist() for column in columns), strict=True)
 
 
 class _Sample:
