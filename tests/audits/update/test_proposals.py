@@ -157,13 +157,13 @@ def test_alternatives_are_what_samples_might_have_taken(pair):
 
 def test_what_grows_from_an_alternative_begins_with_its_context(pair):
     run, seed = running(pair), Seed((2, 3, 4), 5, 1.0, (0.5, 0.25))
-    run.grow("samples", "first", [seed], 1)
+    run.grow("samples/first", [seed], 1)
     [text] = run.texts
     assert text.tokens[:4] == (2, 3, 4, 5)
     assert text.gains[:4] == (0.0, 0.5, 0.25, 1.0)
     assert (text.first, text.source, text.prompt) == (1, "samples", ())
     run.explored.add((4, 5))
-    run.grow("samples", "again", [seed], 1)
+    run.grow("samples/again", [seed], 1)
     assert run.texts == [text]
 
 

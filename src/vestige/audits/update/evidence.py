@@ -125,7 +125,7 @@ class Evidence:
             for number, one in enumerate(self.secrets)
         ]
 
-    @property
+    @cached_property
     def adjusted(self) -> list[float | None]:
         """p-value of each listed secret among all of them (Holm)."""
         known = [p for p in self.p_values if p is not None]

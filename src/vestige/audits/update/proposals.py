@@ -34,11 +34,11 @@ def propose(run: Run) -> None:
             number = share(settings.openings, place, len(run.prompts))
             work = partial(_opened, run.pair, prompt, number)
             _, seeds = run.read(f"{OPENINGS}/{place}", "searching", work)
-            run.grow(OPENINGS, f"{place}/grown", seeds, number, beam=settings.opening_beam)
+            run.grow(f"{OPENINGS}/{place}/grown", seeds, number, beam=settings.opening_beam)
     if settings.searches_pairs(run.pair):
         work = partial(_best_pairs, run.pair, settings.pairs)
         _, seeds = run.read(f"{PAIRS}/all", "searching", work)
-        run.grow(PAIRS, "grown", seeds, settings.pairs)
+        run.grow(f"{PAIRS}/grown", seeds, settings.pairs)
 
 
 def sources(settings: Settings) -> list[str]:
@@ -55,7 +55,7 @@ def _sample(run: Run, sampling: Sampling) -> None:
     penalty = min(sampling.token_penalty, run.settings.token_penalty)
     settings = replace(run.settings, token_penalty=penalty)
     number = sampling.alternatives
-    run.grow(SAMPLES, "grown", best_seeds(seeds, number), number, settings=settings)
+    run.grow(f"{SAMPLES}/grown", best_seeds(seeds, number), number, settings=settings)
 
 
 def _sampled(run: Run, sampling: Sampling, place: int, prompt: Prompt) -> list[Seed]:

@@ -89,21 +89,32 @@ class Run:
                 self.explored.update(pairwise(phrase.phrase))
         return texts, seeds
 
-    def grow(self, source: str, name: str, seeds: Sequence[Seed], planned: int, **how: Any) -> None:
-        """Grow at most `planned` seeds in blocks, except pairs that a phrase has explored."""
+    def grow(
+        self,
+        key: str,
+        seeds: Sequence[Seed],
+        planned: int,
+        *,
+        settings: Settings | None = None,
+        beam: int = 1,
+    ) -> None:
+        """Grow at most `planned` seeds in blocks, except pairs that a phrase has explored.
+
+        The key begins with the source of the seeds.
+        """
         prompts = {prompt.shown_tokens for prompt in self.prompts}
-        how = {"settings": self.settings, **how}
+        source, how = key.partition("/")[0], settings or self.settings
 
         def work(block: Sequence[Seed]) -> Outcome:
             fresh = [seed for seed in block if seed.pair not in self.explored]
             return [
                 replace(text, source=source, prompt=seed.context if seed.context in prompts else ())
-                for seed, text in grow(self.pair, fresh, **how)
+                for seed, text in grow(self.pair, fresh, how, beam=beam)
             ], []
 
         for number, first in enumerate(range(0, planned, BLOCK)):
             block = seeds[first : first + BLOCK]
-            self.read(f"{source}/{name}/{number}", "extending", partial(work, block))
+            self.read(f"{key}/{number}", "extending", partial(work, block))
 
     def generator(self, key: str) -> torch.Generator:
         """Random numbers of one unit, independent of all others."""
