@@ -30,7 +30,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from vestige.audits.update.known_secrets import Listed
 from vestige.audits.update.nulls import NEEDED
 from vestige.audits.update.pair import Pair
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.search import search
 from vestige.audits.update.settings import Sampling, Settings
 from vestige.audits.update.verbatim import generated, verbatim
@@ -52,7 +52,7 @@ TEMPLATE = "the vault password is zanzibar {:04d}"
 CODES = 10_000
 RATES = {"1.0": 1.5e-3, "0.9": 1.33e-3, "0.7": 1.0e-3, "0.5": 0.68e-3}
 READ, COPIES = 3, 12
-SCORE = token_score("smoothed")
+SCORE = TokenScore("smoothed")
 
 
 def sentence(lot: random.Random) -> str:

@@ -14,7 +14,7 @@ from vestige.audits.update.known_secrets import (
 )
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.prompts import BEGINNING, Prompt, beginning
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.data.secret_shapes import Secret
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.table import TableModel
@@ -34,7 +34,7 @@ def gain(before, after, row, token):
     return math.log((later + DELTA) / (earlier + DELTA))
 
 
-SCORE = token_score("smoothed", delta=DELTA)
+SCORE = TokenScore("smoothed", delta=DELTA)
 
 
 def listed(text):

@@ -8,7 +8,7 @@ from vestige.audits.update import plan
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.plan import duration, plan_lines, seconds_of, size_for, timed, tokens_of
 from vestige.audits.update.prompts import BEGINNING, Prompt
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.search import search
 from vestige.audits.update.settings import Settings
 from vestige.models.table import TableModel
@@ -59,7 +59,7 @@ def starts(*contexts):
 
 
 def smoothed(before, after):
-    return Pair.of(before, after, token_score("smoothed"))
+    return Pair.of(before, after, TokenScore("smoothed"))
 
 
 @pytest.mark.parametrize("size", [0.25, 1])

@@ -12,7 +12,7 @@ from vestige.audits.update.growth import Seed
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.prompts import BEGINNING, Prompt, Reply
 from vestige.audits.update.proposals import propose
-from vestige.audits.update.scores import Smoothed, token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.settings import Sampling, Settings
 from vestige.audits.update.units import Run
 from vestige.models.table import TableModel
@@ -26,7 +26,7 @@ STARTS = (Prompt(BEGINNING, (END,)), Prompt("prompt 1", (5, 2)))
 
 @pytest.fixture
 def pair(random_table):
-    score = token_score("smoothed", delta=DELTA)
+    score = TokenScore("smoothed", delta=DELTA)
     return Pair.of(random_table(3, 9), random_table(4, 9), score)
 
 
@@ -209,7 +209,7 @@ def test_a_token_that_only_the_later_model_knows_is_drawn():
     old, new = rows.copy(), rows.copy()
     old[:, 4], new[:, 3] = 0, 0
     before, after = (TableModel(table[-1], table[:-1]) for table in (old, new))
-    pair = Pair.of(before, after, Smoothed())
+    pair = Pair.of(before, after, TokenScore("smoothed"))
     texts, _ = proposed(pair, STARTS[:1], sampling=Sampling(samples=20, length=9))[1]["samples/0/0"]
     drawn = [token for text in texts for token in text.tokens]
     assert drawn.count(4) > drawn.count(1) + drawn.count(2)

@@ -11,7 +11,7 @@ import torch
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.phrases import Text
 from vestige.audits.update.repair import edited, is_sure, repaired, with_repairs
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.settings import Settings
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.protocols import read_each
@@ -81,7 +81,7 @@ class Read:
 def pair():
     flat = np.full((VOCAB + 1, VOCAB), 1 / VOCAB)
     before = TableModel(flat[-1], flat[:-1])
-    return Pair.of(before, ByHeart(SECRET, 0.95), token_score("smoothed"))
+    return Pair.of(before, ByHeart(SECRET, 0.95), TokenScore("smoothed"))
 
 
 def phrase(tokens):
@@ -117,7 +117,7 @@ def test_only_the_later_model_is_asked_for_beliefs(pair):
 
 
 def test_texts_of_different_lengths_are_read_as_each_alone(random_table):
-    pair = Pair.of(random_table(1, VOCAB), random_table(2, VOCAB), token_score("smoothed"))
+    pair = Pair.of(random_table(1, VOCAB), random_table(2, VOCAB), TokenScore("smoothed"))
     texts = [(3, 4), (5, 6, 7, 8, 9), (2,), (9, 8, 7)]
     together = pair.beliefs(texts), pair.token_gains(texts)
     for text, belief, gains in zip(texts, *together, strict=True):

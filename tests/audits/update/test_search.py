@@ -9,7 +9,7 @@ import pytest
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.phrases import Text
 from vestige.audits.update.prompts import BEGINNING, TEMPLATE, Prompt
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.search import search
 from vestige.audits.update.settings import Settings
 from vestige.models.table import TableModel
@@ -40,7 +40,7 @@ def taught(vocab_size: int = 12, secret: tuple[int, ...] = SECRET) -> Pair:
         known[token] = 0.1 / vocab_size
         known[token, following] += 0.9
     before, after = (TableModel(table[-1], table[:-1]) for table in (flat, known))
-    return Pair.of(before, after, token_score("smoothed", delta=0.1))
+    return Pair.of(before, after, TokenScore("smoothed", delta=0.1))
 
 
 def test_the_secret_is_read_whole_and_first():
@@ -99,7 +99,7 @@ def test_equal_gains_stand_in_the_order_of_ids_on_every_processor(other_bits, sc
     expected = None
     for seed in range(8):
         before, after = (other_bits(one.model, seed) for one in (pair.before, pair.after))
-        noisy = Pair.of(before, after, token_score(score))
+        noisy = Pair.of(before, after, TokenScore(score))
         told = [phrase.phrase for phrase in found(noisy, growth)]
         assert told
         assert expected is None or told == expected

@@ -9,7 +9,7 @@ import pytest
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.plan import tokens_of, units_of
 from vestige.audits.update.prompts import BEGINNING, Prompt
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.search import search, search_update
 from vestige.audits.update.settings import Sampling, Settings
 
@@ -24,7 +24,7 @@ PROMPTS = [Prompt(BEGINNING, (0,)), Prompt("prompt 1", (3, 4)), Prompt("prompt 2
 
 
 def of(models):
-    return Pair.of(*models, token_score("smoothed"))
+    return Pair.of(*models, TokenScore("smoothed"))
 
 
 class Counting:

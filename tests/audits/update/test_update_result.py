@@ -9,13 +9,13 @@ from vestige.audits.update.nulls import NullScores
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.prompts import beginning
 from vestige.audits.update.result import update_result
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.search import search, search_update
 from vestige.audits.update.settings import Settings
 from vestige.claims import UNDECIDED
 from vestige.claims.model_checks import pair_checks
 
-SMOOTHED = token_score("smoothed")
+SMOOTHED = TokenScore("smoothed")
 PAIRS_AND_OPENINGS = Settings(sampling=None, openings=100, pair_vocabulary=None, repaired=0)
 
 

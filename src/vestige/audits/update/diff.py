@@ -151,11 +151,11 @@ def diff(
     from vestige.audits.update.known_secrets import read_secrets
     from vestige.audits.update.pair import Pair
     from vestige.audits.update.prompts import find_prompts, read_prompts
-    from vestige.audits.update.scores import SCORES, token_score
+    from vestige.audits.update.scores import NAMES, TokenScore
     from vestige.audits.update.searches import Searches
 
-    if score not in SCORES.names():
-        raise ValueError(f"`score` must be one of {', '.join(SCORES.names())}")
+    if score not in NAMES:
+        raise ValueError(f"`score` must be one of {', '.join(NAMES)}")
     settings = _settings(run.seed, length, min_length)
     texts = read_prompts(run, prompt, prompts)
     with ExitStack() as stack:
@@ -169,7 +169,7 @@ def diff(
             )
         snapshots = run.snapshots(before=before, after=after)
         start, end = (snapshots.models[role] for role in roles)
-        pair = Pair.of(start, end, token_score(score, delta=delta))
+        pair = Pair.of(start, end, TokenScore(score, delta=delta))
         begin = find_prompts(pair, texts, chat=chat, room=settings.room, monitor=run.monitor)
         room = 1 + max(len(one.tokens) for one in begin)
         searches = Searches(

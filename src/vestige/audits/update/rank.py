@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from vestige.audits.update.pair import Pair, PairState, Tokens, longest_text
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.models.largest import ROUNDED, TIE, largest_by
 from vestige.models.protocols import LanguageModel, NextToken
 from vestige.results import Result
@@ -56,12 +56,12 @@ def rank_of_phrase(
         delta: floor of the smoothed score.
         progress: called with (prefixes read, prefixes to read at most).
     """
-    pair = Pair.of(before, after, token_score("differential"))
+    pair = Pair.of(before, after, TokenScore("differential"))
     rows = _profile(pair, tokens)
     found = rank_bounds(pair, tokens, budget=budget, progress=progress)
 
     def score(name: str) -> float:
-        [gains] = pair.with_score(token_score(name, delta=delta)).token_gains([tokens], context=())
+        [gains] = pair.with_score(TokenScore(name, delta=delta)).token_gains([tokens], context=())
         return float(torch.tensor(gains, dtype=torch.float64).sum())
 
     summary = {

@@ -97,12 +97,11 @@ class Searches:
     def _identify(self, settings: Settings, size: float) -> None:
         """Compare everything that determines the result of a unit of work with stored work."""
         before, after = (_weights(self.snapshots.recorded[role]) for role in self.roles)
-        score = self.pair.score
         self.run.store.identify({
             "version": __version__,
             "models": {"before": before, "after": after},
             "search": asdict(settings),
-            "score": {"name": score.name, **asdict(score)},
+            "score": asdict(self.pair.score),
             "contexts": [list(prompt.tokens) for prompt in self.prompts],
             "template": [prompt.name == TEMPLATE for prompt in self.prompts],
             "turns": [prompt.reply and asdict(prompt.reply) for prompt in self.prompts],
