@@ -140,9 +140,9 @@ def diff(
         budget = run.chosen(budget=budget or BUDGET)
         models = run.snapshots(before=before, after=after).models
         tokens = phrase_tokens(phrase, models["before"], models["after"])
-        pair = [models[role] for role in roles]
+        start, end = (models[role] for role in roles)
         with run.progress("ranking") as step:
-            return rank_of_phrase(*pair, tokens, budget=budget, delta=delta, progress=step)
+            return rank_of_phrase(start, end, tokens, budget=budget, delta=delta, progress=step)
     _reject("needs `phrase`", budget=budget)
     if clean is None:
         _reject("needs `clean`", nulls=nulls, **asdict(training))
