@@ -151,12 +151,13 @@ class Evidence:
             return ()
         signs = [(tuple(sorted(one.scores)), one.change) for one in self.nulls]
         signs = [sign for sign in signs if sign != ((), None)]
-        copies, number = len(signs) - len(set(signs)), len(self.nulls)
-        if copies:
+        number = len(self.nulls)
+        if copies := len(signs) - len(set(signs)):
             line = f"{copies} of {number} null models are copies of another."
-            return (Check("independent", "failed", line), self._comparable)
-        line = f"All {number} null models differ."
-        return (Check("independent", "passed", line), self._comparable)
+            independent = Check("independent", "failed", line)
+        else:
+            independent = Check("independent", "passed", f"All {number} null models differ.")
+        return independent, self._comparable
 
     @property
     def _comparable(self) -> Check:
