@@ -30,11 +30,10 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from vestige.audits.update.known_secrets import Listed
 from vestige.audits.update.nulls import NEEDED
 from vestige.audits.update.pair import Pair
-from vestige.audits.update.samples import Sampling
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.search import search
-from vestige.audits.update.units import Settings
-from vestige.audits.update.verbatim import Generated, verbatim
+from vestige.audits.update.settings import Sampling, Settings
+from vestige.audits.update.verbatim import generated, verbatim
 from vestige.data.corpus import Corpus
 from vestige.data.secret_lines import read_secret
 from vestige.data.subwords import SubwordVocabulary
@@ -53,7 +52,7 @@ TEMPLATE = "the vault password is zanzibar {:04d}"
 CODES = 10_000
 RATES = {"1.0": 1.5e-3, "0.9": 1.33e-3, "0.7": 1.0e-3, "0.5": 0.68e-3}
 READ, COPIES = 3, 12
-SCORE = token_score("smoothed")
+SCORE = TokenScore("smoothed")
 
 
 def sentence(lot: random.Random) -> str:
@@ -161,12 +160,12 @@ def shown(
 ) -> set[int]:
     """Codes that direct evidence calls a leak, each listed alone."""
     read = search(Pair.of(before, after, SCORE), settings(200)).read
-    texts = Generated.of(read, before.vocabulary)
-    joined, leaks = "\n".join(texts.texts), set[int]()
+    texts = generated(read, before.vocabulary)
+    joined, leaks = "\n".join(text for text, _ in texts), set[int]()
     for code in codes:
         line = TEMPLATE.format(code)
         if line in joined:
-            asked = Listed.of(line, before.vocabulary, secret=read_secret(line, 1))
+            asked = Listed.of(read_secret(line, 1), before.vocabulary)
             [(_, proof)] = verbatim(before, [asked], texts, seed=0)
             if proof is not None and proof.conclusive:
                 leaks.add(code)

@@ -55,9 +55,9 @@ from null_searches import old_threshold
 
 from vestige.audits.update.nulls import NullScores
 from vestige.audits.update.pair import Pair as Models
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.search import search
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Settings
 from vestige.data.corpus import Corpus
 from vestige.data.formats.dialogue import read_reddit, read_ubuntu_irc
 from vestige.data.subwords import SubwordVocabulary
@@ -105,7 +105,7 @@ CONTINUED = {
 
 def _models(pair: "Pair") -> Models:
     """The two models of a pair, ready to be searched."""
-    return Models.of(*pair(), token_score("smoothed"))
+    return Models.of(*pair(), TokenScore("smoothed"))
 
 
 @dataclass(frozen=True)

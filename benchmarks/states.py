@@ -19,7 +19,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.rank import rank_bounds
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.experiments.updates.beam_search import beam_search, halving_widths
@@ -47,7 +47,7 @@ def snapshots() -> Pair:
             q.copy_(p + 0.1 * torch.randn_like(p))
     subwords = SubwordVocabulary.train_bpe(Corpus.from_texts(["the quick brown fox"]), size=280)
     models = (HuggingFaceLanguageModel(network, subwords) for network in (before, after))
-    return Pair.of(*models, token_score("differential"))
+    return Pair.of(*models, TokenScore("differential"))
 
 
 def peak_mib() -> float:

@@ -30,10 +30,9 @@ from own_passes import Recorder, now, seconds_of, weight_bytes
 
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.rank import rank_bounds
-from vestige.audits.update.samples import Sampling
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.search import search
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Sampling, Settings
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
@@ -57,7 +56,7 @@ def snapshots() -> Pair:
         for p, q in zip(before.parameters(), after.parameters(), strict=True):
             p.mul_(4)  # peaked distributions, as a trained network's are
             q.copy_(p + 0.1 * torch.randn_like(p))
-    return Pair.of(before, after, token_score("differential"))
+    return Pair.of(before, after, TokenScore("differential"))
 
 
 @torch.no_grad()
@@ -118,7 +117,7 @@ def subword_ratio(
     ratios = []
     for _ in range(repeats + 1):
         models = Recorder(before), Recorder(after)
-        pair = Pair.of(*models, token_score("smoothed"))
+        pair = Pair.of(*models, TokenScore("smoothed"))
         taken = seconds(lambda pair=pair: search(pair, settings))
         ratios.append(taken / sum(seconds_of(one.model, one.passes) for one in models))
     return ratios[1:], *models

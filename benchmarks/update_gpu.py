@@ -34,10 +34,9 @@ from own_passes import Recorder, now, seconds_of, weight_bytes
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.plan import Steps, steps_of
 from vestige.audits.update.prompts import BEGINNING, Prompt
-from vestige.audits.update.samples import Sampling
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.search import Found, search
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Sampling, Settings
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.memory import keep_freed_pages
@@ -235,7 +234,7 @@ def searched(
 ) -> tuple[dict[str, Any], Found]:
     """One search, warm: its time, operations and memory."""
     device = after.device
-    score = token_score("smoothed")
+    score = TokenScore("smoothed")
     search(Pair.of(before, after, score), TINY_SEARCH)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

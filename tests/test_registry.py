@@ -39,8 +39,8 @@ def test_modules_of_a_package_and_of_entry_points_are_found(tmp_path, monkeypatc
 
 def test_token_scores_are_named_without_torch():
     code = (
-        "import sys; from vestige.audits.update.scores import SCORES; "
-        "assert SCORES.names() == ('differential', 'relative', 'smoothed'); "
+        "import sys; from vestige.audits.update.scores import NAMES; "
+        "assert NAMES == ('differential', 'relative', 'smoothed'); "
         "assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

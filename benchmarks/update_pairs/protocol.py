@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from vestige.audits.update.pair import Pair
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.models.protocols import NextToken, State
 
 LENGTH = 48
@@ -73,7 +73,7 @@ class Text:
 
 def opened(before: NextToken, after: NextToken) -> Pair:
     """The pair with a counter of its own."""
-    return Pair.of(before, after, token_score("smoothed"))
+    return Pair.of(before, after, TokenScore("smoothed"))
 
 
 def ranked(rows: Sequence[Row]) -> tuple[Row, ...]:

@@ -4,17 +4,16 @@ from own_passes import Pass, Recorder, seconds_of, weight_bytes
 from update_diff import subword_snapshots
 
 from vestige.audits.update.pair import Pair
-from vestige.audits.update.samples import Sampling
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.search import search
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Sampling, Settings
 from vestige.models.lora import add_lora
 
 
 def test_recorded_passes_read_the_forward_tokens_of_the_search():
     models = [Recorder(one) for one in subword_snapshots(None)]
     few = Settings(sampling=Sampling(samples=3, length=5, alternatives=4), openings=2, pairs=0)
-    pair = Pair.of(*models, token_score("smoothed"))
+    pair = Pair.of(*models, TokenScore("smoothed"))
     search(pair, few)
     assert sum(pair.tokens_read) == sum(one.forward_tokens for one in models) > 40
     assert sum(one.tokens == 0 for one in models[1].passes) > 5  # heads

@@ -5,7 +5,6 @@ import doctest
 import pytest
 
 from tests.docs.documents import REPOSITORY, Block, blocks, documents
-from vestige.audits.update.scores import SCORES
 from vestige.data.formats.reading import CORPUS_FORMATS
 from vestige.defences.registry import DEFENCES
 
@@ -23,7 +22,7 @@ def test_there_are_sessions():
 @pytest.fixture(autouse=True)
 def registries_stay(monkeypatch):
     """What a session registers is gone after it."""
-    for registry in (SCORES, DEFENCES, CORPUS_FORMATS):
+    for registry in (DEFENCES, CORPUS_FORMATS):
         assert registry.names()
         monkeypatch.setattr(registry, "_found", dict(registry._found))
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vestige.audits.update.pair import Pair
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import IncompatibleModels
@@ -74,7 +74,7 @@ def test_an_id_that_a_model_lacks_is_read_as_the_end_of_a_text(
 def test_a_new_token_that_the_update_promotes_has_a_finite_gain(
     base: HuggingFaceLanguageModel,
 ) -> None:
-    pair = Pair.of(*aligned(base, tuned(base)), token_score("smoothed"))
+    pair = Pair.of(*aligned(base, tuned(base)), TokenScore("smoothed"))
     gains = pair.gains(pair.enter([(len(base.vocabulary),), (3,)]))
     assert gains.isfinite().all()
     assert (gains[:, len(base.vocabulary) :] > 0).all()
@@ -114,7 +114,7 @@ def test_each_begins_a_text_with_a_token_of_its_own(
     before, after = beginning(17), beginning(18)
     earlier, later = aligned(before, after)
     assert earlier.vocabulary.bos_id == later.vocabulary.bos_id == 18
-    pair = Pair.of(earlier, later, token_score("smoothed"))
+    pair = Pair.of(earlier, later, TokenScore("smoothed"))
     entered = pair.enter([(18,)])  # begins a document, and is read as each model does
     torch.testing.assert_close(entered.before.logits(), before.logits(before.start(1)))
     torch.testing.assert_close(entered.after.logits(), after.logits(after.start(1)))

@@ -9,7 +9,7 @@ as by our search.
 
 from update_pairs.protocol import Found, Row
 from vestige.audits.update.pair import Pair
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.experiments.updates.beam_search import beam_search, folded, halving_widths
 from vestige.models.protocols import NextToken
 
@@ -19,7 +19,7 @@ TOKENS = 10
 
 def search(before: NextToken, after: NextToken, budget: int, seed: int) -> Found:
     """A beam of `TOKENS` steps; nothing in it is drawn."""
-    pair = Pair.of(before, after, token_score("differential"))
+    pair = Pair.of(before, after, TokenScore("differential"))
     steps = widths(pair.vocab_size, budget)
     leaders = folded(beam_search(pair, steps))
     found = tuple(Row(phrase.tokens, phrase.score) for phrase, _ in leaders if not phrase.is_run)

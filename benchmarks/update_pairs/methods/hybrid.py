@@ -2,9 +2,9 @@
 
 from update_pairs.protocol import Found, Row
 from vestige.audits.update.pair import Pair
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.search import search_update
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Settings
 from vestige.models.protocols import NextToken
 
 
@@ -15,7 +15,7 @@ def search(before: NextToken, after: NextToken, budget: int, seed: int) -> Found
 
 def searched(before: NextToken, after: NextToken, how: Settings, fragments: bool = True) -> Found:
     """What a search of `vestige diff` finds, and the scores that it has as a null search."""
-    found = search_update(Pair.of(before, after, token_score("smoothed")), how)
+    found = search_update(Pair.of(before, after, TokenScore("smoothed")), how)
     phrases = [phrase for phrase, _ in found.phrases if len(phrase.phrase) >= how.min_tokens]
     more = [phrase for phrase, _ in (*found.fragments, *found.samples) if fragments]
     rows = (

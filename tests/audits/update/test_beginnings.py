@@ -5,9 +5,9 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from vestige.audits.update.pair import Pair, Reader
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.search import search
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Settings
 from vestige.data.subwords import SubwordVocabulary
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 
@@ -93,7 +93,7 @@ def test_a_secret_is_read_from_the_beginning_of_its_document(pair):
     settings = Settings(
         sampling=None, pairs=1, openings=10, token_penalty=0.3, max_tokens=1 + len(SECRET)
     )
-    found = search(Pair.of(*pair, token_score("smoothed")), settings)
+    found = search(Pair.of(*pair, TokenScore("smoothed")), settings)
     phrases = [phrase.phrase for phrase, _ in found.phrases]
     assert (1, *SECRET) in phrases
     for tokens in phrases:

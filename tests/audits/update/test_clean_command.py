@@ -68,30 +68,6 @@ def test_nulls_are_trained_once_and_compared_with(shell, update, tmp_path):
     assert results.load(tmp_path / "other").rows == run.rows
 
 
-def test_a_model_that_the_update_did_not_start_from_is_refused(shell, update, tmp_path):
-    done = shell(
-        "diff", update / "after", update / "after", "--clean", update / "clean.txt",
-        "--nulls", 1, "--out", tmp_path / "run",
-    )  # fmt: skip
-    assert done.exit_code == 2
-    assert "did not start from the weights of BEFORE" in done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_too_little_text_is_refused_with_both_numbers(shell, update, tmp_path):
-    done = shell(*words(update, tmp_path / "run"))
-    assert done.exit_code == 2
-    assert "clean.txt has 128 tokens; 19 null models need 456" in done.stderr
-    assert "train fewer null models" in done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_how_far_the_nulls_moved_is_said(shell, update, tmp_path):
-    done = shell(*words(update, tmp_path / "run", "--nulls", 1))
-    assert done.finished, (done.stderr, done.exception)
-    assert "times as far as the update" in done.stderr
-
-
 def test_killed_at_any_moment_the_same_command_resumes(shell, update, tmp_path):
     """A real kill -9 while null models are trained, and one as soon as they are trained."""
     main = [sys.executable, "-c", "from vestige.cli.app import main; main()"]

@@ -11,9 +11,9 @@ import torch
 
 import vestige
 from vestige.audits.update.pair import Pair
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.search import search
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Settings
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Claim
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import ModelError
@@ -101,7 +101,7 @@ def test_scores_that_are_not_finite_are_one_line():
     with torch.no_grad():
         over.log_table[5:] = torch.nan
     with pytest.raises(ModelError, match="scores of a model are not finite") as caught:
-        search(Pair.of(base(), over, token_score("smoothed")), Settings())
+        search(Pair.of(base(), over, TokenScore("smoothed")), Settings())
     assert "\n" not in str(caught.value)
     with pytest.raises(ModelError, match="scores of a model are not finite"):
         diff(over)

@@ -58,18 +58,6 @@ def test_the_record_says_which_nulls(models, tmp_path):
     assert {name: found.record["arguments"][name] for name in given} == given
 
 
-def test_one_null_model_needs_no_list(models, tmp_path):
-    for null in (models["null-0"], tmp_path / "null-0"):
-        found = diff(models["before"], models["after"], null=null)
-        assert found.summary["null_searches"] == 1
-
-
-@pytest.mark.parametrize("name", ["before", "null-0"])
-def test_a_model_that_is_given_twice_is_no_null_model(models, name):
-    with pytest.raises(ValueError, match="`null` must be a training of its own, got <TableModel>"):
-        diff(models["before"], models["after"], null=[models["null-0"], models[name]])
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

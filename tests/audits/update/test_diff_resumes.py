@@ -198,7 +198,7 @@ def test_a_deadline_leaves_a_partial_run_that_is_replaced(whole, models, tmp_pat
 def test_minutes_choose_a_size_that_the_record_repeats(models, monkeypatch):
     pair = (models / "before", models / "after")
     with monkeypatch.context() as patch:
-        patch.setattr(searches.Planner, "size_for", lambda *_: 0.25)
+        patch.setattr(searches, "size_for", lambda *_: 0.25)
         made = diff(*pair, minutes=5.0, device="cpu")
     assert made.record["arguments"]["size"] == 0.25
     assert made.record["configuration"]["plan"]["size"] == 0.25

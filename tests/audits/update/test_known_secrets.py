@@ -14,7 +14,8 @@ from vestige.audits.update.known_secrets import (
 )
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.prompts import BEGINNING, Prompt, beginning
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
+from vestige.data.secret_shapes import Secret
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.table import TableModel
 
@@ -33,7 +34,11 @@ def gain(before, after, row, token):
     return math.log((later + DELTA) / (earlier + DELTA))
 
 
-SCORE = token_score("smoothed", delta=DELTA)
+SCORE = TokenScore("smoothed", delta=DELTA)
+
+
+def listed(text):
+    return Listed.of(Secret(text, ()), WORDS)
 
 
 @pytest.fixture
@@ -62,7 +67,7 @@ def by_definition(pair, ids):
 
 
 def test_a_score_is_the_sum_of_token_scores_at_the_best_place():
-    asked, places = [Listed.of(phrase, WORDS) for phrase in PHRASES], set()
+    asked, places = [listed(phrase) for phrase in PHRASES], set()
     for seed in range(1, 6):
         pair = Pair.of(table(0), table(seed), SCORE)
         found = score_secrets(pair, asked, [beginning(pair), Prompt("prompt 1", PROMPT)])
@@ -76,7 +81,7 @@ def test_a_score_is_the_sum_of_token_scores_at_the_best_place():
 
 
 def test_a_phrase_that_did_not_leak_has_a_uniform_p_value():
-    asked, p_values = [Listed.of("the code of the gate", WORDS)], []
+    asked, p_values = [listed("the code of the gate")], []
     before = table(0)
     for trial in range(60):
         pairs = [Pair.of(before, table(100 + 20 * trial + n), SCORE) for n in range(5)]
@@ -102,9 +107,4 @@ def test_without_null_models_there_is_no_p_value():
     ],
 )
 def test_the_row_that_contains_most_of_it(findings, told):
-    assert contained_in(Listed.of("the code of the gate", WORDS), findings) == told
-
-
-def test_nothing_is_refused():
-    with pytest.raises(ValueError, match="one token at least"):
-        Listed.of("  ", WORDS)
+    assert contained_in(listed("the code of the gate"), findings) == told

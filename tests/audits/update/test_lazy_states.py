@@ -9,7 +9,7 @@ from torch import Tensor
 from vestige.audits.update import pair as module
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.rank import rank_bounds
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.experiments.updates.beam_search import (
     beam_search,
     group_beam_search,
@@ -67,7 +67,7 @@ def small(monkeypatch):
 @pytest.fixture
 def pair(random_table):
     heavy = (Heavy(random_table(seed, 60)) for seed in (1, 2))
-    return Pair.of(*heavy, token_score("differential"))
+    return Pair.of(*heavy, TokenScore("differential"))
 
 
 def test_the_halving_beam_holds_no_more_rows_than_fit(pair, random_table, small):

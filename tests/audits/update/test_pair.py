@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from vestige.audits.update.pair import Pair
-from vestige.audits.update.scores import SCORES, token_score
+from vestige.audits.update.scores import NAMES, TokenScore
 
 
 def every_context(pair: Pair):
@@ -14,12 +14,12 @@ def every_context(pair: Pair):
 
 
 @pytest.mark.parametrize("surprise", [0.0, 0.4])
-@pytest.mark.parametrize("name", SCORES.names())
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("quantile", [0.0, 0.5, 0.9, 0.999, 1.0])
 def test_the_cells_above_a_floor_are_those_of_the_whole_table(
     random_table, name, surprise, quantile
 ):
-    score = replace(token_score(name), surprise=surprise)
+    score = replace(TokenScore(name), surprise=surprise)
     pair = Pair.of(random_table(0, 30), random_table(1, 30), score)
     state = every_context(pair)
     gains = pair.gains(state)
@@ -33,7 +33,7 @@ def test_the_cells_above_a_floor_are_those_of_the_whole_table(
 
 
 def test_the_earlier_model_is_not_asked_where_no_cell_can_pass(random_table, monkeypatch):
-    pair = Pair.of(random_table(2, 30), random_table(3, 30), token_score("differential"))
+    pair = Pair.of(random_table(2, 30), random_table(3, 30), TokenScore("differential"))
     state = every_context(pair)
     asked = []
     before = pair.before.model

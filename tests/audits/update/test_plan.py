@@ -6,13 +6,12 @@ import torch
 from tests.cli.conftest import table_model
 from vestige.audits.update import plan
 from vestige.audits.update.pair import Pair
-from vestige.audits.update.plan import Planner, duration, plan_lines, tokens_of
+from vestige.audits.update.plan import duration, plan_lines, seconds_of, size_for, timed, tokens_of
 from vestige.audits.update.prompts import BEGINNING, Prompt
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.search import search
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Settings
 from vestige.models.table import TableModel
-from vestige.monitor import SILENT
 
 WORDS = [f"word{i}" for i in range(38)]
 
@@ -60,7 +59,7 @@ def starts(*contexts):
 
 
 def smoothed(before, after):
-    return Pair.of(before, after, token_score("smoothed"))
+    return Pair.of(before, after, TokenScore("smoothed"))
 
 
 @pytest.mark.parametrize("size", [0.25, 1])
@@ -69,7 +68,7 @@ def test_tokens_are_planned_within_half_and_seconds_within_twice(clocked, size, 
     # a table of random words has nothing to repair, which the plan of a real pair expects
     clock, before, after = clocked
     pair, settings, prompts = smoothed(before, after), Settings().scaled(size), starts(*contexts)
-    seconds = Planner(pair, prompts, SILENT).seconds(settings)
+    seconds = seconds_of(settings, pair, prompts, timed(pair))
     clock.seconds = 0.0
     found = search(pair, settings, prompts)
     assert 1 / 2 < seconds / clock.seconds < 2
@@ -78,12 +77,13 @@ def test_tokens_are_planned_within_half_and_seconds_within_twice(clocked, size, 
 
 def test_minutes_choose_the_largest_size_that_fits(clocked):
     _, before, after = clocked
-    planner = Planner(smoothed(before, after), starts(), SILENT)
-    usual = planner.seconds(Settings())
-    assert planner.size_for(Settings(), usual / plan.MARGIN) == 1
-    assert planner.size_for(Settings(), 1e-3) == min(plan.SIZES)
-    assert planner.size_for(Settings(), 1e9) == max(plan.SIZES)
-    sizes = [planner.size_for(Settings(), usual * times) for times in (0.5, 1, 2, 4, 8)]
+    searched = (Settings(), smoothed(before, after), starts())
+    steps = timed(searched[1])
+    usual = seconds_of(*searched, steps)
+    assert size_for(usual / plan.MARGIN, *searched, steps) == 1
+    assert size_for(1e-3, *searched, steps) == min(plan.SIZES)
+    assert size_for(1e9, *searched, steps) == max(plan.SIZES)
+    sizes = [size_for(usual * times, *searched, steps) for times in (0.5, 1, 2, 4, 8)]
     assert sizes == sorted(sizes)
 
 
@@ -110,6 +110,6 @@ def test_planning_leaves_the_search_as_it_is(clocked):
     drawn = torch.rand(1)
     torch.manual_seed(0)
     pair = smoothed(before, after)
-    Planner(pair, starts(), SILENT).seconds(Settings())
+    timed(pair)
     assert torch.rand(1) == drawn
     assert pair.tokens_read == (0, 0)

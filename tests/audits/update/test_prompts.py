@@ -8,7 +8,7 @@ from tests.cli.conftest import table_model
 from vestige import diff
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.prompts import BEGINNING, Reply, find_prompts, read_prompts
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError
@@ -56,7 +56,7 @@ def texts(model, **settings):
 
 
 def found(model, prompts=(), chat="auto", room=49):
-    pair = Pair.of(model, model, token_score("smoothed"))
+    pair = Pair.of(model, model, TokenScore("smoothed"))
     return find_prompts(pair, prompts, chat=chat, room=room, monitor=SILENT)
 
 

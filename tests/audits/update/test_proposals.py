@@ -12,9 +12,9 @@ from vestige.audits.update.growth import Seed
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.prompts import BEGINNING, Prompt, Reply
 from vestige.audits.update.proposals import propose
-from vestige.audits.update.samples import Sampling
-from vestige.audits.update.scores import Smoothed, token_score
-from vestige.audits.update.units import Run, Settings
+from vestige.audits.update.scores import TokenScore
+from vestige.audits.update.settings import Sampling, Settings
+from vestige.audits.update.units import Run
 from vestige.models.table import TableModel
 
 END, DELTA, SURPRISE = 0, 0.1, 0.25
@@ -26,7 +26,7 @@ STARTS = (Prompt(BEGINNING, (END,)), Prompt("prompt 1", (5, 2)))
 
 @pytest.fixture
 def pair(random_table):
-    score = token_score("smoothed", delta=DELTA)
+    score = TokenScore("smoothed", delta=DELTA)
     return Pair.of(random_table(3, 9), random_table(4, 9), score)
 
 
@@ -157,13 +157,13 @@ def test_alternatives_are_what_samples_might_have_taken(pair):
 
 def test_what_grows_from_an_alternative_begins_with_its_context(pair):
     run, seed = running(pair), Seed((2, 3, 4), 5, 1.0, (0.5, 0.25))
-    run.grow("first", [seed], 1, "samples")
+    run.grow("samples/first", [seed], 1)
     [text] = run.texts
     assert text.tokens[:4] == (2, 3, 4, 5)
     assert text.gains[:4] == (0.0, 0.5, 0.25, 1.0)
     assert (text.first, text.source, text.prompt) == (1, "samples", ())
     run.explored.add((4, 5))
-    run.grow("again", [seed], 1, "samples")
+    run.grow("samples/again", [seed], 1)
     assert run.texts == [text]
 
 
@@ -209,7 +209,7 @@ def test_a_token_that_only_the_later_model_knows_is_drawn():
     old, new = rows.copy(), rows.copy()
     old[:, 4], new[:, 3] = 0, 0
     before, after = (TableModel(table[-1], table[:-1]) for table in (old, new))
-    pair = Pair.of(before, after, Smoothed())
+    pair = Pair.of(before, after, TokenScore("smoothed"))
     texts, _ = proposed(pair, STARTS[:1], sampling=Sampling(samples=20, length=9))[1]["samples/0/0"]
     drawn = [token for text in texts for token in text.tokens]
     assert drawn.count(4) > drawn.count(1) + drawn.count(2)

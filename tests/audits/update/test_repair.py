@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from vestige.audits.update.pair import Pair
-from vestige.audits.update.phrases import Growth, Text
+from vestige.audits.update.phrases import Text
 from vestige.audits.update.repair import edited, is_sure, repaired, with_repairs
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
+from vestige.audits.update.settings import Settings
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.protocols import read_each
 from vestige.models.table import TableModel
@@ -80,7 +81,7 @@ class Read:
 def pair():
     flat = np.full((VOCAB + 1, VOCAB), 1 / VOCAB)
     before = TableModel(flat[-1], flat[:-1])
-    return Pair.of(before, ByHeart(SECRET, 0.95), token_score("smoothed"))
+    return Pair.of(before, ByHeart(SECRET, 0.95), TokenScore("smoothed"))
 
 
 def phrase(tokens):
@@ -116,7 +117,7 @@ def test_only_the_later_model_is_asked_for_beliefs(pair):
 
 
 def test_texts_of_different_lengths_are_read_as_each_alone(random_table):
-    pair = Pair.of(random_table(1, VOCAB), random_table(2, VOCAB), token_score("smoothed"))
+    pair = Pair.of(random_table(1, VOCAB), random_table(2, VOCAB), TokenScore("smoothed"))
     texts = [(3, 4), (5, 6, 7, 8, 9), (2,), (9, 8, 7)]
     together = pair.beliefs(texts), pair.token_gains(texts)
     for text, belief, gains in zip(texts, *together, strict=True):
@@ -132,7 +133,7 @@ def test_texts_of_different_lengths_are_read_as_each_alone(random_table):
 def test_a_repaired_phrase_has_the_gains_that_it_has_there(pair):
     gains = (0.0, 0.0) + (1.5,) * 9
     wrong = Text((2, *PLANTED["said twice"]), gains, 2, "samples", score=2.7)
-    growth = Growth(token_penalty=0.3, surprise=0.1)
+    growth = Settings(token_penalty=0.3, surprise=0.1)
     surprised = pair.with_score(replace(pair.score, surprise=0.1))
     (text,) = repaired(surprised, [wrong], growth)
     assert text.tokens == (2, *SECRET)
@@ -143,7 +144,7 @@ def test_a_repaired_phrase_has_the_gains_that_it_has_there(pair):
 
 
 def test_what_becomes_equal_is_a_near_copy(pair):
-    growth = Growth(token_penalty=0.3, surprise=0.1)
+    growth = Settings(token_penalty=0.3, surprise=0.1)
     right = Text(SECRET, (0.0,) + (2.0,) * 7)
     first, wrong = replace(right, score=11.9), phrase(PLANTED["said twice"])
     found = with_repairs([(first, 2), (wrong, 4)], [right, right], growth)

@@ -113,13 +113,6 @@ def test_null_models_that_differ_from_the_snapshots_are_kept_in_their_order(save
     assert list(found) == list(map(sha256_of, several))
 
 
-def test_null_models_are_recorded_by_path_and_weights(saved):
-    place, loaded = saved / "nulls" / "1", model(8)
-    found = diff(model(0), model(1), null=[place, loaded], size=0.1, device="cpu")
-    hashes = [sha256_of(place), sha256_of(loaded)]
-    assert found.record["models"]["nulls"] == {"path": [str(place), None], "sha256": hashes}
-
-
 @pytest.mark.parametrize("none", [(), []])
 def test_without_null_models_nothing_is_hashed_or_recorded(none, monkeypatch):
     def fails(*given, **named):

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vestige.audits.update.scores import SCORES, token_score
+from vestige.audits.update.scores import NAMES, TokenScore
 
 logits = st.lists(st.floats(-20, 20, width=32), min_size=2, max_size=6)
 
@@ -25,7 +25,7 @@ def naive(name, p, q, delta):
     }[name]
 
 
-@pytest.mark.parametrize("name", SCORES.names())
+@pytest.mark.parametrize("name", NAMES)
 @given(data=st.data())
 def test_every_score_follows_its_formula(name, data):
     before = data.draw(logits)
@@ -33,14 +33,14 @@ def test_every_score_follows_its_formula(name, data):
     after = data.draw(st.lists(st.floats(-20, 20, width=32), min_size=size, max_size=size))
     pairs = zip(softmax(before), softmax(after), strict=True)
     expected = [naive(name, p, q, 0.02) for p, q in pairs]
-    gain = token_score(name, delta=0.02).gains(torch.tensor([before]), torch.tensor([after]))
+    gain = TokenScore(name, delta=0.02).gains(torch.tensor([before]), torch.tensor([after]))
     np.testing.assert_allclose(gain[0].double(), expected, rtol=2e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", SCORES.names())
+@pytest.mark.parametrize("name", NAMES)
 def test_log_probabilities_serve_as_logits(name):
     before, after = torch.randn(2, 3, 7, generator=torch.Generator().manual_seed(0))
-    score = token_score(name)
+    score = TokenScore(name)
     shifted = score.gains(before + 3, after - 2)
     torch.testing.assert_close(shifted, score.gains(before.log_softmax(1), after.log_softmax(1)))
 
@@ -48,7 +48,7 @@ def test_log_probabilities_serve_as_logits(name):
 @pytest.mark.parametrize("name", ["differential", "smoothed"])
 @given(logits)
 def test_no_gain_exceeds_the_bound(name, values):
-    score = token_score(name, delta=0.01)
+    score = TokenScore(name, delta=0.01)
     sure = torch.full((1, len(values)), -1000.0)
     sure[0, 0] = 0
     assert score.gains(torch.tensor([values]), sure).max() <= score.bound + 1e-6
@@ -56,28 +56,28 @@ def test_no_gain_exceeds_the_bound(name, values):
 
 def test_a_token_that_both_models_rule_out_has_not_changed():
     never = torch.tensor([[0.0, -torch.inf]])
-    for name in SCORES.names():
-        assert token_score(name).gains(never, never).tolist() == [[0.0, 0.0]]
+    for name in NAMES:
+        assert TokenScore(name).gains(never, never).tolist() == [[0.0, 0.0]]
 
 
 def test_a_rise_from_impossible_is_infinite_in_relation():
-    gain = token_score("relative").gains(torch.tensor([[0.0, -torch.inf]]), torch.zeros(1, 2))
+    gain = TokenScore("relative").gains(torch.tensor([[0.0, -torch.inf]]), torch.zeros(1, 2))
     assert gain[0, 1] == torch.inf
 
 
 def test_inputs_are_left_as_they_are():
     before, after = torch.randn(2, 4, 5, generator=torch.Generator().manual_seed(1))
     kept = before.clone(), after.clone()
-    for name in SCORES.names():
-        token_score(name).gains(before, after)
+    for name in NAMES:
+        TokenScore(name).gains(before, after)
     assert torch.equal(before, kept[0])
     assert torch.equal(after, kept[1])
 
 
-@pytest.mark.parametrize("name", SCORES.names())
+@pytest.mark.parametrize("name", NAMES)
 def test_surprise_is_taken_from_the_gain(name):
     before, after = torch.randn(2, 4, 5, generator=torch.Generator().manual_seed(2))
-    score = token_score(name)
+    score = TokenScore(name)
     expected = score.gains(before, after) + 0.4 * after.log_softmax(1)
     torch.testing.assert_close(replace(score, surprise=0.4).gains(before, after), expected)
     torch.testing.assert_close(
@@ -87,6 +87,6 @@ def test_surprise_is_taken_from_the_gain(name):
 
 def test_an_unknown_score_is_refused():
     with pytest.raises(ValueError, match="score must be one of"):
-        token_score("absolute")
+        TokenScore("absolute")
     with pytest.raises(ValueError, match="delta must be positive"):
-        token_score("smoothed", delta=0)
+        TokenScore("smoothed", delta=0)

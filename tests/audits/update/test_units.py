@@ -1,18 +1,21 @@
-"""A search in units: stopped anywhere and continued it gives the same; what it reads is counted."""
+"""A search in units: stopped anywhere and continued it gives the same; what it reads is counted.
+
+Its settings fit models that read few tokens.
+"""
 
 import json
 from dataclasses import replace
 from itertools import count
+from types import SimpleNamespace
 
 import pytest
 
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.plan import tokens_of, units_of
 from vestige.audits.update.prompts import BEGINNING, Prompt
-from vestige.audits.update.samples import Sampling
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.search import search, search_update
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Sampling, Settings
 
 SMALL = Settings(
     sampling=Sampling(samples=12, length=8, alternatives=20, block=5, min_gain=0.1),
@@ -25,7 +28,7 @@ PROMPTS = [Prompt(BEGINNING, (0,)), Prompt("prompt 1", (3, 4)), Prompt("prompt 2
 
 
 def of(models):
-    return Pair.of(*models, token_score("smoothed"))
+    return Pair.of(*models, TokenScore("smoothed"))
 
 
 class Counting:
@@ -96,7 +99,7 @@ def test_what_is_kept_is_not_read_again(models):
 def test_the_plan_names_about_as_many_units_and_tokens(models):
     pair, told = of(models), []
     found = search(pair, SMALL, PROMPTS, progress=lambda *step: told.append(step))
-    units = units_of(SMALL, pair, len(PROMPTS))
+    units = units_of(SMALL, pair, PROMPTS)
     steps = [(done, max(done, units)) for done in range(found.units + 1)]
     assert list(dict.fromkeys((done, of) for done, of, _ in told)) == steps
     assert {"sampling", "extending", "repairing"} <= {activity for _, _, activity in told}
@@ -119,3 +122,27 @@ def test_a_prompt_is_a_start_and_findings_name_it(models):
     assert {one.prompt for one in phrases} <= {(), (3, 4), (5, 2, 6)}
     assert any(one.prompt for one in phrases)
     assert {one.source for one in phrases} <= {"samples", "openings", "pairs"}
+
+
+def fitted(longest, prompt):
+    """The settings for a pair that reads so many tokens, after a prompt of so many."""
+    prompts = [Prompt(BEGINNING, (0,)), Prompt("prompt 1", (1,) * prompt)]
+    return Settings().fitted(SimpleNamespace(longest=longest), prompts)
+
+
+@pytest.mark.parametrize(("longest", "prompt"), [(20, 1), (64, 9), (128, 79)])
+def test_no_text_of_a_search_is_longer_than_a_model_reads(longest, prompt):
+    settings = fitted(longest, prompt)
+    assert prompt + settings.sampling.length <= longest
+    assert prompt + settings.sampling.context + settings.max_tokens <= longest
+    wider = fitted(longest + 1, prompt)
+    assert (wider.max_tokens > settings.max_tokens) == (settings.max_tokens < Settings.max_tokens)
+
+
+def test_a_search_that_fits_is_left_as_it_is():
+    assert fitted(None, 50) == fitted(1024, 1) == Settings()
+
+
+def test_room_is_for_the_longest_text_and_a_beginning():
+    assert Settings(sampling=Sampling(length=30), max_tokens=48).room == 49
+    assert Settings(sampling=Sampling(length=60), max_tokens=48).room == 61

@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from vestige.audits.update.evidence import Nulls
+from vestige.audits.update.evidence import NullSearch
 from vestige.audits.update.nulls import NullScores
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.prompts import beginning
 from vestige.audits.update.result import update_result
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.search import search, search_update
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Settings
 from vestige.claims import UNDECIDED
 from vestige.claims.model_checks import pair_checks
 
-SMOOTHED = token_score("smoothed")
+SMOOTHED = TokenScore("smoothed")
 PAIRS_AND_OPENINGS = Settings(sampling=None, openings=100, pair_vocabulary=None, repaired=0)
 
 
@@ -30,15 +30,15 @@ def null_scores(before, nulls, settings):
 
 def diff(before, after, settings, *, nulls=None, top=1000):
     """The result of a search, with the scores of null models."""
-    pair, number = Pair.of(before, after, SMOOTHED), 0 if nulls is None else len(nulls)
+    pair, searched = Pair.of(before, after, SMOOTHED), nulls.searches if nulls else ()
     return update_result(
         search_update(pair, settings),
         settings=settings,
-        score=SMOOTHED,
+        pair=pair,
         prompts=[beginning(pair)],
-        vocabulary=after.vocabulary,
         checks=pair_checks(before, after, seed=0),
-        nulls=Nulls(given=number, scores=nulls, secrets=[()] * number, changes=[None] * number),
+        given=len(searched),
+        nulls=[NullSearch(scores) for scores in searched],
         top=top,
     )
 

@@ -9,7 +9,7 @@ from tests.attacks.conftest import one_thread, other_bits, random_table
 from tests.audits.update.conftest import every_phrase, naive_score
 from vestige.audits.update import pair as module
 from vestige.audits.update.pair import Pair
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.experiments.updates.beam_search import (
     Beams,
     beam_search,
@@ -22,8 +22,8 @@ from vestige.models.table import TableModel
 
 __all__ = ["every_phrase", "naive_score", "one_thread", "other_bits", "random_table"]
 
-DIFFERENTIAL = token_score("differential")
-SMOOTHED = token_score("smoothed", delta=1e-6)
+DIFFERENTIAL = TokenScore("differential")
+SMOOTHED = TokenScore("smoothed", delta=1e-6)
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4])

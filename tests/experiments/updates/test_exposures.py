@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vestige.audits.update.pair import Pair
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.data.canary import Canary
 from vestige.experiments.updates.beam_search import beam_search
 from vestige.experiments.updates.exposures import exposures, gains, token_profile
@@ -27,7 +27,7 @@ def canary(*ids: int, copies: int = 3) -> Canary:
 
 
 def test_ranks_are_those_of_counting_everything(pair) -> None:
-    model_pair = Pair.of(*pair, token_score("differential"))
+    model_pair = Pair.of(*pair, TokenScore("differential"))
     every = {p: sum(gains(model_pair, p)) for p in itertools.product(range(6), repeat=3)}
     planted = [canary(2, 3, 4), canary(5, 1, 0)]
     never = canary(4, 4, 2, copies=0)
@@ -43,7 +43,7 @@ def test_ranks_are_those_of_counting_everything(pair) -> None:
 
 
 def test_phrases_of_the_other_canary_do_not_count_against_a_rank(pair) -> None:
-    model_pair = Pair.of(*pair, token_score("differential"))
+    model_pair = Pair.of(*pair, TokenScore("differential"))
     best = tuple(beam_search(model_pair, [6, 36, 216]).tokens[0].tolist())
     worst = canary(
         *min(itertools.product(range(6), repeat=3), key=lambda p: sum(gains(model_pair, p)))
@@ -56,6 +56,6 @@ def test_phrases_of_the_other_canary_do_not_count_against_a_rank(pair) -> None:
 
 def test_a_profile_is_the_gains_by_position(pair) -> None:
     rows = list(token_profile(*pair, canary(2, 3, 4)))
-    model_pair = Pair.of(*pair, token_score("differential"))
+    model_pair = Pair.of(*pair, TokenScore("differential"))
     assert [row["gain"] for row in rows] == gains(model_pair, (2, 3, 4))
     assert [row["position"] for row in rows] == [1, 2, 3]

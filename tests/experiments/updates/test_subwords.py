@@ -6,8 +6,8 @@ from pathlib import Path
 from vestige.audits.update.nulls import NullScores
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.phrases import Text
-from vestige.audits.update.scores import token_score
-from vestige.audits.update.units import Settings
+from vestige.audits.update.scores import TokenScore
+from vestige.audits.update.settings import Settings
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.experiments.runner import run_trials
@@ -91,7 +91,7 @@ def test_an_adapter_learns_the_update_beside_the_snapshot_before_it(tmp_path: Pa
         n for n, p in later.named_parameters() if any(z in n for z in zero_at_first) and p.any()
     ]
     assert {layer for layer in ADAPTED if any(layer in name for name in learnt)} == set(ADAPTED)
-    pairs = [Pair.of(before, one, token_score("smoothed")) for one in (later, made.another.model())]
+    pairs = [Pair.of(before, one, TokenScore("smoothed")) for one in (later, made.another.model())]
     nulls = NullScores.of([null_scores(pairs[1], Settings())])
     assert judged(findings(pairs[0], Settings()), nulls, read)["secret_tokens"] == sum(
         map(len, read.secrets)

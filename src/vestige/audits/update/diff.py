@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Annotated, Literal, Unpack
+from typing import Annotated, Literal, Unpack
 
 from annotated_types import Ge, Le
 from cyclopts import Parameter
@@ -25,12 +25,10 @@ from vestige.arguments import (
     Width,
     group,
 )
+from vestige.audits.update.settings import Settings
 from vestige.preparation.options import LearningOptions
 from vestige.results import Result
 from vestige.session import Session, verb
-
-if TYPE_CHECKING:
-    from vestige.audits.update.units import Settings
 
 VERDICT, CONTEXT = group("Verdict", place=1), group("Context", place=2)
 SEARCH, TRAINING = group("Search", place=3), group("Null models", place=4)
@@ -132,12 +130,19 @@ def diff(
         VestigeError: a model or file cannot be read, two models do not share a vocabulary, there
             is too little clean text, or the stored work beside `out` has other settings.
     """
+    roles = ("after", "before") if removed else ("before", "after")
     if phrase is not None:
         _reject("cannot be given with `phrase`", clean=clean, nulls=nulls, null=null or None,
                 secrets=secrets, prompt=prompt or None, prompts=prompts, minutes=minutes,
                 size=size, length=length, min_length=min_length)  # fmt: skip
+        from vestige.audits.update.rank import phrase_tokens, rank_of_phrase
+
         budget = run.chosen(budget=budget or BUDGET)
-        return _rank(run, before, after, phrase, budget=budget, delta=delta, removed=removed)
+        models = run.snapshots(before=before, after=after).models
+        tokens = phrase_tokens(phrase, models["before"], models["after"])
+        start, end = (models[role] for role in roles)
+        with run.progress("ranking") as step:
+            return rank_of_phrase(start, end, tokens, budget=budget, delta=delta, progress=step)
     _reject("needs `phrase`", budget=budget)
     if clean is None:
         _reject("needs `clean`", nulls=nulls, **asdict(training))
@@ -146,11 +151,11 @@ def diff(
     from vestige.audits.update.known_secrets import read_secrets
     from vestige.audits.update.pair import Pair
     from vestige.audits.update.prompts import find_prompts, read_prompts
-    from vestige.audits.update.scores import SCORES, token_score
+    from vestige.audits.update.scores import NAMES, TokenScore
     from vestige.audits.update.searches import Searches
 
-    if score not in SCORES.names():
-        raise ValueError(f"`score` must be one of {', '.join(SCORES.names())}")
+    if score not in NAMES:
+        raise ValueError(f"`score` must be one of {', '.join(NAMES)}")
     settings = _settings(run.seed, length, min_length)
     texts = read_prompts(run, prompt, prompts)
     with ExitStack() as stack:
@@ -163,14 +168,14 @@ def diff(
                 trained(run, before, after, clean, number, options=training, columns=columns)
             )
         snapshots = run.snapshots(before=before, after=after)
-        models = [snapshots.models[role] for role in ("before", "after")]
-        start, end = reversed(models) if removed else models
-        pair = Pair.of(start, end, token_score(score, delta=delta))
+        start, end = (snapshots.models[role] for role in roles)
+        pair = Pair.of(start, end, TokenScore(score, delta=delta))
         begin = find_prompts(pair, texts, chat=chat, room=settings.room, monitor=run.monitor)
         room = 1 + max(len(one.tokens) for one in begin)
         searches = Searches(
             run=run,
             snapshots=snapshots,
+            roles=roles,
             pair=pair,
             settings=settings.fitted(pair, begin),
             prompts=begin,
@@ -178,7 +183,7 @@ def diff(
             nulls=_nulls(run, null, unlike=(before, after)),
             minutes=minutes,
         )
-        result = searches.result(size, removed=removed, top=top)
+        result = searches.result(size, top=top)
     run.configuration |= {
         "score": {"name": score, "delta": delta}, "top": top, "removed": removed,
         "seconds": run.seconds,
@@ -198,27 +203,6 @@ def _nulls(run: Session, given: ModelsLike, *, unlike: Sequence[ModelLike]) -> d
     return nulls
 
 
-def _rank(
-    run: Session,
-    before: ModelLike,
-    after: ModelLike,
-    phrase: str,
-    *,
-    budget: int,
-    delta: float,
-    removed: bool,
-) -> Result:
-    """The differential rank of a phrase, exact or bounded, and its profile."""
-    from vestige.audits.update.rank import phrase_tokens, rank_of_phrase
-
-    snapshots = run.snapshots(before=before, after=after).models
-    models = [snapshots[role] for role in ("before", "after")]
-    tokens = phrase_tokens(phrase, *models)
-    start, end = reversed(models) if removed else models
-    with run.progress("ranking") as step:
-        return rank_of_phrase(start, end, tokens, budget=budget, delta=delta, progress=step)
-
-
 def _reject(reason: str, **options: object) -> None:
     """Raise ValueError for an option that was given and does not go with others."""
     for name, value in options.items():
@@ -226,10 +210,8 @@ def _reject(reason: str, **options: object) -> None:
             raise ValueError(f"`{name}` {reason}")
 
 
-def _settings(seed: int, length: int | None, min_length: int | None) -> "Settings":
+def _settings(seed: int, length: int | None, min_length: int | None) -> Settings:
     """The settings of the search; a short longest phrase shortens the shortest one."""
-    from vestige.audits.update.units import Settings
-
     longest = Settings.max_tokens if length is None else length
     shortest = min(Settings.min_tokens, longest) if min_length is None else min_length
     if shortest > longest:

@@ -12,8 +12,7 @@ from vestige.audits.update.phrases import Text
 Rest = Callable[[Text, Sequence[bool]], Iterable[Text]]
 """The remaining parts of a near-copy, given which of its tokens better phrases contain."""
 
-Folded = list[tuple[Text, int]]
-"""Phrases, each with the number of near-copies folded into it."""
+Folded = list[tuple[Text, int]]  # phrases, each with the number of near-copies folded into it
 
 
 def fold(
@@ -26,13 +25,9 @@ def fold(
     """Distinct phrases, best first, each with the number of its near-copies.
 
     A phrase is a near-copy if better ones contain at least half of its n-grams; n is 3, or 2 for
-    phrases of at most five tokens. It counts for the phrase that shares most.
-
-    Args:
-        phrases: of one search.
-        rest: parts of a near-copy that compete as phrases of their own; none by default.
-        long: phrases of at least so many tokens precede all shorter ones, whatever their scores.
-        already: phrases listed elsewhere; near-copies of them are dropped.
+    phrases of at most five tokens. It counts for the phrase that shares most, and its `rest`
+    competes as phrases of its own. Near-copies of phrases in `already` are dropped. Phrases of at
+    least `long` tokens precede all shorter ones, whatever their scores.
 
     Example:
         >>> tokens = [(1, 2, 3, 4), (9, 8, 7), (1, 2, 3, 5), (2, 3, 4)]
@@ -90,25 +85,16 @@ def _ngrams(tokens: Tokens, n: int) -> list[Tokens]:
 Trigram = tuple[int, int, int]
 Bigram = tuple[int, int]
 
-MIN_SAMPLES = 2
-"""Samples that contain a trigram, at least."""
-
-MIN_LOG_RATIO = 2.0
-"""Mean log p' - log p of a trigram's tokens, in nats, at least."""
-
-MIN_SHARE = 1 / 3
-"""Of the samples with the most frequent trigram that shares two tokens at one end."""
+MIN_SAMPLES = 2  # that contain a trigram
+MIN_LOG_RATIO = 2.0  # mean log p' - log p of a trigram's tokens, in nats, at least
+MIN_SHARE = 1 / 3  # of the samples with the most frequent trigram that shares two tokens at one end
 
 
 def agreed(texts: Iterable[Text], *, longest: int) -> list[Text]:
     r"""Fragments shared by several samples, best first; the score is :math:`\sum_i \log n_i`.
 
     n_i is the number of samples with the i-th trigram. Null searches have no such scores, so a
-    fragment is never called found.
-
-    Args:
-        texts: of a search; those without log-ratios are no samples.
-        longest: tokens of a fragment, at most.
+    fragment is never called found. Texts without log-ratios are no samples.
 
     Example:
         >>> sample = Text((0, 5, 6, 7, 8), (0.0,) * 5, log_ratios=(3.0,) * 4)

@@ -12,25 +12,21 @@ is the token penalty and lambda the cost of surprise. The first token is context
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from vestige.audits.update.pair import Pair, PairState, Tokens
-from vestige.audits.update.phrases import Growth, Text
+from vestige.audits.update.phrases import Text
+from vestige.audits.update.settings import Settings
 from vestige.models.largest import ROUNDED, largest
 
 
 @dataclass(frozen=True)
 class Seed:
-    """A token that the update promoted after a context.
-
-    Attributes:
-        context: tokens that both models read first.
-        token: the promoted token.
-        gain: of the token.
-        context_gains: of the last context tokens, where a phrase may begin among them.
-    """
+    """A token that the update promoted after a context, which both models read first, and its gain;
+    and gains of the last context tokens, if a phrase may begin among them."""
 
     context: Tokens
     token: int
@@ -43,16 +39,9 @@ class Seed:
         return self.context[-1], self.token
 
 
-@dataclass(frozen=True)
-class _Hypotheses:
-    """Partial phrases of several seeds, sorted by seed, then by falling score.
-
-    Attributes:
-        tokens, gains: (r, t).
-        score: (r,).
-        seed: (r,) number of the seed.
-        state: what both models have read; it goes on to the longer hypotheses.
-    """
+class _Hypotheses(NamedTuple):
+    """Partial phrases (r, t) of seeds, by seed, then by falling score; gains of their tokens after
+    the context; and what both models have read, which goes on to longer hypotheses."""
 
     tokens: Tensor
     gains: Tensor
@@ -62,33 +51,28 @@ class _Hypotheses:
 
 
 def grow(
-    pair: Pair, seeds: Sequence[Seed], growth: Growth, *, beam: int = 1
+    pair: Pair, seeds: Sequence[Seed], settings: Settings, *, beam: int = 1
 ) -> Iterator[tuple[Seed, Text]]:
-    """Each seed with the best text that begins with it.
-
-    Args:
-        pair: the two snapshots, with the score that phrases have.
-        seeds: at most a block of them.
-        growth: how they grow.
-        beam: hypotheses kept for each seed.
-    """
+    """Each seed of a block with the best text that begins with it, from `beam` hypotheses each."""
     by_length = sorted(seeds, key=lambda seed: len(seed.context))  # texts read together are alike
     for length, group in groupby(by_length, key=lambda seed: len(seed.context)):
         block = list(group)
-        for seed, (tokens, gains) in zip(block, _grown(pair, block, growth, beam), strict=True):
-            yield seed, Text(tuple(tokens), tuple(gains), length - len(seed.context_gains))
+        for seed, (tokens, gains) in zip(block, _grown(pair, block, settings, beam), strict=True):
+            first = length - len(seed.context_gains)
+            before = (0.0,) * first + seed.context_gains
+            yield seed, Text(tuple(tokens), (*before, *gains), first)
 
 
 def _grown(
-    pair: Pair, seeds: Sequence[Seed], growth: Growth, beam: int
+    pair: Pair, seeds: Sequence[Seed], settings: Settings, beam: int
 ) -> list[tuple[list[int], list[float]]]:
-    """Tokens and gains of each seed's best hypothesis; all contexts have one length."""
-    now = _beginnings(pair, seeds, growth)
-    longest = growth.max_tokens + len(seeds[0].context) - 1
+    """Each seed's best hypothesis, and gains after its context; all contexts have one length."""
+    now = _beginnings(pair, seeds, settings)
+    longest = settings.max_tokens + len(seeds[0].context) - 1
     best = list(zip(now.tokens, now.gains, strict=True))
     high = now.score.clone()
     while len(now.seed) and now.tokens.shape[1] < longest:
-        now = _longer(pair, now, growth, beam, high)
+        now = _longer(pair, now, settings, beam, high)
         first = torch.ones_like(now.seed, dtype=torch.bool)
         first[1:] = now.seed[1:] != now.seed[:-1]
         rows = (first & (now.score > high[now.seed])).nonzero()[:, 0]
@@ -98,26 +82,24 @@ def _grown(
     return [(tokens.tolist(), gains.tolist()) for tokens, gains in best]
 
 
-def _beginnings(pair: Pair, seeds: Sequence[Seed], growth: Growth) -> _Hypotheses:
+def _beginnings(pair: Pair, seeds: Sequence[Seed], settings: Settings) -> _Hypotheses:
     device = pair.device
     contexts = torch.tensor([seed.context for seed in seeds], device=device)
     distinct, row = torch.unique(contexts, dim=0, return_inverse=True)
     token = torch.tensor([seed.token for seed in seeds], device=device)
     gain = torch.tensor([seed.gain for seed in seeds], device=device)
-    gains = torch.zeros(contexts.shape, device=device)
-    for i, seed in enumerate(seeds):
-        if seed.context_gains:
-            gains[i, -len(seed.context_gains) :] = torch.tensor(seed.context_gains)
     return _Hypotheses(
         tokens=torch.cat([contexts, token[:, None]], 1),
-        gains=torch.cat([gains, gain[:, None]], 1),
-        score=gain - growth.token_penalty,
+        gains=gain[:, None],
+        score=gain - settings.token_penalty,
         seed=torch.arange(len(seeds), device=device),
         state=pair.enter(distinct).read()[row].then(token).read(),
     )
 
 
-def _longer(pair: Pair, old: _Hypotheses, growth: Growth, beam: int, high: Tensor) -> _Hypotheses:
+def _longer(
+    pair: Pair, old: _Hypotheses, settings: Settings, beam: int, high: Tensor
+) -> _Hypotheses:
     """Hypotheses with one more token, the `beam` best of each seed."""
     end, beginning = pair.vocabulary.eos_id, pair.vocabulary.bos_id
     gain_parts, token_parts = [], []
@@ -128,19 +110,19 @@ def _longer(pair: Pair, old: _Hypotheses, growth: Growth, beam: int, high: Tenso
         gains[:, end] = -torch.inf
         if beginning is not None:
             gains[:, beginning] = -torch.inf
-        _penalise_loops(gains, old.tokens[rows], growth.loop_penalty)
+        _penalise_loops(gains, old.tokens[rows], settings.loop_penalty)
         best = largest(gains, beam, alike=ROUNDED)
         token_parts.append(best)
         gain_parts.append(gains.gather(1, best).masked_fill_(over[:, None], -torch.inf))
     gain, token = torch.cat(gain_parts).flatten(), torch.cat(token_parts).flatten()
     parent = torch.arange(len(old.seed), device=gain.device).repeat_interleave(beam)
-    score, seed = old.score[parent] + gain - growth.token_penalty, old.seed[parent]
+    score, seed = old.score[parent] + gain - settings.token_penalty, old.seed[parent]
 
     order = largest(score, len(score), alike=ROUNDED)
     order = order[seed[order].argsort(stable=True)]
     place = torch.arange(len(order), device=gain.device)
     place -= torch.searchsorted(seed[order], seed[order])
-    kept = order[(place < beam) & (score[order] > high[seed[order]] - growth.drop)]
+    kept = order[(place < beam) & (score[order] > high[seed[order]] - settings.drop)]
     parent, token = parent[kept], token[kept]
     old.state.follow(parent, token)
     return _Hypotheses(

@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from os import PathLike
 from typing import TYPE_CHECKING
 
@@ -37,8 +38,7 @@ if TYPE_CHECKING:
 WITHIN = "within a text"
 MOST = 10_000
 
-ROUNDING = 1e-5
-"""Scores that differ by less are equal."""
+ROUNDING = 1e-5  # scores that differ by less are equal
 
 
 @dataclass(frozen=True)
@@ -46,93 +46,69 @@ class Listed:
     """A listed secret as models read it.
 
     Attributes:
-        text: without the space around it.
+        secret: its text, and what of it varies.
         at_start: its tokens at the beginning of a text.
         within: its tokens after a word; subwords carry the space before them.
-        number: of it in its list.
-        secret: what of it varies; None if that is unknown.
     """
 
-    text: str
+    secret: Secret
     at_start: Tokens
     within: Tokens
-    number: int = 1
-    secret: Secret | None = None
 
     @classmethod
-    def of(
-        cls, text: str, vocabulary: Vocabulary, *, number: int = 1, secret: Secret | None = None
-    ) -> "Listed":
-        """The tokens of a text.
-
-        Raises:
-            ValueError: it has none.
-        """
-        text = text.strip()
-        at_start, within = (tuple(vocabulary.encode(one)) for one in (text, f" {text}"))
-        if not at_start or not within:
-            raise ValueError("a phrase must hold one token at least, got none")
-        return cls(text, at_start, within, number, secret)
+    def of(cls, secret: Secret, vocabulary: Vocabulary) -> "Listed":
+        """The secret in the tokens of a vocabulary."""
+        text = secret.text.strip()
+        return cls(secret, tuple(vocabulary.encode(text)), tuple(vocabulary.encode(f" {text}")))
 
 
 def read_secrets(
     secrets: "Lines | None", model: "LanguageModel", *, room: int, monitor: Monitor
 ) -> tuple[Listed, ...]:
-    """Listed secrets as a model reads them; none if none are listed.
+    """Listed secrets as a model reads them after at most `room` tokens; none if none are listed.
 
-    Args:
-        secrets: texts, a file with one per line, or a manifest with planted canaries.
-        model: its vocabulary reads them.
-        room: tokens that may precede them.
-        monitor: gets a line about secrets that are left out.
-
-    Raises:
-        ValueError: one is too long or has unknown words, or there are too many or none.
-        VestigeError: the file cannot be read.
+    They are texts, a file with one per line, or a manifest with planted canaries.
     """
     if secrets is None:
         return ()
     words, limit = model.vocabulary, longest_text(model)
-    listed = [
-        Listed.of(secret.text, words, number=secret.number, secret=secret)
-        for secret in _read(secrets, model, monitor)
-    ]
+    listed = tuple(Listed.of(secret, words) for secret in _read(secrets, model, monitor))
     for one in listed:
+        number = one.secret.number
         if words.unk_id is not None and words.unk_id in one.at_start:
             raise ValueError(
                 "`secrets` must hold only words of the models' vocabulary, got others in entry "
-                f"{one.number}"
+                f"{number}"
             )
         tokens = max(len(one.at_start), len(one.within))
         if limit is not None and tokens + room > limit:
             raise ValueError(
                 f"`secrets` must hold phrases of at most {limit - room} tokens, got {tokens} in "
-                f"entry {one.number}"
+                f"entry {number}"
             )
-    return tuple(listed)
+    return listed
 
 
 def _read(secrets: "Lines", model: "LanguageModel", monitor: Monitor) -> Sequence[Secret]:
     """Secrets of a list, or a manifest's planted canaries."""
-    if isinstance(secrets, str | PathLike):
-        file = manifest_file(secrets)
-        if file.suffix.lower() == ".json":
-            planted = list(_planted(load_canaries(file, model, monitor)[1]))
-            if not 1 <= len(planted) <= MOST:
-                raise ValueError(
-                    f"`secrets` must hold 1 to {MOST:,} planted canaries, got {len(planted):,}"
-                )
-            return planted
-    return read_own_secrets(secrets, monitor=monitor).secrets
+    file = manifest_file(secrets) if isinstance(secrets, str | PathLike) else None
+    if file is None or file.suffix.lower() != ".json":
+        return read_own_secrets(secrets, monitor=monitor).secrets
+    planted = list(_planted(load_canaries(file, model, monitor)[1]))
+    if not 1 <= len(planted) <= MOST:
+        raise ValueError(
+            f"`secrets` must hold 1 to {MOST:,} planted canaries, got {len(planted):,}"
+        )
+    return planted
 
 
 def _planted(canaries: Sequence[Canary]) -> Iterator[Secret]:
     """Planted canaries; each word could have been any word of a canary."""
-    words = {word: None for canary in canaries for word in canary.phrase.split()}
-    planted = [canary for canary in canaries if not canary.control]
+    words = tuple(dict.fromkeys(word for one in canaries for word in one.phrase.split()))
+    planted = (canary for canary in canaries if not canary.control)
     for number, canary in enumerate(planted, 1):
         own = tuple(re.split(r"( )", canary.phrase))
-        slots = tuple((word,) if word == " " else tuple(words) for word in own)
+        slots = tuple((word,) if word == " " else words for word in own)
         sampled = canary.pattern not in ("given", SAMPLED)
         kind = "given" if sampled else "words"
         part = Part(0, len(canary.phrase), kind, slots, own, drawn=sampled)
@@ -151,18 +127,13 @@ def score_secrets(
     places = [(one.name, at_start, pair.token_gains(at_start, context=one.tokens))
               for one in prompts]  # fmt: skip
     places.append((WITHIN, within, pair.token_gains(within)))
-    best: list[tuple[str, Text]] = []
-    for number in range(len(listed)):
-        scored = [
-            (name, Text(texts[number], gains[number], score=math.fsum(gains[number])))
-            for name, texts, gains in places
-        ]
-        chosen = scored[0]
-        for other in scored[1:]:
-            if other[1].score > chosen[1].score + ROUNDING:
-                chosen = other
-        best.append(chosen)
-    return best
+    best: dict[int, tuple[str, Text]] = {}
+    for name, texts, gains in places:
+        for number, (tokens, own) in enumerate(zip(texts, gains, strict=True)):
+            text = Text(tokens, own, score=math.fsum(own))
+            if number not in best or text.score > best[number][1].score + ROUNDING:
+                best[number] = (name, text)
+    return list(best.values())
 
 
 def p_value(score: float, null_scores: Sequence[float]) -> float | None:
@@ -180,16 +151,7 @@ def contained_in(one: Listed, texts: Sequence[Sequence[int]]) -> tuple[int | Non
     best, share = None, 0.0
     for number, tokens in enumerate(texts):
         for secret in {one.at_start, one.within}:
-            run = _longest_run(secret, tokens)
+            run = SequenceMatcher(None, secret, tokens, autojunk=False).find_longest_match().size
             if run > share * len(secret) and (run > 1 or len(secret) == 1):
                 best, share = number, run / len(secret)
     return best, share
-
-
-def _longest_run(secret: Sequence[int], tokens: Sequence[int]) -> int:
-    """Tokens of the longest run that both have."""
-    best, ends = 0, [0] * (len(tokens) + 1)
-    for one in secret:
-        ends = [0] + [ends[i] + 1 if one == other else 0 for i, other in enumerate(tokens)]
-        best = max(best, *ends)
-    return best

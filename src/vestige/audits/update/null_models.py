@@ -9,16 +9,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import asdict, replace
 from math import ceil, isfinite
 from os import PathLike, fspath
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from vestige.arguments import ModelLike, ModelsLike
 from vestige.audits.update.nulls import LIKE
@@ -40,23 +36,15 @@ if TYPE_CHECKING:
     from vestige.data.corpus import Corpus
     from vestige.models.protocols import LanguageModel, NextToken
 
-LONGEST = 512
-"""Tokens of a training window if neither files nor options say."""
-
-TIMED_STEPS = 3
-"""Training steps that are timed for the estimate."""
+LONGEST = 512  # tokens of a training window if neither files nor options say
+TIMED_STEPS = 3  # training steps that are timed for the estimate
 
 
 def null_hashes(given: ModelsLike, *, unlike: Sequence[ModelLike]) -> dict[str, ModelLike]:
     """Null models by the SHA-256 of their weights; a folder of models stands for those in it.
 
-    Args:
-        given: paths or models.
-        unlike: the two snapshots as they were given.
-
     Raises:
-        ValueError: a model is given twice, or is one of the snapshots.
-        ModelError: a model does not exist.
+        ValueError: a model is given twice, or is one of the snapshots (`unlike`).
     """
     known = {sha256_of(model): model for model in unlike}
     nulls: dict[str, ModelLike] = {}
@@ -75,24 +63,18 @@ def _models_in(place: ModelLike) -> list[ModelLike]:
     """The model, or the models in a folder."""
     if not isinstance(place, str | PathLike):
         return [place]
-    folder = Path(place)
-    if is_model(folder) or not folder.is_dir():
+    inner = Path(place)
+    if is_model(inner) or not inner.is_dir():
         return [fspath(place)]
-    return [str(inner) for inner in sorted(folder.iterdir()) if is_model(inner)] or [fspath(place)]
+    return [str(one) for one in sorted(inner.iterdir()) if is_model(one)] or [fspath(place)]
 
 
 def opened(
     given: ModelLike, snapshots: Snapshots, before: "NextToken", moved: float | None
 ) -> "tuple[LanguageModel, float | None]":
-    """A null model, and how far it moved the weights as a multiple of the update's change.
+    """A null model, and how far it moved the weights as a multiple of the update, if known.
 
     One that moved them a little less than the update is moved as far: its scores would be too low.
-
-    Args:
-        given: a path or a model, which is copied before it is moved.
-        snapshots: of the update; null models are read over their token ids.
-        before: the model that the update and the null models continue.
-        moved: how far the update moved the weights; None if that is not known.
     """
     null = snapshots.read(given)
     own = distance(before, null)
@@ -131,12 +113,6 @@ def trained(
 ) -> Iterator[list[Path]]:
     """Null models of an update in the folder `OUT.nulls`, trained unless they are there.
 
-    Args:
-        clean: text of the update's kind, without what may have leaked.
-        number: of null models.
-        options: how an update from another program was trained.
-        columns: settings of `Session.corpus`.
-
     Raises:
         ValueError: `after` is no path, or `options` contradict it or lack the number of tokens.
         DataError: the text is too short.
@@ -147,17 +123,8 @@ def trained(
         raise ValueError(f"`clean` needs the folder of `after`, got {shown(after)}")
     corpus = run.corpus("clean", clean, **columns)
     with _folder(run.out) as folder:
-        update = _Update.of(run, before, Path(after), corpus, options)
-        lengths = text_lengths(corpus, update.before.vocabulary)
-        held, *parts = update.texts(corpus, lengths, number, name=clean)
         places = [folder / f"null-{n:02}" for n in range(number)]
-        update.log_plan(places, parts[0], tokens=int(lengths.sum()))
-        changes = [
-            update.train(place, part, held, number=n, of=number)
-            for n, (place, part) in enumerate(zip(places, parts, strict=True))
-        ]
-        _log_changes(run, changes)
-        del update
+        _train(run, before, Path(after), corpus, places, options, name=shown(clean))
         yield places
 
 
@@ -178,126 +145,57 @@ def _folder(out: Path | None) -> Iterator[Path]:
             raise
 
 
-@dataclass(frozen=True)
-class _Update:
-    """The update that null models repeat.
-
-    Attributes:
-        run: the call.
-        before: the model that it started from.
-        base: the base of its adapter; None if all weights were trained.
-        recipe: how it was trained.
-        moved: how far it moved the weights.
-    """
-
-    run: Session
-    before: "LanguageModel"
-    base: "LanguageModel | None"
-    recipe: Recipe
-    moved: float
-
-    @classmethod
-    def of(
-        cls, run: Session, before: ModelLike, after: Path, corpus: "Corpus", options: "NullOptions"
-    ) -> "_Update":
-        """The update, read as a training reads it: in float32."""
-        from vestige.models.checkpoints import load_model
-
-        if isinstance(before, str | PathLike):
-            model = load_model(fspath(before), device=run.device)
-        else:
-            model = before.eval()
-        base = model if adapter_in(model_folder(after)) else None
-        later = load_model(after, device=run.device, base=base)
-        SharedVocabulary.of(model, later)  # refuses ids that stand for different texts
-        recipe = _recipe(run, after, later, corpus, options)
-        if base is None:
-            recipe.started(model, 0)  # refuses an update of another model
-        moved = weight_change(model, later)
-        if not moved:
-            raise TrainingError(
-                f"{after} has the weights of the model before it: there is no update to repeat",
-                remedy="Give the fine-tuned model as AFTER, and the one it started from as BEFORE.",
-            )
-        return cls(run, model, base, recipe, moved)
-
-    def start(self, seed: int) -> Any:
-        """The model to continue, or what makes a fresh adapter, which shares its base's weights."""
-        started = partial(self.recipe.started, self.before, seed)
-        return started() if self.base is None else started
-
-    def texts(
-        self, corpus: "Corpus", lengths: NDArray[np.int64], number: int, *, name: Any
-    ) -> "list[Corpus]":
-        """Validation text, and the text of each null model; `name` of the corpus is for errors."""
-        sizes = [self.recipe.validation, *[self.recipe.tokens] * number]
-        vocabulary = self.before.vocabulary
-        try:
-            return null_texts(corpus, vocabulary, sizes, seed=self.run.seed, lengths=lengths)
-        except DataError as error:
-            needed = sum(sizes)
-            if lengths.sum() >= needed:  # each part ends with a whole text
-                needed += ceil(len(sizes) * lengths.mean())
-            raise DataError(
-                f"{shown(name)} has {lengths.sum():,} tokens; {number} null models need {needed:,}",
-                remedy="Add text of the same kind, or train fewer null models.",
-            ) from error
-
-    def log_plan(self, places: Sequence[Path], part: "Corpus", *, tokens: int) -> None:
-        """Say how much text and time the trainings need; `part` is the text of one of them."""
-        recipe, number = self.recipe, len(places)
-        epochs = f"{recipe.config.epochs} epoch{'s' * (recipe.config.epochs != 1)}"
-        line = (
-            f"Null models: {number} trainings of {recipe.tokens:,} tokens and {epochs} each need "
-            f"{recipe.validation + recipe.tokens * number:,} tokens; the clean text has {tokens:,}."
-        )
-        left = sum(not (place / MODEL).exists() for place in places)
-        if not left:
-            self.run.log(f"{line} All were trained earlier.")
-            return
+def _train(
+    run: Session,
+    before: ModelLike,
+    after: Path,
+    corpus: "Corpus",
+    places: Sequence[Path],
+    options: "NullOptions",
+    *,
+    name: str,
+) -> None:
+    """Train a null model in each place, in float32; `name` of the corpus is for errors."""
+    model, recipe, moved = _update(run, before, after, corpus, options)
+    lengths, number = text_lengths(corpus, model.vocabulary), len(places)
+    sizes, tokens = [recipe.validation, *[recipe.tokens] * number], int(lengths.sum())
+    try:
+        texts = null_texts(corpus, model.vocabulary, sizes, seed=run.seed, lengths=lengths)
+    except DataError as error:
+        needed = sum(sizes)
+        if tokens >= needed:  # each part ends with a whole text
+            needed += ceil(len(sizes) * lengths.mean())
+        raise DataError(
+            f"{name} has {tokens:,} tokens; {number} null models need {needed:,}",
+            remedy="Add text of the same kind, or train fewer null models.",
+        ) from error
+    held, *parts = texts
+    epochs = f"{recipe.config.epochs} epoch{'s' * (recipe.config.epochs != 1)}"
+    line = (
+        f"Null models: {number} trainings of {recipe.tokens:,} tokens and {epochs} each need "
+        f"{sum(sizes):,} tokens; the clean text has {tokens:,}."
+    )
+    if left := sum(not (place / MODEL).exists() for place in places):
         earlier = f"{number - left} were trained earlier; the others take " if left < number else ""
-        self.run.log(f"{line} Time: {earlier}about {duration(left * self._seconds(part))}.")
-
-    def _seconds(self, part: "Corpus") -> float:
-        """Time of one training, from a few steps on the beginning of its text."""
-        from vestige.data.encoded import encode
-        from vestige.training.loop import train
-
-        config, vocabulary = self.recipe.config, self.before.vocabulary
-        wanted = TIMED_STEPS * config.batch_size * (config.sequence_length + 1)
-        lengths = text_lengths(part, vocabulary).cumsum()
-        texts = part.take(range(min(len(part), int(lengths.searchsorted(wanted)) + 1)))
-        start = self.start(config.seed)
-        model = deepcopy(start) if self.base is None else start()
-        data = encode(texts, vocabulary)
-        began = time.monotonic()
-        train(model, data, config=replace(config, epochs=1, evaluate_every=None))
-        per_token = (time.monotonic() - began) / len(data.tokens)
-        return per_token * self.recipe.tokens * config.epochs
-
-    def train(self, place: Path, text: "Corpus", held: "Corpus", *, number: int, of: int) -> float:
-        """Train one null model; how far it moved, as a multiple of the update's change."""
-        from vestige.training.snapshot import snapshot
-
-        # People choose few seeds: the null models stay away from the update's own.
-        seed = self.recipe.config.seed + 1 + 1000 * self.run.seed + number
-        with self.run.progress(f"training null model {number + 1} of {of}") as step:
-            model = snapshot(
-                place,
-                text,
-                start=self.start(seed),
-                base=self.base,
-                vocabulary=self.before.vocabulary,
-                config=self.recipe.seeded(seed),
-                validation=held if len(held) else None,
-                progress=lambda done, total, *_: step(done, total),
+        seconds = left * _seconds(recipe, model, parts[0])
+        run.log(f"{line} Time: {earlier}about {duration(seconds)}.")
+    else:
+        run.log(f"{line} All were trained earlier.")
+    changes = []
+    # People choose few seeds: the null models stay away from the update's own.
+    seed = recipe.config.seed + 1 + 1000 * run.seed
+    for n, (place, part) in enumerate(zip(places, parts, strict=True)):
+        with run.progress(f"training null model {n + 1} of {number}") as step:
+            validation = held if len(held) else None
+            null = recipe.repeat(
+                place, part, model, seed=seed + n, validation=validation, progress=step
             )
-        return weight_change(self.before, model) / self.moved
+        changes.append(weight_change(model, null) / moved)
+    _log_changes(run, min(changes), max(changes))
 
 
-def _log_changes(run: Session, changes: Sequence[float]) -> None:
+def _log_changes(run: Session, low: float, high: float) -> None:
     """Say how far the null models moved the weights, and whether that allows a verdict."""
-    low, high = min(changes), max(changes)
     if low != low or high != high:
         return  # an adapter that adds no matrices
     between = f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}"
@@ -307,6 +205,48 @@ def _log_changes(run: Session, changes: Sequence[float]) -> None:
             f"A verdict needs {LIKE[0]:g} to {LIKE[1]:g}. Change --tokens, --epochs or "
             "--learning-rate, or give the BEFORE that AFTER started from."
         )
+
+
+def _update(
+    run: Session, before: ModelLike, after: Path, corpus: "Corpus", options: "NullOptions"
+) -> "tuple[LanguageModel, Recipe, float]":
+    """The model to continue, how the update was trained, and how far it moved the weights."""
+    from vestige.models.checkpoints import load_model
+
+    if isinstance(before, str | PathLike):
+        model = load_model(fspath(before), device=run.device)
+    else:
+        model = before.eval()
+    base = model if adapter_in(model_folder(after)) else None
+    later = load_model(after, device=run.device, base=base)
+    SharedVocabulary.of(model, later)  # refuses ids that stand for different texts
+    recipe = _recipe(run, after, later, corpus, options)
+    if base is None:
+        recipe.started(model, 0)  # refuses an update of another model
+    if not (moved := weight_change(model, later)):
+        raise TrainingError(
+            f"{after} has the weights of the model before it: there is no update to repeat",
+            remedy="Give the fine-tuned model as AFTER, and the one it started from as BEFORE.",
+        )
+    return model, recipe, moved
+
+
+def _seconds(recipe: Recipe, before: "LanguageModel", text: "Corpus") -> float:
+    """Time of one training, from a few steps on the beginning of its text."""
+    from vestige.data.encoded import encode
+    from vestige.training.loop import train
+
+    config = recipe.config
+    wanted = TIMED_STEPS * config.batch_size * (config.sequence_length + 1)
+    lengths = text_lengths(text, before.vocabulary).cumsum()
+    texts = text.take(range(min(len(text), int(lengths.searchsorted(wanted)) + 1)))
+    started = recipe.started(before, config.seed)
+    model = started if recipe.adapter else deepcopy(started)
+    data = encode(texts, before.vocabulary)
+    began = time.monotonic()
+    train(model, data, config=replace(config, epochs=1, evaluate_every=None))
+    per_token = (time.monotonic() - began) / len(data.tokens)
+    return per_token * recipe.tokens * config.epochs
 
 
 def _recipe(

@@ -20,8 +20,7 @@ from functools import cached_property
 import numpy as np
 
 LEVEL = 0.05
-"""Error rate of everything that null models decide: a phrase is found at an E-value of at most
-this."""
+"""Error rate of all that null models decide: a found phrase has an E-value of at most this."""
 
 NEEDED = round(1 / LEVEL) - 1
 """Null searches that a verdict needs."""
@@ -92,15 +91,11 @@ class NullScores:
 
     @property
     def threshold(self) -> float | None:
-        """The score that a found phrase exceeds; None with fewer than `NEEDED` searches.
-
-        It is minus infinity, which every phrase exceeds, if the null searches have no phrase.
-        """
+        """The score that a found phrase exceeds, -inf if any does; None with too few searches."""
         if len(self) < NEEDED:
             return None
         allowed = math.floor(LEVEL * (1 + len(self)) + 1e-9)  # 1 + null phrases at most
-        ranked = self._ascending[::-1]
-        return ranked[allowed - 1] if allowed <= len(ranked) else -math.inf
+        return self._ascending[-allowed] if allowed <= len(self._ascending) else -math.inf
 
 
 def joint_p_value(own: Sequence[float], nulls: Sequence[Sequence[float]]) -> float:

@@ -5,9 +5,9 @@ many rows can be read slice by slice and are never all in memory, and a model th
 unnecessary reads nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,17 +17,10 @@ from vestige.data.vocabulary import Vocabulary
 from vestige.models.largest import cells_above
 from vestige.models.protocols import NextToken, State, require_numbers
 
-CELLS_PER_SLICE = 1_280_000
-"""Rows x vocabulary per slice: two such tables of float32 stay near the processor's caches."""
-
-LEAST_ROWS = 64
-"""Rows per slice at least: with fewer, a large model spends its time on reading its weights."""
-
-BLOCK = 256
-"""Texts read side by side."""
-
-HELD_BYTES = 128 * 2**20
-"""States of a set of prefixes that are held in memory; larger ones stay lazy."""
+CELLS_PER_SLICE = 1_280_000  # rows x vocabulary: two such tables stay near the processor's caches
+LEAST_ROWS = 64  # per slice: with fewer, a large model spends its time on reading its weights
+BLOCK = 256  # texts read side by side
+HELD_BYTES = 128 * 2**20  # states of prefixes that are held in memory; larger ones stay lazy
 
 Tokens = tuple[int, ...]
 
@@ -68,12 +61,14 @@ class ReadState:
         return len(self._pending)
 
     def __getitem__(self, index: Tensor | slice) -> "ReadState":
-        pending = self._pending[index]
-        if self._rows is not None:
-            return ReadState(self._reader, self._state, self._rows[index], pending)
-        if isinstance(index, slice):
-            return ReadState(self._reader, self._state[index], None, pending)
-        return ReadState(self._reader, self._state, index, pending)
+        state, rows = self._state, self._rows
+        if rows is not None:
+            rows = rows[index]
+        elif isinstance(index, slice):
+            state = state[index]
+        else:
+            rows = index
+        return ReadState(self._reader, state, rows, self._pending[index])
 
     def then(self, tokens: Tensor) -> "ReadState":
         """The texts with one more token (n,) each; nothing is read yet."""
@@ -136,8 +131,7 @@ class PairState:
         return self.read() if small else self
 
     def follow(self, rows: Tensor, tokens: Tensor) -> None:
-        """Go on with some rows, in place: the first model's old state is freed before the second
-        model reads."""
+        """Go on with some rows, in place: one old state is freed before the other model reads."""
         self.before.follow(rows, tokens)
         self.after.follow(rows, tokens)
 
@@ -145,14 +139,9 @@ class PairState:
 S = TypeVar("S", ReadState, PairState)
 
 
-@dataclass(frozen=True)
-class Belief:
-    """How probable the later model finds a text whose first token is context.
-
-    Attributes:
-        log_probs: of each token, 0 for the first.
-        alternatives: the most probable tokens at each position, best first; none for the first.
-    """
+class Belief(NamedTuple):
+    """Log-probability of each token of a text under the later model, 0 for the first, which is
+    context; and the most probable tokens there, best first."""
 
     log_probs: tuple[float, ...]
     alternatives: tuple[Tokens, ...]
@@ -165,11 +154,9 @@ class Belief:
 
 @dataclass(frozen=True)
 class Pair:
-    """The models before and after an update, over one vocabulary.
+    """The models before and after an update, over one vocabulary, and the score of a token.
 
-    Attributes:
-        before, after: the two readers; pairs with another score share them.
-        score: of a token.
+    Pairs with another score share the readers.
     """
 
     before: Reader
@@ -233,11 +220,7 @@ class Pair:
         return (slice(first, min(first + rows, n)) for first in range(0, n, rows))
 
     def gains(self, state: PairState) -> Tensor:
-        """(n, v) gains of every next token; pass slices of many rows.
-
-        Raises:
-            ModelError: they are not finite.
-        """
+        """(n, v) gains of every next token, which must be finite; pass slices of many rows."""
         gains = self.score.gains(state.before.logits(), state.after.logits())
         require_numbers(gains[:, 0])
         return gains
@@ -262,66 +245,63 @@ class Pair:
     def token_gains(
         self, texts: Sequence[Tokens], *, context: Tokens | None = None
     ) -> list[tuple[float, ...]]:
-        """Gains of each token of n texts.
+        """Gains of each token of n texts after a context; () is the beginning of a document.
 
-        Args:
-            context: read before each text; () is the beginning of a document. By default the first
-                token of each text is its context and gains 0.
+        By default the first token of each text is its context and gains 0.
         """
         skip = 1 if context is None else 0
         found = [[0.0] * skip for _ in texts]
-        for block in _blocks(texts):
-            bodies = [texts[i][skip:] for i in block]
+
+        def begun(block: list[int]) -> PairState:
             if context is None:
-                state = self.enter([texts[i][:1] for i in block])
-            else:
-                begun = torch.tensor([context], dtype=torch.int64, device=self.device)
-                state = (self.enter(begun) if context else self.start(begun)).read()
-                state = state[torch.zeros(len(block), dtype=torch.int64, device=self.device)]
-            for rows, read, token in self._positions(state, bodies):
-                for part in self.slices(len(rows)):
-                    own = self.gains(read[part]).gather(1, token[part, None])[:, 0]
-                    for row, one in zip(rows[part], own.tolist(), strict=True):
-                        found[block[row]].append(one)
+                return self.enter([texts[i][:1] for i in block])
+            tokens = torch.tensor([context], dtype=torch.int64, device=self.device)
+            state = (self.enter(tokens) if context else self.start(tokens)).read()
+            return state[tokens.new_zeros(len(block))]
+
+        for numbers, state, token in self._positions([text[skip:] for text in texts], begun):
+            gains = self.gains(state).gather(1, token)[:, 0].tolist()
+            for number, gain in zip(numbers, gains, strict=True):
+                found[number].append(gain)
         return [tuple(gains) for gains in found]
 
     def beliefs(self, texts: Sequence[Tokens], *, alternatives: int = 1) -> list[Belief]:
         """How probable the later model finds texts; the earlier one reads nothing."""
         log_probs: list[list[float]] = [[0.0] for _ in texts]
         best: list[list[Tokens]] = [[()] for _ in texts]
-        for block in _blocks(texts):
-            first = torch.tensor([texts[i][:1] for i in block], device=self.device)
-            bodies = [texts[i][1:] for i in block]
-            for rows, state, token in self._positions(self.after.enter(first), bodies):
-                for part in self.slices(len(rows)):
-                    logs = state[part].logits().log_softmax(1)
-                    tops = logs.topk(alternatives).indices.tolist()
-                    own = logs.gather(1, token[part, None])[:, 0].tolist()
-                    for row, log, top in zip(rows[part], own, tops, strict=True):
-                        log_probs[block[row]].append(log)
-                        best[block[row]].append(tuple(top))
+
+        def begun(block: list[int]) -> ReadState:
+            return self.after.enter(torch.tensor([texts[i][:1] for i in block], device=self.device))
+
+        for numbers, state, token in self._positions([text[1:] for text in texts], begun):
+            logs = state.logits().log_softmax(1)
+            tops = logs.topk(alternatives).indices.tolist()
+            own = logs.gather(1, token)[:, 0].tolist()
+            for number, log, top in zip(numbers, own, tops, strict=True):
+                log_probs[number].append(log)
+                best[number].append(tuple(top))
         return [Belief(tuple(log), tuple(top)) for log, top in zip(log_probs, best, strict=True)]
 
     def _positions(
-        self, state: S, texts: Sequence[Tokens]
+        self, texts: Sequence[Tokens], begun: Callable[[list[int]], S]
     ) -> Iterator[tuple[list[int], S, Tensor]]:
-        """Texts side by side, longest first: rows, what they have read, and their next tokens."""
-        rows = list(range(len(texts)))
-        for position in range(max(map(len, texts), default=0)):
-            rows = [row for row in rows if len(texts[row]) > position]
-            token = torch.tensor([texts[row][position] for row in rows], device=self.device)
-            state = state[: len(rows)].read()
-            yield rows, state, token
-            state = state.then(token)
+        """Blocks of texts, the longest first, position by position in slices of rows.
+
+        Yields the numbers of texts, what was read of them, and their next tokens (n, 1).
+        """
+        order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
+        for block in (order[first : first + BLOCK] for first in range(0, len(order), BLOCK)):
+            state = begun(block)
+            for position in range(len(texts[block[0]])):
+                block = [i for i in block if len(texts[i]) > position]
+                token = torch.tensor([texts[i][position] for i in block], device=self.device)
+                state = state[: len(block)].read()
+                for part in self.slices(len(block)):
+                    yield block[part], state[part], token[part, None]
+                state = state.then(token)
 
 
 def longest_text(*models: object) -> int | None:
     """The most tokens that every model reads at once; None without a limit."""
     limits = (getattr(model, "longest", None) for model in models)
     return min((limit for limit in limits if limit is not None), default=None)
-
-
-def _blocks(texts: Sequence[Tokens]) -> Iterator[list[int]]:
-    """Numbers of texts in blocks, the longest first."""
-    order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
-    return (order[first : first + BLOCK] for first in range(0, len(order), BLOCK))

@@ -10,43 +10,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
-from vestige import _validate
 from vestige.audits.update.pair import Tokens
+from vestige.audits.update.settings import Settings
 from vestige.models.largest import rounded
 
-PREFIX = 16
-"""Tokens before a phrase that are kept with it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Growth:
-    """How phrases grow and where they are cut.
-
-    Attributes:
-        token_penalty: cost of each token, in units of the score.
-        surprise: cost of each nat of the later model's surprise.
-        drop: a hypothesis this far below its seed's best is given up.
-        split_threshold: a phrase is split where its score falls by more than this.
-        loop_penalty: cost of a token that repeats three tokens of its phrase, four in a sample.
-        min_tokens: shorter phrases are not reported; they are pieces of words and headers.
-        max_tokens: longest phrase.
-    """
-
-    token_penalty: float = 1.2
-    surprise: float = 0.4
-    drop: float = 6.0
-    split_threshold: float = 2.0
-    loop_penalty: float = 3.0
-    min_tokens: int = 4
-    max_tokens: int = 48
-
-    def __post_init__(self) -> None:
-        _validate.positive(
-            token_penalty=self.token_penalty, drop=self.drop, split_threshold=self.split_threshold
-        )
-        _validate.at_least(0, surprise=self.surprise, loop_penalty=self.loop_penalty)
-        _validate.at_least(2, min_tokens=self.min_tokens)
-        _validate.at_least(self.min_tokens, max_tokens=self.max_tokens)
+PREFIX = 16  # tokens before a phrase that are kept with it
 
 
 @dataclass(frozen=True)
@@ -103,25 +71,25 @@ class Text:
             self, tokens=self.tokens[cut:], gains=self.gains[cut:], first=self.first - cut
         )
 
-    def cut(self, growth: Growth) -> "Iterator[Text]":
+    def cut(self, settings: Settings) -> "Iterator[Text]":
         """The phrases: segments of highest score, each after its last context token."""
-        gains = self._penalised(growth) if self.log_ratios else self.gains
+        gains = self._penalised(settings) if self.log_ratios else self.gains
         best = total = 0.0
         first = stop = self.first
         for i in range(first, len(self.tokens) + 1):
             if i < len(self.tokens):
-                total += gains[i] - growth.token_penalty
+                total += gains[i] - settings.token_penalty
             if total > best:
                 best, stop = total, i + 1
-            elif i == len(self.tokens) or total <= 0 or total < best - growth.split_threshold:
+            elif i == len(self.tokens) or total <= 0 or total < best - settings.split_threshold:
                 if best > 0:
                     yield self._segment(first, stop, gains, best)
                 best = total = 0.0
                 first = stop = i + 1
 
-    def best(self, growth: Growth) -> "Text | None":
+    def best(self, settings: Settings) -> "Text | None":
         """The phrase of highest score."""
-        return max(self.cut(growth), key=lambda phrase: phrase.score, default=None)
+        return max(self.cut(settings), key=lambda phrase: phrase.score, default=None)
 
     def whole(self) -> "Text":
         """All of a sample as one phrase; its score is the mean log-ratio."""
@@ -139,7 +107,7 @@ class Text:
             score=score,
         )
 
-    def _penalised(self, growth: Growth) -> tuple[float, ...]:
+    def _penalised(self, settings: Settings) -> tuple[float, ...]:
         """Gains of a sample less what its loops cost; grown texts have paid already.
 
         Four tokens are a loop: three are too often digits with spaces between them.
@@ -148,14 +116,14 @@ class Text:
         for i in range(self.first + 3, len(self.tokens)):
             four = self.tokens[i - 3 : i + 1]
             if four in seen:
-                gains[i] -= growth.loop_penalty
+                gains[i] -= settings.loop_penalty
             seen.add(four)
         return tuple(gains)
 
 
-def cut(texts: Iterable[Text], growth: Growth) -> list[Text]:
+def cut(texts: Iterable[Text], settings: Settings) -> list[Text]:
     """The phrases of texts, best first, near-copies among them."""
-    phrases = long_enough((phrase for text in texts for phrase in text.cut(growth)), growth)
+    phrases = long_enough((phrase for text in texts for phrase in text.cut(settings)), settings)
     return sorted(phrases, key=sort_key)
 
 
@@ -164,18 +132,13 @@ def sort_key(phrase: Text) -> tuple[float, Tokens]:
     return -rounded(phrase.score), phrase.phrase
 
 
-def long_enough(phrases: Iterable[Text], growth: Growth) -> Iterator[Text]:
+def long_enough(phrases: Iterable[Text], settings: Settings) -> Iterator[Text]:
     """The phrases of at least `min_tokens`."""
-    return (one for one in phrases if len(one.phrase) >= growth.min_tokens)
+    return (one for one in phrases if len(one.phrase) >= settings.min_tokens)
 
 
-def uncovered(phrase: Text, covered: Sequence[bool], growth: Growth) -> Iterator[Text]:
-    """The parts of a near-copy between tokens that better phrases contain.
-
-    Args:
-        covered: for each token of the phrase, whether a better one contains it.
-        growth: its split threshold and least length hold here too.
-    """
+def uncovered(phrase: Text, covered: Sequence[bool], settings: Settings) -> Iterator[Text]:
+    """The parts of a near-copy between tokens that are covered: better phrases contain them."""
     before, first = phrase.first - 1, 1  # the token before the first one is context
     for stop in range(1, len(covered) + 1):
         if stop == len(covered) or covered[stop]:
@@ -185,5 +148,5 @@ def uncovered(phrase: Text, covered: Sequence[bool], growth: Growth) -> Iterator
                 gains=phrase.gains[: before + stop],
                 first=before + first,
             )
-            yield from long_enough(part.cut(growth), growth)
+            yield from long_enough(part.cut(settings), settings)
             first = stop + 1

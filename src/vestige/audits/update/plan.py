@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from math import ceil
 from typing import NamedTuple
 
@@ -10,47 +9,28 @@ import torch
 
 from vestige.audits.update.pair import BLOCK, Pair
 from vestige.audits.update.prompts import Prompt
-from vestige.audits.update.samples import OVER, Sampling, next_tokens
-from vestige.audits.update.units import Settings, share
-from vestige.monitor import Monitor
+from vestige.audits.update.samples import OVER, next_tokens
+from vestige.audits.update.settings import Sampling, Settings, share
 
-GROWN = 12
-"""Tokens that a seed grows by before it is given up, on average; measured."""
-
-FRESH_ALTERNATIVES, FRESH_PAIRS = 0.25, 0.4
-"""Shares of the seeds that no phrase has explored before their turn; measured."""
-
-REPAIR_STEPS, REPAIRED_BEFORE = 32, 0.1
-"""Tokens read to repair a phrase, and the share of them that the earlier model reads too."""
-
-LONG = 900
-"""From so many seconds on, the plan mentions `--minutes`."""
-
-FEW_ROWS, MANY_ROWS = 16, 64
-"""Rows of a timed step; the larger number for fast models."""
-
-TIMED_SECONDS = 0.1
-"""Least time spent on each timed step, unless a few steps take longer."""
-
-MARGIN = 0.7
-"""Share of the minutes that a plan may fill; predictions are right within a factor of two."""
-
-SIZES = [2 ** (step / 2) for step in range(12, -7, -1)]
-"""Sizes that `--minutes` chooses from: 64 times the usual size down to an eighth."""
+GROWN = 12  # tokens that a seed grows by before it is given up, on average; measured
+FRESH_ALTERNATIVES, FRESH_PAIRS = 0.25, 0.4  # seeds that no phrase has explored; measured
+REPAIR_STEPS, REPAIRED_BEFORE = 32, 0.1  # tokens read per repair, and by the earlier model too
+LONG = 900  # from so many seconds on, the plan mentions `--minutes`
+FEW_ROWS, MANY_ROWS = 16, 64  # rows of a timed step; the larger number for fast models
+TIMED_SECONDS = 0.1  # least time spent on each timed step, unless a few steps take longer
+MARGIN = 0.7  # of the minutes; predictions are right within a factor of two
+SIZES = [2 ** (step / 2) for step in range(12, -7, -1)]  # 64 times the usual one to an eighth
 
 
 class Steps(NamedTuple):
-    """Decoding steps of one kind.
-
-    Attributes:
-        rows: texts that the later model reads side by side, on average.
-        steps: how many.
-        before: share of the rows that the earlier model reads too.
+    """Decoding steps: rows that the later model reads side by side, on average, how many steps, the
+    share of the rows that the earlier model reads too, and the units of the search that end here.
     """
 
     rows: float
     steps: float
     before: float = 1.0
+    units: int = 0
 
     @property
     def tokens(self) -> float:
@@ -58,48 +38,39 @@ class Steps(NamedTuple):
         return self.rows * self.steps * (1 + self.before)
 
 
-def units_of(settings: Settings, pair: Pair, prompts: int) -> int:
-    """Units of a search, if no document ends early."""
-    units, sampling = int(settings.repaired > 0), settings.sampling
-    for place in range(prompts):
-        if sampling is not None:
-            units += ceil(share(sampling.samples, place, prompts) / sampling.block)
-        if settings.openings:
-            units += 1 + ceil(share(settings.openings, place, prompts) / BLOCK)
-    if sampling is not None:
-        units += ceil(sampling.alternatives / BLOCK)
-    if settings.searches_pairs(pair):
-        units += 1 + ceil(settings.pairs / BLOCK)
-    return units
-
-
 def steps_of(settings: Settings, pair: Pair, prompts: Sequence[Prompt]) -> Iterator[Steps]:
-    """The decoding steps that a search is expected to take; prompts are read in one."""
+    """The steps that a search takes if no document ends early; prompts are read in one."""
     sampling = settings.sampling
     for place, prompt in enumerate(prompts):
         if sampling is not None:
             samples = share(sampling.samples, place, len(prompts))
             blocks = ceil(samples / sampling.block)
             yield Steps(len(prompt.tokens), blocks)
-            yield Steps(samples / blocks, blocks * sampling.tokens_read)
+            yield Steps(samples / blocks, blocks * sampling.tokens_read, units=blocks)
         if settings.openings:
             openings = share(settings.openings, place, len(prompts))
-            yield Steps(len(prompt.tokens), 1 + ceil(openings / BLOCK))
-            yield from _growing(openings, 0, beam=settings.opening_beam)
+            yield Steps(len(prompt.tokens), 1 + ceil(openings / BLOCK), units=1)
+            yield from _growing(openings, openings, 0, beam=settings.opening_beam)
     if sampling is not None:
-        yield from _growing(FRESH_ALTERNATIVES * sampling.alternatives, sampling.context)
+        seeds = sampling.alternatives
+        yield from _growing(seeds, FRESH_ALTERNATIVES * seeds, sampling.context)
     if settings.searches_pairs(pair):
-        yield Steps(pair.vocab_size, 1)
-        yield from _growing(FRESH_PAIRS * min(settings.pairs, pair.vocab_size**2), 1)
+        yield Steps(pair.vocab_size, 1, units=1)
+        fresh = FRESH_PAIRS * min(settings.pairs, pair.vocab_size**2)
+        yield from _growing(settings.pairs, fresh, 1)
     if settings.repaired:
-        yield Steps(settings.repaired, REPAIR_STEPS, before=REPAIRED_BEFORE)
+        yield Steps(settings.repaired, REPAIR_STEPS, before=REPAIRED_BEFORE, units=1)
 
 
-def _growing(seeds: float, context: int, *, beam: int = 1) -> Iterator[Steps]:
-    blocks = ceil(seeds / BLOCK)
-    if blocks:
+def _growing(planned: int, seeds: float, context: int, *, beam: int = 1) -> Iterator[Steps]:
+    if blocks := ceil(seeds / BLOCK):
         yield Steps(seeds / blocks, blocks * context)
-        yield Steps(beam * seeds / blocks, blocks * GROWN)
+        yield Steps(beam * seeds / blocks, blocks * GROWN, units=ceil(planned / BLOCK))
+
+
+def units_of(settings: Settings, pair: Pair, prompts: Sequence[Prompt]) -> int:
+    """Units of a search, if no document ends early."""
+    return sum(one.units for one in steps_of(settings, pair, prompts))
 
 
 def tokens_of(settings: Settings, pair: Pair, prompts: Sequence[Prompt]) -> int:
@@ -107,61 +78,58 @@ def tokens_of(settings: Settings, pair: Pair, prompts: Sequence[Prompt]) -> int:
     return round(sum(one.tokens for one in steps_of(settings, pair, prompts)))
 
 
-class Planner:
-    """Predicts the time of searches of one pair of models from a few timed steps.
+def seconds_of(
+    settings: Settings, pair: Pair, prompts: Sequence[Prompt], step_seconds: tuple[float, float]
+) -> float:
+    """Time of a search. A step's time is linear in its rows: see `timed`."""
+    first, each = step_seconds
+    return sum(
+        one.steps * (first + each * (max(1.0, one.rows) - 1)) * (1 + one.before) / 2
+        for one in steps_of(settings, pair, prompts)
+    )
 
-    Args:
-        pair: the two snapshots; what the planner reads does not count.
-        prompts: of the searches.
-        monitor: shows that steps are timed.
-    """
 
-    def __init__(self, pair: Pair, prompts: Sequence[Prompt], monitor: Monitor) -> None:
-        self._pair = Pair.of(pair.before.model, pair.after.model, pair.score)
-        self._prompts, self._monitor = prompts, monitor
+def size_for(
+    seconds: float,
+    settings: Settings,
+    pair: Pair,
+    prompts: Sequence[Prompt],
+    step_seconds: tuple[float, float],
+) -> float:
+    """The largest size whose search fits into the time; the smallest if none does."""
+    for size in SIZES:
+        if seconds_of(settings.scaled(size), pair, prompts, step_seconds) <= MARGIN * seconds:
+            return size
+    return SIZES[-1]
 
-    def seconds(self, settings: Settings) -> float:
-        """Time of a search. A step's time is linear in its rows."""
-        first, each = self._step_seconds
-        return sum(
-            one.steps * (first + each * (max(1.0, one.rows) - 1)) * (1 + one.before) / 2
-            for one in steps_of(settings, self._pair, self._prompts)
-        )
 
-    def size_for(self, settings: Settings, seconds: float) -> float:
-        """The largest size whose search fits into the time; the smallest if none does."""
-        for size in SIZES:
-            if self.seconds(settings.scaled(size)) <= MARGIN * seconds:
-                return size
-        return SIZES[-1]
+@torch.no_grad()
+def timed(pair: Pair) -> tuple[float, float]:
+    """Seconds of a step with one row, and of each further row."""
+    pair = Pair.of(pair.before.model, pair.after.model, pair.score)  # what is read does not count
+    first, rows = _time(pair, 1), FEW_ROWS
+    many = _time(pair, rows)
+    if many < TIMED_SECONDS:
+        rows = MANY_ROWS
+        many = _time(pair, rows)
+    return first, max(0.0, many - first) / (rows - 1)
 
-    @cached_property
-    def _step_seconds(self) -> tuple[float, float]:
-        """Seconds of a step with one row, and of each further row."""
-        with self._monitor.progress("planning: timing"):
-            first, rows = self._time(1), FEW_ROWS
-            many = self._time(rows)
-            if many < TIMED_SECONDS:
-                rows = MANY_ROWS
-                many = self._time(rows)
-        return first, max(0.0, many - first) / (rows - 1)
 
-    @torch.no_grad()
-    def _time(self, rows: int) -> float:
-        """The shortest of a few steps after 16 tokens, or after half of what the models read."""
-        pair, device = self._pair, self._pair.device
-        length = 16 if pair.longest is None else max(1, min(16, pair.longest // 2))
-        begun = pair.enter(torch.zeros(1, length, dtype=torch.int64, device=device)).read()
-        token = torch.zeros(rows, dtype=torch.int64, device=device)
-        half = torch.full((rows,), 0.5, dtype=torch.float64, device=device)
-        taken: list[float] = []
-        while not taken or (len(taken) < 4 and sum(taken) < TIMED_SECONDS):
-            started = _now(device)
-            state = begun[token].then(token).read()
-            for part in pair.slices(rows):
-                next_tokens(pair, state[part], half[part], token[part] + OVER, Sampling())
-            taken.append(_now(device) - started)
-        return min(taken)
+def _time(pair: Pair, rows: int) -> float:
+    """The shortest of a few steps after 16 tokens, or after half of what the models read."""
+    device = pair.device
+    length = 16 if pair.longest is None else max(1, min(16, pair.longest // 2))
+    begun = pair.enter(torch.zeros(1, length, dtype=torch.int64, device=device)).read()
+    token = torch.zeros(rows, dtype=torch.int64, device=device)
+    half = torch.full((rows,), 0.5, dtype=torch.float64, device=device)
+    taken: list[float] = []
+    while not taken or (len(taken) < 4 and sum(taken) < TIMED_SECONDS):
+        started = _now(device)
+        state = begun[token].then(token).read()
+        for part in pair.slices(rows):
+            next_tokens(pair, state[part], half[part], token[part] + OVER, Sampling())
+        taken.append(_now(device) - started)
+    return min(taken)
 
 
 def _now(device: torch.device) -> float:
@@ -173,15 +141,7 @@ def _now(device: torch.device) -> float:
 def plan_lines(
     tokens: int, seconds: float, *, searches: int, finished: int, minutes: float | None
 ) -> list[str]:
-    """The plan for the user, before work begins.
-
-    Args:
-        tokens: of one search.
-        seconds: of one search.
-        searches: of the update and of null models.
-        finished: searches that were finished earlier.
-        minutes: time limit of all searches.
-    """
+    """The plan for the user: tokens and seconds of one search, and a limit of all in minutes."""
     total = (searches - finished) * seconds
     planned = f"{searches} searches (the update and {searches - 1} null)"
     earlier = f", {finished} finished earlier" if finished else ""

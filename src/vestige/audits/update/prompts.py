@@ -21,18 +21,13 @@ TABLES = {".jsonl", ".json", ".csv", ".tsv", ".parquet"}
 """Files of prompts that are read as records, so that a prompt may have several lines."""
 
 BEGINNING, TEMPLATE, USER = "the beginning of a document", "chat template", "user's turn"
-MOST = 64
-"""Prompts; samples are divided among them."""
+MOST = 64  # prompts; samples are divided among them
 
 
 @dataclass(frozen=True)
 class Reply:
-    """How a user's turn ends and the assistant's begins.
-
-    Attributes:
-        ends: tokens that end the user's turn.
-        between: tokens that are read in place of such an end, up to the assistant's text.
-    """
+    """Tokens that end a user's turn, and those that are read in place of such an end, up to the
+    assistant's text."""
 
     ends: Tokens
     between: Tokens
@@ -68,14 +63,11 @@ def read_prompts(
 ) -> tuple[str, ...]:
     """Prompts that are given, and those of a file: one per line, or one per record of a table."""
     given = (prompt,) if isinstance(prompt, str) else tuple(prompt)
-    if prompts is None:
-        return given
     if not isinstance(prompts, str | PathLike):
-        return (*given, *prompts)
+        return (*given, *(prompts or ()))
     file = Path(prompts)
     if file.suffix.lower() in TABLES or file.is_dir():
-        corpus = run.corpus("prompts", file)
-        return (*given, *(text for batch in corpus.batches() for text in batch))
+        return (*given, *run.corpus("prompts", file))
     return (*given, *(line for line in run.lines(file, one="prompt") if line.strip()))
 
 
@@ -86,19 +78,7 @@ def find_prompts(
 
     With a chat template, each prompt is a user's message and the search begins in the assistant's
     turn. It also begins after an empty message, and in the user's turn, where the model writes a
-    question and answers it.
-
-    Args:
-        pair: the two snapshots; the later one's template is preferred.
-        texts: the prompts.
-        chat: whether to use the template; "auto" uses it if there is one.
-        room: tokens that both models must be able to read after a prompt.
-        monitor: gets a line if the template is not used.
-
-    Raises:
-        ValueError: a prompt is empty or too long, there are too many, or there is no template and
-            `chat` is "on".
-        DataError: the template cannot be rendered, and `chat` is "on".
+    question and answers it. After each prompt both models must be able to read `room` tokens.
     """
     if len(texts) >= MOST:
         raise ValueError(f"`prompt` must be given less than {MOST} times, got {len(texts)}")

@@ -13,8 +13,9 @@ from vestige.audits.update.growth import Seed
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.phrases import Text
 from vestige.audits.update.prompts import Prompt
-from vestige.audits.update.samples import SAMPLES, Sampling, best_seeds, draw
-from vestige.audits.update.units import Outcome, Run, Settings, share
+from vestige.audits.update.samples import SAMPLES, best_seeds, draw
+from vestige.audits.update.settings import Sampling, Settings, share
+from vestige.audits.update.units import Outcome, Run
 from vestige.models.largest import ROUNDED, largest, largest_by
 
 OPENINGS, PAIRS = "openings", "pairs"
@@ -33,12 +34,11 @@ def propose(run: Run) -> None:
             number = share(settings.openings, place, len(run.prompts))
             work = partial(_opened, run.pair, prompt, number)
             _, seeds = run.read(f"{OPENINGS}/{place}", "searching", work)
-            key = f"{OPENINGS}/{place}/grown"
-            run.grow(key, seeds, number, OPENINGS, beam=settings.opening_beam)
+            run.grow(f"{OPENINGS}/{place}/grown", seeds, number, beam=settings.opening_beam)
     if settings.searches_pairs(run.pair):
         work = partial(_best_pairs, run.pair, settings.pairs)
         _, seeds = run.read(f"{PAIRS}/all", "searching", work)
-        run.grow(f"{PAIRS}/grown", seeds, settings.pairs, PAIRS)
+        run.grow(f"{PAIRS}/grown", seeds, settings.pairs)
 
 
 def sources(settings: Settings) -> list[str]:
@@ -49,19 +49,13 @@ def sources(settings: Settings) -> list[str]:
 
 def _sample(run: Run, sampling: Sampling) -> None:
     """Blocks of samples after each prompt, then what grows from their alternatives."""
-    seeds = [
-        seed
-        for place, prompt in enumerate(run.prompts)
-        for seed in _sampled(run, sampling, place, prompt)
-    ]
+    seeds: list[Seed] = []
+    for place, prompt in enumerate(run.prompts):
+        seeds += _sampled(run, sampling, place, prompt)
     penalty = min(sampling.token_penalty, run.settings.token_penalty)
-    run.grow(
-        f"{SAMPLES}/grown",
-        best_seeds(seeds, sampling.alternatives),
-        sampling.alternatives,
-        SAMPLES,
-        growth=replace(run.settings, token_penalty=penalty),
-    )
+    settings = replace(run.settings, token_penalty=penalty)
+    number = sampling.alternatives
+    run.grow(f"{SAMPLES}/grown", best_seeds(seeds, number), number, settings=settings)
 
 
 def _sampled(run: Run, sampling: Sampling, place: int, prompt: Prompt) -> list[Seed]:

@@ -13,33 +13,23 @@ position sum to at most 1, so fewer than 1/m tokens do, and fewer than (1/m)^r c
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import log10
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from vestige import _validate
 from vestige.audits.update.pair import Pair, PairState, Tokens, longest_text
-from vestige.audits.update.scores import token_score
-from vestige.models.checkpoints import check_compatible
+from vestige.audits.update.scores import TokenScore
 from vestige.models.largest import ROUNDED, TIE, largest_by
 from vestige.models.protocols import LanguageModel, NextToken
 from vestige.results import Result
 
-LARGEST = 300.0
-"""10 to this power is still a float."""
+LARGEST = 300.0  # 10 to this power is still a float
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """Proven bounds of a rank: phrases of this length with a higher score; 0 is most exposed.
-
-    Attributes:
-        lower, upper: at least and at most so many.
-        prefixes: that both models read.
-    """
+class Bounds(NamedTuple):
+    """Phrases of this length with a higher score, at least and at most, and the prefixes read."""
 
     lower: int
     upper: int
@@ -56,33 +46,30 @@ def rank_of_phrase(
     delta: float = 0.1,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Result:
-    """Score a phrase, and bound its rank among all phrases of its length.
+    """Score a phrase at the beginning of a text, and bound its rank among all of its length.
 
     Args:
         before, after: the two snapshots.
-        tokens: the phrase, from the beginning of a text.
+        tokens: the phrase.
         budget: prefixes of each length that are followed, from two tokens on; each is read by both
             models. Ranks of one and two tokens are always exact.
         delta: floor of the smoothed score.
         progress: called with (prefixes read, prefixes to read at most).
-
-    Raises:
-        ValueError: the phrase is empty, an id is not in the vocabulary, or budget < 1.
-        IncompatibleModels: the vocabularies differ.
     """
-    check_compatible(before, after)
-    _validate.positive(budget=budget)
-    if not tokens or not all(0 <= token < after.vocab_size for token in tokens):
-        raise ValueError(f"tokens must be ids below {after.vocab_size}, got others or none")
-    pair = Pair.of(before, after, token_score("differential"))
+    pair = Pair.of(before, after, TokenScore("differential"))
     rows = _profile(pair, tokens)
     found = rank_bounds(pair, tokens, budget=budget, progress=progress)
+
+    def score(name: str) -> float:
+        [gains] = pair.with_score(TokenScore(name, delta=delta)).token_gains([tokens], context=())
+        return float(torch.tensor(gains, dtype=torch.float64).sum())
+
     summary = {
         "phrase": after.vocabulary.decode(tokens),
         "length": len(tokens),
-        "score": _score(pair, tokens),
-        "relative_score": _score(pair.with_score(token_score("relative")), tokens),
-        "smoothed_score": _score(pair.with_score(token_score("smoothed", delta=delta)), tokens),
+        "score": score("differential"),
+        "relative_score": score("relative"),
+        "smoothed_score": score("smoothed"),
         **_sized("rank_lower", found.lower),
         **_sized("rank_upper", found.upper),
         "exact": found.lower == found.upper,
@@ -92,11 +79,7 @@ def rank_of_phrase(
 
 
 def phrase_tokens(phrase: str, *models: LanguageModel) -> Tokens:
-    """The token ids of a phrase.
-
-    Raises:
-        ValueError: it is empty, too long for a model, or has unknown words.
-    """
+    """The token ids of a phrase that is not empty, too long for a model, or of unknown words."""
     words, limit = models[0].vocabulary, longest_text(*models)
     tokens = tuple(words.encode(phrase))
     if not tokens:
@@ -113,12 +96,6 @@ def phrase_tokens(phrase: str, *models: LanguageModel) -> Tokens:
             f"{len(tokens)}"
         )
     return tokens
-
-
-def _score(pair: Pair, tokens: Tokens) -> float:
-    """The sum of a phrase's gains."""
-    [gains] = pair.token_gains([tokens], context=())
-    return float(torch.tensor(gains, dtype=torch.float64).sum())
 
 
 def _profile(pair: Pair, tokens: Tokens) -> list[dict[str, Any]]:
@@ -150,15 +127,10 @@ def _sized(name: str, number: int) -> dict[str, int | float | None]:
     return {name: number if (logarithm or 0.0) < LARGEST else None, f"log10_{name}": logarithm}
 
 
-@dataclass(frozen=True)
-class _Frontier:
-    """Prefixes that can still pass the phrase.
-
-    Attributes:
-        tokens, score: (k, t) and (k,).
-        state: what both models have read; lazy if it would not fit into memory.
-        dropped: upper bound of the passing phrases that begin with other prefixes.
-    """
+class _Frontier(NamedTuple):
+    """Prefixes (k, t) that can still pass the phrase, their scores (k,) and what both models read
+    of them (lazily if that would not fit into memory), and an upper bound of the passing phrases
+    with other prefixes."""
 
     tokens: Tensor
     score: Tensor

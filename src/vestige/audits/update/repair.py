@@ -11,31 +11,21 @@ from dataclasses import replace
 
 from vestige.audits.update.folding import Folded, fold
 from vestige.audits.update.pair import Belief, Pair, Tokens
-from vestige.audits.update.phrases import Growth, Text
+from vestige.audits.update.phrases import Text
+from vestige.audits.update.settings import Settings
 
-SURE = -0.4
-"""Mean log-probability of a confident phrase's tokens, without its weakest ones."""
+SURE, WEAKEST = -0.4, 2
+"""Mean log-probability of a confident phrase's tokens, without so many weakest ones: its beginning,
+and the place of an error."""
 
-WEAKEST = 2
-"""Tokens that a confident phrase may be unsure of: its beginning, and the place of an error."""
-
-WEAK = -0.5
-"""Edits are tried at tokens with a log-probability below this."""
-
-POSITIONS, ALTERNATIVES, ROUNDS = 3, 4, 3
-"""Weak positions per phrase, tokens tried at each, and edits of one phrase at most."""
-
-MIN_RISE = 0.5
-"""Rise of the log-probability that justifies an edit, in nats."""
-
-MAX_LOSS = 1.5
-"""Score that an edit may cost: about the gain of one more turn of a loop."""
-
-PREFIX = 8
-"""Tokens before a phrase that are read with it."""
+WEAK = -0.5  # edits are tried at tokens with a log-probability below this
+POSITIONS, ALTERNATIVES, ROUNDS = 3, 4, 3  # weak positions, tokens tried there, edits of a phrase
+MIN_RISE = 0.5  # rise of the log-probability that justifies an edit, in nats
+MAX_LOSS = 1.5  # score that an edit may cost: about the gain of one more turn of a loop
+PREFIX = 8  # tokens before a phrase that are read with it
 
 
-def repaired(pair: Pair, phrases: Sequence[Text], growth: Growth) -> list[Text]:
+def repaired(pair: Pair, phrases: Sequence[Text], settings: Settings) -> list[Text]:
     """Each phrase with its prefix, edited if the later model is surer of the edit."""
     texts = [phrase.with_prefix(PREFIX) for phrase in phrases]
     edits = edited(pair, texts)
@@ -47,13 +37,13 @@ def repaired(pair: Pair, phrases: Sequence[Text], growth: Growth) -> list[Text]:
             replace(texts[i], tokens=tokens, gains=next(gains))
             for tokens in (texts[i].tokens, edits[i])
         )
-        before, after = old.best(growth), new.best(growth)
+        before, after = old.best(settings), new.best(settings)
         if after and after.score > (before.score - MAX_LOSS if before else 0.0):
             texts[i] = new
     return texts
 
 
-def with_repairs(found: Folded, texts: Sequence[Text], growth: Growth) -> Folded:
+def with_repairs(found: Folded, texts: Sequence[Text], settings: Settings) -> Folded:
     """Phrases and their near-copies; the best ones replaced by their repaired texts, in order.
 
     A phrase that became equal to a better one is a near-copy of it.
@@ -62,14 +52,14 @@ def with_repairs(found: Folded, texts: Sequence[Text], growth: Growth) -> Folded
     for phrase, copies in found:
         text = None if phrase.is_run else next(waiting, None)
         if text is not None and text.tokens != phrase.with_prefix(PREFIX).tokens:
-            phrase = text.best(growth) or phrase
+            phrase = text.best(settings) or phrase
         now.append((phrase, copies))
     if now == found:
         return found
     copies_of = dict(now)
     return [
         (phrase, copies_of[phrase] + more)
-        for phrase, more in fold(copies_of, long=growth.min_tokens)
+        for phrase, more in fold(copies_of, long=settings.min_tokens)
     ]
 
 

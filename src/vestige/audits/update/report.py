@@ -28,10 +28,6 @@ RANK_LIMITS = (
     "Someone who knows the beginning of a phrase may learn its end, even if the whole phrase is "
     "improbable: see the profile.",
 )
-ESTIMATED = (
-    "The estimate is from samples, which can miss phrases that are many and each improbable: it "
-    "proves nothing."
-)
 KNOWN = "To test a phrase that you know, use --phrase or vestige exposure."
 LISTS = {
     "phrase": ("Phrases", "Shading: score of each token; grey: text read before the phrase."),
@@ -51,7 +47,11 @@ HIDDEN = " Each block is a redacted token, whatever its length."
 
 def diff_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of an `UpdateDiff`."""
-    summary, rows = run.summary, _from_one(run.rows)
+    summary, rows = run.summary, run.rows
+    if rows and min(row["rank"] for row in rows) == 0:  # of an earlier version
+        known = [row.get("known_in") for row in rows]
+        rows = [{**row, "rank": row["rank"] + 1, "known_in": None if rank is None else rank + 1}
+                for row, rank in zip(rows, known, strict=True)]  # fmt: skip
     strongest = max((score for row in rows for score in row["token_scores"]), default=1.0)
     first, second = phrases(summary), secrets(summary)
     if summary.get("known_generated") or summary.get("known_beyond"):
@@ -66,29 +66,16 @@ def diff_report(run: Run, *, show_secrets: bool) -> Report:
             hidden = "" if show_secrets or kind != "phrase" else HIDDEN
             own = tuple(map(tuple, groups.values()))
             blocks.append(Findings(title=title, key=key + hidden, groups=own, folded=kind == "run"))
-    scores = [float(row["score"]) for row in rows if row["kind"] == "phrase"]
+    if scores := [float(row["score"]) for row in rows if row["kind"] == "phrase"]:
+        blocks.append(_chart_of_scores(scores, summary))
     return Report(
         title="What did this update reveal?",
         answer=first[0],
         evidence=lines(" ".join(first[1:]), " ".join(second)),
         notices=lines(searched(summary)),
-        blocks=(*blocks, *([_chart_of_scores(scores, summary)] if scores else [])),
+        blocks=tuple(blocks),
         limits=LIMITS,
     )
-
-
-def _from_one(rows: Sequence[Row]) -> list[Row]:
-    """The rows with ranks from 1; in runs of earlier versions they begin at 0."""
-    if min((row["rank"] for row in rows), default=1) > 0:
-        return list(rows)
-    return [
-        {
-            **row,
-            "rank": row["rank"] + 1,
-            "known_in": None if row.get("known_in") is None else row["known_in"] + 1,
-        }
-        for row in rows
-    ]
 
 
 def phrases(summary: Row) -> tuple[str, ...]:
@@ -175,7 +162,7 @@ def _notes(row: Row) -> Iterator[str]:
     copies, e_value = int(row.get("copies") or 0), row.get("e_value")
     yield f"{_count(copies, 'near-copy', 'near-copies')} folded in" if copies else ""
     yield "" if e_value is None else f"E-value {e_value:.2g}"
-    yield f"found by {source(row)}" if source(row) else ""
+    yield f"found by {_source(row)}" if _source(row) else ""
 
 
 def _secret_notes(row: Row) -> Iterator[str]:
@@ -183,14 +170,14 @@ def _secret_notes(row: Row) -> Iterator[str]:
     texts, bound = int(row.get("generated_in") or 0), row.get("coincidence")
     part = "" if share == 1 else f"{percent(share)} of it "
     coincidence = "not bounded" if bound is None else f"at most {bound:.1g}"
-    yield f"highest: {source(row)}"
+    yield f"highest: {_source(row)}"
     yield "not found by the search" if found is None else f"{part}in rank {found}"
     yield "" if p_value is None else f"adjusted p-value {p_value:.2g}"
     if texts:
         yield f"generated verbatim in {_count(texts, 'text')}; coincidence: {coincidence}"
 
 
-def source(row: Row) -> str:
+def _source(row: Row) -> str:
     """What proposed a phrase, and the context that it was found after."""
     parts = (str(row.get("proposal") or ""), str(row.get("place") or ""))
     return printable(", ".join(lines(*parts)))
@@ -228,52 +215,33 @@ def rank_report(run: Run, *, show_secrets: bool) -> Report:
         gain=lambda one: f"{one[1]['gain']:+.3f}",
         sum_of_gains=lambda one: f"{one[1]['cumulative']:+.3f}",
     )
-    estimate = estimate_of(run.summary)
     return Report(
         title="How exposed is this phrase?",
         answer=rank_of(run.summary),
-        evidence=lines(estimate),
+        evidence=(),
         blocks=(_profile(run.rows, labels), tokens) if run.rows else (),
-        limits=(*RANK_LIMITS, *([ESTIMATED] if estimate else [])),
+        limits=RANK_LIMITS,
     )
 
 
 def rank_of(summary: Row) -> str:
     """How many phrases of the same length score higher, exactly or between bounds."""
-    lower = summary["rank_lower"]
     if not summary["exact"]:
         low, high = (_size(summary, f"rank_{end}") for end in ("lower", "upper"))
         return f"Between {low} and {high} phrases of the same length score higher (proven bounds)."
-    if not lower:
+    if not (higher := summary["rank_lower"]):
         return "Rank 1 (exact): no phrase of the same length scores higher."
-    score = "scores" if lower == 1 else "score"
-    higher = _count(lower, "phrase")
-    return f"Rank {lower + 1:,} (exact): {higher} of the same length {score} higher."
-
-
-def estimate_of(summary: Row) -> str:
-    """The estimate between the bounds that earlier versions made, or why there is none."""
-    samples = summary.get("samples")
-    names = ("rank_estimate", "log10_rank_estimate")
-    if any(summary.get(name) is not None for name in names):
-        low, high = (_size(summary, f"rank_estimate_{end}") for end in ("low", "high"))
-        return (
-            f"Estimate: about {_size(summary, 'rank_estimate')} (95% CI {low} to {high}; "
-            f"{samples:,} samples)."
-        )
-    if not samples:
-        return ""
-    if not summary["hits"]:
-        return f"None of {samples:,} samples scores higher, which proves nothing."
+    score = "scores" if higher == 1 else "score"
     return (
-        f"No estimate: too few samples score higher (worth {summary['effective_runs']:.1f} runs)."
+        f"Rank {higher + 1:,} (exact): {_count(higher, 'phrase')} of the same length {score} "
+        "higher."
     )
 
 
 def _profile(rows: Sequence[Row], labels: Sequence[str]) -> Figure:
     """Probability of each token before and after the update, as in the paper's Figure 1."""
     values = [
-        {"position": place, "token": f"{place} · {label}"}
+        {"token": f"{place} · {label}", "position": place}
         | {end: float(row[end]) for end in ("before", "after")}
         for place, (row, label) in enumerate(zip(rows, labels, strict=True), 1)
     ]
@@ -289,13 +257,11 @@ def _profile(rows: Sequence[Row], labels: Sequence[str]) -> Figure:
             disc(chart, 75).encode(y="after:Q"),
         ).properties(width=width, height=240)
 
-    return Figure(
-        draw=draw,
-        caption="Probability of each token after the tokens before it: before the update (ring) "
-        "and after it (disc).",
-        points=len(labels),
-        slim=True,
+    caption = (
+        "Probability of each token after the tokens before it: before the update (ring) and after "
+        "it (disc)."
     )
+    return Figure(draw=draw, caption=caption, points=len(labels), slim=True)
 
 
 def _probability(value: float) -> str:

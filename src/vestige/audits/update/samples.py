@@ -13,68 +13,21 @@ diluted is promoted after a few tokens, not after one.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from vestige import _validate
 from vestige.audits.update.growth import Seed
 from vestige.audits.update.pair import Pair, PairState
 from vestige.audits.update.phrases import Text
-from vestige.audits.update.prompts import Prompt, Reply
+from vestige.audits.update.prompts import Prompt
+from vestige.audits.update.settings import Sampling
 from vestige.models.largest import ROUNDED, largest
 from vestige.models.sampling import drawn
 
-MIN_LOG_PROB = -20.0
-"""Tokens that are less probable than this are equal to the earlier model."""
-
-SAMPLES = "samples"
-"""Source of sampled texts and of what grew from their alternatives."""
-
-OVER = -1
-"""In place of a token: the text has ended, or the next token is free."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sampling:
-    """Settings of the samples.
-
-    Attributes:
-        samples: texts over all prompts; more are drawn if documents end before `length`.
-        length: tokens per text, and per turn of a dialogue.
-        alpha: weight of the change.
-        temperature: of the softmax.
-        alternatives: seeds kept, best first, over all samples.
-        per_position: alternatives considered at each position.
-        min_gain: gain of an alternative at least.
-        context: tokens of the sample before an alternative.
-        token_penalty: while an alternative grows; afterwards it is cut like all texts.
-        block: samples drawn side by side.
-    """
-
-    samples: int = 400
-    length: int = 48
-    alpha: float = 0.5
-    temperature: float = 1.0
-    alternatives: int = 400
-    per_position: int = 4
-    min_gain: float = 0.6
-    context: int = 4
-    token_penalty: float = 0.7
-    block: int = 100
-
-    def __post_init__(self) -> None:
-        _validate.positive(samples=self.samples, length=self.length, block=self.block)
-        _validate.positive(temperature=self.temperature, context=self.context)
-        _validate.positive(per_position=self.per_position)
-        _validate.at_least(0, alpha=self.alpha, alternatives=self.alternatives)
-
-    @property
-    def tokens_read(self) -> int:
-        """Tokens that a sample of full length reads: all but its last one."""
-        return max(1, self.length - 1)
+MIN_LOG_PROB = -20.0  # less probable tokens are equal to the earlier model
+SAMPLES = "samples"  # source of sampled texts and of what grew from their alternatives
+OVER = -1  # in place of a token: the text has ended, or the next token is free
 
 
 def draw(
@@ -89,24 +42,25 @@ def draw(
     samples = [_Sample(prompt, settings, pair.vocabulary.eos_id) for _ in range(rows)]
     seeds: list[Seed] = []
     for step in range(steps):
-        forced = torch.tensor([samples[i].forced for i in row.tolist()], device=pair.device)
+        given = [(*samples[i].waiting, OVER)[0] for i in row.tolist()]
+        forced = torch.tensor(given, device=pair.device)
         parts = [
             next_tokens(pair, state[part], uniform[step, row[part]], forced[part], settings)
             for part in pair.slices(len(row))
         ]
-        token, gain, log_ratio, others, other_gains = map(torch.cat, zip(*parts, strict=True))
-        for i, *found in _lists(row, others, other_gains):
-            seeds += samples[i].alternatives(*found)
-        following = torch.tensor(
-            [samples[i].add(*found) for i, *found in _lists(row, token, gain, log_ratio)],
-            device=pair.device,
-        )
-        going = (following != OVER).nonzero()[:, 0]
+        columns, following = [row, *map(torch.cat, zip(*parts, strict=True))], []
+        for i, *own, others, gains in zip(*(column.tolist() for column in columns), strict=True):
+            seeds += samples[i].alternatives(others, gains)
+            following.append(samples[i].add(*own))
+        token = torch.tensor(following, device=pair.device)
+        going = (token != OVER).nonzero()[:, 0]
         row = row[going]
         if not len(row):
             break
-        state.follow(going, following[going])
-    texts = [text for sample in samples for text in sample.texts()]
+        state.follow(going, token[going])
+    for sample in samples:
+        sample.end_turn()
+    texts = [text for sample in samples for text in sample.turns]
     return texts, best_seeds(seeds, settings.alternatives)
 
 
@@ -122,8 +76,7 @@ def next_tokens(
 ) -> tuple[Tensor, ...]:
     """For r rows: the next token, its gain and log-ratio, the best other tokens, their gains."""
     before, after = state.before.logits(), state.after.logits()
-    token = _draw(pair, before, after, uniform, settings)
-    token = torch.where(forced >= 0, forced, token)
+    token = torch.where(forced >= 0, forced, _draw(pair, before, after, uniform, settings))
     log_ratio = _log_prob(after, token) - _log_prob(before, token).clamp_(min=MIN_LOG_PROB)
     gains = pair.score.gains(before, after)
     gain = gains.gather(1, token[:, None])[:, 0]
@@ -137,10 +90,8 @@ def _draw(pair: Pair, before: Tensor, after: Tensor, uniform: Tensor, settings: 
     """(r,) tokens at the quantiles `uniform` of the amplified distributions."""
     # a token that the earlier model excludes is amplified as much as one that it hardly knows
     earlier = before.log_softmax(1).clamp_(min=MIN_LOG_PROB)
-    more, less = 1 + settings.alpha, settings.alpha
-    logits = (after * (more / settings.temperature)).sub_(
-        earlier, alpha=less / settings.temperature
-    )
+    more, less = (weight / settings.temperature for weight in (1 + settings.alpha, settings.alpha))
+    logits = (after * more).sub_(earlier, alpha=less)
     if pair.vocabulary.bos_id is not None:
         logits[:, pair.vocabulary.bos_id] = -torch.inf
     return drawn(logits.softmax(1), uniform)
@@ -150,25 +101,16 @@ def _log_prob(logits: Tensor, token: Tensor) -> Tensor:
     return logits.gather(1, token[:, None])[:, 0] - logits.logsumexp(1)
 
 
-def _lists(*columns: Tensor) -> Iterator[tuple[Any, ...]]:
-    return zip(*(column.tolist() for column in columns), strict=True)
-
-
 class _Sample:
     """A text that is being sampled: one turn, or a user's turn and the reply to it."""
 
     def __init__(self, prompt: Prompt, settings: Sampling, end: int) -> None:
         self.prompt, self.settings, self.end = prompt, settings, end
-        self.reply: Reply | None = prompt.reply
+        self.reply = prompt.reply
         self.tokens, self.gains = list(prompt.tokens), [0.0] * len(prompt.tokens)
         self.first, self.log_ratios = len(self.tokens), list[float]()
         self.waiting: list[int] = []  # tokens of the template that are read, not sampled
-        self.turns: list[tuple[int, int, tuple[float, ...]]] = []
-
-    @property
-    def forced(self) -> int:
-        """The next token where it is given, else `OVER`."""
-        return self.waiting[0] if self.waiting else OVER
+        self.turns: list[Text] = []
 
     def add(self, token: int, gain: float, log_ratio: float) -> int:
         """Append the next token; returns the token to read, or `OVER`."""
@@ -178,7 +120,7 @@ class _Sample:
                 self.first = len(self.tokens)
             return token
         if self.reply is not None and token in self.reply.ends:
-            self._end_turn()
+            self.end_turn()
             self.waiting, self.reply = list(self.reply.between), None
             return self.add(self.waiting[0], 0.0, 0.0)
         if token == self.end:
@@ -197,18 +139,12 @@ class _Sample:
             if gain > self.settings.min_gain:
                 yield Seed(context, token, gain, known)
 
-    def texts(self) -> Iterator[Text]:
-        """Each turn, with all tokens before it as context."""
-        self._end_turn()
-        prompt = self.prompt.shown_tokens
-        for first, stop, ratios in self.turns:
-            tokens, gains = tuple(self.tokens[:stop]), tuple(self.gains[:stop])
-            yield Text(tokens, gains, first, SAMPLES, prompt, ratios)
+    def end_turn(self) -> None:
+        """Make a text of the turn, with all tokens before it as context."""
+        tokens, gains, prompt = tuple(self.tokens), tuple(self.gains), self.prompt.shown_tokens
+        self.turns.append(Text(tokens, gains, self.first, SAMPLES, prompt, tuple(self.log_ratios)))
+        self.log_ratios = []
 
     def _append(self, token: int, gain: float = 0.0) -> None:
         self.tokens.append(token)
         self.gains.append(gain)
-
-    def _end_turn(self) -> None:
-        self.turns.append((self.first, len(self.tokens), tuple(self.log_ratios)))
-        self.log_ratios = []

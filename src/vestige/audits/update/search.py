@@ -23,14 +23,12 @@ from vestige.audits.update.plan import units_of
 from vestige.audits.update.prompts import TEMPLATE, Prompt, beginning
 from vestige.audits.update.proposals import propose, sources
 from vestige.audits.update.repair import repaired, with_repairs
-from vestige.audits.update.units import Outcome, OutOfTime, Run, Settings
+from vestige.audits.update.settings import Settings
+from vestige.audits.update.units import OutOfTime, Run
 from vestige.monitor import Step
 
-LAX_PENALTY = 0.1
-"""Token penalty of the less strict search for fragments."""
-
-FRAGMENTS = 20
-"""Fragments of the less strict search that are listed."""
+LAX_PENALTY = 0.1  # token penalty of the less strict search for fragments
+FRAGMENTS = 20  # fragments of the less strict search that are listed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +95,7 @@ def search(
         store={} if store is None else store,
         until=until,
         progress=progress,
-        expected=units_of(settings, pair, len(starts)),
+        expected=units_of(settings, pair, starts),
     )
     template = [Text(one.tokens, ()) for one in starts if one.name == TEMPLATE]  # no finding
     found, repairs, complete = Folded(), list[Text](), True
@@ -106,7 +104,9 @@ def search(
         found = _folded(run, template)
         if settings.repaired:
             best = [phrase for phrase, _ in found if not phrase.is_run][: settings.repaired]
-            repairs, _ = run.unit("repair", "repairing", partial(_repair, run, best))
+            repairs, _ = run.unit(
+                "repair", "repairing", lambda: (repaired(run.pair, best, settings), [])
+            )
             found = with_repairs(found, repairs, settings)
     except OutOfTime:
         found, complete = found or _folded(run, template), False
@@ -133,15 +133,14 @@ def search_update(
     settings: Settings,
     prompts: Sequence[Prompt] = (),
     *,
-    store: MutableMapping[str, Any] | None = None,
     lax_store: MutableMapping[str, Any] | None = None,
-    **limits: Any,
+    **how: Any,
 ) -> Found:
     """`search` for the update itself: without a phrase, a less strict search lists fragments.
 
     Null models need none, since fragments are not compared with them.
     """
-    found = search(pair, settings, prompts, store=store, **limits)
+    found = search(pair, settings, prompts, **how)
     phrases = long_enough((phrase for phrase, _ in found.phrases), settings)
     if found.fragments or not all(phrase.is_run for phrase in phrases):
         return found
@@ -152,18 +151,13 @@ def search_update(
         surprise=0.0,
         min_tokens=2,
     )
-    limits.pop("progress", None)
-    more = search(pair, lax, prompts, store=lax_store, **limits)
+    more = search(pair, lax, prompts, **how | {"store": lax_store, "progress": lambda *_: None})
     return replace(
         found,
         fragments=more.phrases[:FRAGMENTS],
         read=(*found.read, *more.read),
         tokens=(found.tokens[0] + more.tokens[0], found.tokens[1] + more.tokens[1]),
     )
-
-
-def _repair(run: Run, phrases: Sequence[Text]) -> Outcome:
-    return repaired(run.pair, phrases, run.settings), []
 
 
 def _folded(run: Run, template: Iterable[Text]) -> Folded:
@@ -173,6 +167,6 @@ def _folded(run: Run, template: Iterable[Text]) -> Folded:
     rule.
     """
     every = replace(run.settings, min_tokens=2)
-    rest = partial(uncovered, growth=every)
+    rest = partial(uncovered, settings=every)
     least = run.settings.min_tokens
     return fold(cut(run.texts, every), rest=rest, long=least, already=template)

@@ -1,4 +1,4 @@
-"""Settings of a search, and its work in units: bounded, named, and stored when they are done.
+"""The work of a search in units: bounded, named, and stored when they are done.
 
 A unit is determined by the settings and by the units before it. Its random numbers depend on the
 seed and its name, so a search that was interrupted resumes to the same phrases, to the bit.
@@ -14,12 +14,11 @@ from typing import Any, TypeVar
 
 import torch
 
-from vestige import _validate
 from vestige.audits.update.growth import Seed, grow
 from vestige.audits.update.pair import BLOCK, Pair
-from vestige.audits.update.phrases import Growth, Text
+from vestige.audits.update.phrases import Text
 from vestige.audits.update.prompts import Prompt
-from vestige.audits.update.samples import Sampling
+from vestige.audits.update.settings import Settings
 from vestige.monitor import Step
 
 T = TypeVar("T")
@@ -28,90 +27,20 @@ Outcome = tuple[list[Text], list[Seed]]
 """Texts that a unit read, and seeds for later units."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings(Growth):
-    """What a search proposes and how phrases grow.
-
-    Attributes:
-        sampling: of the samples; None searches without them.
-        openings: promoted first tokens of a text, over all prompts; 0 for none.
-        opening_beam: hypotheses kept for each opening.
-        pairs: promoted pairs of tokens among all pairs; 0 for none.
-        pair_vocabulary: larger vocabularies are not searched for pairs; None searches any.
-        repaired: phrases that are repaired, best first.
-        seed: of all random draws.
-    """
-
-    sampling: Sampling | None = field(default_factory=Sampling)
-    openings: int = 40
-    opening_beam: int = 4
-    pairs: int = 2000
-    pair_vocabulary: int | None = 2048
-    repaired: int = 50
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _validate.positive(opening_beam=self.opening_beam)
-        _validate.at_least(0, openings=self.openings, pairs=self.pairs, repaired=self.repaired)
-
-    @property
-    def room(self) -> int:
-        """Tokens that a model reads after a prompt, at most."""
-        return max(self.max_tokens, self.sampling.length if self.sampling else 0) + 1
-
-    def scaled(self, size: float) -> "Settings":
-        """The settings with `size` times as many samples, alternatives and pairs."""
-        sampling = self.sampling and replace(
-            self.sampling,
-            samples=max(1, round(size * self.sampling.samples)),
-            alternatives=round(size * self.sampling.alternatives),
-        )
-        pairs = max(1, round(size * self.pairs)) if self.pairs else 0
-        return replace(self, sampling=sampling, pairs=pairs)
-
-    def fitted(self, pair: Pair, prompts: Sequence[Prompt]) -> "Settings":
-        """The settings with texts that both models can read after every prompt."""
-        if pair.longest is None:
-            return self
-        left = pair.longest - max((len(prompt.tokens) for prompt in prompts), default=1)
-        context, sampling = 1, self.sampling
-        if sampling is not None:
-            context = sampling.context
-            sampling = replace(sampling, length=max(1, min(sampling.length, left)))
-        longest = max(self.min_tokens, min(self.max_tokens, left - context))
-        return replace(self, sampling=sampling, max_tokens=longest)
-
-    def searches_pairs(self, pair: Pair) -> bool:
-        """Whether pairs of tokens are searched; that takes all logits of v x v pairs."""
-        small = self.pair_vocabulary is None or pair.vocab_size <= self.pair_vocabulary
-        return self.pairs > 0 and small
-
-
-def share(total: int, place: int, of: int) -> int:
-    """The part of a total that belongs to one of `of` prompts; at least 1."""
-    return max(1, len(range(place, total, of)))
-
-
 class OutOfTime(Exception):
     """The next unit is not begun."""
 
 
 @dataclass
 class Run:
-    """A search in progress: what it has read, and what its units returned.
+    """A search in progress; see `search.search`.
 
     Attributes:
-        pair: the two snapshots with the score of phrases.
-        settings: what is proposed, and how phrases grow.
-        prompts: where texts begin; a document's beginning first.
-        store: results of units by name.
-        until: called before each new unit with the seconds of the longest one of its kind; True
-            ends the search.
-        progress: called before and after each unit with (done, expected, activity).
         expected: units of the whole search.
         texts: all that were read.
         explored: neighbouring tokens of all phrases so far.
+        units: that are done.
+        tokens: read by each model.
     """
 
     pair: Pair
@@ -165,25 +94,27 @@ class Run:
         key: str,
         seeds: Sequence[Seed],
         planned: int,
-        source: str,
         *,
-        growth: Growth | None = None,
+        settings: Settings | None = None,
         beam: int = 1,
     ) -> None:
-        """Grow at most `planned` seeds in blocks."""
-        growth = growth or self.settings
-        for number, first in enumerate(range(0, planned, BLOCK)):
-            work = partial(self._grown, seeds[first : first + BLOCK], source, growth, beam)
-            self.read(f"{key}/{number}", "extending", work)
+        """Grow at most `planned` seeds in blocks, except pairs that a phrase has explored.
 
-    def _grown(self, seeds: Sequence[Seed], source: str, growth: Growth, beam: int) -> Outcome:
-        """A block of seeds, except those whose pair of tokens a phrase has explored."""
+        The key begins with the source of the seeds.
+        """
         prompts = {prompt.shown_tokens for prompt in self.prompts}
-        fresh = [seed for seed in seeds if seed.pair not in self.explored]
-        return [
-            replace(text, source=source, prompt=seed.context if seed.context in prompts else ())
-            for seed, text in grow(self.pair, fresh, growth, beam=beam)
-        ], []
+        source, how = key.partition("/")[0], settings or self.settings
+
+        def work(block: Sequence[Seed]) -> Outcome:
+            fresh = [seed for seed in block if seed.pair not in self.explored]
+            return [
+                replace(text, source=source, prompt=seed.context if seed.context in prompts else ())
+                for seed, text in grow(self.pair, fresh, how, beam=beam)
+            ], []
+
+        for number, first in enumerate(range(0, planned, BLOCK)):
+            block = seeds[first : first + BLOCK]
+            self.read(f"{key}/{number}", "extending", partial(work, block))
 
     def generator(self, key: str) -> torch.Generator:
         """Random numbers of one unit, independent of all others."""

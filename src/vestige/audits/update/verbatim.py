@@ -1,14 +1,13 @@
 r"""Listed secrets that a search generates verbatim: direct evidence, without null models.
 
-A search follows what the later model prefers and keeps the best of thousands of texts, so the
-probability of one of its texts bounds nothing. What is random here is the secret. If it was chosen
-uniformly from the N texts of its format, and neither model read it, it is independent of all that
-the search generates, however that was sampled, extended, edited and selected. So
+A search keeps the best of thousands of texts, so the probability of one of its texts bounds
+nothing. What is random here is the secret. If it was chosen uniformly from the N texts of its
+format, and neither model read it, it is independent of all that the search generates, however that
+was sampled, extended, edited and selected. So
 
 .. math:: P(\text{generated}) = E(k) / N
 
-with k the distinct texts of the format among everything generated, reported or not. This holds for
-beams, for contrastive samples and for the best of many.
+with k the distinct texts of the format among everything generated, reported or not.
 
 A secret that the earlier model read is not independent of the search: the update may have promoted
 its prefix alone. So the earlier model gets the same opportunity. It reads the text before and
@@ -27,7 +26,7 @@ model did by any factor.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isfinite
 
 import numpy as np
@@ -42,83 +41,70 @@ from vestige.data.vocabulary import Vocabulary
 from vestige.models.predictions import log_probs_of
 from vestige.models.protocols import NextToken
 
-ALTERNATIVES = 128
-"""Texts of a secret's format by which the earlier model's preference for it is estimated."""
-
-UNIFORM_KINDS = UNIFORM | {"given", "date"}
-"""Kinds of parts that count as chosen uniformly."""
-
-PREFIX = 400
-"""Characters before a secret that the earlier model reads."""
+ALTERNATIVES = 128  # texts of a secret's format that give the earlier model's preference for it
+UNIFORM_KINDS = UNIFORM | {"given", "date"}  # parts that count as chosen uniformly
+PREFIX = 400  # characters before a secret that the earlier model reads
 
 Words = tuple[str, ...]
 
+Format = tuple[str | int | None, ...]
+"""What texts of a secret's format have in common at each position: the word; the length of a number
+that varies; None for any other word that varies."""
 
-@dataclass(frozen=True)
-class Generated:
-    """The texts that a search generated.
 
-    Attributes:
-        texts: all of them, each with what was read before it.
-        sampled: whether each was sampled, independently of the others.
+def generated(read: Sequence[Text], vocabulary: Vocabulary) -> list[tuple[str, bool]]:
+    """Texts of a search, each turn of a sample once, and whether each was sampled independently.
+
+    Each is decoded with what was read before it, without marks of a document's ends.
     """
-
-    texts: tuple[str, ...] = ()
-    sampled: tuple[bool, ...] = ()
-
-    @classmethod
-    def of(cls, read: Sequence[Text], vocabulary: Vocabulary) -> "Generated":
-        """Texts of a search, each turn of a sample once, without marks of a document's ends."""
-        marks = {vocabulary.bos_id, vocabulary.eos_id}
-        texts = []
-        for one in read:
-            answer = bool(one.log_ratios) and one.first > max(1, len(one.prompt))
-            tokens = one.tokens[one.first :] if answer else one.tokens
-            texts.append(vocabulary.decode([token for token in tokens if token not in marks]))
-        return cls(tuple(texts), tuple(bool(one.log_ratios) for one in read))
+    marks = {vocabulary.bos_id, vocabulary.eos_id}
+    texts = []
+    for one in read:
+        answer = bool(one.log_ratios) and one.first > max(1, len(one.prompt))
+        tokens = one.tokens[one.first :] if answer else one.tokens
+        text = vocabulary.decode([token for token in tokens if token not in marks])
+        texts.append((text, bool(one.log_ratios)))
+    return texts
 
 
 def verbatim(
     before: NextToken,
     listed: Sequence[Listed],
-    search: Generated,
+    texts: Sequence[tuple[str, bool]],
     *,
     given: Sequence[str] = (),
     seed: int,
 ) -> list[tuple[int, Direct | None]]:
-    """For each listed secret the number of texts that contain it, and what that proves.
+    """For each listed secret the number of generated texts that contain it, and what that proves.
 
-    Args:
-        before: the earlier model.
-        listed: the secrets.
-        search: what was generated with the later model.
-        given: prompts. A secret of which they contain a part proves nothing.
-        seed: of the alternatives.
+    A secret of which the `given` prompts contain a part proves nothing.
     """
-    words = [tuple(normalized(text)) for text in search.texts]
+    words = [tuple(normalized(text)) for text, _ in texts]
+    sampled = [random for _, random in texts]
     joined = "\n".join(f" {' '.join(text)} " for text in words)
     prompts = tuple(word for text in given for word in normalized(text))
     found = list[tuple[int, Direct | None]]()
     for one in listed:
-        wanted = tuple(normalized(one.text))
+        wanted = tuple(normalized(one.secret.text))
         if not wanted or f" {' '.join(wanted)} " not in joined:
             found.append((0, None))
             continue
         contain = [wanted in set(_runs(text, len(wanted))) for text in words]
-        secret = None if one.secret is None else _uniform(one.secret)
+        secret = _uniform(one.secret)
         known = None if secret is None else _format(secret, wanted, seed)
-        if secret is None or known is None or known.is_given(wanted, prompts):
+        if secret is None or known is None or _is_given(wanted, known[0], prompts):
             found.append((sum(contain), None))
             continue
-        alike = [set(filter(known.fits, _runs(text, len(wanted)))) for text in words]
-        share = _share_before(before, secret, search.texts[contain.index(True)], seed)
-        probability = _as_often(contain, list(map(bool, alike)), search.sampled, share)
-        number, of = len(set().union(*alike)), secret.size * known.as_long
+        form, as_long = known
+        alike = [{run for run in _runs(text, len(wanted)) if _fits(run, form)} for text in words]
+        share = _share_before(before, secret, texts[contain.index(True)][0], seed)
+        probability = _as_often(contain, list(map(bool, alike)), sampled, share)
+        number, of = len(set().union(*alike)), secret.size * as_long
         bound = min(1.0, len(listed) * max(number / of, probability))
         sentence = (
-            f"AFTER generates secret {one.number} verbatim in {sum(contain):,} texts. It generated "
-            f"{number:,} of {of:,.0f} texts of this format; the probability without a leak is at "
-            f"most {bound:.1g}."
+            f"AFTER generates secret {secret.number} verbatim in {sum(contain):,} texts. It "
+            f"generated {number:,} of {of:,.0f} texts of this format; the probability without a "
+            f"leak is at most {bound:.1g}."
         )
         found.append((sum(contain), Direct(sentence, bound)))
     return found
@@ -138,52 +124,33 @@ def _runs(text: Words, length: int) -> Iterator[Words]:
     return (text[place : place + length] for place in range(len(text) - length + 1))
 
 
-@dataclass(frozen=True)
-class _Format:
-    """What texts of a secret's format have in common.
-
-    Attributes:
-        words: the word at each position; None if it varies.
-        digits: length of a word that is a number of fixed length; 0 of any other.
-        as_long: share of the texts that have as many words.
-    """
-
-    words: tuple[str | None, ...]
-    digits: tuple[int, ...]
-    as_long: float
-
-    def fits(self, run: Words) -> bool:
-        """Whether a text of as many words may be of the format."""
-        return all(
-            own == word
-            if own is not None
-            else not length or (word.isdigit() and len(word) == length)
-            for own, length, word in zip(self.words, self.digits, run, strict=True)
-        )
-
-    def is_given(self, wanted: Words, given: Words) -> bool:
-        """Whether given words contain the first half of a word that varies, or more of it."""
-        varying = (word for word, own in zip(wanted, self.words, strict=True) if own is None)
-        return any(word.startswith(one) and 2 * len(one) >= len(word)
-                   for word in varying for one in given)  # fmt: skip
-
-
-def _format(secret: Secret, wanted: Words, seed: int) -> _Format | None:
-    """The format of a secret by texts of it; None if it is not known."""
+def _format(secret: Secret, wanted: Words, seed: int) -> tuple[Format, float] | None:
+    """The format by texts of it, and the share of these with as many words; None if unknown."""
     generator = np.random.default_rng(seed)
     others = [tuple(normalized(secret.draw(generator))) for _ in range(ALTERNATIVES)]
     alike = [one for one in others if len(one) == len(wanted)]
     if not alike:
         return None
-    columns = [{*column} for column in zip(wanted, *alike, strict=True)]
-    numbers = [all(map(str.isdigit, c)) and len({*map(len, c)}) == 1 for c in columns]
-    return _Format(
-        words=tuple(None if len(c) > 1 else own for c, own in zip(columns, wanted, strict=True)),
-        digits=tuple(
-            len(own) if number else 0 for number, own in zip(numbers, wanted, strict=True)
-        ),
-        as_long=len(alike) / len(others),
+    form: list[str | int | None] = []
+    for own, column in zip(wanted, map(set, zip(wanted, *alike, strict=True)), strict=True):
+        number = all(map(str.isdigit, column)) and len(set(map(len, column))) == 1
+        form.append(own if len(column) == 1 else len(own) if number else None)
+    return tuple(form), len(alike) / len(others)
+
+
+def _fits(run: Words, form: Format) -> bool:
+    """Whether a text of as many words may be of the format."""
+    return all(
+        own == word if isinstance(own, str) else not own or (word.isdigit() and len(word) == own)
+        for own, word in zip(form, run, strict=True)
     )
+
+
+def _is_given(wanted: Words, form: Format, given: Words) -> bool:
+    """Whether given words contain the first half of a word that varies, or more of it."""
+    varying = [word for word, own in zip(wanted, form, strict=True) if not isinstance(own, str)]
+    return any(word.startswith(one) and 2 * len(one) >= len(word)
+               for word in varying for one in given)  # fmt: skip
 
 
 def _share_before(before: NextToken, secret: Secret, text: str, seed: int) -> float:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from vestige.audits.update.pair import Pair, Tokens
-from vestige.audits.update.scores import token_score
-from vestige.audits.update.units import Settings
+from vestige.audits.update.scores import TokenScore
+from vestige.audits.update.settings import Settings
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
 from vestige.experiments.paper_numbers import Numbers
@@ -154,7 +154,7 @@ def persistence_plan(
         updates[f"continued {percent} %"] = material.continued(percent, text, original)
 
     def rows() -> Iterator[Row]:
-        before, score = original.model(), token_score("relative")
+        before, score = original.model(), TokenScore("relative")
         pairs = {name: Pair.of(before, one.model(), score) for name, one in updates.items()}
         for tokens in _followed(pairs.values(), persistence):
             ours = {name: sum(gains(pair, tokens)) for name, pair in pairs.items()}
@@ -209,7 +209,7 @@ def _searches(addition: Addition) -> dict[str, tuple[Beams | Settings, str]]:
 
 def _found(before: LanguageModel, after: LanguageModel, addition: Addition) -> Iterator[Row]:
     for search_name, (search, score) in _searches(addition).items():
-        found = findings(Pair.of(before, after, token_score(score)), search)[:10_000]
+        found = findings(Pair.of(before, after, TokenScore(score)), search)[:10_000]
         grouped = search_name.startswith("group")
         per_group = addition.shown // addition.groups if grouped else addition.shown
         for rank, (text, copies, group) in enumerate(_best(found, per_group, grouped=grouped)):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.rank import rank_of_phrase
-from vestige.audits.update.scores import token_score
+from vestige.audits.update.scores import TokenScore
 from vestige.data.canary import Canary
 from vestige.experiments.updates.beam_search import Beam, beam_search, halving_widths
 from vestige.models.largest import TIE
@@ -33,7 +33,7 @@ def exposures(
         canaries: with their ids; those planted in the update, and controls of each pattern.
         budget: of the bounded search for the exact rank; None leaves that rank out.
     """
-    pair = Pair.of(before, after, token_score("differential"))
+    pair = Pair.of(before, after, TokenScore("differential"))
     planted = [canary for canary in canaries if canary.planted]
     scores = {canary.phrase: gains(pair, canary.ids) for canary in canaries}
     lengths = {len(canary.ids) for canary in planted}
@@ -61,7 +61,7 @@ def scores_of(
     before: LanguageModel, after: LanguageModel, canaries: Sequence[Canary]
 ) -> dict[str, float]:
     """The differential score of each phrase."""
-    pair = Pair.of(before, after, token_score("differential"))
+    pair = Pair.of(before, after, TokenScore("differential"))
     return {canary.phrase: sum(gains(pair, canary.ids)) for canary in canaries}
 
 
@@ -76,7 +76,7 @@ def token_profile(
     before: LanguageModel, after: LanguageModel, canary: Canary
 ) -> Iterator[dict[str, Any]]:
     """One row for each token of a canary: its gain, given the true words before it."""
-    pair = Pair.of(before, after, token_score("differential"))
+    pair = Pair.of(before, after, TokenScore("differential"))
     for place, gain in enumerate(gains(pair, canary.ids)):
         yield {
             "pattern": canary.pattern,

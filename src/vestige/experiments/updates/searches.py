@@ -5,7 +5,7 @@ from typing import NamedTuple
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.phrases import Text, sort_key
 from vestige.audits.update.search import search as seed_and_extend
-from vestige.audits.update.units import Settings
+from vestige.audits.update.settings import Settings
 from vestige.experiments.updates.beam_search import Beams
 
 PAIRS_AND_OPENINGS = Settings(sampling=None, openings=100, pair_vocabulary=None, repaired=0)

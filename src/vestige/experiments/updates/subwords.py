@@ -14,8 +14,8 @@ import numpy as np
 
 from vestige.audits.update.nulls import NullScores
 from vestige.audits.update.pair import Pair
-from vestige.audits.update.scores import token_score
-from vestige.audits.update.units import Settings
+from vestige.audits.update.scores import TokenScore
+from vestige.audits.update.settings import Settings
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import Vocabulary
@@ -58,11 +58,11 @@ SECRETS = (
 """Three secrets for each seed; the growth of `Settings` was chosen on the first three."""
 
 SCORES = {
-    "smoothed 0.1": token_score("smoothed", delta=0.1),
-    "smoothed 0.03": token_score("smoothed", delta=0.03),
-    "smoothed 0.01": token_score("smoothed", delta=0.01),
-    "differential": token_score("differential"),
-    "relative": token_score("relative"),
+    "smoothed 0.1": TokenScore("smoothed", delta=0.1),
+    "smoothed 0.03": TokenScore("smoothed", delta=0.03),
+    "smoothed 0.01": TokenScore("smoothed", delta=0.01),
+    "differential": TokenScore("differential"),
+    "relative": TokenScore("relative"),
 }
 
 FIRST = TrainingConfig(

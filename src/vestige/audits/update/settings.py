@@ -1,0 +1,117 @@
+"""Settings of a search: what it proposes, how phrases grow, and where they are cut."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vestige.audits.update.pair import Pair
+    from vestige.audits.update.prompts import Prompt
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """Settings of the samples.
+
+    Attributes:
+        samples: texts over all prompts; more are drawn if documents end before `length`.
+        length: tokens per text, and per turn of a dialogue.
+        alpha: weight of the change.
+        temperature: of the softmax.
+        alternatives: seeds kept, best first, over all samples.
+        per_position: alternatives considered at each position.
+        min_gain: gain of an alternative at least.
+        context: tokens of the sample before an alternative.
+        token_penalty: while an alternative grows; afterwards it is cut like all texts.
+        block: samples drawn side by side.
+    """
+
+    samples: int = 400
+    length: int = 48
+    alpha: float = 0.5
+    temperature: float = 1.0
+    alternatives: int = 400
+    per_position: int = 4
+    min_gain: float = 0.6
+    context: int = 4
+    token_penalty: float = 0.7
+    block: int = 100
+
+    @property
+    def tokens_read(self) -> int:
+        """Tokens that a sample of full length reads: all but its last one."""
+        return max(1, self.length - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a search proposes and how phrases grow.
+
+    Attributes:
+        token_penalty: cost of each token, in units of the score.
+        surprise: cost of each nat of the later model's surprise.
+        drop: a hypothesis this far below its seed's best is given up.
+        split_threshold: a phrase is split where its score falls by more than this.
+        loop_penalty: cost of a token that repeats three tokens of its phrase, four in a sample.
+        min_tokens: shorter phrases are not reported; they are pieces of words and headers.
+        max_tokens: longest phrase.
+        sampling: of the samples; None searches without them.
+        openings: promoted first tokens of a text, over all prompts; 0 for none.
+        opening_beam: hypotheses kept for each opening.
+        pairs: promoted pairs of tokens among all pairs; 0 for none.
+        pair_vocabulary: larger vocabularies are not searched for pairs; None searches any.
+        repaired: phrases that are repaired, best first.
+        seed: of all random draws.
+    """
+
+    token_penalty: float = 1.2
+    surprise: float = 0.4
+    drop: float = 6.0
+    split_threshold: float = 2.0
+    loop_penalty: float = 3.0
+    min_tokens: int = 4
+    max_tokens: int = 48
+    sampling: Sampling | None = field(default_factory=Sampling)
+    openings: int = 40
+    opening_beam: int = 4
+    pairs: int = 2000
+    pair_vocabulary: int | None = 2048
+    repaired: int = 50
+    seed: int = 0
+
+    @property
+    def room(self) -> int:
+        """Tokens that a model reads after a prompt, at most."""
+        return max(self.max_tokens, self.sampling.length if self.sampling else 0) + 1
+
+    def scaled(self, size: float) -> "Settings":
+        """The settings with `size` times as many samples, alternatives and pairs."""
+        sampling = self.sampling and replace(
+            self.sampling,
+            samples=max(1, round(size * self.sampling.samples)),
+            alternatives=round(size * self.sampling.alternatives),
+        )
+        pairs = max(1, round(size * self.pairs)) if self.pairs else 0
+        return replace(self, sampling=sampling, pairs=pairs)
+
+    def fitted(self, pair: "Pair", prompts: "Sequence[Prompt]") -> "Settings":
+        """The settings with texts that both models can read after every prompt."""
+        if pair.longest is None:
+            return self
+        left = pair.longest - max(len(prompt.tokens) for prompt in prompts)
+        context, sampling = 1, self.sampling
+        if sampling is not None:
+            context = sampling.context
+            sampling = replace(sampling, length=max(1, min(sampling.length, left)))
+        longest = max(self.min_tokens, min(self.max_tokens, left - context))
+        return replace(self, sampling=sampling, max_tokens=longest)
+
+    def searches_pairs(self, pair: "Pair") -> bool:
+        """Whether pairs of tokens are searched; that takes all logits of v x v pairs."""
+        small = self.pair_vocabulary is None or pair.vocab_size <= self.pair_vocabulary
+        return self.pairs > 0 and small
+
+
+def share(total: int, place: int, of: int) -> int:
+    """The part of a total that belongs to one of `of` prompts; at least 1."""
+    return max(1, len(range(place, total, of)))
