@@ -33,8 +33,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
-from vestige.integrations.before import Before
-from vestige.integrations.measurement import Measurement, training_precision
+from vestige.integrations.measurement import Baseline, Measurement, training_precision
 from vestige.integrations.transformers import plant
 
 BUDGET = 0.03
@@ -95,9 +94,9 @@ def compared(
     with training_precision(args, model):
         asking = ask()
 
-    def moment(whole: bool) -> Any:
+    def moment(last: bool) -> Any:
         with training_precision(args, model):
-            return asking.moment(Before(), whole=whole)[0]
+            return asking.measure(Baseline(), last=last)[0]
 
     found = {
         "step": seconds(step, args.repeats),

@@ -31,7 +31,8 @@ from vestige.data.corpus import Corpus
 from vestige.data.manifest import Manifest
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, VestigeError
-from vestige.integrations.training_texts import TextGap
+from vestige.integrations.canary_search import require_arrival
+from vestige.integrations.leakage import TextGap
 from vestige.integrations.transformers import Leakage, LeakageCallback, plant
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 
@@ -83,12 +84,16 @@ def trained(
     data, _ = planted
     held = Dataset.from_dict({"text": sentences(60, seed=1)})
     trainer = Trainer(
-        model, args, processing_class=words, callbacks=[tracker, *callbacks],
+        model, args, processing_class=words, callbacks=[tracker],
         train_dataset=data.map(encoded, remove_columns=data.column_names),
         eval_dataset=held.map(encoded, remove_columns=held.column_names),
         data_collator=DataCollatorForLanguageModeling(words, mlm=False),
         optimizers=(optimizer, None),
     )  # fmt: skip
+    for callback in callbacks:
+        if isinstance(callback, LeakageCallback):
+            callback.trainer = trainer
+        trainer.add_callback(callback)
     trainer.train(resume_from_checkpoint=resumed)
     return trainer, tracker.told
 
@@ -106,6 +111,11 @@ def test_canaries_stand_among_the_rows_where_the_manifest_says(planted):
     assert data["text"] == list(vestige.plant(out, verify=True).corpus)
 
 
+def other_orders(moment):
+    """Whether other orders of the words were scored, as only at the end."""
+    return any(canary["orders"] > 1 for canary in moment.found.canaries)
+
+
 def test_it_measures_what_the_verb_measures_and_tells_the_trackers(planted, tmp_path):
     callback = LeakageCallback(planted[1], every=0.25, budget=math.inf, out=tmp_path / "run")
     trainer, told = trained(planted, tmp_path, callback, steps=240)
@@ -116,9 +126,7 @@ def test_it_measures_what_the_verb_measures_and_tells_the_trackers(planted, tmp_
     assert vestige.results.plain(last.found.rows()) == list(final.rows)
     completed = vestige.extract(model, planted[1], beam=1)
     assert vestige.results.plain(last.completion.rows()) == list(completed.rows)
-    assert [one.whole for one in callback.moments] == [False] * 4 + [True]
-    for one in callback.moments:  # only the end asks for other orders of the words
-        assert any(canary["orders"] > 1 for canary in one.found.canaries) is one.whole
+    assert [other_orders(one) for one in callback.moments] == [False] * 4 + [True]
     told = [logs["vestige/exposure"] for logs in told if "vestige/exposure" in logs]
     assert told == [one.found.figures()["exposure_planted"] for one in callback.moments]
     history = [row for row in trainer.state.log_history if "vestige/exposure" in row]
@@ -154,7 +162,8 @@ def test_the_end_of_a_stopped_training_is_measured_once_for_the_trackers(planted
         planted[1], every=0.5, budget=math.inf, stop_above={"exposure": -1.0}
     )
     _, told = trained(planted, tmp_path, callback, steps=8)
-    assert [(one.step, one.whole) for one in callback.moments] == [(0, False), (4, True)]
+    found = [(one.step, other_orders(one)) for one in callback.moments]
+    assert found == [(0, False), (4, True)]
     assert sum("vestige/exposure" in logs for logs in told) == 2
 
 
@@ -252,7 +261,7 @@ def test_texts_and_epsilon_are_measured_against_the_model_before(planted, tmp_pa
     trainer, told = trained(planted, tmp_path, callback, steps=240)
     first, last = callback.moments
     assert last.texts is not None
-    sample = callback._asking.sample
+    sample = callback._measurement.sample
     assert not set(sample.chosen[0]) & set(Manifest.load(planted[1] / "manifest.json").places)
 
     def loss(ids):
@@ -271,13 +280,13 @@ def test_texts_and_epsilon_are_measured_against_the_model_before(planted, tmp_pa
     ]
     np.testing.assert_allclose(last.texts.trained, losses[0], rtol=1e-4)
     np.testing.assert_allclose(last.texts.others, losses[1], rtol=1e-4)
-    assert last.measured("loss_gap").value == pytest.approx(
+    assert last.numbers["loss_gap"].value == pytest.approx(
         np.mean(losses[1]) - np.mean(losses[0]), rel=1e-3
     )
-    assert first.measured("auc").value == 0.5  # nothing has fallen
+    assert first.numbers["auc"].value == 0.5  # nothing has fallen
     fell = [np.array(one) - two for one, two in zip(callback._before.losses, losses, strict=True)]
     pairs = np.sign(fell[0][:, None] - fell[1])
-    assert last.measured("auc").value == pytest.approx((pairs.mean() + 1) / 2, abs=1e-6)
+    assert last.numbers["auc"].value == pytest.approx((pairs.mean() + 1) / 2, abs=1e-6)
     words = SubwordVocabulary(trainer.processing_class)
     model = HuggingFaceLanguageModel(trainer.model, words)
     canaries = list(Manifest.load(planted[1] / "manifest.json").canaries)
@@ -285,7 +294,7 @@ def test_texts_and_epsilon_are_measured_against_the_model_before(planted, tmp_pa
     assert last.audit.scores == pytest.approx(alone.scores, abs=1e-4)
     logged = [logs for logs in told if "vestige/epsilon" in logs]
     assert logged[-1]["vestige/epsilon"] == alone.one_run.epsilon
-    assert logged[-1]["vestige/auc"] == last.measured("auc").value
+    assert logged[-1]["vestige/auc"] == last.numbers["auc"].value
 
 
 class Dies(TrainerCallback):
@@ -388,15 +397,13 @@ class _Cut:
 )
 def test_canaries_that_do_not_reach_the_loss_are_refused(planted, tmp_path, cut, told):
     """A low exposure would be read as "no leak"."""
-    from vestige.integrations.arrival import require_arrival
-
     _, out = planted
     trainer, _ = trained(planted, tmp_path, LeakageCallback(out), steps=1)
     sealed = Manifest.load(out / "manifest.json")
-    require_arrival(trainer, sealed, trainer.processing_class)
+    require_arrival(trainer, sealed)
     trainer.data_collator = _Cut(trainer.processing_class, **cut)
     with pytest.raises(DataError, match=told):
-        require_arrival(trainer, sealed, trainer.processing_class)
+        require_arrival(trainer, sealed)
     with pytest.raises(DataError, match="do not reach the loss"):
         trainer.train()
 
@@ -404,14 +411,12 @@ def test_canaries_that_do_not_reach_the_loss_are_refused(planted, tmp_path, cut,
 def test_canaries_are_found_where_rows_were_shuffled_and_not_where_they_are_others(
     planted, tmp_path
 ):
-    from vestige.integrations.arrival import require_arrival
-
     data, out = planted
     sealed = Manifest.load(out / "manifest.json")
     trainer, _ = trained((data.shuffle(seed=3), out), tmp_path, LeakageCallback(out), steps=1)
     trainer.train_dataset = trainer.train_dataset.select(range(5))
     with pytest.raises(DataError, match=r"of [0-9]+ planted canaries do not reach the loss"):
-        require_arrival(trainer, sealed, trainer.processing_class)
+        require_arrival(trainer, sealed)
     with pytest.raises(DataError, match="do not reach the loss"):
         trained((DATA, out), tmp_path / "plain", LeakageCallback(out), steps=1)
 
@@ -464,9 +469,9 @@ def test_the_page_holds_epsilon_auc_and_loss_gap_under_one_verdict(planted, tmp_
         ("loss_gap", "loss of the evaluation texts above that of the training texts"),
         ("auc", "AUC of training against evaluation texts"),
     ):
-        assert run.summary[name] == last.measured(name).value
+        assert run.summary[name] == last.numbers[name].value
         assert words in page
-        assert f"{last.measured(name).value:.4g}" in page
+        assert f"{last.numbers[name].value:.4g}" in page
     assert [row["step"] for row in run.rows] == [0, 240]
     [said] = re.findall(r"final measurement of leakage takes about (\d+) s", caplog.text)
     assert int(said) <= max(1, 5 * last.seconds)
@@ -485,11 +490,11 @@ def test_no_leak_shown_takes_that_nothing_else_shows_one(planted, tmp_path):
         last.completion, attempts=tuple(
             {**one, "greedy": False} for one in last.completion.attempts
         ),
-    ), _summaries={})  # fmt: skip
+    ))  # fmt: skip
     assert quiet.claim.verdict == NO_LEAK
     fell = tuple(float(n) for n in range(20))
     gap = TextGap(fell, fell, tuple(one + 30 for one in fell), fell)
-    loud = replace(quiet, texts=gap, _summaries={})
+    loud = replace(quiet, texts=gap)
     assert loud.claim.verdict == UNDECIDED
     assert "AUC 1.00" in loud.claim.reasons[0]
 

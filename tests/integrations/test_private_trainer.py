@@ -26,13 +26,13 @@ from transformers import (
 )
 
 import vestige
+from tests.audits.told import sentences
 from tests.docs.documents import REPOSITORY
-from tests.integrations.stories import sentences
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, TrainingError
-from vestige.integrations.loaded_weights import Compared, beside_folder
-from vestige.integrations.private_settings import refuse_settings
+from vestige.integrations.model_history import compared_with_folder
+from vestige.integrations.private_checks import refuse_settings
 from vestige.integrations.transformers import PrivateTrainer
 from vestige.preparation.lineage import history_of
 from vestige.privacy.accounting import Mechanism
@@ -319,25 +319,24 @@ def test_a_whole_model_is_released_with_its_promise(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 def test_weights_are_compared_with_their_folder(tmp_path):
-    same, unknown = Compared(differ=False, whole=True), Compared(differ=False, whole=False)
     own = trainer(tmp_path / "one", vestige.DPSGD(epsilon=8.0), lora=False).model
-    assert beside_folder(own) == same  # it comes from nowhere
+    assert compared_with_folder(own) == "same"  # it comes from nowhere
     own.save_pretrained(tmp_path / "model")
-    assert beside_folder(GPT2LMHeadModel.from_pretrained(tmp_path / "model")) == same
+    assert compared_with_folder(GPT2LMHeadModel.from_pretrained(tmp_path / "model")) == "same"
     again = GPT2LMHeadModel.from_pretrained(tmp_path / "model", dtype=torch.bfloat16)
-    assert beside_folder(again) == same
+    assert compared_with_folder(again) == "same"
     adapted = get_peft_model(again, LoraConfig(**LORA))
-    assert beside_folder(adapted.get_base_model()) == same
+    assert compared_with_folder(adapted.get_base_model()) == "same"
     with torch.no_grad():
         again.transformer.h[0].ln_1.weight[3] += 0.25
-    assert beside_folder(again).differ
-    assert beside_folder(adapted.get_base_model()).differ
+    assert compared_with_folder(again) == "other"
+    assert compared_with_folder(adapted.get_base_model()) == "other"
     grown = GPT2LMHeadModel.from_pretrained(tmp_path / "model")
     grown.resize_token_embeddings(310)
-    assert beside_folder(grown) == unknown
+    assert compared_with_folder(grown) == "partly"
     (tmp_path / "model" / "model.safetensors").unlink()
-    assert beside_folder(GPT2LMHeadModel(own.config)) == same
-    assert beside_folder(again) == unknown
+    assert compared_with_folder(GPT2LMHeadModel(own.config)) == "same"
+    assert compared_with_folder(again) == "partly"
 
 
 def test_a_model_that_cannot_be_clipped_is_refused_by_its_layer(tmp_path):
@@ -461,7 +460,7 @@ def test_rows_that_a_trainer_joins_are_refused(tmp_path):
 
     rows = PrivateRows.of(Dataset.from_dict({"text": TEXTS}), vestige.DPSGD(epsilon=1.0), None)
     with pytest.raises(TrainingError, match="made 2 rows of 60"):
-        rows.read_by([1, 2])
+        rows.check_prepared([1, 2])
     with pytest.raises(DataError, match="has no length"):
         PrivateRows.of(iter(TEXTS), vestige.DPSGD(epsilon=1.0), None)
 
