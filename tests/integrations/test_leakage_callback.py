@@ -31,7 +31,6 @@ from vestige.data.corpus import Corpus
 from vestige.data.manifest import Manifest
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, VestigeError
-from vestige.integrations.canary_search import require_arrival
 from vestige.integrations.leakage import TextGap
 from vestige.integrations.transformers import Leakage, LeakageCallback, plant
 from vestige.models.hugging_face import HuggingFaceLanguageModel
@@ -215,16 +214,6 @@ def test_settings_out_of_range_are_refused(settings, message):
         LeakageCallback("canaries", **settings)
 
 
-def test_a_data_set_without_the_column_is_refused(tmp_path):
-    with pytest.raises(DataError, match="no column body; it has text, number"):
-        plant(DATA, out=tmp_path / "x", column="body")
-
-
-def test_rows_are_numbered_as_they_were(planted):
-    numbers = [row["number"] for row in planted[0] if row["number"] is not None]
-    assert np.all(np.diff(numbers) == 1)
-
-
 @pytest.mark.slow
 def test_two_processes_measure_what_one_measures(planted, tmp_path):
     from tests.integrations.in_processes import __file__ as script
@@ -367,13 +356,6 @@ def test_a_canary_of_a_conversation_is_asked_behind_what_the_template_says(tmp_p
         vestige.exposure(model, tmp_path / "c", references=200)
 
 
-def test_rows_without_messages_are_refused(tmp_path):
-    bad = Dataset.from_dict({"messages": [[1, 2], [3]]})
-    with pytest.raises(DataError, match="row 1 has no messages"):
-        plant(bad, out=tmp_path / "x")
-    assert not (tmp_path / "x").exists()
-
-
 class _Cut:
     """A collator that cuts rows off, or masks what the loss would count."""
 
@@ -393,32 +375,26 @@ class _Cut:
     [
         ({"length": 2}, "0 are masked in the labels, [0-9]+ are whole in no row"),
         ({"masked": True}, "[0-9]+ are masked in the labels, 0 are whole in no row"),
+        ({"rows": range(5)}, r"[0-9]+ of [0-9]+ planted canaries do not reach the loss"),
     ],
 )
 def test_canaries_that_do_not_reach_the_loss_are_refused(planted, tmp_path, cut, told):
-    """A low exposure would be read as "no leak"."""
-    _, out = planted
-    trainer, _ = trained(planted, tmp_path, LeakageCallback(out), steps=1)
-    sealed = Manifest.load(out / "manifest.json")
-    require_arrival(trainer, sealed)
-    trainer.data_collator = _Cut(trainer.processing_class, **cut)
+    """A low exposure would be read as "no leak". Shuffled rows are fine."""
+    data, out = planted
+    trainer, _ = trained((data.shuffle(seed=3), out), tmp_path, LeakageCallback(out), steps=1)
+    if "rows" in cut:
+        trainer.train_dataset = trainer.train_dataset.select(cut["rows"])
+    else:
+        trainer.data_collator = _Cut(trainer.processing_class, **cut)
     with pytest.raises(DataError, match=told):
-        require_arrival(trainer, sealed)
-    with pytest.raises(DataError, match="do not reach the loss"):
         trainer.train()
 
 
-def test_canaries_are_found_where_rows_were_shuffled_and_not_where_they_are_others(
-    planted, tmp_path
-):
-    data, out = planted
-    sealed = Manifest.load(out / "manifest.json")
-    trainer, _ = trained((data.shuffle(seed=3), out), tmp_path, LeakageCallback(out), steps=1)
-    trainer.train_dataset = trainer.train_dataset.select(range(5))
-    with pytest.raises(DataError, match=r"of [0-9]+ planted canaries do not reach the loss"):
-        require_arrival(trainer, sealed)
-    with pytest.raises(DataError, match="do not reach the loss"):
-        trained((DATA, out), tmp_path / "plain", LeakageCallback(out), steps=1)
+def test_a_callback_without_its_trainer_is_refused(planted, tmp_path):
+    trainer, _ = trained(planted, tmp_path, steps=1)
+    trainer.add_callback(LeakageCallback(planted[1]))
+    with pytest.raises(VestigeError, match=r"trainer.add_callback\(LeakageCallback\(CANARIES, tr"):
+        trainer.train()
 
 
 def diverging(model):

@@ -91,6 +91,8 @@ def test_a_conversation_in_two_columns_is_a_prompt_with_its_completion(tmp_path,
     [
         ({"prompt": TEXTS, "chosen": TEXTS, "rejected": TEXTS}, {"column": "prompt"}, "preference"),
         ({"prompt": TEXTS, "answer": TEXTS}, {}, "no column text; it has prompt, answer"),
+        ({"text": TEXTS}, {"column": "body"}, "no column body; it has text"),
+        ({"messages": [[1, 2], [3]]}, {}, "row 1 has no messages"),
     ],
 )
 def test_a_set_with_no_place_for_a_canary_is_refused(tmp_path, data, settings, told):

@@ -22,7 +22,7 @@ REMEDY = (
 )
 
 
-def require_arrival(trainer: Any, manifest: Manifest) -> None:
+def require_arrival(trainer: Any, search: "CanarySearch") -> None:
     """Check that the loss of a trainer counts every token of every planted canary.
 
     Copies are looked for at their positions in the manifest. If one is missing there, copies are
@@ -37,7 +37,6 @@ def require_arrival(trainer: Any, manifest: Manifest) -> None:
     rows = Rows.of(trainer, trainer.train_dataset)
     if rows is None:
         return
-    search = CanarySearch(manifest, trainer.processing_class)
     if search.learned_in_place(rows):
         return
     found = search.copies(rows, range(min(MOST, len(rows))))
@@ -89,7 +88,11 @@ class CanarySearch:
     """
 
     def __init__(self, manifest: Manifest, tokenizer: Any) -> None:
-        require_tokenizer(tokenizer)
+        if tokenizer is None:
+            raise VestigeError(
+                "the trainer has no tokenizer",
+                remedy="Pass it to the trainer as `processing_class`.",
+            )
         self._tokenizer = tokenizer
         self.positions = {
             self._text(tokenizer(canary.phrase, add_special_tokens=False)["input_ids"]): places
@@ -128,15 +131,6 @@ class CanarySearch:
 
     def _text(self, ids: list[int]) -> str:
         return "".join(self._tokenizer.decode(ids).split()).casefold()
-
-
-def require_tokenizer(tokenizer: Any) -> None:
-    """Raise VestigeError if a trainer has no tokenizer."""
-    if tokenizer is None:
-        raise VestigeError(
-            "the trainer has no tokenizer",
-            remedy="Pass it to the trainer as `processing_class`.",
-        )
 
 
 def _holds(text: str, phrase: str) -> bool:

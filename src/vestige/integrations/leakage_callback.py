@@ -21,12 +21,10 @@ from transformers import TrainerCallback
 from vestige import _validate, claims, new_files
 from vestige.audits.exposure.canaries import FEWEST
 from vestige.data.manifest import Manifest
-from vestige.data.sources import manifest_file
 from vestige.errors import NotFinite, VestigeError
-from vestige.integrations.canary_search import CanarySearch, require_arrival
+from vestige.integrations.canary_search import require_arrival
 from vestige.integrations.leakage import LIMITS, LeakageSnapshot, training_leakage
-from vestige.integrations.measurement import BASELINE, Baseline, Measurement, training_precision
-from vestige.integrations.text_sample import TextSample
+from vestige.integrations.measurement import BASELINE, Baseline, Measurement
 from vestige.results import Result
 
 REFERENCES = 2**8
@@ -108,7 +106,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         self.left_out = 0
         self.diverged: int | None = None
         self._began = self._spent = 0.0
-        self._measurement: Measurement | None = None
+        self._measurement: Measurement
         self._before: Baseline | None = None
 
     @property
@@ -144,9 +142,17 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
                     "trainer.add_callback(LeakageCallback(CANARIES, trainer))."
                 ),
             )
-        self._began, self._measurement, self.diverged = time.perf_counter(), None, None
+        self._began, self.diverged = time.perf_counter(), None
         require_whole(trainer)
-        require_arrival(trainer, self._manifest())
+        self._measurement = Measurement(
+            trainer,
+            self.canaries,
+            references=self.references,
+            seed=self.seed,
+            texts=self.texts,
+        )
+        require_arrival(trainer, self._measurement.search)
+        self._spent = time.perf_counter() - self._began
         file = Path(args.output_dir) / BASELINE
         if state.global_step:
             self._before = Baseline.load(file)
@@ -174,9 +180,9 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
             Leakage: more leaks than `fail_above` allows.
             VestigeError: `fail_above` was given, and the verdict is "undecided".
         """
-        first, measurement = state.is_world_process_zero, self._measurement
-        if first and self.diverged is None and self.moments and measurement is not None:
-            seconds = max(1, round(self.moments[-1].seconds * measurement.cost_of_last))
+        first = state.is_world_process_zero
+        if first and self.diverged is None and self.moments:
+            seconds = max(1, round(self.moments[-1].seconds * self._measurement.cost_of_last))
             _log.warning("The final measurement of leakage takes about %s s.", f"{seconds:,}")
         self._measure(last=True)
         result = self.result
@@ -210,10 +216,8 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         trainer, state, began = self.trainer, self.trainer.state, time.perf_counter()
         step, logs = state.global_step, {"vestige/diverged": 1.0}
         try:
-            with training_precision(trainer.args, trainer.model):
-                self._measurement = self._measurement or self._new_measurement()
-                moment, self._before = self._measurement.measure(self._before, step=step, last=last)
-                logs = moment.logs()
+            moment, self._before = self._measurement.measure(self._before, step=step, last=last)
+            logs = moment.logs()
         except NotFinite:
             self.diverged = step
             _log.warning(
@@ -231,24 +235,6 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
             state.log_history.append({**logs, "epoch": state.epoch, "step": step})
             trainer.callback_handler.on_log(trainer.args, state, trainer.control, logs)
 
-    def _new_measurement(self) -> Measurement:
-        trainer, sample = self.trainer, None
-        if self.texts:
-            search = CanarySearch(self._manifest(), trainer.processing_class)
-            sample = TextSample.of(trainer, number=self.texts, search=search, seed=self.seed)
-        return Measurement(
-            self.canaries,
-            trainer.model,
-            trainer.processing_class,
-            references=self.references,
-            seed=self.seed,
-            sample=sample,
-        )
-
-    def _manifest(self) -> Manifest:
-        given = self.canaries
-        return given if isinstance(given, Manifest) else Manifest.load(manifest_file(given))
-
     def _save(self, result: Result, out: Path) -> None:
         from vestige.reports.page import write_page
 
@@ -264,7 +250,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
     def _has_time(self, done: float) -> bool:
         """Whether another measurement and the last one fit into the budget, by the share done."""
         one = self.moments[-1].seconds if self.moments else self._spent
-        last = one * (1 if self._measurement is None else self._measurement.cost_of_last)
+        last = one * self._measurement.cost_of_last
         training = (time.perf_counter() - self._began - self._spent) / done
         return self._spent + one + last <= self.budget * training
 

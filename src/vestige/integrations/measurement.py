@@ -22,15 +22,16 @@ from vestige import claims
 from vestige.data.atomic_write import write_text
 from vestige.data.canary import BY_COIN
 from vestige.data.files import LARGEST, parse_object, read_bytes
+from vestige.data.manifest import Manifest
+from vestige.data.sources import manifest_file
 from vestige.errors import NotFinite, VestigeError
-from vestige.integrations.canary_search import require_tokenizer
+from vestige.integrations.canary_search import CanarySearch
 from vestige.integrations.leakage import LeakageSnapshot
 from vestige.integrations.text_sample import TextSample, text_gap
 
 if TYPE_CHECKING:
     from vestige.audits.exposure.canary_result import CanaryExposure
     from vestige.audits.extraction.canaries import Completion
-    from vestige.data.manifest import Manifest
 
 DELTA = 1e-5
 """Of the measured epsilon."""
@@ -92,49 +93,53 @@ class Baseline:
 
 
 class Measurement:
-    """Measures one model again and again; canaries, references and texts are read once.
+    """Measures a trainer's model again and again; canaries and texts are read once.
 
     Args:
+        trainer: with the model, its tokenizer, the rows and the precision.
         canaries: the folder of `plant`, or its manifest.
-        model: of Transformers or PEFT; it is not copied.
-        tokenizer: its own.
         references: phrases that each canary is compared with.
-        seed: of the references.
-        sample: texts to compare; None: none.
+        seed: of the references, and of the sample of texts.
+        texts: rows of the training and of the evaluation set to compare; 0: none.
 
     Raises:
-        VestigeError: there is no tokenizer, or a canary cannot be read.
+        VestigeError: there is no tokenizer, a canary cannot be read, or no text can be compared.
     """
 
     def __init__(
         self,
-        canaries: "str | PathLike[str] | Manifest",
-        model: Any,
-        tokenizer: Any,
+        trainer: Any,
+        canaries: str | PathLike[str] | Manifest,
         *,
         references: int,
         seed: int,
-        sample: TextSample | None = None,
+        texts: int = 0,
     ) -> None:
         from vestige.data.subwords import SubwordVocabulary
         from vestige.models.canaries import load_canaries
         from vestige.models.hugging_face import HuggingFaceLanguageModel
 
-        require_tokenizer(tokenizer)
-        self.network, self.references, self.seed = model, references, seed
-        self.sample, self._given = sample, canaries
+        given = canaries
+        read = given if isinstance(given, Manifest) else Manifest.load(manifest_file(given))
+        network, tokenizer = trainer.model, trainer.processing_class
+        self.search = CanarySearch(read, tokenizer)
+        self._trainer, self._given = trainer, given
+        self._references, self._seed = references, seed
         self._model: Any
-        with undisturbed(model):
-            self._model = HuggingFaceLanguageModel(model, SubwordVocabulary(tokenizer))
-        self.manifest, self.canaries = load_canaries(canaries, self._model)
+        with undisturbed(network):
+            self._model = HuggingFaceLanguageModel(network, SubwordVocabulary(tokenizer))
+        self._manifest, self._canaries = load_canaries(given, self._model)
+        self.sample: TextSample | None = None
+        if texts:
+            self.sample = TextSample.of(trainer, number=texts, search=self.search, seed=seed)
 
     @property
     def cost_of_last(self) -> float:
         """Time of the measurement at the end, in measurements before it."""
         from vestige.audits.exposure.canaries import orders_compared
 
-        others = orders_compared(self.canaries, self.references)
-        return 1 + others / (self.references + 2 * len(self.canaries))
+        others = orders_compared(self._canaries, self._references)
+        return 1 + others / (self._references + 2 * len(self._canaries))
 
     def measure(
         self, before: Baseline | None, *, step: int = 0, last: bool = True
@@ -149,11 +154,11 @@ class Measurement:
         Raises:
             NotFinite: a score is not finite, since the training diverged.
         """
-        began = time.perf_counter()
-        with undisturbed(self.network):
+        began, network = time.perf_counter(), self._trainer.model
+        with training_precision(self._trainer.args, network), undisturbed(network):
             self._model.eval()
             found, completion = self._by_verbs() if last else self._by_attacks()
-            losses = None if self.sample is None else self.sample.losses(self.network)
+            losses = None if self.sample is None else self.sample.losses(network)
         answers = [row["log_perplexity"] for row in found.canaries]
         flipped = [row for row in found.canaries if row["pattern"] in BY_COIN]
         scores = [-row["log_perplexity"] * math.log(2) for row in flipped] or None
@@ -169,7 +174,7 @@ class Measurement:
         if scores is not None and before.scores is not None:
             from vestige.audits.exposure.epsilon import audit_canaries
 
-            coins = [canary for canary in self.canaries if canary.pattern in BY_COIN]
+            coins = [canary for canary in self._canaries if canary.pattern in BY_COIN]
             audit = audit_canaries(scores, coins, delta=DELTA, reference=before.scores)
         different = _different(before, found, trained=step > 0)
         snapshot = LeakageSnapshot(
@@ -188,8 +193,8 @@ class Measurement:
         from vestige.session import Session
 
         model, given = self._model, self._given
-        run = Session("exposure", {"model": model, "secrets": given}, seed=self.seed)
-        found = of_canaries(run, model, given, self.references)
+        run = Session("exposure", {"model": model, "secrets": given}, seed=self._seed)
+        found = of_canaries(run, model, given, self._references)
         other = Session("extract", {"model": model, "what": given, "beam": 1})
         completion = complete_canaries(other, model, given, prefix=None, beam=1)
         return replace(found, record=run.record()), replace(completion, record=other.record())
@@ -199,9 +204,9 @@ class Measurement:
         from vestige.audits.extraction.canaries import complete
         from vestige.models.canaries import asked_as_learnt
 
-        model, canaries = asked_as_learnt(self._model, self.manifest), self.canaries
+        model, canaries = asked_as_learnt(self._model, self._manifest), self._canaries
         found = canary_exposure(
-            model, canaries, seed=self.seed, references=self.references, orders=0
+            model, canaries, seed=self._seed, references=self._references, orders=0
         )
         return found, complete(model, canaries, beam=1)
 
