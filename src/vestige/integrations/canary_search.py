@@ -55,18 +55,18 @@ def require_arrival(trainer: Any, search: "CanarySearch") -> None:
     for phrase, places in search.positions.items():  # two other rows can form a phrase by chance
         parts += min(found.split[phrase], max(0, len(places) - found.learned[phrase]))
     if rows.all_known and whole < copies:
-        told = (
+        problem = (
             f"of {copies} copies of planted canaries {whole} reach the loss whole, {parts} are "
             f"split over two rows, and {copies - whole - parts} are whole nowhere"
         )
     elif parts:
-        told = (
+        problem = (
             f"in the first {MOST:,} rows {whole} copies of planted canaries reach the loss whole, "
             f"and {parts} are split over two rows"
         )
     else:
         return
-    warnings.warn(f"{told}: the results are those of fewer copies. {REMEDY}", stacklevel=2)
+    warnings.warn(f"{problem}: the results are those of fewer copies. {REMEDY}", stacklevel=2)
 
 
 class Copies(NamedTuple):

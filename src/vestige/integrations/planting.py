@@ -53,8 +53,8 @@ def plant(
         settings: of `vestige.plant`, such as `copies`, `controls`, `coin_flip` and `seed`.
 
     Raises:
-        DataError: the data set has preferences, no such column, a stream's length is unknown or
-            shorter than `rows`, or the users are no names.
+        DataError: the data set has preferences or no such column, is a stream that is shorter than
+            `rows` or of unknown length, or its users are no names.
         RunError: `out` exists.
     """
     import vestige

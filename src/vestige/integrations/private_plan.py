@@ -113,30 +113,20 @@ class PrivateRows:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivateTraining:
-    """A private training: its rows, its mechanism and its guarantee.
+class PrivateBatches:
+    """Poisson-sampled batches of a trainer's rows.
 
     Attributes:
         rows: of the training set.
-        privacy: as given.
-        expected_units: of a batch.
-        held_out: units that choose weights or steps by an evaluation, and are not protected.
-        plan: with the noise; None before `planned`, as `history` and `entry` are.
-        history: of the model that it starts from.
-        entry: of its ledger.
+        expected_units: of a batch, on average.
     """
 
     rows: PrivateRows
-    privacy: DPSGD
     expected_units: int
-    held_out: int = 0
-    plan: PrivacyPlan | None = None
-    history: ModelHistory | None = None
-    entry: LedgerEntry | None = None
 
     @classmethod
-    def of(cls, rows: PrivateRows, privacy: DPSGD, args: Any) -> "PrivateTraining":
-        """That of a trainer's settings.
+    def of(cls, rows: PrivateRows, privacy: DPSGD, args: Any) -> "PrivateBatches":
+        """Those of a trainer's settings.
 
         Raises:
             ValueError: a batch has more units than there are, or delta is out of range.
@@ -152,12 +142,7 @@ class PrivateTraining:
             )
         if privacy.delta is not None:
             check_delta(privacy.delta, rows.units)
-        return cls(rows=rows, privacy=privacy, expected_units=expected)
-
-    @property
-    def before(self) -> tuple[LedgerEntry, ...]:
-        """Trainings that made the model it starts from, oldest first."""
-        return () if self.history is None else (*self.history.loaded, *self.history.here)
+        return cls(rows=rows, expected_units=expected)
 
     @property
     def sample_rate(self) -> float:
@@ -169,40 +154,65 @@ class PrivateTraining:
         """Steps in which a unit is sampled once on average."""
         return math.ceil(self.rows.units / self.expected_units)
 
-    def lot(self, secret: Secret, step: int, process: int, processes: int) -> tuple[Ids, Ids]:
+    def batch(self, secret: Secret, step: int, process: int, processes: int) -> tuple[Ids, Ids]:
         """One process's part of a step's batch: rows, and the unit of each."""
         units, rate = self.rows.units, self.sample_rate
         drawn = poisson_sample(secret.key("sampling"), step, units=units, sample_rate=rate)
         return self.rows.of_units(drawn[process::processes])
 
-    def planned(self, args: Any, begun: Path | None, model: Any) -> "PrivateTraining":
-        """The same with its noise, for the steps that a trainer will take.
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateTraining:
+    """The guarantee of a training.
+
+    Attributes:
+        plan: with the noise, the steps and the budget.
+        history: of the model that it starts from.
+        entry: of its ledger.
+        held_out: units that choose weights or steps by an evaluation, and are not protected.
+    """
+
+    plan: PrivacyPlan
+    history: ModelHistory
+    entry: LedgerEntry
+    held_out: int
+
+    @classmethod
+    def of(
+        cls,
+        batches: PrivateBatches,
+        privacy: DPSGD,
+        trainer: Any,
+        *,
+        held_out: int,
+        begun: Path | None,
+    ) -> "PrivateTraining":
+        """That of the steps that a trainer will take.
 
         Args:
-            args: of the trainer.
-            begun: the directory of a training that is resumed.
-            model: that will learn.
+            batches: of the trainer.
+            privacy: as given.
+            trainer: with the model and the number of steps.
+            held_out: see the attribute.
+            begun: the folder of a training that is resumed; None: a new one.
 
         Raises:
             TrainingError: no noise keeps within epsilon, or another training was begun.
         """
+        args, model = trainer.args, trainer.model
         steps = args.max_steps
         if steps <= 0:
-            steps = math.ceil(args.num_train_epochs * self.steps_per_epoch)
-        plan = self.privacy.plan(
-            unit=self.privacy.protected,
-            units=self.rows.units,
-            sample_rate=self.sample_rate,
-            steps=steps,
-        )
+            steps = math.ceil(args.num_train_epochs * batches.steps_per_epoch)
+        units, rate = batches.rows.units, batches.sample_rate
+        plan = privacy.plan(unit=privacy.protected, units=units, sample_rate=rate, steps=steps)
         history = history_of(model)
         config = model.config.get_text_config(decoder=True)
         entry = LedgerEntry.of(
             plan.spent(steps),
             id=new_id(),
-            defence=self.privacy.name,
+            defence=privacy.name,
             sequence_length=getattr(config, "max_position_embeddings", None) or 1 << 20,
-            void=(*self.privacy.void, *([MOVED] if history.moved else [])),
+            void=(*privacy.void, *([MOVED] if history.moved else [])),
         )
         if begun is not None:
             *before, entry = _resumed(entry, begun / LEDGER)
@@ -210,11 +220,15 @@ class PrivateTraining:
             here = tuple(one for one in before if one.id in own)
             loaded = tuple(one for one in before if one.id not in own)
             history = ModelHistory(loaded=loaded, here=here)
-        return replace(self, plan=plan, history=history, entry=entry)
+        return cls(plan=plan, history=history, entry=entry, held_out=held_out)
 
-    def remembered(self, model: Any, steps: int | None = None) -> None:
+    @property
+    def before(self) -> tuple[LedgerEntry, ...]:
+        """Trainings that made the model it starts from, oldest first."""
+        return (*self.history.loaded, *self.history.here)
+
+    def remember(self, model: Any, steps: int | None = None) -> None:
         """Remember that a model is trained by it, after so many steps or before the first."""
-        assert self.history is not None
         here = (*self.history.here, self._entry_after(steps))
         remember(model, replace(self.history, here=here), done=steps is not None)
 
@@ -227,19 +241,16 @@ class PrivateTraining:
 
     def statement(self, steps: int | None) -> PrivacyStatement:
         """The guarantee, after so many steps or before the first."""
-        plan, entry, history = self.plan, self.entry, self.history
-        assert plan is not None
-        assert entry is not None
-        assert history is not None
+        plan, entry = self.plan, self.entry
         assert entry.sequence_length is not None
         return PrivacyStatement(
             defence=entry.defence,
             planned=plan.spent(plan.steps),
-            units=self.rows.units,
+            units=plan.units,
             sequence_length=entry.sequence_length,
             held_out=self.held_out,
             # Trainings in this process count as if they had read the same rows.
-            ancestry=Ancestry.of(entry, history.here, history.loaded),
+            ancestry=Ancestry.of(entry, self.history.here, self.history.loaded),
             taken=None if steps is None else plan.spent(steps),
             void=entry.void,
             in_pieces=False,
@@ -248,7 +259,6 @@ class PrivateTraining:
         )
 
     def _entry_after(self, steps: int | None) -> LedgerEntry:
-        assert self.entry is not None
         return self.entry if steps is None else self.entry.ended(steps)
 
 

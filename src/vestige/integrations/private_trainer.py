@@ -20,7 +20,6 @@ Differs from the paper: a row's loss is the mean over its own targets.
 
 import inspect
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ from vestige.integrations.private_checks import (
     refuse_optimizer,
     refuse_settings,
 )
-from vestige.integrations.private_plan import PrivateRows, PrivateTraining
+from vestige.integrations.private_plan import PrivateBatches, PrivateRows, PrivateTraining
 from vestige.integrations.rows import Rows, from_the_left, other_loss, row_losses
 from vestige.models.lora import only_our_warnings
 from vestige.privacy.clipping import Rule, clip_gradients
@@ -71,6 +70,7 @@ def private(trainer: type[Trainer]) -> type[Trainer]:
 class _Private(Trainer):  # type: ignore[misc]
     """The methods that a private trainer replaces. See `private`."""
 
+    _private: PrivateTraining | None = None
     _noise: NoisyStep | None = None
 
     def __init__(
@@ -95,14 +95,16 @@ class _Private(Trainer):  # type: ignore[misc]
         plain(model, *args, **kwargs)
         refuse_settings(self)
         rows.check_prepared(self.train_dataset)
-        self._private, self._user_column = PrivateTraining.of(rows, privacy, self.args), user_column
+        self._batches = PrivateBatches.of(rows, privacy, self.args)
+        self._privacy, self._user_column = privacy, user_column
         self._rows_at_once = privacy.physical_batch_size or self.args.per_device_train_batch_size
         self.args.gradient_accumulation_steps = 1  # a batch is a step, however it is computed
         self.args.max_grad_norm = 0.0  # each row's gradient is clipped, and not their noisy sum
 
     @property
     def privacy_statement(self) -> tuple[str, ...]:
-        """The guarantee of the training, in sentences."""
+        """The guarantee of the training, in sentences: once it has begun."""
+        assert self._private is not None
         return self._private.statement(self.state.global_step or None).sentences()
 
     def train(self, resume_from_checkpoint: str | bool | None = None, **rest: Any) -> Any:
@@ -116,51 +118,52 @@ class _Private(Trainer):  # type: ignore[misc]
         """
         refuse_layers(self.model)
         self._check_loss()
-        judging = held_out(self, self._private.rows, self._user_column)
-        place, privacy = Path(self.args.output_dir), self._private.privacy
+        judging = held_out(self, self._batches.rows, self._user_column)
+        place, privacy = Path(self.args.output_dir), self._privacy
         resumed, first = bool(resume_from_checkpoint), self.args.process_index == 0
         make = partial(_secret, place / KEY, given=privacy.secret(), resumed=resumed)
         self._secret = _shared(make, self.args.process_index)
-        training = replace(self._private, held_out=judging)
-        self._private = training.planned(self.args, place if resumed else None, self.model)
+        training = self._private = PrivateTraining.of(
+            self._batches, privacy, self, held_out=judging, begun=place if resumed else None
+        )
         if first and not resumed:
-            self._private.write(place)
-        assert self._private.plan is not None
-        noise, expected = self._private.plan.defence.noise, self._private.expected_units
-        self._noise = NoisyStep(noise, privacy.max_grad_norm, expected)
-        self._private.remembered(self.model)
+            training.write(place)
+        noise = training.plan.defence.noise
+        self._noise = NoisyStep(noise, privacy.max_grad_norm, self._batches.expected_units)
+        training.remember(self.model)
         result = super().train(resume_from_checkpoint=resume_from_checkpoint, **rest)
-        self._private.remembered(self.model, self.state.global_step)
+        training.remember(self.model, self.state.global_step)
         if first:
             (place / KEY).unlink(missing_ok=True)
         return result
 
     def get_train_dataloader(self) -> DataLoader[int]:
         """Numbers in place of batches: a step's rows follow from its number and the secret."""
-        numbers: Any = range(self._private.steps_per_epoch)
+        numbers: Any = range(self._batches.steps_per_epoch)
         return DataLoader(numbers, batch_size=1)
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> Any:
         """A number, and no count of items."""
-        return [{"lot": next(epoch_iterator)}], None
+        return [{"step": next(epoch_iterator)}], None
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         """Put the noised, clipped mean gradient of a batch into `.grad`; the batch's mean loss."""
-        noise, plan, step = self._noise, self._private.plan, self.state.global_step
+        noise, private, step = self._noise, self._private, self.state.global_step
         assert noise is not None
-        assert plan is not None
+        assert private is not None
         if step == self._initial_global_step:
             refuse_optimizer(self.optimizer, self.model)
-        if step >= plan.steps:
+        if step >= private.plan.steps:
             raise TrainingError(
-                f"all {plan.steps:,} planned steps were taken; the guarantee allows no more",
+                f"all {private.plan.steps:,} planned steps were taken; the guarantee allows no "
+                "more",
                 remedy="Set `max_steps` or `num_train_epochs` before `train`.",
             )
         self.model.train()
         process, processes = self.args.process_index, self.args.world_size
         noise.draw_from(self._secret, step)
         noise.begin(self.model, None, noised=process == 0)
-        rows, units = self._private.lot(self._secret, step, process, processes)
+        rows, units = self._batches.batch(self._secret, step, process, processes)
         rule = Rule(
             max_grad_norm=noise.max_grad_norm,
             expected_units=noise.expected_units,
@@ -192,7 +195,7 @@ class _Private(Trainer):  # type: ignore[misc]
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """See `Trainer.save_model`; ledger and statement are written beside the weights."""
         super().save_model(output_dir, _internal_call)
-        if self.args.should_save and self._private.entry is not None:
+        if self.args.should_save and self._private is not None:
             self._private.write(Path(output_dir or self.args.output_dir), self.state.global_step)
 
     def _inputs(self, rows: list[int]) -> dict[str, Any]:
