@@ -221,7 +221,8 @@ def test_two_processes_measure_what_one_measures(planted, tmp_path):
 
     data, canaries = planted
     data.save_to_disk(str(canaries.parent / "data"))
-    alone = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY)}
+    paths = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
+    alone = {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
     found = {}
     for count in (1, 2):
         out = tmp_path / str(count)
