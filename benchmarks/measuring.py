@@ -33,8 +33,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
-from vestige.integrations.before import Before
-from vestige.integrations.measurement import Measurement, training_precision
+from vestige.integrations.measurement import Baseline, Measurement, training_precision
 from vestige.integrations.transformers import plant
 
 BUDGET = 0.03
@@ -79,9 +78,10 @@ def seconds(work: Callable[[], Any], repeats: int) -> float:
 
 
 def compared(
-    model: Any, batch: dict[str, torch.Tensor], args: Any, ask: Callable[[], Measurement]
+    trainer: Any, batch: dict[str, torch.Tensor], ask: Callable[[Any], Measurement]
 ) -> dict[str, float]:
     """Seconds of a step and of what is asked between steps, in one precision."""
+    model, args = trainer.model, trainer.args
     learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(learning, lr=0.0)
 
@@ -92,12 +92,10 @@ def compared(
         optimizer.step()
         optimizer.zero_grad()
 
-    with training_precision(args, model):
-        asking = ask()
+    asking = ask(trainer)
 
-    def moment(whole: bool) -> Any:
-        with training_precision(args, model):
-            return asking.moment(Before(), whole=whole)[0]
+    def moment(last: bool) -> Any:
+        return asking.measure(Baseline(), last=last)[0]
 
     found = {
         "step": seconds(step, args.repeats),
@@ -132,10 +130,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         planted = Path(folder) / "canaries"
         plant(data, out=planted, coin_flip=options.canaries)
-        ask = partial(Measurement, planted, model, tokenizer, references=options.references, seed=0)
+        ask = partial(Measurement, canaries=planted, references=options.references, seed=0)
         for name, bf16 in (("float32", False), ("bfloat16", True)):
             args = SimpleNamespace(bf16=bf16, fp16=False, repeats=options.repeats)
-            told[name] = compared(model, batch, args, ask)
+            trainer = SimpleNamespace(model=model, processing_class=tokenizer, args=args)
+            told[name] = compared(trainer, batch, ask)
             print(
                 f"{name}: " + ", ".join(f"{key} {value:.3g}" for key, value in told[name].items())
             )

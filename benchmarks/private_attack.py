@@ -64,7 +64,7 @@ from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
 from vestige.data.vocabulary import WordVocabulary
 from vestige.defences.methods.private import DPSGD
-from vestige.integrations.private_plan import PrivateTraining
+from vestige.integrations.private_plan import PrivateBatches
 from vestige.integrations.transformers import PrivateTrainer
 from vestige.metrics.epsilon import threshold_epsilon
 from vestige.metrics.rates import clopper_pearson
@@ -308,14 +308,14 @@ def trainer_path(seed: int, noise: float, member: bool) -> NDArray[np.float64]:
             ),
         )
         trainer.remove_callback(PrinterCallback)
-        lot = PrivateTraining.lot
+        batch = PrivateBatches.batch
 
         def without(*given: Any) -> Any:
-            rows, units = lot(*given)
+            rows, units = batch(*given)
             kept = units < (UNITS if member else UNITS - 1)
             return rows[kept], units[kept]
 
-        with patch.object(PrivateTraining, "lot", without):
+        with patch.object(PrivateBatches, "batch", without):
             trainer.train()
     return np.array(kept.weights)
 

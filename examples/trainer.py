@@ -57,8 +57,9 @@ def main() -> None:
         eval_dataset=data["test"].map(encoded, remove_columns=data["test"].column_names),
         data_collator=DataCollatorForLanguageModeling(tokenizer, mlm=False),
         processing_class=tokenizer,
-        callbacks=[LeakageCallback(out / "canaries", texts=64, out=out / "leakage")],  # vestige
     )
+    watch = LeakageCallback(out / "canaries", trainer, texts=64, out=out / "leakage")  # vestige
+    trainer.add_callback(watch)  # vestige
     trainer.train(resume_from_checkpoint=given.resume)
     trainer.save_model(out / "model")
 

@@ -112,8 +112,9 @@ def _memaudit(world: World, planted: Planted, data: Dataset, seed: int) -> Row:
 def _vestige(world: World, planted: Planted, data: Dataset, seed: int) -> Row:
     from vestige.errors import VestigeError
 
-    callback = LeakageCallback(planted.place, seed=seed)
-    trainer = _trainer(world, planted, data, seed, callbacks=[callback])
+    trainer = _trainer(world, planted, data, seed)
+    callback = LeakageCallback(planted.place, trainer, seed=seed)
+    trainer.add_callback(callback)
     try:
         with quiet():
             trainer.train()

@@ -234,15 +234,11 @@ def watched(
     """
     from memaudit import MemorizationAuditCallback
 
-    leakage = LeakageCallback(planted.place, seed=seed)
     trainer = world.trainer(
-        copy.deepcopy(world.base),
-        planted.texts,
-        seed=seed,
-        kind=kind,
-        callbacks=[leakage],
-        **settings,
+        copy.deepcopy(world.base), planted.texts, seed=seed, kind=kind, **settings
     )
+    leakage = LeakageCallback(planted.place, trainer, seed=seed)
+    trainer.add_callback(leakage)
     theirs = MemorizationAuditCallback(
         trainer=trainer,
         manifest=dict(planted.manifest),

@@ -39,14 +39,14 @@ def callback(world: World, model: str, *, rate: float, planted: str) -> str:
     rows = texts_of(folder)
     network, data, collator, tokenizer = _parts(world, model, rows)
     watched = LeakageCallback(str(folder), fail_above={"exposure": 3.0}, every=1.0)
+    trainer = Trainer(
+        model=network, train_dataset=data, data_collator=collator, processing_class=tokenizer,
+        args=_arguments(world, max_steps=2, per_device_train_batch_size=8, learning_rate=rate),
+    )  # fmt: skip
+    watched.trainer = trainer
+    trainer.add_callback(watched)
     try:
-        Trainer(
-            model=network, train_dataset=data, data_collator=collator,
-            processing_class=tokenizer, callbacks=[watched],
-            args=_arguments(
-                world, max_steps=2, per_device_train_batch_size=8, learning_rate=rate
-            ),
-        ).train()  # fmt: skip
+        trainer.train()
     except Leakage:
         return LEAK
     return watched.result.claim.verdict

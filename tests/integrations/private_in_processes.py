@@ -32,14 +32,14 @@ def train_few(out: Path) -> None:
         ddp_backend="gloo",
     )  # fmt: skip
     counts = []
-    lot = type(own._private).lot
+    batch = type(own._batches).batch
 
     def watched(*args):
-        found = lot(*args)
+        found = batch(*args)
         counts.append(len(found[0]))
         return found
 
-    with patch.object(type(own._private), "lot", watched):
+    with patch.object(type(own._batches), "batch", watched):
         own.train()
     kept = {"weights": _flat(weights(own.model)), "counts": counts}
     (out / f"{os.environ['RANK']}.json").write_text(json.dumps(kept))

@@ -18,11 +18,10 @@ from transformers import (
 from tests.integrations.test_leakage_callback import DATA, TEXTS, tokenizer
 from vestige.data.manifest import Manifest
 from vestige.errors import DataError, VestigeError
-from vestige.integrations import arrival, row_losses
-from vestige.integrations.arrival import require_arrival
-from vestige.integrations.canary_search import CanarySearch
-from vestige.integrations.row_losses import Rows
-from vestige.integrations.training_texts import TextSample
+from vestige.integrations import canary_search, rows
+from vestige.integrations.canary_search import CanarySearch, require_arrival
+from vestige.integrations.rows import Rows
+from vestige.integrations.text_sample import TextSample
 from vestige.integrations.transformers import plant
 
 WORDS = tokenizer()
@@ -69,6 +68,10 @@ def trainer(data, tmp_path, collate=None, held=None):
     )  # fmt: skip
 
 
+def arrives(own, sealed):
+    require_arrival(own, CanarySearch(sealed, WORDS))
+
+
 def counts(data, size):
     """(copies that stand whole in a block, copies over the end of one), from the whole text."""
     said = [WORDS.decode(row) for row in blocks(data, size)["input_ids"]]
@@ -85,13 +88,13 @@ def test_blocks_that_cut_some_copies_are_told_with_their_number(planted, tmp_pat
         whole, split = counts(data, size)
         told = f"of 12 copies of planted canaries {whole} reach the loss whole, {split} are split"
         with pytest.warns(UserWarning, match=told):
-            require_arrival(trainer(blocks(data, size), tmp_path), sealed, WORDS)
+            arrives(trainer(blocks(data, size), tmp_path), sealed)
 
 
 def test_blocks_that_cut_all_copies_are_refused(planted, tmp_path):
     data, sealed = planted
     with pytest.raises(DataError, match=r"2 of 2 .* 2 are whole in no row \(2 split over two"):
-        require_arrival(trainer(blocks(data, 20), tmp_path), sealed, WORDS)
+        arrives(trainer(blocks(data, 20), tmp_path), sealed)
 
 
 def test_packing_that_keeps_texts_whole_is_fine(planted, tmp_path):
@@ -99,9 +102,9 @@ def test_packing_that_keeps_texts_whole_is_fine(planted, tmp_path):
     data, sealed = planted
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        require_arrival(trainer(blocks(data, 10**6), tmp_path), sealed, WORDS)
-        require_arrival(trainer(encoded(data), tmp_path, Flat()), sealed, WORDS)
-        require_arrival(trainer(encoded(data.shuffle(seed=1)), tmp_path), sealed, WORDS)
+        arrives(trainer(blocks(data, 10**6), tmp_path), sealed)
+        arrives(trainer(encoded(data), tmp_path, Flat()), sealed)
+        arrives(trainer(encoded(data.shuffle(seed=1)), tmp_path), sealed)
 
 
 def test_a_masked_word_is_not_learnt(planted, tmp_path):
@@ -113,7 +116,7 @@ def test_a_masked_word_is_not_learnt(planted, tmp_path):
         return found
 
     with pytest.raises(DataError, match="2 are masked in the labels"):
-        require_arrival(trainer(encoded(data), tmp_path, collate), sealed, WORDS)
+        arrives(trainer(encoded(data), tmp_path, collate), sealed)
 
 
 def test_copies_that_were_filtered_out_are_told(planted, tmp_path):
@@ -121,17 +124,17 @@ def test_copies_that_were_filtered_out_are_told(planted, tmp_path):
     gone = set(sealed.positions[0][:4])
     some = data.select([place for place in range(len(data)) if place not in gone])
     with pytest.warns(UserWarning, match="of 12 copies .* 8 reach the loss whole, 0 .* and 4 are"):
-        require_arrival(trainer(encoded(some), tmp_path), sealed, WORDS)
+        arrives(trainer(encoded(some), tmp_path), sealed)
 
 
 def test_of_long_sets_the_first_rows_are_looked_through(planted, tmp_path):
     data, sealed = planted
     size = next(size for size in range(60, 200, 7) if 0 < counts(data, size)[1] < 6)
     cut, first = blocks(data, size), len(blocks(data, size)) - 1
-    with patch.object(arrival, "MOST", first), patch.object(row_losses, "MOST", first):
+    with patch.object(canary_search, "MOST", first), patch.object(rows, "MOST", first):
         with pytest.warns(UserWarning, match=f"in the first {first} rows [0-9]+ copies"):
-            require_arrival(trainer(cut, tmp_path), sealed, WORDS)
-        require_arrival(trainer(encoded(DATA), tmp_path), sealed, WORDS)  # there may be more
+            arrives(trainer(cut, tmp_path), sealed)
+        arrives(trainer(encoded(DATA), tmp_path), sealed)  # there may be more
 
 
 def test_a_stream_is_looked_through(planted, tmp_path):
@@ -139,12 +142,12 @@ def test_a_stream_is_looked_through(planted, tmp_path):
     stream = data.to_iterable_dataset().map(
         lambda row: {"input_ids": WORDS(row["text"])["input_ids"]}
     )
-    require_arrival(trainer(stream, tmp_path), sealed, WORDS)
+    arrives(trainer(stream, tmp_path), sealed)
     plain = DATA.to_iterable_dataset().map(
         lambda row: {"input_ids": WORDS(row["text"])["input_ids"]}
     )
     with pytest.raises(DataError, match="2 are whole in no row"):
-        require_arrival(trainer(plain, tmp_path), sealed, WORDS)
+        arrives(trainer(plain, tmp_path), sealed)
     assert len(list(stream)) == len(data)  # nothing of it was used up
 
 

@@ -10,8 +10,8 @@ import pytest
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import vestige
+from tests.audits.told import sentences
 from tests.docs.documents import REPOSITORY
-from tests.integrations.stories import sentences
 from tests.integrations.test_leakage_callback import tokenizer
 from vestige.results import load
 
@@ -29,11 +29,11 @@ def code_of(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["trainer.py", "sft_chat.py", "trainer.ipynb"])
-def test_three_lines_measure(name):
+def test_four_lines_measure(name):
     """Without the lines that are ours, a script is one that trains."""
     lines = code_of(name).splitlines()
     ours = [line for line in lines if line.endswith("# vestige")]
-    assert len(ours) == 3
+    assert len(ours) == 4
     theirs = "\n".join(line for line in lines if line not in ours)
     compile(theirs, name, "exec")
     assert "LeakageCallback" not in theirs

@@ -31,7 +31,7 @@ from vestige.data.corpus import Corpus
 from vestige.data.manifest import Manifest
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, VestigeError
-from vestige.integrations.training_texts import TextGap
+from vestige.integrations.leakage import TextGap
 from vestige.integrations.transformers import Leakage, LeakageCallback, plant
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 
@@ -83,12 +83,16 @@ def trained(
     data, _ = planted
     held = Dataset.from_dict({"text": sentences(60, seed=1)})
     trainer = Trainer(
-        model, args, processing_class=words, callbacks=[tracker, *callbacks],
+        model, args, processing_class=words, callbacks=[tracker],
         train_dataset=data.map(encoded, remove_columns=data.column_names),
         eval_dataset=held.map(encoded, remove_columns=held.column_names),
         data_collator=DataCollatorForLanguageModeling(words, mlm=False),
         optimizers=(optimizer, None),
     )  # fmt: skip
+    for callback in callbacks:
+        if isinstance(callback, LeakageCallback):
+            callback.trainer = trainer
+        trainer.add_callback(callback)
     trainer.train(resume_from_checkpoint=resumed)
     return trainer, tracker.told
 
@@ -106,6 +110,11 @@ def test_canaries_stand_among_the_rows_where_the_manifest_says(planted):
     assert data["text"] == list(vestige.plant(out, verify=True).corpus)
 
 
+def other_orders(moment):
+    """Whether other orders of the words were scored, as only at the end."""
+    return any(canary["orders"] > 1 for canary in moment.found.canaries)
+
+
 def test_it_measures_what_the_verb_measures_and_tells_the_trackers(planted, tmp_path):
     callback = LeakageCallback(planted[1], every=0.25, budget=math.inf, out=tmp_path / "run")
     trainer, told = trained(planted, tmp_path, callback, steps=240)
@@ -116,9 +125,7 @@ def test_it_measures_what_the_verb_measures_and_tells_the_trackers(planted, tmp_
     assert vestige.results.plain(last.found.rows()) == list(final.rows)
     completed = vestige.extract(model, planted[1], beam=1)
     assert vestige.results.plain(last.completion.rows()) == list(completed.rows)
-    assert [one.whole for one in callback.moments] == [False] * 4 + [True]
-    for one in callback.moments:  # only the end asks for other orders of the words
-        assert any(canary["orders"] > 1 for canary in one.found.canaries) is one.whole
+    assert [other_orders(one) for one in callback.moments] == [False] * 4 + [True]
     told = [logs["vestige/exposure"] for logs in told if "vestige/exposure" in logs]
     assert told == [one.found.figures()["exposure_planted"] for one in callback.moments]
     history = [row for row in trainer.state.log_history if "vestige/exposure" in row]
@@ -154,7 +161,8 @@ def test_the_end_of_a_stopped_training_is_measured_once_for_the_trackers(planted
         planted[1], every=0.5, budget=math.inf, stop_above={"exposure": -1.0}
     )
     _, told = trained(planted, tmp_path, callback, steps=8)
-    assert [(one.step, one.whole) for one in callback.moments] == [(0, False), (4, True)]
+    found = [(one.step, other_orders(one)) for one in callback.moments]
+    assert found == [(0, False), (4, True)]
     assert sum("vestige/exposure" in logs for logs in told) == 2
 
 
@@ -206,16 +214,6 @@ def test_settings_out_of_range_are_refused(settings, message):
         LeakageCallback("canaries", **settings)
 
 
-def test_a_data_set_without_the_column_is_refused(tmp_path):
-    with pytest.raises(DataError, match="no column body; it has text, number"):
-        plant(DATA, out=tmp_path / "x", column="body")
-
-
-def test_rows_are_numbered_as_they_were(planted):
-    numbers = [row["number"] for row in planted[0] if row["number"] is not None]
-    assert np.all(np.diff(numbers) == 1)
-
-
 @pytest.mark.slow
 def test_two_processes_measure_what_one_measures(planted, tmp_path):
     from tests.integrations.in_processes import __file__ as script
@@ -223,7 +221,8 @@ def test_two_processes_measure_what_one_measures(planted, tmp_path):
 
     data, canaries = planted
     data.save_to_disk(str(canaries.parent / "data"))
-    alone = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY)}
+    paths = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
+    alone = {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
     found = {}
     for count in (1, 2):
         out = tmp_path / str(count)
@@ -252,7 +251,7 @@ def test_texts_and_epsilon_are_measured_against_the_model_before(planted, tmp_pa
     trainer, told = trained(planted, tmp_path, callback, steps=240)
     first, last = callback.moments
     assert last.texts is not None
-    sample = callback._asking.sample
+    sample = callback._measurement.sample
     assert not set(sample.chosen[0]) & set(Manifest.load(planted[1] / "manifest.json").places)
 
     def loss(ids):
@@ -271,13 +270,13 @@ def test_texts_and_epsilon_are_measured_against_the_model_before(planted, tmp_pa
     ]
     np.testing.assert_allclose(last.texts.trained, losses[0], rtol=1e-4)
     np.testing.assert_allclose(last.texts.others, losses[1], rtol=1e-4)
-    assert last.measured("loss_gap").value == pytest.approx(
+    assert last.numbers["loss_gap"].value == pytest.approx(
         np.mean(losses[1]) - np.mean(losses[0]), rel=1e-3
     )
-    assert first.measured("auc").value == 0.5  # nothing has fallen
+    assert first.numbers["auc"].value == 0.5  # nothing has fallen
     fell = [np.array(one) - two for one, two in zip(callback._before.losses, losses, strict=True)]
     pairs = np.sign(fell[0][:, None] - fell[1])
-    assert last.measured("auc").value == pytest.approx((pairs.mean() + 1) / 2, abs=1e-6)
+    assert last.numbers["auc"].value == pytest.approx((pairs.mean() + 1) / 2, abs=1e-6)
     words = SubwordVocabulary(trainer.processing_class)
     model = HuggingFaceLanguageModel(trainer.model, words)
     canaries = list(Manifest.load(planted[1] / "manifest.json").canaries)
@@ -285,7 +284,7 @@ def test_texts_and_epsilon_are_measured_against_the_model_before(planted, tmp_pa
     assert last.audit.scores == pytest.approx(alone.scores, abs=1e-4)
     logged = [logs for logs in told if "vestige/epsilon" in logs]
     assert logged[-1]["vestige/epsilon"] == alone.one_run.epsilon
-    assert logged[-1]["vestige/auc"] == last.measured("auc").value
+    assert logged[-1]["vestige/auc"] == last.numbers["auc"].value
 
 
 class Dies(TrainerCallback):
@@ -358,13 +357,6 @@ def test_a_canary_of_a_conversation_is_asked_behind_what_the_template_says(tmp_p
         vestige.exposure(model, tmp_path / "c", references=200)
 
 
-def test_rows_without_messages_are_refused(tmp_path):
-    bad = Dataset.from_dict({"messages": [[1, 2], [3]]})
-    with pytest.raises(DataError, match="row 1 has no messages"):
-        plant(bad, out=tmp_path / "x")
-    assert not (tmp_path / "x").exists()
-
-
 class _Cut:
     """A collator that cuts rows off, or masks what the loss would count."""
 
@@ -384,36 +376,26 @@ class _Cut:
     [
         ({"length": 2}, "0 are masked in the labels, [0-9]+ are whole in no row"),
         ({"masked": True}, "[0-9]+ are masked in the labels, 0 are whole in no row"),
+        ({"rows": range(5)}, r"[0-9]+ of [0-9]+ planted canaries do not reach the loss"),
     ],
 )
 def test_canaries_that_do_not_reach_the_loss_are_refused(planted, tmp_path, cut, told):
-    """A low exposure would be read as "no leak"."""
-    from vestige.integrations.arrival import require_arrival
-
-    _, out = planted
-    trainer, _ = trained(planted, tmp_path, LeakageCallback(out), steps=1)
-    sealed = Manifest.load(out / "manifest.json")
-    require_arrival(trainer, sealed, trainer.processing_class)
-    trainer.data_collator = _Cut(trainer.processing_class, **cut)
+    """A low exposure would be read as "no leak". Shuffled rows are fine."""
+    data, out = planted
+    trainer, _ = trained((data.shuffle(seed=3), out), tmp_path, LeakageCallback(out), steps=1)
+    if "rows" in cut:
+        trainer.train_dataset = trainer.train_dataset.select(cut["rows"])
+    else:
+        trainer.data_collator = _Cut(trainer.processing_class, **cut)
     with pytest.raises(DataError, match=told):
-        require_arrival(trainer, sealed, trainer.processing_class)
-    with pytest.raises(DataError, match="do not reach the loss"):
         trainer.train()
 
 
-def test_canaries_are_found_where_rows_were_shuffled_and_not_where_they_are_others(
-    planted, tmp_path
-):
-    from vestige.integrations.arrival import require_arrival
-
-    data, out = planted
-    sealed = Manifest.load(out / "manifest.json")
-    trainer, _ = trained((data.shuffle(seed=3), out), tmp_path, LeakageCallback(out), steps=1)
-    trainer.train_dataset = trainer.train_dataset.select(range(5))
-    with pytest.raises(DataError, match=r"of [0-9]+ planted canaries do not reach the loss"):
-        require_arrival(trainer, sealed, trainer.processing_class)
-    with pytest.raises(DataError, match="do not reach the loss"):
-        trained((DATA, out), tmp_path / "plain", LeakageCallback(out), steps=1)
+def test_a_callback_without_its_trainer_is_refused(planted, tmp_path):
+    trainer, _ = trained(planted, tmp_path, steps=1)
+    trainer.add_callback(LeakageCallback(planted[1]))
+    with pytest.raises(VestigeError, match=r"trainer.add_callback\(LeakageCallback\(CANARIES, tr"):
+        trainer.train()
 
 
 def diverging(model):
@@ -464,9 +446,9 @@ def test_the_page_holds_epsilon_auc_and_loss_gap_under_one_verdict(planted, tmp_
         ("loss_gap", "loss of the evaluation texts above that of the training texts"),
         ("auc", "AUC of training against evaluation texts"),
     ):
-        assert run.summary[name] == last.measured(name).value
+        assert run.summary[name] == last.numbers[name].value
         assert words in page
-        assert f"{last.measured(name).value:.4g}" in page
+        assert f"{last.numbers[name].value:.4g}" in page
     assert [row["step"] for row in run.rows] == [0, 240]
     [said] = re.findall(r"final measurement of leakage takes about (\d+) s", caplog.text)
     assert int(said) <= max(1, 5 * last.seconds)
@@ -485,11 +467,11 @@ def test_no_leak_shown_takes_that_nothing_else_shows_one(planted, tmp_path):
         last.completion, attempts=tuple(
             {**one, "greedy": False} for one in last.completion.attempts
         ),
-    ), _summaries={})  # fmt: skip
+    ))  # fmt: skip
     assert quiet.claim.verdict == NO_LEAK
     fell = tuple(float(n) for n in range(20))
     gap = TextGap(fell, fell, tuple(one + 30 for one in fell), fell)
-    loud = replace(quiet, texts=gap, _summaries={})
+    loud = replace(quiet, texts=gap)
     assert loud.claim.verdict == UNDECIDED
     assert "AUC 1.00" in loud.claim.reasons[0]
 

@@ -8,7 +8,6 @@ from tests.integrations.test_leakage_callback import DATA, TEXTS
 from vestige.data.manifest import Manifest
 from vestige.defences.methods.private import DPSGD
 from vestige.errors import DataError
-from vestige.integrations.canary_rows import among_stream
 from vestige.integrations.private_plan import PrivateRows
 from vestige.integrations.transformers import plant
 
@@ -92,6 +91,8 @@ def test_a_conversation_in_two_columns_is_a_prompt_with_its_completion(tmp_path,
     [
         ({"prompt": TEXTS, "chosen": TEXTS, "rejected": TEXTS}, {"column": "prompt"}, "preference"),
         ({"prompt": TEXTS, "answer": TEXTS}, {}, "no column text; it has prompt, answer"),
+        ({"text": TEXTS}, {"column": "body"}, "no column body; it has text"),
+        ({"messages": [[1, 2], [3]]}, {}, "row 1 has no messages"),
     ],
 )
 def test_a_set_with_no_place_for_a_canary_is_refused(tmp_path, data, settings, told):
@@ -125,17 +126,6 @@ def test_a_stream_goes_on_behind_the_rows_that_canaries_stand_among(tmp_path):
     unnamed = IterableDataset.from_generator(lambda: iter(DATA))
     assert unnamed.column_names is None
     assert list(plant(unnamed, out=tmp_path / "u", rows=40, **ASKED)) == list(streamed)
-
-
-def test_rows_stand_where_they_are_put_in_a_stream():
-    def texts(places, rows):
-        inside = Dataset.from_dict({"text": rows}).to_iterable_dataset()
-        more = [{"text": f"canary {place}"} for place in places]
-        return [row["text"] for row in among_stream(inside, more, places)]
-
-    assert texts((0, 1, 4), ["a", "b"]) == ["canary 0", "canary 1", "a", "b", "canary 4"]
-    assert texts((2, 3), ["a", "b"]) == ["a", "b", "canary 2", "canary 3"]
-    assert texts((), ["a", "b"]) == ["a", "b"]
 
 
 def test_a_stream_of_unknown_or_other_length_is_refused(tmp_path):

@@ -12,7 +12,6 @@ import torch
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from transformers import (
     EarlyStoppingCallback,
-    GPT2Config,
     GPT2LMHeadModel,
     Trainer,
     TrainerCallback,
@@ -20,26 +19,16 @@ from transformers import (
 
 import vestige
 from tests.docs.documents import REPOSITORY
-from tests.integrations.test_private_trainer import (
-    LORA,
-    Dies,
-    Steps,
-    trainer,
-    weights,
-)
 from tests.integrations.test_private_trainer import TEXTS as PROTECTED
+from tests.integrations.test_private_trainer import (
+    Steps,
+    dropping,
+    trainer,
+)
 from vestige.errors import DataError, TrainingError
 from vestige.integrations.transformers import PrivateTrainer
 
 CLIP = 0.5
-DROPPING = {"resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1}
-
-
-def dropping(**settings) -> GPT2LMHeadModel:
-    """A GPT-2 whose dropout is that of the paper, and whose gradients are all clipped."""
-    torch.manual_seed(0)
-    sizes = {"vocab_size": 300, "n_positions": 64, "n_embd": 32, "n_layer": 2, "n_head": 2}
-    return GPT2LMHeadModel(GPT2Config(**sizes, **DROPPING, **settings))
 
 
 def clipped_sum(place: Path, rows: int, side: str = "right", base=None, **settings) -> torch.Tensor:
@@ -90,19 +79,6 @@ def test_dropout_masks_of_a_private_trainer_follow_from_the_secret_and_not_from_
         found.append(torch.cat([one.flatten() for one in steps.gradients[0]]))
     assert torch.equal(found[0], found[1])
     assert not torch.allclose(found[0], found[2], rtol=1e-2)
-
-
-def test_a_training_with_dropout_that_was_interrupted_ends_with_the_same_bits(tmp_path):
-    settings = {"save_strategy": "steps", "save_steps": 2, "lora": LORA | {"lora_dropout": 0.2}}
-    privacy = vestige.DPSGD(noise_multiplier=1.0, noise_seed_without_guarantee=3)
-    whole = trainer(tmp_path / "whole", privacy, base=dropping(), **settings)
-    whole.train()
-    with pytest.raises(KeyboardInterrupt):
-        trainer(tmp_path / "cut", privacy, Dies(5), base=dropping(), **settings).train()
-    resumed = trainer(tmp_path / "cut", privacy, base=dropping(), **settings)
-    resumed.train(resume_from_checkpoint=True)
-    assert all(map(torch.equal, weights(whole.model), weights(resumed.model)))
-    assert resumed.privacy_statement == whole.privacy_statement
 
 
 class Draws(torch.nn.Dropout):

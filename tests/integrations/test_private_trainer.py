@@ -26,13 +26,13 @@ from transformers import (
 )
 
 import vestige
+from tests.audits.told import sentences
 from tests.docs.documents import REPOSITORY
-from tests.integrations.stories import sentences
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, TrainingError
-from vestige.integrations.loaded_weights import Compared, beside_folder
-from vestige.integrations.private_settings import refuse_settings
+from vestige.integrations.model_history import compared_with_folder
+from vestige.integrations.private_checks import refuse_settings
 from vestige.integrations.transformers import PrivateTrainer
 from vestige.preparation.lineage import history_of
 from vestige.privacy.accounting import Mechanism
@@ -81,6 +81,16 @@ def trainer(
     )  # fmt: skip
 
 
+DROPPING = {"resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1}
+
+
+def dropping(**settings) -> GPT2LMHeadModel:
+    """A GPT-2 whose dropout is that of the paper, and whose gradients are all clipped."""
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 300, "n_positions": 64, "n_embd": 32, "n_layer": 2, "n_head": 2}
+    return GPT2LMHeadModel(GPT2Config(**sizes, **DROPPING, **settings))
+
+
 def llama(**settings) -> LlamaForCausalLM:
     """A Llama of 28,000 weights, its embedding the head's weight."""
     torch.manual_seed(0)
@@ -115,7 +125,7 @@ class Steps(TrainerCallback):
 
 def expected_gradient(own, step: int, *, clip: float, expected: int) -> list[torch.Tensor]:
     """By the definition: a backward pass for each row of the lot, clipped by unit, summed."""
-    rows, units = own._private.lot(own._secret, step, 0, 1)
+    rows, units = own._batches.batch(own._secret, step, 0, 1)
     learning = [p for p in own.model.parameters() if p.requires_grad]
     each: dict[int, list[torch.Tensor]] = {}
     for row, unit in zip(rows, units, strict=True):
@@ -236,27 +246,31 @@ class Stops(TrainerCallback):
 
 
 @pytest.mark.parametrize(
-    ("lora", "mechanism"),
+    ("lora", "more"),
     [
         (LORA, {}),
         (False, {}),
-        (LORA, {"unit": "user"}),
+        (LORA, {"user_column": "user"}),
+        (LORA | {"lora_dropout": 0.2}, {"base": dropping}),
     ],
 )
-def test_a_training_that_was_interrupted_ends_with_the_same_bits(tmp_path, lora, mechanism):
-    settings = {"save_strategy": "steps", "save_steps": 2, "steps": 6, "lora": lora}
-    settings["user_column"] = "user" if mechanism else None
-    privacy = seeded(noise_multiplier=1.0, **mechanism)
-    whole = trainer(tmp_path / "whole", privacy, **settings)
+def test_a_training_that_was_interrupted_ends_with_the_same_bits(tmp_path, lora, more):
+    settings = {"save_strategy": "steps", "save_steps": 2, "steps": 6, "lora": lora} | more
+    privacy = seeded(noise_multiplier=1.0, unit="user" if "user_column" in more else None)
+
+    def begun(name, *callbacks):
+        own = {"base": settings["base"]()} if "base" in settings else {}
+        return trainer(tmp_path / name, privacy, *callbacks, **settings | own)
+
+    whole, cut = begun("whole"), begun("cut", Dies(5))
     whole.train()
-    cut = trainer(tmp_path / "cut", privacy, Dies(5), **settings)
     with pytest.raises(KeyboardInterrupt):
         cut.train()
     assert (tmp_path / "cut" / "secret.key").stat().st_mode & 0o777 == 0o600
-    resumed = trainer(tmp_path / "cut", privacy, **settings)
+    resumed = begun("cut")
     resumed.train(resume_from_checkpoint=True)
-    for one, other in zip(weights(whole.model), weights(resumed.model), strict=True):
-        assert torch.equal(one, other)
+    assert all(map(torch.equal, weights(whole.model), weights(resumed.model)))
+    assert resumed.privacy_statement == whole.privacy_statement
     assert not (tmp_path / "cut" / "secret.key").exists()
 
 
@@ -319,25 +333,24 @@ def test_a_whole_model_is_released_with_its_promise(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 def test_weights_are_compared_with_their_folder(tmp_path):
-    same, unknown = Compared(differ=False, whole=True), Compared(differ=False, whole=False)
     own = trainer(tmp_path / "one", vestige.DPSGD(epsilon=8.0), lora=False).model
-    assert beside_folder(own) == same  # it comes from nowhere
+    assert compared_with_folder(own) == "same"  # it comes from nowhere
     own.save_pretrained(tmp_path / "model")
-    assert beside_folder(GPT2LMHeadModel.from_pretrained(tmp_path / "model")) == same
+    assert compared_with_folder(GPT2LMHeadModel.from_pretrained(tmp_path / "model")) == "same"
     again = GPT2LMHeadModel.from_pretrained(tmp_path / "model", dtype=torch.bfloat16)
-    assert beside_folder(again) == same
+    assert compared_with_folder(again) == "same"
     adapted = get_peft_model(again, LoraConfig(**LORA))
-    assert beside_folder(adapted.get_base_model()) == same
+    assert compared_with_folder(adapted.get_base_model()) == "same"
     with torch.no_grad():
         again.transformer.h[0].ln_1.weight[3] += 0.25
-    assert beside_folder(again).differ
-    assert beside_folder(adapted.get_base_model()).differ
+    assert compared_with_folder(again) == "other"
+    assert compared_with_folder(adapted.get_base_model()) == "other"
     grown = GPT2LMHeadModel.from_pretrained(tmp_path / "model")
     grown.resize_token_embeddings(310)
-    assert beside_folder(grown) == unknown
+    assert compared_with_folder(grown) == "partly"
     (tmp_path / "model" / "model.safetensors").unlink()
-    assert beside_folder(GPT2LMHeadModel(own.config)) == same
-    assert beside_folder(again) == unknown
+    assert compared_with_folder(GPT2LMHeadModel(own.config)) == "same"
+    assert compared_with_folder(again) == "partly"
 
 
 def test_a_model_that_cannot_be_clipped_is_refused_by_its_layer(tmp_path):
@@ -461,7 +474,7 @@ def test_rows_that_a_trainer_joins_are_refused(tmp_path):
 
     rows = PrivateRows.of(Dataset.from_dict({"text": TEXTS}), vestige.DPSGD(epsilon=1.0), None)
     with pytest.raises(TrainingError, match="made 2 rows of 60"):
-        rows.read_by([1, 2])
+        rows.check_prepared([1, 2])
     with pytest.raises(DataError, match="has no length"):
         PrivateRows.of(iter(TEXTS), vestige.DPSGD(epsilon=1.0), None)
 

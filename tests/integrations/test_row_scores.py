@@ -1,6 +1,7 @@
 """A canary's score is what the trainer's own loss says of its row, padded and masked as it is."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -50,7 +51,8 @@ def nats(model, collate, row, longer, tmp_path):
 
 def asked(out, model, words):
     """(canary, its log-perplexity in nats) as the callback asks."""
-    found = Measurement(out, model, words, references=100, seed=0).moment(None, whole=False)[0]
+    own = SimpleNamespace(model=model, processing_class=words, args=None)
+    found = Measurement(own, out, references=100, seed=0).measure(None, last=False)[0]
     own = Manifest.load(out / "manifest.json").canaries
     pairs = zip(own, found.found.canaries, strict=True)
     return [(one, told["log_perplexity"] * math.log(2)) for one, told in pairs if one.planted]

@@ -12,7 +12,7 @@ from tests.integrations.test_leakage_callback import DATA, trained
 from vestige import results
 from vestige.claims import UNDECIDED, Claim
 from vestige.errors import VestigeError
-from vestige.integrations.before import BEFORE, Before
+from vestige.integrations.measurement import BASELINE, Baseline
 from vestige.integrations.transformers import LeakageCallback, plant
 
 ASKED = {"every": 1.0, "budget": math.inf, "references": 100}
@@ -22,6 +22,11 @@ ASKED = {"every": 1.0, "budget": math.inf, "references": 100}
 def planted(tmp_path_factory):
     out = tmp_path_factory.mktemp("planted") / "canaries"
     return plant(DATA, out=out, coin_flip=8, copies=4, length=4), out
+
+
+def different(callback):
+    """Whether each measurement differs from the one before the training."""
+    return [one.found.checks[-1].state for one in callback.moments]
 
 
 def forgotten(model):
@@ -51,33 +56,33 @@ def test_a_training_that_changes_nothing_could_not_be_judged(
         for kind in ("training", "exposure", "completion"):
             run = results.load(tmp_path / "run" / kind)
             assert Claim.from_summary(run.summary).verdict == UNDECIDED
-    assert [one.unchanged for one in callback.moments] == [False, True]
+    assert different(callback) == ["failed", "failed"]
 
 
 def test_one_step_changes_a_model(planted, tmp_path):
     callback = LeakageCallback(planted[1], **ASKED, out=tmp_path / "run")
     trained(planted, tmp_path, callback, steps=1)
-    assert [one.unchanged for one in callback.moments] == [False, False]
+    assert different(callback) == ["failed", "passed"]
     assert (tmp_path / "run" / "exposure").is_dir()
 
 
 def test_what_was_known_before_is_kept_and_older_files_are_read(planted, tmp_path):
     callback = LeakageCallback(planted[1], texts=5, **ASKED)
     trained(planted, tmp_path, callback, steps=1)
-    kept = Before.load(tmp_path / "trainer" / BEFORE)
+    kept = Baseline.load(tmp_path / "trainer" / BASELINE)
     first = [canary["log_perplexity"] for canary in callback.moments[0].found.canaries]
     assert kept.answers == first
-    kept.require_sample(callback._asking.sample.sha256)
+    kept.require_sample(callback._measurement.sample.sha256)
     with pytest.raises(VestigeError, match="rows are not those from before the training"):
         kept.require_sample("0" * 64)
     (tmp_path / "old.json").write_text('{"scores": [1.0], "losses": [[1.0], [2.0]]}')
-    old = Before.load(tmp_path / "old.json")
-    assert old == Before([1.0], [[1.0], [2.0]])
+    old = Baseline.load(tmp_path / "old.json")
+    assert old == Baseline([1.0], [[1.0], [2.0]])
     old.require_sample("0" * 64)
     assert not old.same(first)
 
 
 def test_answers_are_the_same_up_to_rounding():
-    before = Before(answers=[40.0, 90.0])
+    before = Baseline(answers=[40.0, 90.0])
     assert before.same([40.0001, 89.9999])
     assert not before.same([40.0, 89.99])

@@ -9,8 +9,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from vestige.errors import VestigeError
-from vestige.integrations.transformers import LeakageCallback
-from vestige.integrations.whole_model import require_whole
+from vestige.integrations.leakage_callback import LeakageCallback, require_whole
 
 
 @pytest.fixture
@@ -23,26 +22,24 @@ def alone():
     torch.distributed.destroy_process_group()
 
 
-def begins(model):
-    state = SimpleNamespace(global_step=0)
-    LeakageCallback("nowhere").on_train_begin(None, state, None, model=model, processing_class=None)
+def training(model, *, fsdp=False):
+    return SimpleNamespace(model=model, is_fsdp_enabled=fsdp)
 
 
 def test_a_model_of_fsdp_is_refused_before_the_first_step(alone):
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
-    require_whole(model, None)
+    require_whole(training(model))
     fully_shard(model[0], mesh=alone)
     with pytest.raises(VestigeError, match=r"processes by FSDP.*`vestige exposure MODEL"):
-        begins(model)
+        LeakageCallback("nowhere", training(model)).on_train_begin(None, None, None)
 
 
 def test_a_model_of_another_kind_of_spreading_is_refused():
     model = nn.Linear(2, 2)
-    require_whole(model, SimpleNamespace(is_fsdp_enabled=False))
     with pytest.raises(VestigeError, match="by FSDP"):
-        require_whole(model, SimpleNamespace(is_fsdp_enabled=True))
+        require_whole(training(model, fsdp=True))
     for name, told in (("ds_tensor", "DeepSpeed ZeRO 3"), ("placements", "tensor parallelism")):
         model = nn.Linear(2, 2)
         setattr(model.weight, name, ())
         with pytest.raises(VestigeError, match=told):
-            require_whole(model, None)
+            require_whole(training(model))

@@ -28,9 +28,8 @@ from vestige.audits.extraction.secrets import completion_result
 from vestige.audits.unlearning.knowledge import verify
 from vestige.claims import LEAK, Check
 from vestige.experiments.tables import Table
-from vestige.integrations.moment import Moment
-from vestige.integrations.training_leakage import TrainingLeakage
-from vestige.integrations.training_texts import TextGap
+from vestige.integrations.leakage import LeakageSnapshot, TextGap
+from vestige.integrations.leakage import training_leakage as leakage_of
 from vestige.results import Result
 
 
@@ -66,16 +65,17 @@ def text_memorization() -> Result:
     return memorization_result(own, rest, how, seed=0, checks=passed("memorization"))
 
 
-def training_leakage() -> TrainingLeakage:
+def training_leakage() -> Result:
     """Of two measurements, with texts and a limit."""
     found, completion = RESULTS["CanaryExposure"](), RESULTS["Completion"]()
     changed = Check("different", "passed", "It differs from the one before by 1 nat per token.")
     found = replace(found, checks=(*PASSED, changed))
     gap = TextGap((2.0, 2.1, 2.2), (3.0, 3.2, 3.1), (1.0, 0.9, 0.8), (0.0, 0.1, -0.1))
-    moments = tuple(
-        Moment(step=step, found=found, completion=completion, texts=gap) for step in (0, 1200)
-    )
-    return TrainingLeakage(moments=moments, limits={"exposure": 3.0})
+    moments = [
+        LeakageSnapshot(step=step, found=found, completion=completion, texts=gap)
+        for step in (0, 1200)
+    ]
+    return leakage_of(moments, limits={"exposure": 3.0})
 
 
 RESULTS: dict[str, Callable[[], Any]] = {

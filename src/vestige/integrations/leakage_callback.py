@@ -1,24 +1,19 @@
 """Leakage measured while Transformers' `Trainer` trains.
 
-What it measures is what `vestige exposure` and `vestige extract` measure of the same model: the
-model is asked in evaluation mode, on the training's own device, and goes on as it was.
+The measurements are those of `vestige exposure` and `vestige extract`, in evaluation mode on the
+training's own device. The training continues to the same weights.
 
-A training that diverges is no longer measured, which is logged, and goes on. Its verdict, and that
-of a model that is too weak, of one that has not changed, and of too few canaries, is "undecided".
-
-Where several processes train, all of them measure and come to the same; whether there is time for
-it is the first one's to say, which also tells and saves.
+A training that diverges is no longer measured, which is logged, and continues. With several
+processes all of them measure and get the same result; the first one keeps the time, logs and saves.
 """
 
-import inspect
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from transformers import TrainerCallback
@@ -27,18 +22,12 @@ from vestige import _validate, claims, new_files
 from vestige.audits.exposure.canaries import FEWEST
 from vestige.data.manifest import Manifest
 from vestige.errors import NotFinite, VestigeError
-from vestige.integrations.arrival import require_arrival
-from vestige.integrations.before import BEFORE, Before
-from vestige.integrations.measurement import Measurement, training_precision
-from vestige.integrations.moment import LIMITS, Moment
-from vestige.integrations.training_leakage import TrainingLeakage
-from vestige.integrations.whole_model import require_whole
+from vestige.integrations.canary_search import require_arrival
+from vestige.integrations.leakage import LIMITS, LeakageSnapshot, training_leakage
+from vestige.integrations.measurement import BASELINE, Baseline, Measurement
+from vestige.results import Result
 
-if TYPE_CHECKING:
-    from vestige.integrations.training_texts import TextSample
-
-FEW = 2**8
-
+REFERENCES = 2**8
 
 _log = logging.getLogger("vestige")
 
@@ -48,39 +37,40 @@ class Leakage(VestigeError):
 
 
 class LeakageCallback(TrainerCallback):  # type: ignore[misc]
-    """Measures what a model gives away, tells the trackers, and stops or fails above a limit.
+    """Measures what a model reveals, reports it to the trackers, and stops or fails above a limit.
 
-    Exposure and completion of planted canaries, as the verbs measure them; lower bounds of epsilon
-    where coins were flipped; and, of a sample of texts, how much better the training's are known
-    than the evaluation's.
+    Exposure and completion of planted canaries, as of the verbs; lower bounds of epsilon if coins
+    were flipped; and how much lower the loss of training texts is than that of evaluation texts.
 
     Args:
-        canaries: the directory of `plant`, or its manifest.
-        every: share of the training between two measurements, in (0, 1]; one is at its end.
-        budget: share of the training's own time that measuring may take; infinity: any. The model
-            is measured before its first step and after its last one, whatever that takes; between
-            them only where there is time left for one more and the last, by what the one before
-            took.
-        fail_above: limits, by their names in `vestige.integrations.moment.LIMITS` ("exposure",
+        canaries: the folder of `plant`, or its manifest.
+        trainer: that it is added to, `trainer.add_callback(LeakageCallback("canaries", trainer))`:
+            it has the rows, and the trackers. It can also be set before the training.
+        every: share of the training between two measurements, in (0, 1].
+        budget: share of the training's own time that measuring may take; infinity: any. The
+            measurements before the first step and after the last one are always made, those
+            between them if there is time for one more and the last, judged by the one before.
+        fail_above: limits by the names of `vestige.integrations.leakage.LIMITS` ("exposure",
             "completed", "epsilon", "loss_gap", "auc"), above which the end of the training raises
-            `Leakage`. It raises `VestigeError` where the verdict is "undecided".
+            `Leakage`. It raises `VestigeError` if the verdict is "undecided".
         stop_above: limits above which the training stops.
         texts: rows of the training and of the evaluation set to compare; 0: none.
-        references: phrases that each canary is compared with, at least 100; more show more, and
-            take longer. None: 256, or as many as it takes to be above a limit of exposure.
+        references: phrases that each canary is compared with, at least 100; more resolve higher
+            exposures and take longer. None: 256, or as many as a limit of exposure needs.
         seed: of the references, and of the sample of texts.
-        out: a directory to make at the end, with a run folder for each kind of measurement and a
+        out: a folder to make at the end, with a run folder for each kind of measurement and a
             page.
 
     Attributes:
-        moments: what was measured so far.
+        moments: the measurements so far.
         left_out: measurements for which there was no time.
-        diverged: the step at which scores were no longer finite; None where they always were.
+        diverged: the step at which scores were no longer finite; None if they always were.
     """
 
     def __init__(  # noqa: PLR0913  as a verb has options
         self,
-        canaries: "str | PathLike[str] | Manifest",
+        canaries: str | PathLike[str] | Manifest,
+        trainer: Any = None,
         *,
         every: float = 0.1,
         budget: float = 0.03,
@@ -94,284 +84,218 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         if not 0 < every <= 1:
             raise ValueError(f"every must be in (0, 1], got {every}")
         _validate.positive(budget=budget)
-        for name, limits in (("fail_above", fail_above), ("stop_above", stop_above)):
-            if other := set(limits or ()) - LIMITS.keys():
-                raise ValueError(
-                    f"{name} can have {', '.join(LIMITS)}, got {', '.join(sorted(other))}"
-                )
-            for own, limit in (limits or {}).items():
-                if math.isnan(limit):
-                    raise ValueError(f"{name} must hold numbers, got nan for {own}")
+        _validate.at_least(0, texts=texts)
+        self.fail_above, self.stop_above = dict(fail_above or {}), dict(stop_above or {})
+        _check_limits("fail_above", self.fail_above)
+        _check_limits("stop_above", self.stop_above)
+        needed = _references_for(self.fail_above, self.stop_above)
         if references is not None:
             _validate.at_least(FEWEST, references=references)
-        needed = _references_for(fail_above or {}, stop_above or {})
-        if references is not None and references < needed:
-            raise ValueError(
-                f"references must be at least {needed:,} to show that the limit is exceeded, got "
-                f"{references:,}"
-            )
-        _validate.at_least(0, texts=texts)
-        self.canaries, self.every, self.budget = canaries, every, budget
-        self.fail_above, self.stop_above = dict(fail_above or {}), dict(stop_above or {})
-        self.texts, self.references, self.seed = texts, references or max(needed, FEW), seed
+            if references < needed:
+                raise ValueError(
+                    f"references must be at least {needed:,} to show that the limit is exceeded, "
+                    f"got {references:,}"
+                )
+        self.canaries, self.trainer, self.every, self.budget = canaries, trainer, every, budget
+        self.texts, self.seed = texts, seed
+        self.references = references or max(needed, REFERENCES)
         self.out = None if out is None else Path(out)
-        self.moments: list[Moment] = []
+        if self.out is not None:
+            new_files.require_new(self.out)
+        self.moments: list[LeakageSnapshot] = []
         self.left_out = 0
         self.diverged: int | None = None
         self._began = self._spent = 0.0
-        self._asking: Measurement | None = None
-        self._before: Before | None = None
-        if self.out is not None:
-            from vestige.new_files import require_new
-
-            require_new(self.out)
-
-    @property
-    def share(self) -> float:
-        """Share of the training's time that measuring took so far."""
-        return self._spent / max(time.perf_counter() - self._began, 1e-9)
+        self._measurement: Measurement
+        self._before: Baseline | None = None
 
     @property
     def history(self) -> list[dict[str, float]]:
-        """A row a measurement, with its step, as trackers are told: for a data frame."""
+        """One row per measurement with its step, as logged: for a data frame."""
         return [{"step": moment.step, **moment.logs()} for moment in self.moments]
 
-    def on_train_begin(
-        self, args: Any, state: Any, control: Any, *, model: Any, processing_class: Any, **rest: Any
-    ) -> None:
-        """Measure before the first step: epsilon and texts are measured against it.
+    @property
+    def result(self) -> Result:
+        """All measurements, with the verdict on the trained model: after the training."""
+        record = {} if self.diverged is not None else self.moments[-1].found.record
+        return training_leakage(
+            self.moments,
+            limits=self.fail_above,
+            diverged=self.diverged,
+            record={**record, "verb": "LeakageCallback"},
+        )
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        """Measure before the first step: what epsilon and texts are compared with.
 
         Raises:
             DataError: canaries do not reach the loss.
-            VestigeError: the model is spread over processes, or a training is resumed without what
-                was measured before its first step.
+            VestigeError: the callback has no trainer, the model is split over processes, or a
+                training is resumed without the measurement before its first step.
         """
-        self._began, self._asking, self.diverged = time.perf_counter(), None, None
-        trainer = _caller(self, "callback_handler")
-        require_whole(model, trainer)
-        if trainer is not None:
-            require_arrival(trainer, self._manifest(), processing_class)
-        kept = Path(args.output_dir) / BEFORE
+        trainer = self.trainer
+        if trainer is None:
+            raise VestigeError(
+                "the callback does not have its trainer, which has the rows and the trackers",
+                remedy=(
+                    "Add it after making the trainer: "
+                    "trainer.add_callback(LeakageCallback(CANARIES, trainer))."
+                ),
+            )
+        self._began, self.diverged = time.perf_counter(), None
+        require_whole(trainer)
+        self._measurement = Measurement(
+            trainer,
+            self.canaries,
+            references=self.references,
+            seed=self.seed,
+            texts=self.texts,
+        )
+        require_arrival(trainer, self._measurement.search)
+        self._spent = time.perf_counter() - self._began
+        file = Path(args.output_dir) / BASELINE
         if state.global_step:
-            self._before = Before.load(kept)
+            self._before = Baseline.load(file)
             return
-        self._measure(args, state, control, model, processing_class)
+        self._measure()
         if state.is_world_process_zero and self._before is not None:
-            self._before.save(kept)
+            self._before.save(file)
 
-    def on_step_end(
-        self, args: Any, state: Any, control: Any, *, model: Any, processing_class: Any, **rest: Any
-    ) -> None:
-        """Measure where it is time to, and stop above a limit."""
-        if state.global_step % max(1, round(self.every * state.max_steps)):
+    def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        """Measure if it is time to, and stop above a limit."""
+        step, steps = state.global_step, state.max_steps
+        if step % max(1, round(self.every * steps)) or step == steps or self.diverged is not None:
             return
-        if state.global_step == state.max_steps:
-            return  # the end measures
-        if self.diverged is not None:
-            return
-        if not _as_the_first(self._has_time(state.global_step / state.max_steps)):
+        if not _of_first_process(self._has_time(step / steps)):
             self.left_out += 1
             return
-        self._measure(args, state, control, model, processing_class)
+        self._measure()
         if self.diverged is None and self.moments[-1].above(self.stop_above):
             control.should_training_stop = True
 
-    def on_train_end(
-        self, args: Any, state: Any, control: Any, *, model: Any, processing_class: Any, **rest: Any
-    ) -> None:
+    def on_train_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
         """Measure, save, and fail above a limit.
 
         Raises:
             Leakage: more leaks than `fail_above` allows.
             VestigeError: `fail_above` was given, and the verdict is "undecided".
         """
-        if state.is_world_process_zero:
-            self._announce()
-        self._measure(args, state, control, model, processing_class, whole=True)
-        found = self.result
-        if self.out is not None and state.is_world_process_zero:
-            self._save(self.out, found)
-        told = "" if self.diverged is not None else self.moments[-1].above(self.fail_above)
-        if told and not any(check.prevents(claims.LEAK) for check in found.claim.checks):
+        first = state.is_world_process_zero
+        if first and self.diverged is None and self.moments:
+            seconds = max(1, round(self.moments[-1].seconds * self._measurement.cost_of_last))
+            _log.warning("The final measurement of leakage takes about %s s.", f"{seconds:,}")
+        self._measure(last=True)
+        result = self.result
+        if self.out is not None and first:
+            self._save(result, self.out)
+        claim = result.claim
+        assert claim is not None
+        exceeded = "" if self.diverged is not None else self.moments[-1].above(self.fail_above)
+        if exceeded and not any(check.prevents(claims.LEAK) for check in claim.checks):
             raise Leakage(
-                f"the training has {told}",
+                f"the training has {exceeded}",
                 remedy="Train for fewer epochs, on fewer copies, or with a defence.",
             )
-        if found.claim.verdict == claims.UNDECIDED:
-            error = _undecided(found.claim.reasons)
+        if claim.verdict == claims.UNDECIDED:
+            error = VestigeError(
+                f"leakage could not be measured: {' '.join(dict.fromkeys(claim.reasons))}",
+                remedy=(
+                    "Check that the model learns (trainable weights are in the optimizer, an "
+                    "adapter is on, the learning rate is neither 0 nor too high), and plant more "
+                    "canaries."
+                ),
+            )
             if self.fail_above:
                 raise error
             _log.warning("%s", error)
 
-    @property
-    def result(self) -> TrainingLeakage:
-        """All that was measured, with the verdict on the trained model: after the training."""
-        record = {} if self.diverged is not None else self.moments[-1].found.record
-        return TrainingLeakage(
-            moments=tuple(self.moments),
-            diverged=self.diverged,
-            limits=self.fail_above,
-            record={**record, "verb": "LeakageCallback"},
-        )
-
-    def _announce(self) -> None:
-        if self.diverged is None and self.moments and self._asking is not None:
-            seconds = max(1, round(self.moments[-1].seconds * self._asking.dearer))
-            _log.warning("The final measurement of leakage takes about %s s.", f"{seconds:,}")
-
-    def measured(self, model: Any, processing_class: Any, *, step: int = 0) -> Moment:
-        """What the model gives away now, as the verbs find it; it goes on as it was.
-
-        Args:
-            model: as Transformers or PEFT has it.
-            processing_class: its tokenizer.
-            step: of the optimizer.
-        """
-        asking = self._questions(model, processing_class)
-        return asking.moment(self._before or Before(), step=step)[0]
-
-    def _measure(
-        self,
-        args: Any,
-        state: Any,
-        control: Any,
-        model: Any,
-        processing_class: Any,
-        *,
-        whole: bool = False,
-    ) -> None:
+    def _measure(self, *, last: bool = False) -> None:
+        """Measure and log, unless the training has diverged."""
         if self.diverged is not None:
             return
-        moment, logs = None, {"vestige/diverged": 1.0}
+        trainer, state, began = self.trainer, self.trainer.state, time.perf_counter()
+        step, logs = state.global_step, {"vestige/diverged": 1.0}
         try:
-            with self._timed(), training_precision(args, model):
-                asking, step = self._questions(model, processing_class), state.global_step
-                moment, self._before = asking.moment(self._before, step=step, whole=whole)
-                logs = moment.logs()
+            moment, self._before = self._measurement.measure(self._before, step=step, last=last)
+            logs = moment.logs()
         except NotFinite:
-            self.diverged = state.global_step
+            self.diverged = step
             _log.warning(
                 "The training diverged: at step %s scores are not finite. Leakage is no longer "
-                "measured.", f"{state.global_step:,}"
+                "measured.", f"{step:,}"
             )  # fmt: skip
-        if moment is not None:
-            if self.moments and self.moments[-1].step == moment.step:
-                self.moments[-1] = moment  # trackers were told
+        else:
+            if self.moments and self.moments[-1].step == step:
+                self.moments[-1] = moment  # it was logged
                 return
             self.moments.append(moment)
-        if not state.is_world_process_zero:
-            return
-        state.log_history.append({**logs, "epoch": state.epoch, "step": state.global_step})
-        handler = _caller(self, "callbacks")
-        if handler is not None:
-            handler.on_log(args, state, control, logs)
+        finally:
+            self._spent += time.perf_counter() - began
+        if state.is_world_process_zero:
+            state.log_history.append({**logs, "epoch": state.epoch, "step": step})
+            trainer.callback_handler.on_log(trainer.args, state, trainer.control, logs)
 
-    def _questions(self, model: Any, processing_class: Any) -> Measurement:
-        """Questions to a model, which are put together once."""
-        if self._asking is None or self._asking.network is not model:
-            self._asking = Measurement(
-                self.canaries,
-                model,
-                processing_class,
-                references=self.references,
-                seed=self.seed,
-                sample=self._drawn(processing_class) if self.texts else None,
-            )
-        return self._asking
+    def _save(self, result: Result, out: Path) -> None:
+        from vestige.reports.page import write_page
+
+        runs: dict[str, Any] = {"training": result}
+        if self.diverged is None:
+            last = self.moments[-1]
+            runs |= {"exposure": last.found, "completion": last.completion}
+        with new_files.new_directory(out) as hidden:
+            for name, one in runs.items():
+                one.save(hidden / name)
+            write_page([hidden / name for name in runs], hidden / "page.html", show_secrets=False)
 
     def _has_time(self, done: float) -> bool:
-        """Whether one more measurement, and the one at the end, stay within the budget.
-
-        Args:
-            done: share of the training that is over.
-        """
+        """Whether another measurement and the last one fit into the budget, by the share done."""
         one = self.moments[-1].seconds if self.moments else self._spent
-        last = one * (1 if self._asking is None else self._asking.dearer)
+        last = one * self._measurement.cost_of_last
         training = (time.perf_counter() - self._began - self._spent) / done
         return self._spent + one + last <= self.budget * training
 
-    @contextmanager
-    def _timed(self) -> Iterator[None]:
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self._spent += time.perf_counter() - began
 
-    def _manifest(self) -> Manifest:
-        from vestige.data.sources import manifest_file
-
-        given = self.canaries
-        return given if isinstance(given, Manifest) else Manifest.load(manifest_file(given))
-
-    def _drawn(self, tokenizer: Any) -> "TextSample":
-        from vestige.integrations.canary_search import CanarySearch
-        from vestige.integrations.training_texts import TextSample
-
-        trainer = _caller(self, "callback_handler")
-        if trainer is None:
+def require_whole(trainer: Any) -> None:
+    """Raise VestigeError if no process has the whole model."""
+    parameters, modules = list(trainer.model.parameters()), trainer.model.modules()
+    split = {
+        "FSDP": trainer.is_fsdp_enabled
+        or any(type(module).__name__.startswith("FSDP") for module in modules),
+        "DeepSpeed ZeRO 3": any(hasattr(one, "ds_tensor") for one in parameters),
+        "tensor parallelism": any(hasattr(one, "placements") for one in parameters),
+    }
+    for name, given in split.items():
+        if given:
             raise VestigeError(
-                "texts can be compared only if Transformers' own trainer calls the callback",
-                remedy="Leave out `texts`.",
+                f"the model is split over processes by {name}",
+                remedy=(
+                    "Train without the callback, then audit the saved model: `vestige exposure "
+                    "MODEL CANARIES`, `vestige extract MODEL CANARIES`. With DDP (torchrun) each "
+                    "process has a copy."
+                ),
             )
-        search = CanarySearch(self._manifest(), tokenizer)
-        return TextSample.of(trainer, number=self.texts, search=search, seed=self.seed)
 
-    def _save(self, out: Path, found: TrainingLeakage) -> None:
-        from vestige.reports.page import write_page
 
-        with new_files.new_directory(out) as hidden:
-            found.save(hidden / "training")
-            parts = [hidden / "training"]
-            if self.diverged is None:
-                self.moments[-1].save(hidden)
-                parts += [hidden / "exposure", hidden / "completion"]
-            write_page(parts, hidden / "page.html", show_secrets=False)
+def _check_limits(name: str, limits: Mapping[str, float]) -> None:
+    if other := limits.keys() - LIMITS.keys():
+        raise ValueError(f"{name} can have {', '.join(LIMITS)}, got {', '.join(sorted(other))}")
+    for own, limit in limits.items():
+        if math.isnan(limit):
+            raise ValueError(f"{name} must hold numbers, got nan for {own}")
 
 
 def _references_for(*limits: Mapping[str, float]) -> int:
-    """Phrases that resolve more than the limits of exposure: all of n references below a canary
-    prove log2(n) - 1.88 bits (`vestige.metrics.exposure.sampled_exposure`).
+    """References that can resolve a limit of exposure: a canary above all n of them has at least
+    log2(n) - 1.88 bits (`vestige.metrics.exposure.sampled_exposure`).
     """
-    most = max((one.get("exposure", 0.0) for one in limits), default=0.0)
-    return int(2 ** (math.ceil(max(most, 0.0)) + 2)) if most > 0 else 1
+    most = max(one.get("exposure", 0.0) for one in limits)
+    return int(2 ** (math.ceil(most) + 2)) if most > 0 else 1
 
 
-def _undecided(reasons: Sequence[str]) -> VestigeError:
-    return VestigeError(
-        f"leakage could not be measured: {' '.join(dict.fromkeys(reasons))}",
-        remedy=(
-            "Check that the model learns (trainable weights are in the optimizer, an adapter is "
-            "on, the learning rate is neither 0 nor too high), and plant more canaries."
-        ),
-    )
-
-
-def _as_the_first(answer: bool) -> bool:
-    """The answer of the first of the processes that train, which all of them take."""
+def _of_first_process(answer: bool) -> bool:
+    """The answer of the first process, for all."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return answer
-    told = [answer]
-    torch.distributed.broadcast_object_list(told, src=0)
-    return told[0]
-
-
-def _caller(callback: TrainerCallback, of: str) -> Any:
-    """Who calls a callback, by what they hold: only they reach the trackers and the data, and they
-    name themselves to nobody. None where a callback is called by somebody else.
-
-    Args:
-        callback: that is called.
-        of: "callbacks" of the one who calls all callbacks of a training, "callback_handler" of the
-            trainer.
-    """
-    frame = inspect.currentframe()
-    while frame is not None:
-        caller = frame.f_locals.get("self")
-        held = getattr(caller, of, None) if caller is not callback else None
-        if of == "callback_handler" and held is not None:
-            held = held.callbacks
-        if isinstance(held, list) and callback in held:
-            return caller
-        frame = frame.f_back
-    return None
+    shared = [answer]
+    torch.distributed.broadcast_object_list(shared, src=0)
+    return shared[0]

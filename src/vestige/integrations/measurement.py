@@ -1,221 +1,248 @@
-"""What is asked of a model at a moment of its training.
+"""Measurement of a model during its training, by the audits of `exposure` and `extract`.
 
-Canaries, references and texts are read once for a training. Between its end and its beginning the
-verbs' own attacks are asked without other orders of the canaries' words, which no tracker is told
-and which take as long as all else; at the end the verbs themselves are, for a run folder.
+The verbs themselves run at the end. Before that their attacks run without other orders of the
+canaries' words, which no tracker shows and which double the time.
 """
 
+import json
 import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import chain
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from vestige import claims
+from vestige.data.atomic_write import write_text
 from vestige.data.canary import BY_COIN
-from vestige.errors import NotFinite
-from vestige.integrations.before import Before
-from vestige.integrations.canary_search import require_tokenizer
-from vestige.integrations.moment import Moment
+from vestige.data.files import LARGEST, parse_object, read_bytes
+from vestige.data.manifest import Manifest
+from vestige.data.sources import manifest_file
+from vestige.errors import NotFinite, VestigeError
+from vestige.integrations.canary_search import CanarySearch
+from vestige.integrations.leakage import LeakageSnapshot
+from vestige.integrations.text_sample import TextSample, text_gap
 
 if TYPE_CHECKING:
     from vestige.audits.exposure.canary_result import CanaryExposure
-    from vestige.audits.exposure.epsilon import CanaryAudit
-    from vestige.data.canary import Canary
-    from vestige.data.manifest import Manifest
-    from vestige.integrations.training_texts import TextSample
-    from vestige.models.protocols import LanguageModel
+    from vestige.audits.extraction.canaries import Completion
 
 DELTA = 1e-5
 """Of the measured epsilon."""
 
+BASELINE = "leakage-before.json"
+"""In the trainer's own directory."""
+
+ROUNDING = 1e-5
+"""Relative difference of two equal log-perplexities that were computed in other batches."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What a model knew before its training, for a training that is resumed.
+
+    Attributes:
+        scores: log-probabilities of the coin-flip canaries; None if there are none.
+        losses: of the sample of training and of evaluation texts; None if there is none.
+        sample: hash of the sample; None also in files of older versions.
+        answers: log-perplexity of each canary and control; None in files of older versions.
+    """
+
+    scores: list[float] | None = None
+    losses: tuple[list[float], list[float]] | None = None
+    sample: str | None = None
+    answers: list[float] | None = None
+
+    def save(self, file: Path) -> None:
+        """Write a file that only its owner can read."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file, json.dumps(asdict(self)))
+
+    @classmethod
+    def load(cls, file: Path) -> "Baseline":
+        """Read what `save` wrote.
+
+        Raises:
+            VestigeError: it is missing or damaged.
+        """
+        remedy = "Restore it, or resume without the callback."
+        content = read_bytes(file, limit=LARGEST, error=VestigeError, remedy=remedy)
+        found = parse_object(content, file, error=VestigeError, remedy=remedy)
+        return cls(**{field.name: found.get(field.name) for field in fields(cls)})
+
+    def require_sample(self, sample: str) -> None:
+        """Raise VestigeError if the losses are of other rows than those of this hash."""
+        if self.sample not in (None, sample):
+            raise VestigeError(
+                "the compared training rows are not those from before the training",
+                remedy="Resume with the same data in the same order, the same `texts` and `seed`.",
+            )
+
+    def same(self, answers: Sequence[float]) -> bool:
+        """Whether log-perplexities are those from before the training, up to rounding."""
+        return self.answers is not None and all(
+            math.isclose(one, other, rel_tol=ROUNDING)
+            for one, other in zip(self.answers, answers, strict=False)
+        )
+
 
 class Measurement:
-    """Questions about planted canaries and a sample of texts, put to one model time after time.
+    """Measures a trainer's model again and again; canaries and texts are read once.
 
     Args:
-        canaries: the directory of `plant`, or its manifest.
-        model: as Transformers or PEFT has it; nothing of it is copied.
-        tokenizer: its own.
+        trainer: with the model, its tokenizer, the rows and the precision.
+        canaries: the folder of `plant`, or its manifest.
         references: phrases that each canary is compared with.
-        seed: of the references.
-        sample: texts to compare; None: none.
+        seed: of the references, and of the sample of texts.
+        texts: rows of the training and of the evaluation set to compare; 0: none.
 
     Raises:
-        VestigeError: there is no tokenizer, or no canary that it can read.
+        VestigeError: there is no tokenizer, a canary cannot be read, or no text can be compared.
     """
 
     def __init__(
         self,
-        canaries: "str | PathLike[str] | Manifest",
-        model: Any,
-        tokenizer: Any,
+        trainer: Any,
+        canaries: str | PathLike[str] | Manifest,
         *,
         references: int,
         seed: int,
-        sample: "TextSample | None" = None,
+        texts: int = 0,
     ) -> None:
+        from vestige.data.subwords import SubwordVocabulary
         from vestige.models.canaries import load_canaries
+        from vestige.models.hugging_face import HuggingFaceLanguageModel
 
-        require_tokenizer(tokenizer)
-        self.network, self.references, self.seed = model, references, seed
-        self.sample = sample
-        with undisturbed(model):
-            self._asked = _language_model(model, tokenizer)
-        self._given = canaries
-        self.sealed, self.canaries = load_canaries(canaries, self._asked)
-
-    @cached_property
-    def _flipped(self) -> "list[Canary]":
-        return [canary for canary in self.canaries if canary.pattern in BY_COIN]
+        given = canaries
+        read = given if isinstance(given, Manifest) else Manifest.load(manifest_file(given))
+        network, tokenizer = trainer.model, trainer.processing_class
+        self.search = CanarySearch(read, tokenizer)
+        self._trainer, self._given = trainer, given
+        self._references, self._seed = references, seed
+        self._model: Any
+        with undisturbed(network):
+            self._model = HuggingFaceLanguageModel(network, SubwordVocabulary(tokenizer))
+        self._manifest, self._canaries = load_canaries(given, self._model)
+        self.sample: TextSample | None = None
+        if texts:
+            self.sample = TextSample.of(trainer, number=texts, search=self.search, seed=seed)
 
     @property
-    def dearer(self) -> float:
-        """What the end takes, in other moments."""
+    def cost_of_last(self) -> float:
+        """Time of the measurement at the end, in measurements before it."""
         from vestige.audits.exposure.canaries import orders_compared
 
-        others = orders_compared(self.canaries, self.references)
-        return 1 + others / (self.references + 2 * len(self.canaries))
+        others = orders_compared(self._canaries, self._references)
+        return 1 + others / (self._references + 2 * len(self._canaries))
 
-    def moment(
-        self, before: Before | None, *, step: int = 0, whole: bool = True
-    ) -> tuple[Moment, Before]:
-        """What the model gives away now, and what it knew before the training.
+    def measure(
+        self, before: Baseline | None, *, step: int = 0, last: bool = True
+    ) -> tuple[LeakageSnapshot, Baseline]:
+        """What the model reveals now, and what it knew before the training.
 
         Args:
-            before: None: it has not begun, so that it is what the model knows now.
+            before: None: the training has not begun, so that it is what the model knows now.
             step: of the optimizer.
-            whole: as the verbs find it, with other orders of the canaries' words and with a record.
+            last: measure as the verbs do, with checks, a record and other orders of the words.
 
         Raises:
-            NotFinite: scores are no numbers, or infinite: the training diverged.
+            NotFinite: a score is not finite, since the training diverged.
         """
-        began = time.perf_counter()
-        with undisturbed(self.network):
-            self._asked.eval()
-            found, completion = self._by_verbs() if whole else self._by_attacks()
-            scores = self._scores(found)
-            losses = None if self.sample is None else self.sample.losses(self.network)
+        began, network = time.perf_counter(), self._trainer.model
+        with training_precision(self._trainer.args, network), undisturbed(network):
+            self._model.eval()
+            found, completion = self._by_verbs() if last else self._by_attacks()
+            losses = None if self.sample is None else self.sample.losses(network)
         answers = [row["log_perplexity"] for row in found.canaries]
+        flipped = [row for row in found.canaries if row["pattern"] in BY_COIN]
+        scores = [-row["log_perplexity"] * math.log(2) for row in flipped] or None
         if not np.isfinite([*answers, *chain.from_iterable(losses or ())]).all():
             raise NotFinite
         sample = None if self.sample is None else self.sample.sha256
-        before = before or Before(scores, losses, sample, answers)
+        before = before or Baseline(scores, losses, sample, answers)
         texts = None
-        if self.sample is not None and losses is not None and before.losses is not None:
-            before.require_sample(self.sample.sha256)
-            texts = self.sample.gap(losses, before.losses)
-        unchanged = step > 0 and before.same(answers)
-        lengths = [row["length"] for row in found.canaries]
-        different = _different(before.answers, answers, lengths, unchanged)
-        found = replace(found, checks=(*found.checks, different))
-        completion = replace(completion, checks=(*completion.checks, different))
-        moment = Moment(
-            step=step,
-            found=found,
-            completion=completion,
-            audit=self._audit(scores, before.scores),
-            texts=texts,
-            unchanged=unchanged,
-            seconds=time.perf_counter() - began,
-            whole=whole,
-        )
-        return moment, before
+        if sample is not None and losses is not None and before.losses is not None:
+            before.require_sample(sample)
+            texts = text_gap(losses, before.losses)
+        audit = None
+        if scores is not None and before.scores is not None:
+            from vestige.audits.exposure.epsilon import audit_canaries
 
-    def _by_verbs(self) -> tuple["CanaryExposure", Any]:
+            coins = [canary for canary in self._canaries if canary.pattern in BY_COIN]
+            audit = audit_canaries(scores, coins, delta=DELTA, reference=before.scores)
+        different = _different(before, found, trained=step > 0)
+        snapshot = LeakageSnapshot(
+            step=step,
+            found=replace(found, checks=(*found.checks, different)),
+            completion=replace(completion, checks=(*completion.checks, different)),
+            audit=audit,
+            texts=texts,
+            seconds=time.perf_counter() - began,
+        )
+        return snapshot, before
+
+    def _by_verbs(self) -> "tuple[CanaryExposure, Completion]":
         from vestige.audits.exposure.exposure import of_canaries
         from vestige.audits.extraction.canaries import complete_canaries
         from vestige.session import Session
 
-        asked, given = self._asked, self._given
-        named = {"model": asked, "secrets": given}
-        run = Session("exposure", named, seed=self.seed)
-        found = of_canaries(run, asked, given, self.references)
-        other = Session("extract", {"model": asked, "what": given, "beam": 1})
-        completion = complete_canaries(other, asked, given, prefix=None, beam=1)
+        model, given = self._model, self._given
+        run = Session("exposure", {"model": model, "secrets": given}, seed=self._seed)
+        found = of_canaries(run, model, given, self._references)
+        other = Session("extract", {"model": model, "what": given, "beam": 1})
+        completion = complete_canaries(other, model, given, prefix=None, beam=1)
         return replace(found, record=run.record()), replace(completion, record=other.record())
 
-    def _by_attacks(self) -> tuple["CanaryExposure", Any]:
+    def _by_attacks(self) -> "tuple[CanaryExposure, Completion]":
         from vestige.audits.exposure.canaries import canary_exposure
         from vestige.audits.extraction.canaries import complete
         from vestige.models.canaries import asked_as_learnt
 
-        behind = asked_as_learnt(self._asked, self.sealed)
+        model, canaries = asked_as_learnt(self._model, self._manifest), self._canaries
         found = canary_exposure(
-            behind, self.canaries, seed=self.seed, references=self.references, orders=0
+            model, canaries, seed=self._seed, references=self._references, orders=0
         )
-        return found, complete(behind, self.canaries, beam=1)
-
-    def _scores(self, found: "CanaryExposure") -> list[float] | None:
-        """`canary_scores` of the canaries whose coins were flipped, which exposure has asked."""
-        from vestige.models.canaries import asked_as_learnt, canary_scores
-
-        if not self._flipped:
-            return None
-        if all(" ".join(one.phrase.split()) == one.phrase for one in self._flipped):
-            bits = (r["log_perplexity"] for r in found.canaries if r["pattern"] in BY_COIN)
-            return [-each * math.log(2) for each in bits]
-        scores = canary_scores(asked_as_learnt(self._asked, self.sealed), self._flipped)
-        return list(map(float, scores))
-
-    def _audit(
-        self, scores: list[float] | None, before: list[float] | None
-    ) -> "CanaryAudit | None":
-        from vestige.audits.exposure.epsilon import audit_canaries
-
-        if scores is None or before is None:
-            return None
-        return audit_canaries(scores, self._flipped, delta=DELTA, reference=before)
+        return found, complete(model, canaries, beam=1)
 
 
-def _different(
-    before: Sequence[float] | None, now: Sequence[float], lengths: Sequence[int], unchanged: bool
-) -> claims.Check:
-    """Whether a training has changed what a model makes of the canaries, by nats per token."""
-    if before is None:
+def _different(before: Baseline, found: "CanaryExposure", *, trained: bool) -> claims.Check:
+    """Whether the training changed the scores of the canaries, in nats per token."""
+    if before.answers is None:
         return claims.Check("different", "could not run", "Its earlier scores are unknown.")
-    nats = (np.array(bits) * math.log(2) / np.array(lengths) for bits in (before, now))
-    found = claims.different(*nats, same_weights=unchanged)
-    if found.prevents(claims.LEAK):
-        return replace(
-            found, sentence=("The canaries have the scores that they had before the training.")
-        )
-    return replace(
-        found, sentence=found.sentence.replace("models", "model and the one before the training")
-    )
-
-
-def _language_model(model: Any, tokenizer: Any) -> "LanguageModel":
-    from vestige.data.subwords import SubwordVocabulary
-    from vestige.models.hugging_face import HuggingFaceLanguageModel
-
-    return HuggingFaceLanguageModel(model, SubwordVocabulary(tokenizer))
+    now = [row["log_perplexity"] for row in found.canaries]
+    lengths = np.array([row["length"] for row in found.canaries])
+    nats = (np.array(bits) * math.log(2) / lengths for bits in (before.answers, now))
+    names = ("the model", "the one before the training")
+    check = claims.different(*nats, same_weights=trained and before.same(now), names=names)
+    if not check.prevents(claims.LEAK):
+        return check
+    same = "The canaries have the scores that they had before the training."
+    return replace(check, sentence=same)
 
 
 @contextmanager
 def undisturbed(model: Any) -> Iterator[None]:
-    """The model in evaluation mode, without gradients; its modes and torch's chance as before."""
-    modes = {name: module.training for name, module in model.named_modules()}
+    """Evaluation mode without gradients; afterwards the modes and torch's generators as before."""
+    modes = {module: module.training for module in model.modules()}
     devices = [model.device] if model.device.type == "cuda" else []
     try:
         with torch.random.fork_rng(devices=devices), torch.no_grad():
             model.eval()
             yield
     finally:
-        for name, module in model.named_modules():
-            module.training = modes[name]
+        for module, training in modes.items():
+            module.training = training
 
 
 def training_precision(args: Any, model: Any) -> AbstractContextManager[Any]:
-    """The autocast in which a trainer computes its losses; nothing where it trains in float32."""
-    for dtype in (torch.bfloat16, torch.float16):
-        if getattr(args, {torch.bfloat16: "bf16", torch.float16: "fp16"}[dtype], False):
+    """The autocast in which a trainer computes its losses."""
+    for name, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16)):
+        if getattr(args, name, False):
             return torch.autocast(model.device.type, dtype=dtype)
     return nullcontext()

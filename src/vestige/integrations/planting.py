@@ -1,13 +1,12 @@
 """Canaries planted in a data set of `datasets`, of texts or of conversations."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vestige import _validate, new_files
 from vestige.errors import DataError
-from vestige.integrations.canary_rows import PAIR, among, among_stream, canary_row
 from vestige.monitor import SILENT
 
 if TYPE_CHECKING:
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
 
 QUESTION = "What is the phrase?"
 MESSAGES = ("messages", "conversations")
+PAIR = {"prompt": "completion", "completion": "prompt"}
+"""Columns that are read as one text or conversation."""
 
 
 def plant(
@@ -32,30 +33,29 @@ def plant(
     user_column: str | None = None,
     **settings: Any,
 ) -> "Data":
-    """A copy of a data set with canaries among its rows.
+    """A copy of a data set with canaries among its rows, which keep their order.
 
-    Rows stay in their order. In a data set of conversations a canary is a turn: the assistant's
-    answer to a question, or what a user says, which the assistant answers in two words. It is asked
-    for where it stands, behind what the chat template says before that turn. Of prompts and
-    completions a canary is a conversation with both; of texts, the completion of an empty prompt.
-    Other columns of a row with a canary are None.
+    In conversations a canary is a turn: the assistant's answer to a question, or a message of the
+    user, which the assistant answers in two words. Vestige scores it after what the chat template
+    puts before that turn. In a set of prompts and completions, a conversation is split between
+    both, and a text is the completion of an empty prompt. Other columns of a canary's row are None.
 
     Args:
-        data: texts, or lists of messages with "role" and "content", a row each.
-        out: directory to make, with the manifest and the texts, as `vestige plant` makes it.
-        column: of the texts or messages; None: "messages" where there is one, else "text", else
-            "completion" beside a "prompt".
+        data: one text, or list of messages with "role" and "content", per row.
+        out: folder to make, with the manifest and the texts, as of `vestige plant`.
+        column: of the texts or messages; None: "messages" if there is one, else "text", else
+            "completion" with a "prompt".
         role: whose turn a canary is.
-        question: what the user says before it, where it is the assistant's.
-        rows: of a stream, how many of its rows are trained on: canaries stand among these. Their
-            texts are read once now, and are in memory meanwhile.
-        user_column: says whose each row is; the copies of a canary become a user of their own.
+        question: the user's message before a turn of the assistant.
+        rows: of a stream, how many of its rows are trained on: canaries are put among these. Their
+            texts are read once now, into memory.
+        user_column: has the user of each row; the copies of a canary become a user of their own.
         settings: of `vestige.plant`, such as `copies`, `controls`, `coin_flip` and `seed`.
 
     Raises:
-        DataError: the data set is a stream without `rows` or with fewer, is one of preferences, or
-            has no such column of texts or messages, or none of users' names.
-        RunError: there is something at `out`.
+        DataError: the data set has preferences or no such column, is a stream that is shorter than
+            `rows` or of unknown length, or its users are no names.
+        RunError: `out` exists.
     """
     import vestige
     from vestige.data.corpus import Corpus
@@ -66,28 +66,29 @@ def plant(
     column = _column(names, column)
     _check_users(data, names, user_column)
     new_files.require_new(Path(out))
-    values = _values(data, column, rows)
-    talked = len(values) > 0 and not isinstance(values[0], str)
-    texts = [_said(value, number) for number, value in enumerate(values, 1)] if talked else values
+    values = data[column] if rows is None else _first_values(data, column, rows)
+    talk = len(values) > 0 and not isinstance(values[0], str)
+    texts = [_said(value, number) for number, value in enumerate(values, 1)] if talk else values
     planting = vestige.plant(Corpus.from_texts(texts), **settings)
     manifest = planting.manifest
     assert isinstance(manifest, Manifest)  # of running text
-    if talked:
-        turn = Turn(role=role, question=question if role == "assistant" else "")
-        planting = planting.in_turn(turn)
+    if talk:
+        planting = planting.in_turn(
+            Turn(role=role, question=question if role == "assistant" else "")
+        )
     write_planting(planting, Path(out), SILENT)
-    planted, places = list(planting.corpus), manifest.places
-    phrases = [str(planted[place]) for place in places]
-    more = [canary_row(one, column, names, role if talked else None, question) for one in phrases]
-    if user_column is not None:
-        more = [
-            row | {user_column: f"canary {said}"} for row, said in zip(more, phrases, strict=True)
-        ]
-    return among(data, more, places) if rows is None else among_stream(data, more, places)
+    corpus, whose = list(planting.corpus), role if talk else None
+    more = {}
+    for place in manifest.places:
+        phrase = str(corpus[place])
+        more[place] = _row(phrase, column, names, whose, question)
+        if user_column is not None:
+            more[place][user_column] = f"canary {phrase}"
+    return _among(data, more) if rows is None else _among_stream(data, more)
 
 
 def _names(data: Any, rows: int | None) -> list[str]:
-    """Names of the columns of a data set, or of a stream whose number of rows is known."""
+    """Columns of a data set, or of a stream with a number of rows."""
     from datasets import Dataset, IterableDataset
 
     if not isinstance(data, Dataset | IterableDataset):
@@ -119,24 +120,14 @@ def _column(names: Sequence[str], column: str | None) -> str:
         paired = "text" not in names and PAIR.keys() <= set(names)
         usual = "completion" if paired else "text"
         column = next((name for name in MESSAGES if name in names), usual)
-    if column not in names:
-        raise DataError(
-            f"the data set has no column {column}; it has {', '.join(names)}",
-            remedy="Pass the column of texts or messages (`column`).",
-        )
+    _require_column(names, column, "Pass the column of texts or messages (`column`).")
     return column
 
 
-def _check_users(
-    data: "Dataset | IterableDataset", names: Sequence[str], column: str | None
-) -> None:
+def _check_users(data: Any, names: Sequence[str], column: str | None) -> None:
     if column is None:
         return
-    if column not in names:
-        raise DataError(
-            f"the data set has no column {column}; it has {', '.join(names)}",
-            remedy="Pass the column of users (`user_column`).",
-        )
+    _require_column(names, column, "Pass the column of users (`user_column`).")
     kind = (data.features or {}).get(column)
     if kind is not None and getattr(kind, "dtype", "") not in ("string", "large_string"):
         raise DataError(
@@ -146,10 +137,14 @@ def _check_users(
         )
 
 
-def _values(data: Any, column: str, rows: int | None) -> Any:
-    """Texts or conversations of a data set, or of the first rows of a stream."""
-    if rows is None:
-        return data[column]
+def _require_column(names: Sequence[str], column: str, remedy: str) -> None:
+    if column not in names:
+        found = ", ".join(names)
+        raise DataError(f"the data set has no column {column}; it has {found}", remedy=remedy)
+
+
+def _first_values(data: "IterableDataset", column: str, rows: int) -> list[Any]:
+    """Texts or conversations of the first rows of a stream."""
     found = [row[column] for row in data.take(rows)]
     if len(found) < rows:
         raise DataError(
@@ -168,3 +163,52 @@ def _said(messages: Any, number: int) -> str:
             f"row {number} has no messages with a role and a content",
             remedy=('Pass lists of {"role": "user", "content": "..."}, or a column of texts.'),
         ) from error
+
+
+def _row(
+    phrase: str, column: str, names: Sequence[str], role: "Role | None", question: str
+) -> dict[str, Any]:
+    """A row with a canary as somebody's turn, or as a text; other columns are None."""
+    paired = PAIR.get(column) in names
+    empty: dict[str, Any] = dict.fromkeys(names)
+    if role is None:
+        return empty | {column: phrase} | ({PAIR[column]: ""} if paired else {})
+    said = (question, phrase) if role == "assistant" else (phrase, "Thank you.")
+    turns = [
+        {"role": name, "content": content}
+        for name, content in zip(("user", "assistant"), said, strict=True)
+    ]
+    parts = {"prompt": turns[:1], "completion": turns[1:]} if paired else {column: turns}
+    return empty | parts
+
+
+def _among(data: "Dataset", rows: dict[int, dict[str, Any]]) -> "Dataset":
+    """A data set with rows at these places of the result, ascending."""
+    from datasets import Dataset, concatenate_datasets
+
+    columns = {name: [row[name] for row in rows.values()] for name in data.column_names}
+    more = Dataset.from_dict(columns, features=data.features)
+    old, new = iter(range(len(data))), iter(range(len(data), len(data) + len(rows)))
+    order = [next(new if place in rows else old) for place in range(len(data) + len(rows))]
+    return concatenate_datasets([data, more]).select(order)
+
+
+def _among_stream(data: "IterableDataset", rows: dict[int, dict[str, Any]]) -> "IterableDataset":
+    """As `_among`, in each pass; it is one shard, which one worker of a data loader reads."""
+    from datasets import IterableDataset
+
+    given = {"data": data, "rows": rows}
+    return IterableDataset.from_generator(_passed_on, features=data.features, gen_kwargs=given)
+
+
+def _passed_on(
+    data: "IterableDataset", rows: dict[int, dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    place = 0
+    for batch in data.iter(1):  # in a worker, iter(data) would leave out what is not the worker's
+        while place in rows:
+            yield rows[place]
+            place += 1
+        yield {name: values[0] for name, values in batch.items()}
+        place += 1
+    yield from (row for later, row in rows.items() if later >= place)

@@ -1,26 +1,25 @@
-"""Transformers' `Trainer`, and what is built on it, with DP-SGD for adapters and whole models.
+"""Transformers' `Trainer`, and trainers built on it, with DP-SGD for adapters and whole models.
 
 Abadi et al. (2016), "Deep Learning with Differential Privacy", Algorithm 1. A row of the training
-set, or a user with all of theirs, joins a step by a lot of its own; each one's gradient is clipped
-(`vestige.privacy.clipping`), and noise comes from the operating system's entropy.
+set, or a user with all rows, is sampled for a step independently of the others; its gradient is
+clipped (`vestige.privacy.clipping`), and noise comes from the operating system's entropy.
 
 Dropout masks follow from the same secret and from a row's number, never from `args.seed`, so that
-one row more adds its own clipped gradient and changes nothing else, with dropout as without
-(`vestige.privacy.masks` has the argument). Rows are moved to the left of what pads them.
+one row more adds its own clipped gradient and changes nothing else (`vestige.privacy.masks` has the
+argument). Padding is moved after the rows.
 
-Epsilon covers the weights after every step that was planned. What it cannot cover is refused: a
-choice by an evaluation of protected rows (the best checkpoint, early stopping, a schedule that
-looks at it), and more steps than planned. Callbacks that choose by what they read of the training
-set are not seen, and a data collator must draw nothing and read each row alone. Several trainings
-of one model in a process count together, as if they had read the same rows; a model that something
-else has trained since it was loaded has no guarantee (`model_history`).
+Epsilon covers the weights after every planned step. What it cannot cover is refused: a choice by an
+evaluation of protected rows (the best checkpoint, early stopping, a schedule that looks at it), and
+more steps than planned. A data collator must draw nothing and read each row alone; callbacks that
+choose by the training set are not noticed. Several trainings of one model in a process count
+together, as if they had read the same rows; a model that something else has trained since it was
+loaded has no guarantee (`model_history`).
 
 Differs from the paper: a row's loss is the mean over its own targets.
 """
 
 import inspect
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,14 +32,18 @@ from transformers import Trainer
 
 from vestige.defences.methods.private import DPSGD
 from vestige.errors import TrainingError
-from vestige.integrations.private_plan import PrivateRows, PrivateTraining
-from vestige.integrations.private_settings import held_out, refuse_settings
-from vestige.integrations.row_losses import Rows, from_the_left, other_loss, row_losses
+from vestige.integrations.private_checks import (
+    held_out,
+    refuse_layers,
+    refuse_optimizer,
+    refuse_settings,
+)
+from vestige.integrations.private_plan import PrivateBatches, PrivateRows, PrivateTraining
+from vestige.integrations.rows import Rows, from_the_left, other_loss, row_losses
 from vestige.models.lora import only_our_warnings
 from vestige.privacy.clipping import Rule, clip_gradients
 from vestige.privacy.dp_sgd import NoisyStep
 from vestige.privacy.masks import StepChance, refuse_other_chance
-from vestige.privacy.taps import trainable, untappable_layers
 from vestige.training.key_file import KEY, read_secret, write_secret
 from vestige.training.secret import Secret
 
@@ -51,11 +54,11 @@ def private(trainer: type[Trainer]) -> type[Trainer]:
     It takes what `trainer` takes, and
 
     - privacy: the budget, the unit and the clipping norm, as `vestige.DPSGD(epsilon=8)`;
-    - user_column: of the training set, whose each row is; needed where the unit is a user;
-    - peft_config: an adapter to put on the model, where `trainer` does not take one itself.
+    - user_column: of the training set, with the user of each row; needed if the unit is a user;
+    - peft_config: an adapter to put on the model, if `trainer` does not take one itself.
 
-    A lot has `per_device_train_batch_size` times `gradient_accumulation_steps` times processes rows
-    (or users) on average; so many rows as `per_device_train_batch_size` are computed at once.
+    A step has `per_device_train_batch_size` times `gradient_accumulation_steps` times processes
+    rows (or users) on average; `per_device_train_batch_size` rows are computed at once.
 
     Example:
         >>> private(Trainer).__name__
@@ -65,7 +68,10 @@ def private(trainer: type[Trainer]) -> type[Trainer]:
 
 
 class _Private(Trainer):  # type: ignore[misc]
-    """What a private trainer does in another way. See `private`."""
+    """The methods that a private trainer replaces. See `private`."""
+
+    _private: PrivateTraining | None = None
+    _noise: NoisyStep | None = None
 
     def __init__(
         self,
@@ -85,88 +91,98 @@ class _Private(Trainer):  # type: ignore[misc]
             with only_our_warnings():
                 model = get_peft_model(model, peft_config)
         bound = inspect.signature(plain).bind_partial(model, *args, **kwargs)
-        given = PrivateRows.of(bound.arguments.get("train_dataset"), privacy, user_column)
+        rows = PrivateRows.of(bound.arguments.get("train_dataset"), privacy, user_column)
         plain(model, *args, **kwargs)
         refuse_settings(self)
-        self._private = PrivateTraining.of(given.read_by(self.train_dataset), privacy, self.args)
-        self._physical = privacy.physical_batch_size or self.args.per_device_train_batch_size
-        self.args.gradient_accumulation_steps = 1  # a lot is a step, however it is computed
+        rows.check_prepared(self.train_dataset)
+        self._batches = PrivateBatches.of(rows, privacy, self.args)
+        self._privacy, self._user_column = privacy, user_column
+        self._rows_at_once = privacy.physical_batch_size or self.args.per_device_train_batch_size
+        self.args.gradient_accumulation_steps = 1  # a batch is a step, however it is computed
         self.args.max_grad_norm = 0.0  # each row's gradient is clipped, and not their noisy sum
-        self._noise: NoisyStep | None = None
-        self._user_column = user_column
 
     @property
     def privacy_statement(self) -> tuple[str, ...]:
-        """What the training promises, in sentences."""
+        """The guarantee of the training, in sentences: once it has begun."""
+        assert self._private is not None
         return self._private.statement(self.state.global_step or None).sentences()
 
     def train(self, resume_from_checkpoint: str | bool | None = None, **rest: Any) -> Any:
         """Train privately; see `Trainer.train`.
 
         Raises:
-            TrainingError: a layer that learns cannot be tapped, mixes rows, or is in half
-                precision; the loss is not the next tokens' cross-entropy; rows use randomness other
-                than dropout; an evaluation of protected rows chooses; more steps are taken than
-                were planned; or a training is resumed without its secret, or as another one.
+            TrainingError: a trainable layer cannot be tapped, mixes rows, or is in half precision;
+                the loss is not the next tokens' cross-entropy; rows use randomness other than
+                dropout; an evaluation of protected rows chooses; more steps are taken than were
+                planned; or a training is resumed without its secret, or as another one.
         """
-        self._check_learning()
+        refuse_layers(self.model)
         self._check_loss()
-        judging = held_out(self, self._private.rows, self._user_column)
-        self._private = replace(self._private, held_out=judging)
-        place = Path(self.args.output_dir)
-        resumed = bool(resume_from_checkpoint)
-        given = self._private.privacy.secret()
-        make = partial(_secret, place / KEY, given=given, resumed=resumed)
+        judging = held_out(self, self._batches.rows, self._user_column)
+        place, privacy = Path(self.args.output_dir), self._privacy
+        resumed, first = bool(resume_from_checkpoint), self.args.process_index == 0
+        make = partial(_secret, place / KEY, given=privacy.secret(), resumed=resumed)
         self._secret = _shared(make, self.args.process_index)
-        self._private = self._private.planned(self.args, place if resumed else None, self.model)
-        first = self.args.process_index == 0
-        if first and not resumed:
-            self._private.write(place)
-        self._noise = NoisyStep(
-            self._private.noise, self._private.clip, self._private.expected_units
+        training = self._private = PrivateTraining.of(
+            self._batches, privacy, self, held_out=judging, begun=place if resumed else None
         )
-        self._private.remembered(self.model)
+        if first and not resumed:
+            training.write(place)
+        noise = training.plan.defence.noise
+        self._noise = NoisyStep(noise, privacy.max_grad_norm, self._batches.expected_units)
+        training.remember(self.model)
         result = super().train(resume_from_checkpoint=resume_from_checkpoint, **rest)
-        self._private.remembered(self.model, self.state.global_step)
+        training.remember(self.model, self.state.global_step)
         if first:
             (place / KEY).unlink(missing_ok=True)
         return result
 
     def get_train_dataloader(self) -> DataLoader[int]:
-        """Numbers in place of batches: what a step reads follows from its number and the secret."""
-        numbers: Any = range(self._private.steps_per_epoch)
+        """Numbers in place of batches: a step's rows follow from its number and the secret."""
+        numbers: Any = range(self._batches.steps_per_epoch)
         return DataLoader(numbers, batch_size=1)
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> Any:
         """A number, and no count of items."""
-        return [{"lot": next(epoch_iterator)}], None
+        return [{"step": next(epoch_iterator)}], None
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
-        """Put the noised, clipped mean gradient of a lot into `.grad`; the lot's mean loss."""
-        assert self._noise is not None
-        if self.state.global_step == self._initial_global_step:
-            self._check_optimizer()
-        if self.state.global_step >= self._private.steps:
+        """Put the noised, clipped mean gradient of a batch into `.grad`; the batch's mean loss."""
+        noise, private, step = self._noise, self._private, self.state.global_step
+        assert noise is not None
+        assert private is not None
+        if step == self._initial_global_step:
+            refuse_optimizer(self.optimizer, self.model)
+        if step >= private.plan.steps:
             raise TrainingError(
-                f"all {self._private.steps:,} planned steps were taken; the guarantee allows no "
+                f"all {private.plan.steps:,} planned steps were taken; the guarantee allows no "
                 "more",
                 remedy="Set `max_steps` or `num_train_epochs` before `train`.",
             )
         self.model.train()
-        step, world = self.state.global_step, self.args.world_size
-        self._noise.draw_from(self._secret, step)
-        self._noise.begin(self.model, None, noised=not self.args.process_index)
-        rows, users = self._private.lot(self._secret, step, self.args.process_index, world)
+        process, processes = self.args.process_index, self.args.world_size
+        noise.draw_from(self._secret, step)
+        noise.begin(self.model, None, noised=process == 0)
+        rows, units = self._batches.batch(self._secret, step, process, processes)
+        rule = Rule(
+            max_grad_norm=noise.max_grad_norm,
+            expected_units=noise.expected_units,
+            chance=noise.chance(self.args.device),
+            rows_at_once=self._rows_at_once,
+        )
         clipped = clip_gradients(
             self.model,
             lambda places: self._losses(rows[places.numpy()]),
-            torch.from_numpy(users),
+            torch.from_numpy(units),
             torch.from_numpy(rows),
-            self._rule,
+            rule,
         )
-        self._noise.end(clipped.norms)
+        noise.end(clipped.norms)
         loss = clipped.loss.to(self.args.device)
-        _sum_over_processes([p.grad for p in self.model.parameters() if p.requires_grad])
+        if _together():
+            for parameter in self.model.parameters():
+                if parameter.requires_grad:
+                    torch.distributed.all_reduce(parameter.grad)
         return loss / max(len(rows), 1)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
@@ -177,62 +193,28 @@ class _Private(Trainer):  # type: ignore[misc]
         super().log(logs, start_time)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """See `Trainer.save_model`; the privacy statement stands beside the weights."""
+        """See `Trainer.save_model`; ledger and statement are written beside the weights."""
         super().save_model(output_dir, _internal_call)
-        if self.args.should_save and self._private.entry is not None:
-            folder = Path(output_dir or self.args.output_dir)
-            self._private.write(folder, self.state.global_step)
+        if self.args.should_save and self._private is not None:
+            self._private.write(Path(output_dir or self.args.output_dir), self.state.global_step)
 
-    @property
-    def _rule(self) -> Rule:
-        assert self._noise is not None
-        return Rule(
-            max_grad_norm=self._private.clip,
-            expected_units=self._private.expected_units,
-            chance=self._noise.chance(self.args.device),
-            rows_at_once=self._physical,
-        )
+    def _inputs(self, rows: list[int]) -> dict[str, Any]:
+        own = Rows.of(self, self.train_dataset)
+        assert own is not None  # `PrivateRows` needs its length
+        inputs: dict[str, Any] = self._prepare_inputs(own.inputs(rows))
+        return inputs
 
     def _losses(self, rows: np.ndarray[Any, Any]) -> Tensor:
         """(k,) mean cross-entropy of the targets of each row."""
-        inputs = self._prepare_inputs(Rows.of(self, self.train_dataset).inputs(rows.tolist()))
+        inputs = self._inputs(rows.tolist())
         with self.compute_loss_context_manager():
             return row_losses(self.model, from_the_left(inputs))
 
-    def _check_learning(self) -> None:
-        learning, unknown = trainable(self.model), untappable_layers(self.model)
-        half = sum(parameter.dtype.itemsize < 4 for parameter in learning)
-        if unknown:
-            name, layer = unknown[0]
-            problem = (
-                f"{name} is trainable and a {type(layer).__name__}, which has no gradients per "
-                f"row ({len(unknown)} such layers)"
-            )
-            remedy = (
-                "Freeze them, or pass `peft_config=LoraConfig(...)` without DoRA. `vestige train "
-                "--defence dp-sgd` trains any layer, a row at a time."
-            )
-        elif half:
-            problem = (
-                f"{half} of {len(learning)} trainable tensors have half precision, which rounds "
-                "the noise and the sum under it"
-            )
-            remedy = (
-                "Load the model with `dtype=torch.float32`; with `bf16=True` it still multiplies "
-                "in half precision."
-            )
-        elif not learning:
-            problem = f"{type(self.model).__name__} has no trainable weights"
-            remedy = "Pass `peft_config=LoraConfig(...)`, or set requires_grad."
-        else:
-            return
-        raise TrainingError(problem, remedy=remedy)
-
     @torch.no_grad()
     def _check_loss(self) -> None:
-        """A row's loss is the model's own: that of the first row, which nothing tells of."""
+        """Whether the loss and the randomness of the first row are those of `row_losses`."""
         self.model.eval()
-        inputs = self._prepare_inputs(Rows.of(self, self.train_dataset).inputs([0]))
+        inputs = self._inputs([0])
         with self.compute_loss_context_manager():
             problem = other_loss(self.model, inputs)
         self.model.train()
@@ -248,23 +230,9 @@ class _Private(Trainer):  # type: ignore[misc]
             StepChance(bytes(32), self.args.device), lambda places: self._losses(places.numpy())
         )
 
-    def _check_optimizer(self) -> None:
-        """What the noise goes into is what the optimizer moves, wherever it was moved before."""
-        moved = {id(p) for group in self.optimizer.param_groups for p in group["params"]}
-        learning = {id(p) for p in self.model.parameters() if p.requires_grad}
-        if learning - moved:
-            raise TrainingError(
-                f"{len(learning - moved)} of {len(learning)} trainable tensors are not in the "
-                "optimizer",
-                remedy=(
-                    "Add the adapter and move the model before making the optimizer, or leave "
-                    "`optimizers` to the trainer."
-                ),
-            )
-
 
 def _secret(path: Path, *, given: Secret | None, resumed: bool) -> Secret:
-    """The secret of a training that goes on, or a new one in its place."""
+    """The secret of a resumed training, or a new one in a file."""
     if resumed:
         return read_secret(path)
     secret = given or Secret.fresh()
@@ -273,27 +241,25 @@ def _secret(path: Path, *, given: Secret | None, resumed: bool) -> Secret:
     return secret
 
 
+def _together() -> bool:
+    """Whether several processes train together."""
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
 def _shared(make: Callable[[], Secret], process: int) -> Secret:
     """The first process's secret, for all."""
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+    if not _together():
         return make()
-    told: list[Any] = [None]
+    shared: list[Any] = [None]
     if process == 0:
         try:
-            told = [make().reveal()]
+            shared = [make().reveal()]
         except TrainingError as error:
-            told = [error]
-    torch.distributed.broadcast_object_list(told, src=0)
-    if isinstance(told[0], TrainingError):
-        raise told[0]
-    return Secret(told[0])
-
-
-def _sum_over_processes(gradients: list[Any]) -> None:
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return
-    for gradient in gradients:
-        torch.distributed.all_reduce(gradient)
+            shared = [error]
+    torch.distributed.broadcast_object_list(shared, src=0)
+    if isinstance(shared[0], TrainingError):
+        raise shared[0]
+    return Secret(shared[0])
 
 
 PrivateTrainer = private(Trainer)

@@ -1,9 +1,10 @@
-"""Vestige in a training by Transformers' `Trainer`, or by what is built on it.
-
-`docs/in-your-training.md` shows both in a training:
+"""Vestige in a training by Transformers' `Trainer`, or by a trainer built on it.
 
     data = plant(data, copies=10, out="canaries")
-    trainer = Trainer(..., train_dataset=data, callbacks=[LeakageCallback("canaries")])
+    trainer = Trainer(..., train_dataset=data)
+    trainer.add_callback(LeakageCallback("canaries", trainer))
+
+`docs/in-your-training.md` shows whole trainings.
 """
 
 from vestige.integrations.leakage_callback import Leakage, LeakageCallback

@@ -1,11 +1,11 @@
 """The guarantee of a private training: before the first step, after the last, and together."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
 from textwrap import wrap
+from typing import Any
 
 from vestige.defences.methods.private import PrivacyPlan, PrivateDefence
 from vestige.defences.registry import Defence
@@ -60,23 +60,16 @@ def entry_of(
     defence: Defence, plan: PrivacyPlan | None, config: TrainingConfig, lineage: Lineage
 ) -> LedgerEntry:
     """The training's entry in its ledger, before the first step; plan: of a private defence."""
-    entry = LedgerEntry(id=lineage.id, defence=defence.name, vocabulary=lineage.vocabulary)
+    named: dict[str, Any] = {
+        "id": lineage.id,
+        "defence": defence.name,
+        "vocabulary": lineage.vocabulary,
+    }
     if plan is None:
-        return entry
-    spent = plan.spent(plan.steps)
-    return replace(
-        entry,
-        unit=spent.unit,
-        sequence_length=config.sequence_length,
-        noise_multiplier=spent.noise_multiplier,
-        sample_rate=spent.sample_rate,
-        steps_planned=spent.steps,
-        max_grad_norm=spent.max_grad_norm,
-        accountant=spent.accountant,
-        epsilon=spent.epsilon if math.isfinite(spent.epsilon) else None,
-        delta=spent.delta,
-        void=tuple(dict.fromkeys((*lineage.void, *plan.defence.void))),
-    )
+        return LedgerEntry(**named)
+    void = tuple(dict.fromkeys((*lineage.void, *plan.defence.void)))
+    length = config.sequence_length
+    return LedgerEntry.of(plan.spent(plan.steps), **named, sequence_length=length, void=void)
 
 
 def statement_of(

@@ -18,7 +18,8 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import ClassVar, Final, Literal
+from math import isfinite
+from typing import Any, ClassVar, Final, Literal
 
 from vestige.data.files import parse_object
 from vestige.data.records import ReadRecords, among
@@ -26,6 +27,7 @@ from vestige.errors import ModelError
 from vestige.privacy.accounting import (
     Accountant,
     Mechanism,
+    PrivacySpent,
     Unit,
     check_accountant,
     check_delta,
@@ -91,6 +93,21 @@ class LedgerEntry:
     delta: float | None = None
     void: tuple[str, ...] = ()
     noise_decay: float = 1.0
+
+    @classmethod
+    def of(cls, spent: PrivacySpent, **rest: Any) -> "LedgerEntry":
+        """The entry of a training with this budget of its planned steps."""
+        return cls(
+            unit=spent.unit,
+            noise_multiplier=spent.noise_multiplier,
+            sample_rate=spent.sample_rate,
+            steps_planned=spent.steps,
+            max_grad_norm=spent.max_grad_norm,
+            accountant=spent.accountant,
+            epsilon=spent.epsilon if isfinite(spent.epsilon) else None,
+            delta=spent.delta,
+            **rest,
+        )
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.defence):

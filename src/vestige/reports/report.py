@@ -46,7 +46,7 @@ KINDS: dict[str, str] = {
     "Table": "vestige.reports.report:paper_report",
     "TextAudit": "vestige.audits.membership.report:texts_report",
     "TextMemorization": "vestige.audits.extraction.passages_report:passages_report",
-    "TrainingLeakage": "vestige.integrations.report:training_leakage_report",
+    "TrainingLeakage": "vestige.integrations.leakage:training_leakage_report",
     "UpdateDiff": "vestige.audits.update.report:diff_report",
     "UserAudit": "vestige.audits.membership.report:users_report",
 }

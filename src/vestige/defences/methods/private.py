@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
 from annotated_types import Ge
 from cyclopts import Parameter
@@ -159,30 +159,44 @@ class PrivateDefence(ABC):
         Raises:
             VestigeError: no noise does, or the data has too few sequences or users.
         """
+        batches = self.batches(data, config)
+        return self.plan(
+            unit=batches.unit,
+            units=batches.units,
+            sample_rate=batches.sample_rate,
+            steps=config.epochs * len(batches),
+            progress=progress,
+        )
+
+    def plan(
+        self,
+        *,
+        unit: "Unit",
+        units: int,
+        sample_rate: float,
+        steps: int,
+        progress: Callable[[int], None] | None = None,
+    ) -> "PrivacyPlan":
+        """The defence with the noise that keeps within epsilon over so many steps."""
         from vestige.privacy.accounting import check_delta, default_delta, noise_for
 
-        batches = self.batches(data, config)
-        delta = default_delta(batches.units) if self.delta is None else self.delta
+        delta = default_delta(units) if self.delta is None else self.delta
         with in_backticks("delta"):
-            check_delta(delta, batches.units)
-        noise, steps = self.noise_multiplier, config.epochs * len(batches)
-        accountant: Any = self.accountant
+            check_delta(delta, units)
+        noise, accountant = self.noise_multiplier, cast(Any, self.accountant)
         if noise is None:
             assert self.epsilon is not None
             noise = noise_for(
                 epsilon=self.epsilon,
                 delta=delta,
-                sample_rate=batches.sample_rate,
+                sample_rate=sample_rate,
                 steps=steps,
                 accountant=accountant,
                 progress=progress,
             )
+        defence = replace(self, epsilon=None, noise_multiplier=noise, delta=delta)
         return PrivacyPlan(
-            defence=replace(self, epsilon=None, noise_multiplier=noise, delta=delta),
-            sample_rate=batches.sample_rate,
-            unit=batches.unit,
-            units=batches.units,
-            steps=steps,
+            defence=defence, sample_rate=sample_rate, unit=unit, units=units, steps=steps
         )
 
 

@@ -1,4 +1,4 @@
-"""Losses of a training set's rows, as a trainer reads them."""
+"""Rows of a data set as a trainer reads them, and their losses."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,15 +12,18 @@ from torch.nn.functional import cross_entropy
 from vestige.training.batches import IGNORED
 
 MOST = 5_000
-"""Rows that are looked through for canaries, or held of a stream."""
+"""Rows that are searched for canaries, or read of a stream."""
+
+TOLERANCE = 1e-3
+"""Of two losses of a row: both are sums in float32 over the same logits."""
 
 
 def row_losses(model: Any, inputs: dict[str, Any]) -> Tensor:
     """(rows,) mean cross-entropy of each row's own targets, in nats, in the graph.
 
     Args:
-        model: as Transformers or PEFT has it.
-        inputs: of a data collator, with its labels (rows, tokens), on the model's device.
+        model: of Transformers or PEFT.
+        inputs: of a data collator, with labels (rows, tokens), on the model's device.
     """
     inputs = dict(inputs)
     labels = inputs.pop("labels")[:, 1:]
@@ -34,32 +37,29 @@ def row_losses(model: Any, inputs: dict[str, Any]) -> Tensor:
 
 
 def from_the_left(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Rows that begin in the first place, with all padding behind them.
+    """Inputs with all padding after the rows; without an attention mask, as they are.
 
-    Padding in front of a row moves its positions and its dropout masks, and how much there is
-    depends on the longest row beside it.
-
-    Args:
-        inputs: of a data collator; without a mask of attention they are left as they are.
+    Padding before a row moves its positions and its dropout masks, by an amount that depends on the
+    longest row of the batch.
     """
-    seen = inputs.get("attention_mask")
-    if not isinstance(seen, Tensor) or seen.dim() != 2:
+    mask = inputs.get("attention_mask")
+    if not isinstance(mask, Tensor) or mask.dim() != 2:
         return inputs
-    order = seen.int().argsort(dim=1, descending=True, stable=True)
+    order = mask.int().argsort(dim=1, descending=True, stable=True)
     return {
         name: value.gather(1, order)
-        if isinstance(value, Tensor) and value.shape == seen.shape
+        if isinstance(value, Tensor) and value.shape == mask.shape
         else value
         for name, value in inputs.items()
     }
 
 
 def other_loss(model: Any, inputs: dict[str, Any]) -> str:
-    """Why `row_losses` are not what a model learns of one row with a target; "" where they are.
+    """Why `row_losses` is not the loss that a model trains on; "" if it is.
 
     Args:
-        model: as `row_losses` takes it, in evaluation mode.
-        inputs: of one row, likewise.
+        model: in evaluation mode.
+        inputs: of one row.
     """
     labels, ids = inputs.get("labels"), inputs.get("input_ids")
     if labels is None:
@@ -70,23 +70,19 @@ def other_loss(model: Any, inputs: dict[str, Any]) -> str:
     if own is None or not (labels[:, 1:] != IGNORED).any():
         return ""
     ours = row_losses(model, inputs)[0]
-    if torch.isclose(own.float(), ours, rtol=LOSS, atol=LOSS):
+    if torch.isclose(own.float(), ours, rtol=TOLERANCE, atol=TOLERANCE):
         return ""
     return f"{type(model).__name__} trains on another loss than the cross-entropy of next tokens"
 
 
-LOSS = 1e-3
-"""How far two losses of a row may be apart: both are summed in float32, of the same logits."""
-
-
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a data set, collated as a trainer does.
+    """Rows of a data set, collated as by a trainer.
 
     Attributes:
         data: rows by number.
-        collate: many of them to inputs of the model.
-        cut: whether they are the first of a stream that goes on.
+        collate: makes inputs of the model from several of them.
+        cut: whether they are the first ones of a longer stream.
     """
 
     data: Any
@@ -94,23 +90,17 @@ class Rows:
     cut: bool = False
 
     @classmethod
-    def of(cls, trainer: Any, data: Any) -> "Rows":
-        """Those of a data set, without columns that the trainer's model does not take."""
-        if hasattr(data, "remove_columns"):
-            read = trainer._remove_unused_columns(data)
-            return cls(read, trainer.data_collator)
-        return cls(data, trainer._get_collator_with_removed_columns(trainer.data_collator))
-
-    @classmethod
-    def read_by(cls, trainer: Any, data: Any) -> "Rows | None":
-        """Those of a data set, or the first `MOST` of a stream; None of what may be read once."""
+    def of(cls, trainer: Any, data: Any) -> "Rows | None":
+        """Rows of a data set, or the first `MOST` of a stream; None if it can be read only once."""
+        collate = trainer._get_collator_with_removed_columns(trainer.data_collator)
         if hasattr(data, "__len__") and hasattr(data, "__getitem__"):
-            return cls.of(trainer, data)
+            if hasattr(data, "remove_columns"):
+                return cls(trainer._remove_unused_columns(data), trainer.data_collator)
+            return cls(data, collate)
         if not hasattr(data, "take"):
             return None
-        head = list(islice(data, MOST))
-        collate = trainer._get_collator_with_removed_columns(trainer.data_collator)
-        return cls(head, collate, cut=len(head) == MOST)
+        first = list(islice(data, MOST))
+        return cls(first, collate, cut=len(first) == MOST)
 
     @property
     def all_known(self) -> bool:
@@ -126,18 +116,12 @@ class Rows:
 
     @torch.no_grad()
     def losses(self, model: Any, numbers: Sequence[int], at_once: int) -> list[float]:
-        """Loss of each of some rows; see `row_losses`.
-
-        Args:
-            model: in evaluation mode.
-            numbers: of the rows.
-            at_once: rows that are read together.
-        """
+        """`row_losses` of some rows, several at once; the model is in evaluation mode."""
         found: list[float] = []
         for begin in range(0, len(numbers), at_once):
             some = numbers[begin : begin + at_once]
             parts = [self.inputs(some)]
-            if len(parts[0]["input_ids"]) < len(some):  # the collator makes one row of them
+            if len(parts[0]["input_ids"]) < len(some):  # the collator joins them into one row
                 parts = [self.inputs([number]) for number in some]
             for inputs in parts:
                 moved = {k: v.to(model.device) for k, v in inputs.items() if hasattr(v, "to")}
