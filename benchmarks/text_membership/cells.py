@@ -146,7 +146,7 @@ def plain(
 ) -> dict[str, np.ndarray]:
     """Scores of texts without shadows."""
     expected = shown_only(target, base, likeliest=SHOWN)
-    found = {name: SCORES[name](target=target, base=base) for name in SCORES.names()}
+    found = {name: SCORES[name](target=target, base=base) for name in SCORES}
     found["zlib"] = zlib_score(target, list(texts))
     for name in ("log-ratio", "error-zone"):
         found[f"{name}, {SHOWN} shown, floor"] = SCORES[name](naive_floor(target), base)
