@@ -5,7 +5,7 @@ Language Models", NAACL: Table 1 and Figures 2 to 4 compare trainings at similar
 
 Differs from the paper: each defence has several trainings with different seeds, measured on the
 same canaries and documents; every difference from the undefended trainings has an interval over
-trainings and canaries or documents (`metrics.estimates.crossed_difference`); the intervals hold
+trainings and canaries or documents (`metrics.comparison`); the intervals hold
 together for all defences (Bonferroni); and equal perplexity is shown, not assumed (see `verdict`).
 A verdict of "helps" or "worse" needs an interval of exposure that excludes 0, so trainings that
 differ only in their seeds get one as rarely as the intervals miss.
@@ -25,15 +25,8 @@ from vestige.audits.comparison.claim import claim_of
 from vestige.audits.comparison.groups import Floats, Group, MeasuredTraining, by_name
 from vestige.audits.comparison.verdict import FEWEST, Difference, Verdict
 from vestige.claims import Claim
-from vestige.metrics.estimates import (
-    Estimate,
-    columns,
-    crossed_difference,
-    difference_of_means,
-    mean,
-    with_margins,
-)
-from vestige.metrics.subgroup import SubgroupGap, subgroup_gap
+from vestige.metrics.comparison import SubgroupGap, crossed_difference, subgroup_gap, with_margins
+from vestige.metrics.estimates import Estimate, columns, difference_of_means, mean
 from vestige.results import Measurement
 
 UNDEFENDED = Verdict("undefended", "undefended", "The others are compared with this one.")

@@ -16,8 +16,8 @@ from vestige.audits.comparison.guarantee import Guarantee
 from vestige.audits.exposure.epsilon import CanaryAudit
 from vestige.audits.extraction.canaries import Completion
 from vestige.claims import Check
+from vestige.metrics.comparison import rate_of_trainings
 from vestige.metrics.estimates import Estimate
-from vestige.metrics.rates import rate_of_trainings
 from vestige.training.evaluate import DocumentScores
 from vestige.training.word_frequencies import is_useless, useless_words
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from vestige import _validate
 from vestige.audits.extraction.objective import ExtractionObjective
-from vestige.metrics.rates import clopper_pearson
+from vestige.metrics.estimates import clopper_pearson
 
 Progress = Callable[[int, int], None]
 Known = Literal["exact", "sampled", "bounded"]
