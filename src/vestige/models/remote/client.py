@@ -43,8 +43,7 @@ CHECK_EVERY = 500
 """Questions between two control questions."""
 TIMEOUT = 60.0
 """Seconds of a call, unless the options say otherwise."""
-LARGEST = 2**26
-"""Bytes of an answer."""
+LARGEST = 2**26  # bytes of an answer
 LONGEST_WAIT = 600.0
 """Seconds that a server may ask us to wait for."""
 _SPENT = "spent"
@@ -187,6 +186,8 @@ class Endpoint:
 
     def failed(self) -> ModelError:
         """The error of an endpoint that keeps failing."""
+        if isinstance(self.last_error, ModelError):
+            return self.last_error
         why = "the budget is used up" if self.budget_spent else self.last_error
         return ModelError(
             f"{self.address} returns no answer: {why}",
@@ -256,7 +257,7 @@ class Endpoint:
                     raise BadReply("the answer is of another model")
             answered = True
             return answer
-        except (Failed, Refused) as error:
+        except Exception as error:
             self.last_error = error
             raise
         finally:
