@@ -127,11 +127,7 @@ _TOTALS = (
 
 @runtime_checkable
 class SessionCache(Protocol):
-    """A cache that outlives the program and keeps the query statistics of all sessions.
-
-    Attributes:
-        before: statistics of the sessions before this one.
-    """
+    """A cache that keeps the statistics of all sessions; `before`: of those before this one."""
 
     before: QueryStatistics
 
