@@ -259,6 +259,20 @@ def test_a_server_without_log_probabilities_is_refused(model, opened):
         probe(opened(url))
 
 
+def test_a_permanent_error_ends_a_probe_whatever_failed_before(model, opened):
+    served = Served(model)
+    answer = served.answer
+
+    def worse(path, body):
+        if body.get("echo"):
+            return 500, {}
+        return (401, {}) if isinstance(body["prompt"], list) else answer(path, body)
+
+    served.answer = worse
+    with serving(served) as url, pytest.raises(ModelError, match="rejects the key"):
+        probe(opened(url))
+
+
 PANGRAM = "the quick brown fox jumps over the lazy dog and the cat sat on the mat"
 KNOWN = ("quick", "the", "lazy", "over", "cat")
 
