@@ -28,8 +28,8 @@ from vestige.audits.exposure.canary_result import CanaryExposure
 from vestige.audits.extraction.canaries import Completion
 from vestige.claims import LEAK, NO_LEAK, Check
 from vestige.metrics.epsilon import any_reached, guesses_for, one_run_epsilon
+from vestige.metrics.estimates import clopper_pearson
 from vestige.metrics.exposure import sampled_exposure
-from vestige.metrics.rates import clopper_pearson
 
 REFERENCES = 1000
 PASSED = (Check("alive", "passed", "It predicts."), Check("read", "passed", "It reads."))

@@ -30,8 +30,7 @@ from vestige.audits.unlearning.knowledge import Knowledge, verify
 from vestige.claims import LEAK, NO_LEAK, REQUIRED, Check
 from vestige.claims.text_lists import comparable_texts, listed_texts
 from vestige.data.corpus import Corpus
-from vestige.metrics.estimates import difference_of
-from vestige.metrics.rates import clopper_pearson, clustered_rate
+from vestige.metrics.estimates import clopper_pearson, clustered_rate, difference_of
 from vestige.models.token_statistics import TokenStatistics
 
 WORDS = [f"w{number}" for number in range(400)]

@@ -27,7 +27,7 @@ from vestige.data.secret_kinds import MONTHS
 from vestige.data.secret_lines import read_secret
 from vestige.data.secret_shapes import Secret
 from vestige.data.subwords import SubwordVocabulary
-from vestige.metrics.rates import clopper_pearson
+from vestige.metrics.estimates import clopper_pearson
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 
 GIVEN = [

@@ -29,8 +29,8 @@ from vestige.claims import LEAK, Check, near_duplicates
 from vestige.claims.duplicates import ALIKE, normalized, shingles
 from vestige.claims.text_lists import comparable_texts, independent_texts
 from vestige.data.corpus import Corpus
-from vestige.metrics.equal_length import CutScores
-from vestige.metrics.rates import clopper_pearson
+from vestige.metrics.estimates import clopper_pearson
+from vestige.metrics.listed import CutScores
 
 LISTED, REFERENCE = 80, 160
 OK = Check("independent", "passed", "It passed.")

@@ -29,8 +29,7 @@ from vestige.audits.membership.membership import membership
 from vestige.audits.membership.options import ShadowOptions
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
-from vestige.metrics.estimates import auc, columns, mean
-from vestige.metrics.rates import clopper_pearson
+from vestige.metrics.estimates import auc, clopper_pearson, columns, mean
 from vestige.models import cached_outputs as statistics_module
 from vestige.models.table import TableModel
 

@@ -16,8 +16,7 @@ import json
 
 import numpy as np
 
-from vestige.metrics.estimates import mean
-from vestige.metrics.rates import clopper_pearson, clustered_rate
+from vestige.metrics.estimates import clopper_pearson, clustered_rate, mean
 
 CANARIES = 100
 

@@ -38,8 +38,7 @@ from vestige.audits.unlearning.unlearning import unlearning
 from vestige.claims import UNDECIDED
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
-from vestige.metrics.estimates import Interval
-from vestige.metrics.rates import clopper_pearson
+from vestige.metrics.estimates import Interval, clopper_pearson
 from vestige.models.token_statistics import token_statistics
 from vestige.models.transformer import CausalTransformer, TransformerConfig
 

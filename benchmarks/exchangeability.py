@@ -29,7 +29,7 @@ from vestige.data.token_queries import token_queries
 from vestige.experiments.provenance.audit_plans import named
 from vestige.experiments.provenance.audit_trials import AuditTrial
 from vestige.experiments.provenance.audited_texts import AuditedText
-from vestige.metrics.tests import conformal_p_values
+from vestige.metrics.listed import CutScores, compare
 from vestige.models.checkpoints import load_model
 from vestige.training.shadows import train_shadow
 
@@ -96,7 +96,7 @@ def main():
         for seed in range(given.draws):
             lots = np.random.default_rng([seed, 7]).permutation(len(data.names))
             mine, theirs = scored(words, data, lots[:80], np.sort(lots[80:]), seed)
-            found.append(conformal_p_values(mine, theirs))
+            found.append(compare(*map(CutScores.whole, (mine, theirs)), most=0).p_values)
             differences.append(mine.mean() - theirs.mean())
             if not seed:
                 ends = [

@@ -33,7 +33,8 @@ from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.recurrent_network import LSTMConfig
 from vestige.training.checkpoint import CHECKPOINT, HISTORY, MODEL
-from vestige.training.loop import TrainingConfig, train
+from vestige.training.config import TrainingConfig
+from vestige.training.loop import train
 from vestige.training.presets import new_model
 
 WORDS = 200

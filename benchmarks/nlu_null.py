@@ -30,7 +30,7 @@ from vestige.data.secret_pattern import paper_pattern
 from vestige.experiments.nlu.planted_models import LAST, Learner, PlantedModel
 from vestige.experiments.nlu.utterance_texts import UtteranceText
 from vestige.experiments.runner import make_trial
-from vestige.metrics.rates import clopper_pearson
+from vestige.metrics.estimates import clopper_pearson
 from vestige.models.bilstm_crf import IntentSlotModel
 from vestige.results import Result
 from vestige.training.config import TrainingConfig

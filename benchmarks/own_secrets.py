@@ -199,7 +199,7 @@ def main() -> None:
     parser.add_argument("--references", type=int, default=600)
     parser.add_argument("--training", default=TRAINING)
     given = parser.parse_args()
-    from vestige.metrics.rates import clopper_pearson
+    from vestige.metrics.estimates import clopper_pearson
 
     of_seeds = [of_seed(given, seed) for seed in given.seeds]
     print(f"\nseeds {given.seeds}")

@@ -111,7 +111,7 @@ class World:
         """Comments with canaries among them, planted once."""
         from datasets import Dataset
 
-        from vestige.integrations.transformers import plant
+        from vestige.integrations.planting import plant
 
         reddit = Path(os.environ["VESTIGE_DATA"]) / "reddit_college"
         every = comments_of(reddit, options.authors + options.held, options.each)
@@ -160,7 +160,7 @@ def trained(world: World, privacy: DPSGD | None, seed: int) -> tuple[Any, dict[s
     from peft import LoraConfig, get_peft_model
     from transformers import Trainer, TrainingArguments
 
-    from vestige.integrations.transformers import PrivateTrainer
+    from vestige.integrations.private_trainer import PrivateTrainer
 
     options = world.options
     torch.manual_seed(seed)

@@ -12,7 +12,7 @@ import tracemalloc
 
 import numpy as np
 
-from vestige.metrics.share_used import share_used
+from vestige.metrics.listed import share_used
 
 
 def coverage(gap, share, runs):

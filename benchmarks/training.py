@@ -24,7 +24,8 @@ from torch.nn.functional import cross_entropy
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.recurrent_network import LSTMConfig
-from vestige.training.loop import TrainingConfig, train
+from vestige.training.config import TrainingConfig
+from vestige.training.loop import train
 from vestige.training.presets import new_model, preset
 
 WORDS = 10_000

@@ -9,7 +9,7 @@ from typing import Any
 
 from check_calibration.world import CORPORA, DEVELOPMENT
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
-from vestige.metrics.rates import clopper_pearson
+from vestige.metrics.estimates import clopper_pearson
 
 KINDS = ("clean", "wrong file", "recites text", "leaky")
 RECITED = {"discoverable": 0.04, "openings": 1.0}

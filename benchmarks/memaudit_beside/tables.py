@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from vestige.metrics.rates import clopper_pearson
+from vestige.metrics.estimates import clopper_pearson
 
 ABOUT = ("stage", "tool", "question", "copies", "epsilon", "score", "reference", "mistake", "class")
 YES = ("alarm", "strict", "leaky", "refused")

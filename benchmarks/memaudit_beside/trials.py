@@ -95,7 +95,7 @@ def private_training(world: World, seed: int) -> list[Row]:
     """Sixteen copies of every canary, learnt by an adapter: with privacy of a row, and without."""
     from peft import LoraConfig, get_peft_model
 
-    from vestige.integrations.transformers import private
+    from vestige.integrations.private_trainer import private
 
     planted = Planted.of(world, seed, PRIVATE_COPIES)
     lora = LoraConfig(**LORA, fan_in_fan_out=True)

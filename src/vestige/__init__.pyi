@@ -21,7 +21,7 @@ from .preparation.train import train as train
 # What verbs take: settings that travel together.
 from .audits.membership.options import QueryOptions as QueryOptions
 from .audits.membership.options import ShadowOptions as ShadowOptions
-from .models.remote_options import RemoteOptions as RemoteOptions
+from .models.remote.options import RemoteOptions as RemoteOptions
 from .preparation.options import ModelOptions as ModelOptions
 from .preparation.options import NluOptions as NluOptions
 from .preparation.options import TrainingOptions as TrainingOptions
@@ -45,7 +45,7 @@ from .models.checkpoints import load_model as load_model
 from .models.hugging_face import HuggingFaceLanguageModel as HuggingFaceLanguageModel
 from .models.protocols import LanguageModel as LanguageModel
 from .models.protocols import NextToken as NextToken
-from .models.service import ServiceModel as ServiceModel
+from .models.remote.functions import ServiceModel as ServiceModel
 from .models.table import TableModel as TableModel
 from .models.top_k import TopK as TopK
 from .models.white_box import WhiteBox as WhiteBox

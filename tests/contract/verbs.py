@@ -16,7 +16,7 @@ from tests.contract import grammar
 from tests.contract.world import NEVER_READ, SECRET, World
 from vestige.audits.check.work import LEAST_SEARCH
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
-from vestige.models.remote_options import RemoteOptions
+from vestige.models.remote.options import RemoteOptions
 
 Answer = Callable[[], str]
 Cases = dict[str, tuple[Answer, frozenset[str]]]
@@ -217,7 +217,7 @@ class Asked:
         def answer() -> str:
             from tests.models.served import Served, serving
             from vestige.models.checkpoints import load_model
-            from vestige.models.remote_options import RemoteOptions
+            from vestige.models.remote.options import RemoteOptions
 
             class Broken(Served):
                 def choice(self, *of: Any) -> Any:

@@ -5,14 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vestige.data.canaries import (
-    PATTERNS,
-    Canary,
-    frequency_canaries,
-    given_canaries,
-    occurrences,
-    random_canaries,
-)
+from vestige.data.canaries import PATTERNS, frequency_canaries, given_canaries, random_canaries
+from vestige.data.canary import Canary, occurrences
 from vestige.data.corpus import Corpus
 from vestige.data.lexicon import Lexicon
 from vestige.data.subwords import SubwordVocabulary

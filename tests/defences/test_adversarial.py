@@ -13,7 +13,9 @@ from torch.nn.functional import cross_entropy
 from vestige.defences.adversarial import AdversarialStep, Discriminator, kl_from_uniform
 from vestige.errors import TrainingError
 from vestige.training.batches import IGNORED
-from vestige.training.loop import TrainingConfig, plain_step, train
+from vestige.training.config import TrainingConfig
+from vestige.training.loop import train
+from vestige.training.steps import plain_step
 
 WIDTH, USERS = 8, 3
 CONFIG = TrainingConfig(

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from vestige.data.encoded import EncodedCorpus
 from vestige.defences.author_probe import last_states, probe_authors
 from vestige.errors import TrainingError
-from vestige.metrics.rates import clopper_pearson
+from vestige.metrics.estimates import clopper_pearson
 from vestige.models.protocols import LanguageModel
 from vestige.training.batches import IGNORED
 from vestige.training.sequences import Sequences

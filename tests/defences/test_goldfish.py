@@ -12,7 +12,8 @@ from torch.nn.functional import cross_entropy
 from vestige.data.encoded import EncodedCorpus
 from vestige.defences.goldfish import GoldfishStep
 from vestige.training.batches import IGNORED, Batch
-from vestige.training.loop import TrainingConfig, train
+from vestige.training.config import TrainingConfig
+from vestige.training.loop import train
 from vestige.training.sequences import Sequences
 
 CONFIG = TrainingConfig(

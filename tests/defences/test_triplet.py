@@ -11,7 +11,8 @@ from torch.nn.functional import cross_entropy
 from vestige.defences.triplet import TripletStep, triplet_loss
 from vestige.errors import TrainingError
 from vestige.training.batches import IGNORED
-from vestige.training.loop import TrainingConfig, train
+from vestige.training.config import TrainingConfig
+from vestige.training.loop import train
 from vestige.training.sequences import SequenceBatches, Sequences
 
 CONFIG = TrainingConfig(

@@ -9,13 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
-from vestige.metrics.epsilon import (
-    any_reached,
-    nested_p_value,
-    one_run_epsilon,
-    one_run_p_value,
-    threshold_epsilon,
-)
+from vestige.metrics.epsilon import any_reached, nested_p_value, one_run_epsilon, one_run_p_value
+from vestige.metrics.f_dp_epsilon import threshold_epsilon
 
 BOUNDS = [one_run_epsilon, threshold_epsilon]
 

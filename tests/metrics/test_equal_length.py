@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from tests.audits.membership.made_texts import cut_scores
-from vestige.metrics.equal_length import STEP, CutScores, compare, ladder
-from vestige.metrics.tests import conformal_p_values
+from vestige.metrics.listed import STEP, CutScores, compare, ladder
 
 
 def test_a_ladder_loses_little_of_any_text():
@@ -39,13 +38,6 @@ def test_each_text_is_compared_at_its_own_length_with_those_that_have_as_much():
         assert found.p_values[place] == pytest.approx((1 + sum(shares)) / (1 + len(shares)))
 
 
-def test_whole_texts_have_plain_conformal_p_values():
-    chance = np.random.default_rng(1)
-    own, known = chance.normal(1, 1, 9), chance.normal(0, 1, 40)
-    found = compare(CutScores.whole(own), CutScores.whole(known), most=0)
-    assert found.p_values.tolist() == conformal_p_values(own, known).tolist()
-
-
 def test_a_reference_against_its_own_rest_has_every_place_once():
     known = CutScores.whole(np.random.default_rng(2).normal(size=25))
     found = compare(known, known, most=0, among=True)
@@ -69,6 +61,7 @@ def test_scores_of_whole_texts_would_call_short_ones_used():
     reference = cut_scores(300, 0.0, chance, mean_length=200)
     texts = cut_scores(200, 0.0, chance, mean_length=8)
     whole = [own.scores[np.arange(len(own)), own.cut_at(10**6)] for own in (texts, reference)]
-    assert (conformal_p_values(*whole) <= 0.05).mean() > 0.08
+    plain = compare(*map(CutScores.whole, whole), most=0)
+    assert (plain.p_values <= 0.05).mean() > 0.08
     matched = compare(texts, reference, most=reference.last_rung(150))
     assert (matched.p_values <= 0.05).mean() < 0.08

@@ -9,21 +9,20 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.stats import norm
 
+from vestige.metrics.comparison import crossed_difference, with_margins
 from vestige.metrics.estimates import (
     Estimate,
     Interval,
     auc,
     bounded_mean,
+    clopper_pearson,
     columns,
-    crossed_difference,
     difference_of,
     difference_of_means,
     mean,
     median_interval,
     ratio_of_sums,
-    with_margins,
 )
-from vestige.metrics.rates import clopper_pearson
 
 
 def test_the_interval_of_a_mean_is_students() -> None:

@@ -9,9 +9,15 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
-from vestige.metrics.epsilon import one_run_epsilon, threshold_epsilon
-from vestige.metrics.f_dp_epsilon import GAUSSIAN, Curves, curve_refuted, f_dp_epsilon
-from vestige.metrics.rates import clopper_pearson
+from vestige.metrics.epsilon import one_run_epsilon
+from vestige.metrics.estimates import clopper_pearson
+from vestige.metrics.f_dp_epsilon import (
+    GAUSSIAN,
+    Curves,
+    curve_refuted,
+    f_dp_epsilon,
+    threshold_epsilon,
+)
 from vestige.privacy.accounting import Mechanism
 
 

@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vestige.metrics.estimates import Estimate, Interval, mean
-from vestige.metrics.rates import (
+from vestige.metrics.comparison import rate_of_trainings
+from vestige.metrics.estimates import (
+    Estimate,
+    Interval,
     binomial_ends,
     clopper_pearson,
     clustered_rate,
+    mean,
     rate,
-    rate_of_trainings,
     rates_by,
 )
 

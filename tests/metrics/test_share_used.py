@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import fisher_exact
 
-from vestige.metrics.share_used import SHARES, share_used
+from vestige.metrics.listed import SHARES, share_used
 
 
 def chance_above(n, m, place):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vestige.metrics.subgroup import subgroup_gap, user_perplexities
+from vestige.metrics.comparison import subgroup_gap, user_perplexities
 
 
 def documents(users=12, each=6, seed=0, harm=0.0):

@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import torch
 
-from vestige.models.endpoint_tokens import ends
 from vestige.models.hugging_face import HuggingFaceLanguageModel
+from vestige.models.remote.tokens import ends
 from vestige.models.shown_statistics import shown_statistics
 
 KEY = "sk-never-to-be-written-0123456789"

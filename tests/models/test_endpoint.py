@@ -2,25 +2,18 @@
 
 import json
 import math
+from contextlib import ExitStack
 from email.utils import formatdate
 
 import pytest
 import torch
 
 from vestige.errors import ModelError, RunError
-from vestige.models.endpoint import Endpoint
-from vestige.models.endpoint_address import PREFIX, EndpointAddress
-from vestige.models.endpoint_client import describe
-from vestige.models.endpoint_limits import EndpointLimits
-from vestige.models.endpoint_probe import CALLS, EndpointAccess, drawn_sentence, probe
-from vestige.models.endpoint_store import EndpointStore
-from vestige.models.endpoint_tokens import EndpointTokens, by_ours
-from vestige.models.endpoint_wire import (
-    Question,
-)
-from vestige.models.endpoint_words import EndpointWords
-from vestige.models.service import RetryPolicy
-from vestige.models.token_scores import ShownToken
+from vestige.models.remote.client import Endpoint
+from vestige.models.remote.openai import Question, ShownToken
+from vestige.models.remote.options import PREFIX, EndpointAddress, RemoteOptions
+from vestige.models.remote.probe import CALLS, EndpointAccess, drawn_sentence, probe
+from vestige.models.remote.tokens import EndpointTokens, EndpointWords, by_ours
 from vestige.models.top_k import Context
 
 from .served import (
@@ -40,7 +33,6 @@ pytest.importorskip("openai")
 
 PROMPTS = ("the quick", "the lazy dog and", "the cat sat on the", "fox jumps over the", "the")
 QUESTIONS = [Question(prompt, shown=5) for prompt in PROMPTS]
-FAST = RetryPolicy(attempts=8, pause=0.001, longest_pause=0.01, timeout=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -54,33 +46,23 @@ def key(monkeypatch):
 
 
 class Opened:
-    """Endpoints of one folder, whose answers' files are closed at the end."""
+    """Endpoints of one folder, closed at the end; pauses are noted and not made."""
 
     def __init__(self, folder):
-        self.folder, self.stores, self.opened, self.paused = folder, [], [], []
+        self.folder, self.paused, self.stack = folder, [], ExitStack()
 
-    def __call__(self, url, *, model="small", file="answers.sqlite", **limits):
-        store = EndpointStore(self.folder / file)
-        self.stores.append(store)
-        found = Endpoint(
-            EndpointAddress(url, model),
-            store,
-            limits=EndpointLimits(**{"retry": FAST, "concurrency": 2, **limits}),
-            sleep=self.paused.append,
-        )
-        self.opened.append(found)
-        return found
-
-    def close(self):
-        for one in (*self.opened, *self.stores):
-            one.__exit__() if isinstance(one, Endpoint) else one.close()
+    def __call__(self, url, *, model="small", file="answers.sqlite", together=1, **options):
+        options = RemoteOptions(**{"attempts": 8, "timeout": 1.0, "concurrency": 2, **options})
+        address = EndpointAddress(url, model)
+        found = Endpoint(address, self.folder / file, options, sleep=self.paused.append)
+        found.together = together
+        return self.stack.enter_context(found)
 
 
 @pytest.fixture
 def opened(tmp_path):
-    found = Opened(tmp_path)
-    yield found
-    found.close()
+    with (found := Opened(tmp_path)).stack:
+        yield found
 
 
 def naive(model, prompt, *, shown):
@@ -117,14 +99,13 @@ def test_nothing_is_asked_twice_whoever_asks(model, opened):
 def test_no_fault_changes_a_reply_or_leaks_the_key(model, opened, tmp_path, kind, together, caplog):
     caplog.set_level("DEBUG")
     questions = [*QUESTIONS, *(Question(p + " the", shown=5) for p in PROMPTS)]
-    retry = RetryPolicy(attempts=8, pause=0, longest_pause=0.01, timeout=0.25)
     with serving(Served(model)) as upstream:
         plain = opened(upstream, file="plain.sqlite").ask(questions)
         with failing(upstream, FAULTS[kind]) as (url, faults):
-            found = opened(url, together=together, retry=retry).ask(questions)
+            found = opened(url, together=together, timeout=0.25).ask(questions)
     assert faults
     assert found == plain
-    opened.close()
+    opened.stack.close()
     assert not [file for file in tmp_path.rglob("*") if KEY.encode() in file.read_bytes()]
     assert KEY not in caplog.text
 
@@ -142,7 +123,7 @@ def test_a_model_of_another_name_that_stays_is_refused(model, opened):
         served.answer = renamed
         endpoint = opened(url)
         assert endpoint.ask(QUESTIONS)[1:] == [None] * 4
-        assert describe(endpoint.last_error) == "the answer is of another model"
+        assert str(endpoint.last_error) == "the answer is of another model"
 
 
 def test_another_model_behind_the_same_name_is_noticed_and_its_answers_forgotten(model, opened):
@@ -163,7 +144,7 @@ def test_another_model_behind_the_same_name_is_noticed_and_its_answers_forgotten
 
 
 def test_a_budget_of_calls_or_of_tokens_is_never_exceeded_in_all_sessions(model, opened):
-    for bound in ({"calls": 3}, {"tokens": 40}):
+    for bound in ({"budget": 3}, {"token_budget": 40}):
         served, file = Served(model), f"{next(iter(bound))}.sqlite"
         with serving(served) as url:
             one = opened(url, file=file, concurrency=1, **bound)
@@ -173,9 +154,9 @@ def test_a_budget_of_calls_or_of_tokens_is_never_exceeded_in_all_sessions(model,
         assert None in first
         assert any(reply is not None for reply in first)
         assert first == again
-        calls, tokens = one.store.spent()
-        assert calls == len(served.asked) <= bound.get("calls", 99)
-        assert tokens <= bound.get("tokens", 999)
+        spent = one.statistics()
+        assert spent["calls"] == len(served.asked) <= bound.get("budget", 99)
+        assert spent["tokens"] <= bound.get("token_budget", 999)
 
 
 def test_a_key_that_is_not_taken_ends_at_once(model, opened):
@@ -205,7 +186,7 @@ def test_a_server_that_says_how_long_to_wait_is_waited_for(model, opened, told):
     ):
         endpoint = opened(url, concurrency=1)
         endpoint.ask(QUESTIONS)
-    expected = {"7": 7, "soon": FAST.pause, "nan": FAST.pause}.get(told, 600)
+    expected = {"7": 7, "soon": 1, "nan": 1}.get(told, 600)
     assert len(faults) == 2
     assert opened.paused[0] == pytest.approx(expected)
 
@@ -275,6 +256,20 @@ def test_a_probe_finds_what_a_server_can_do(model, opened, what):
 def test_a_server_without_log_probabilities_is_refused(model, opened):
     refused = pytest.raises(ModelError, match="returns no log-probabilities")
     with serving(Served(model, log_probs=False)) as url, refused:
+        probe(opened(url))
+
+
+def test_a_permanent_error_ends_a_probe_whatever_failed_before(model, opened):
+    served = Served(model)
+    answer = served.answer
+
+    def worse(path, body):
+        if body.get("echo"):
+            return 500, {}
+        return (401, {}) if isinstance(body["prompt"], list) else answer(path, body)
+
+    served.answer = worse
+    with serving(served) as url, pytest.raises(ModelError, match="rejects the key"):
         probe(opened(url))
 
 
@@ -371,7 +366,6 @@ def test_a_key_behind_jsons_escapes_is_noticed(model, opened, escape, tmp_path):
             text = json.dumps({**content, "note": "KEY"}).replace("KEY", escape(KEY))
             return status, text.encode()
 
-    endpoint = None
     with serving(Echoing(model)) as url:
         endpoint = opened(url, concurrency=1)
         with pytest.raises(ModelError, match="contains the key") as caught:

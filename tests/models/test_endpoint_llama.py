@@ -14,12 +14,10 @@ import torch
 
 from tests.models.served import endpoint_statistics
 from vestige.models.checkpoints import load_model
-from vestige.models.endpoint import Endpoint
-from vestige.models.endpoint_address import EndpointAddress
-from vestige.models.endpoint_probe import probe
-from vestige.models.endpoint_store import EndpointStore
-from vestige.models.endpoint_tokens import EndpointTokens
-from vestige.models.endpoint_words import EndpointWords
+from vestige.models.remote.client import Endpoint
+from vestige.models.remote.options import EndpointAddress
+from vestige.models.remote.probe import probe
+from vestige.models.remote.tokens import EndpointTokens, EndpointWords
 from vestige.models.top_k import Context
 
 pytest.importorskip("openai")
@@ -74,19 +72,17 @@ def of_file(model, text):
 
 def test_a_real_server_says_what_its_file_says(url, tmp_path):
     model = load_model(str(FILE), device="cpu")
-    store = EndpointStore(tmp_path / "answers.sqlite")
-    with Endpoint(EndpointAddress(url, "smollm2"), store) as endpoint:
-        access = probe(endpoint, model.vocabulary)
+    with Endpoint(EndpointAddress(url, "smollm2"), tmp_path / "answers.sqlite") as endpoint:
+        access = probe(endpoint)
         assert (access.kind, access.shown, access.empty) == ("completion", 20, False)
         assert access.echo == "shifted"
-        assert access.same_tokens == 1
         asked = EndpointTokens(endpoint, access, model.vocabulary)
         found = endpoint_statistics(asked, TEXTS, model.vocabulary)
-        calls = store.spent()[0]
+        calls = endpoint.statistics()["calls"]
         assert endpoint_statistics(asked, TEXTS, model.vocabulary).ranks.tolist() == (
             found.ranks.tolist()
         )
-        assert store.spent()[0] == calls
+        assert endpoint.statistics()["calls"] == calls
         words = EndpointWords(endpoint, access, 5, ("published", "made", "neighbour"), str.split)
         (listed,) = words([Context(tuple(TEXTS[0].split()[:12]))])
     true = np.concatenate([of_file(model, text) for text in TEXTS])

@@ -8,11 +8,10 @@ import pytest
 from tests.models.served import Served, endpoint_statistics, network, serving
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
-from vestige.models.endpoint import Endpoint
-from vestige.models.endpoint_address import EndpointAddress
-from vestige.models.endpoint_probe import probe
-from vestige.models.endpoint_store import EndpointStore
-from vestige.models.endpoint_tokens import EndpointTokens
+from vestige.models.remote.client import Endpoint
+from vestige.models.remote.options import EndpointAddress
+from vestige.models.remote.probe import probe
+from vestige.models.remote.tokens import EndpointTokens
 from vestige.models.token_statistics import token_statistics
 
 pytest.importorskip("openai")
@@ -30,9 +29,8 @@ def asked(model, tmp_path):
     """What a server of the model, which lacks something, says of texts."""
 
     def ask(texts, *, k=20, **lacks):
-        store = EndpointStore(tmp_path / "answers.sqlite")
-        served = serving(Served(model, **lacks))
-        with served as url, Endpoint(EndpointAddress(url, "small"), store) as endpoint:
+        served, path = serving(Served(model, **lacks)), tmp_path / "answers.sqlite"
+        with served as url, Endpoint(EndpointAddress(url, "small"), path) as endpoint:
             shown = EndpointTokens(endpoint, probe(endpoint), model.vocabulary)
             return endpoint_statistics(shown, texts, model.vocabulary, likeliest=k)
 

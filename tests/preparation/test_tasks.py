@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 from cyclopts import Parameter
 
-from vestige.cli.app import flags_of
+from vestige.cli.options import flags_of
 from vestige.preparation.options import reject_others
 from vestige.preparation.train import ONLY, train
 from vestige.session import Session

@@ -7,7 +7,8 @@ from dataclasses import fields
 
 import pytest
 
-from vestige.cli.app import flags_of, run
+from vestige.cli.app import run
+from vestige.cli.options import flags_of
 from vestige.preparation.options import LearningOptions, ModelOptions, TrainingOptions
 from vestige.preparation.train import train
 from vestige.training.config import TrainingConfig

@@ -15,7 +15,8 @@ from vestige.privacy.accounting import Mechanism, noise_for
 from vestige.privacy.dp_fedavg import DPFedAvgStep
 from vestige.privacy.masks import StepChance
 from vestige.training.batches import IGNORED, Batch
-from vestige.training.loop import TrainingConfig, train
+from vestige.training.config import TrainingConfig
+from vestige.training.loop import train
 from vestige.training.secret import Secret
 from vestige.training.sequences import Sequences
 

@@ -17,7 +17,8 @@ from vestige.privacy import masks, products, unit_gradients
 from vestige.privacy.dp_sgd import DPSGDStep
 from vestige.privacy.masks import scale
 from vestige.training.batches import IGNORED, Batch
-from vestige.training.loop import TrainingConfig, train
+from vestige.training.config import TrainingConfig
+from vestige.training.loop import train
 from vestige.training.presets import new_model
 from vestige.training.secret import Secret
 from vestige.training.sequences import SequenceBatches, Sequences

@@ -17,7 +17,8 @@ from vestige.privacy.clipping import chunks
 from vestige.privacy.dp_sgd import DPSGDStep
 from vestige.privacy.taps import untappable_layers
 from vestige.training.batches import IGNORED, Batch
-from vestige.training.loop import TrainingConfig, train
+from vestige.training.config import TrainingConfig
+from vestige.training.loop import train
 from vestige.training.secret import Secret
 from vestige.training.sequences import Sequences
 

@@ -12,8 +12,9 @@ import torch
 from vestige.errors import TrainingError
 from vestige.privacy.dp_fedavg import DPFedAvgStep
 from vestige.privacy.dp_sgd import DPSGDStep
+from vestige.training.config import TrainingConfig
 from vestige.training.key_file import KEY
-from vestige.training.loop import TrainingConfig, train
+from vestige.training.loop import train
 from vestige.training.secret import Secret
 from vestige.training.steps import Private, plain_step
 

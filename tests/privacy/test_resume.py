@@ -14,9 +14,12 @@ from vestige.defences.triplet import TripletStep
 from vestige.errors import TrainingError
 from vestige.privacy.dp_fedavg import DPFedAvgStep
 from vestige.privacy.dp_sgd import DPSGDStep
+from vestige.training.config import TrainingConfig
 from vestige.training.history import StopAtPerplexity
-from vestige.training.loop import TrainingConfig, batches_of, plain_step, train
+from vestige.training.loop import train
 from vestige.training.secret import Secret
+from vestige.training.steps import plain_step
+from vestige.training.training_task import batches_of
 
 DOCUMENTS, ROWS, LENGTH = 9, 4, 5
 

@@ -58,7 +58,7 @@ def with_claim(result: Any, claim: Claim) -> Any:
 
 def on_run(run: Any, claim: Claim) -> Any:
     """A run of `results.run_of` with this claim."""
-    from vestige.results import plain
+    from vestige.data.files import plain
 
     return replace(run, summary={**run.summary, **plain(claim.summary())})
 

@@ -12,8 +12,10 @@ from vestige.data.subwords import SubwordVocabulary
 from vestige.models.checkpoints import load_model
 from vestige.models.lora import add_lora
 from vestige.models.protocols import LanguageModel
+from vestige.training.config import TrainingConfig
 from vestige.training.evaluate import evaluate
-from vestige.training.loop import TrainingConfig, plain_step, train
+from vestige.training.loop import train
+from vestige.training.steps import plain_step
 
 CONFIG = TrainingConfig(
     seed=3, epochs=3, batch_size=2, sequence_length=8, learning_rate=0.01, checkpoint_every=3

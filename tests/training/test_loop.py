@@ -14,9 +14,11 @@ from torch.nn.functional import cross_entropy
 
 from vestige.errors import TrainingError
 from vestige.models.checkpoints import load_model
+from vestige.training.config import TrainingConfig
 from vestige.training.evaluate import evaluate
 from vestige.training.history import StopAtPerplexity
-from vestige.training.loop import TrainingConfig, plain_step, train
+from vestige.training.loop import train
+from vestige.training.steps import plain_step
 
 CONFIG = TrainingConfig(
     seed=3,

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from vestige.training import peak_memory
-from vestige.training.loop import TrainingConfig, train
+from vestige.training.config import TrainingConfig
+from vestige.training.loop import train
 from vestige.training.peak_memory import PeakMemory
 
 CPU = torch.device("cpu")

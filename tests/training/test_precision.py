@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from vestige.training.loop import TrainingConfig, train
+from vestige.training.config import TrainingConfig
+from vestige.training.loop import train
 from vestige.training.precision import autocast, choose_precision, settled
 
 CPU = torch.device("cpu")

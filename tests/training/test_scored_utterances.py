@@ -6,7 +6,7 @@ from scipy import stats
 from seqeval.metrics import f1_score
 
 from vestige.data.utterances import Utterance, Utterances
-from vestige.metrics.rates import clopper_pearson
+from vestige.metrics.estimates import clopper_pearson
 from vestige.training.config import TrainingConfig
 from vestige.training.loop import learn
 from vestige.training.new_utterance_model import new_intent_slot_model

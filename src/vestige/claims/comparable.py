@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import rankdata
 
 from vestige.claims.claim import Check
-from vestige.metrics.permutation import means_by_group, unit_permutation_test
+from vestige.metrics.tests import means_by_group, unit_permutation_test
 
 LEVEL = 0.05
 TESTS = 5

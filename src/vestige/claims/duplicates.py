@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige.claims.claim import Check
-from vestige.metrics.equal_length import FEWEST as FEWEST
+from vestige.metrics.tests import FEWEST as FEWEST
 
 ALIKE = 0.5
 """Jaccard similarity from which on two texts are near-duplicates."""

@@ -20,7 +20,7 @@ from vestige import _validate
 from vestige.data.encoded import EncodedCorpus
 from vestige.defences.adversarial import Discriminator
 from vestige.errors import TrainingError
-from vestige.metrics.rates import clopper_pearson
+from vestige.metrics.estimates import clopper_pearson
 from vestige.models.protocols import LanguageModel, TwoParts
 from vestige.training.sequences import Sequences
 from vestige.training.steps import last_hidden

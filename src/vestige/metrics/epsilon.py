@@ -2,27 +2,21 @@ r"""Lower bounds of epsilon from randomly included canaries.
 
 `one_run_epsilon`: Steinke, Nasr and Jagielski (2023), "Privacy Auditing with One (1) Training Run",
 NeurIPS, arXiv:2305.08846, Theorem 5.2. A fair coin puts each of m canaries into the training text
-or leaves it out. The highest scores are guessed in, the lowest out, and the rest abstained from. If
-the training is (epsilon, delta)-private, of r guesses v or more are right with a probability of at
-most
+or leaves it out; they may share one training run. The highest scores are guessed in, the lowest
+out, and the rest abstained from. If the training is (epsilon, delta)-private, of r guesses v or
+more are right with a probability of at most
 
 .. math:: f(v) + 2 m \delta \max_{1 \le i \le v} \frac{f(v - i) - f(v)}{i},
     \quad f(v) = P[\mathrm{Bin}(r, e^\epsilon / (e^\epsilon + 1)) \ge v]
 
-and the bound is the largest epsilon at which that is too small to believe. Nothing is assumed but
-fair, independent coins: the canaries may share one training run.
+and the bound is the largest epsilon at which that is too small to believe.
 
-`threshold_epsilon`: Jagielski, Ullman and Oprea (2020), "Auditing Differentially Private Machine
-Learning", NeurIPS, arXiv:2006.07709, section 3: rates of true and false guesses above a threshold,
-with the ends of Clopper and Pearson. It takes the scores of different canaries for independent,
-which holds where each comes from a training of its own. `metrics.f_dp_epsilon` is a third bound.
-
-Differs from the papers: several numbers of guesses (or thresholds) are tried, all fixed before any
-score is seen, and they share the level. Thresholds pay for it by Bonferroni. Where each number of
-guesses holds the guesses of the one before, the proof of Theorem 5.2 speaks of all of them at once:
-given the output, each further guess is right with a probability of at most p = e^ε / (e^ε + 1),
-whatever the ones before it, but for F guesses, E F ≤ 2 m δ, that may be right in any case. So with
-B_k ~ Bin(r_k, p) as partial sums of one row of coins, for any v_1, v_2, ...
+Differs from the paper: several numbers of guesses are tried, all fixed before any score is seen,
+and they share the level. Where each number of guesses holds the guesses of the one before, the
+proof of Theorem 5.2 speaks of all of them at once: given the output, each further guess is right
+with a probability of at most p = e^ε / (e^ε + 1), whatever the ones before it, except F guesses,
+E F ≤ 2 m δ, that may be right in any case. So with B_k ~ Bin(r_k, p) as partial sums of one row of
+coins, for any v_1, v_2, ...
 
 .. math:: P[\exists k: W_k \ge v_k] \le g(0) + 2 m \delta \max_i \frac{g(i) - g(0)}{i},
     \quad g(i) = P[\exists k: B_k \ge v_k - i]
@@ -32,7 +26,7 @@ number seen. g(0) is exact; other g(i) have the union bound. With four numbers o
 worth a level of 0.02 for each where Bonferroni gives 0.0125. `benchmarks/claims_of_canaries.py`
 compares it with the worst of all mechanisms, which a linear program finds. Bonferroni pays for
 guesses that do not hold one another, and where 2 m δ exceeds the level, so that the term with δ
-decides. Ties are broken against the auditor. A ceiling says what the audit could prove at best.
+decides. Ties are broken against the auditor. A ceiling is the most that the audit could prove.
 """
 
 import math
@@ -40,19 +34,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.signal import convolve
 from scipy.special import betainc, expit
 
 from vestige import _validate
 from vestige.metrics.estimates import Floats, finite_scores
-from vestige.metrics.rates import binomial_ends
-
-if TYPE_CHECKING:
-    from vestige.metrics.f_dp_epsilon import Curves
 
 Guesses = tuple[tuple[int, int], ...]
 """(guesses, right ones), or (guesses in, guesses out)."""
@@ -72,10 +61,10 @@ class EpsilonBound:
 
     Attributes:
         epsilon: the lower bound; 0 where nothing is proven.
-        ceiling: what perfect scores on as many canaries would have proven, and nothing more can.
+        ceiling: the bound of perfect scores on as many canaries.
         confidence: how often such a bound is at most the true epsilon, at least.
-        delta: that of the claim under test.
-        assumes: what has to hold beside the claim.
+        delta: of the claim under test.
+        assumes: what has to hold besides the claim.
         canaries_in: canaries trained on.
         canaries_out: canaries left out.
         guesses: guesses behind the bound.
@@ -114,33 +103,52 @@ def one_run_epsilon(
             fixed before any score is seen. All share the level. By default four pairs: half in
             and half out, of 3/4, 1/2, 1/4 and 1/8 of all canaries.
 
-    Returns:
-        the bound by all pairs, with the guesses of the most improbable one.
-
-    Raises:
-        ValueError: an argument is empty, not finite or out of range.
-
     Example:
         >>> bound = one_run_epsilon(range(100, 200), range(100), delta=1e-5)
         >>> round(bound.epsilon, 2), bound.guesses, bound.correct
         (3.88, 150, 150)
     """
+
+    def proven(total: int, seen: Guesses, pairs: Guesses) -> tuple[float, tuple[int, int]]:
+        nested = all(h <= i and k <= j for (h, k), (i, j) in pairwise(pairs))
+        nested = nested and 2 * total * delta <= 1 - confidence
+        found = _one_run(total, seen, delta, 1 - confidence, nested=nested)
+        return found, min(
+            seen, key=lambda each: one_run_p_value(total, *each, epsilon=found, delta=delta)
+        )
+
+    return bound_of_guesses(
+        members, others, proven, guesses, GUESSED_SHARES,
+        delta=delta, confidence=confidence, assumes="fair coins",
+    )  # fmt: skip
+
+
+def bound_of_guesses(
+    members: ArrayLike,
+    others: ArrayLike,
+    proven: Callable[[int, Guesses, Guesses], tuple[float, tuple[int, int]]],
+    guesses: Sequence[tuple[int, int]] | None,
+    shares: Sequence[float],
+    *,
+    delta: float,
+    confidence: float,
+    assumes: str,
+) -> EpsilonBound:
+    """A bound from the highest and the lowest scores.
+
+    `proven` gives epsilon of (canaries, right guesses, pairs), and the guesses that prove it.
+    """
     inside, outside = checked_scores(members, others, delta, confidence)
     total = inside.size + outside.size
-    pairs = guesses_for(total, guesses)
+    pairs = guesses_for(total, guesses, shares)
     seen, perfect = right_guesses(inside, outside, pairs)
-    nested = all(h <= i and k <= j for (h, k), (i, j) in pairwise(pairs))
-    nested = nested and 2 * total * delta <= 1 - confidence
-    found, ceiling = (
-        _one_run(total, of, delta, 1 - confidence, nested=nested) for of in (seen, perfect)
-    )
-    best = min(seen, key=lambda each: one_run_p_value(total, *each, epsilon=found, delta=delta))
+    epsilon, best = proven(total, seen, pairs)
     return EpsilonBound(
-        epsilon=found,
-        ceiling=ceiling,
+        epsilon=epsilon,
+        ceiling=proven(total, perfect, pairs)[0],
         confidence=confidence,
         delta=delta,
-        assumes="fair coins",
+        assumes=assumes,
         canaries_in=inside.size,
         canaries_out=outside.size,
         guesses=best[0],
@@ -240,12 +248,10 @@ def largest_refuted(
     *,
     most: float = math.inf,
 ) -> float:
-    """The largest parameter that is refuted, by bisection; 0 where not even 0 is.
+    """The largest parameter up to `most` that is refuted, by bisection; 0 where not even 0 is.
 
     To refute one is to refute all smaller ones, which promise more: any point that the bisection
-    finds is valid, wherever the p-value is not monotone.
-
-    `apart` says whether two ends still differ; from `most` on nothing larger is tried.
+    finds is valid, wherever the p-value is not monotone. `apart`: whether two ends still differ.
     """
     if not refuted(0.0):
         return 0.0
@@ -265,13 +271,7 @@ def guesses_for(
     guesses: Sequence[tuple[int, int]] | None,
     shares: Sequence[float] = GUESSED_SHARES,
 ) -> Guesses:
-    """Pairs of how many of the highest to guess in and of the lowest to guess out, once checked.
-
-    None stands for the shares of all canaries, half of them in and half out.
-
-    Raises:
-        ValueError: there is no pair, or one does not fit so many canaries.
-    """
+    """Checked pairs of how many of the highest to guess in and of the lowest to guess out."""
     if guesses is None:
         sizes = {max(1, round(share * total / 2)) for share in shares}
         return tuple((size, min(size, total - size)) for size in sorted(sizes))
@@ -294,100 +294,6 @@ def right_guesses(inside: Floats, outside: Floats, pairs: Guesses) -> tuple[Gues
     rising = np.append(0, np.cumsum(~member[np.lexsort((~member, scores))]))
     seen = tuple((h + k, int(falling[h] + rising[k])) for h, k in pairs)
     return seen, tuple((h + k, min(h, inside.size) + min(k, outside.size)) for h, k in pairs)
-
-
-def threshold_epsilon(
-    members: ArrayLike,
-    others: ArrayLike,
-    *,
-    delta: float,
-    confidence: float = 0.95,
-    threshold: float | None = None,
-    family: "Curves | None" = None,
-) -> EpsilonBound:
-    r"""A lower bound on epsilon from the rates of true and false guesses above a threshold.
-
-    .. math:: \epsilon \ge \log \frac{p - \delta}{q}
-        \quad \text{and} \quad \epsilon \ge \log \frac{1 - q - \delta}{1 - p}
-
-    for p the lower end of the rate of members above it and q the upper end for the others. With a
-    family of trade-off curves, a curve f is refuted where :math:`f(q) > 1 - p` (Nasr et al. 2023,
-    "Tight Auditing of Differentially Private Machine Learning", section 4, for the Gaussian one).
-
-    Args:
-        members: (n,) scores of canaries trained on.
-        others: (m,) scores of canaries left out.
-        delta: of the claim under test, in [0, 1).
-        confidence: of both ends together, over all thresholds tried; in (0, 1).
-        threshold: fixed before any score is seen. By default the 1st, 2nd, 4th, 8th … highest score
-            of the others and lowest score of the members, up to half of them, all paid for.
-        family: the trade-off curves that the training may have; None takes (epsilon, delta) alone.
-
-    Raises:
-        ValueError: an argument is empty, not finite or out of range.
-
-    Example:
-        >>> bound = threshold_epsilon(range(100, 200), range(100), delta=1e-5)
-        >>> round(bound.epsilon, 2), bound.choices
-        (2.75, 12)
-    """
-    inside, outside = checked_scores(members, others, delta, confidence)
-    if threshold is not None:
-        _validate.finite(threshold=threshold)
-    n, m = inside.size, outside.size
-
-    def proven(hits: NDArray[np.int64], false: NDArray[np.int64]) -> list[float]:
-        level = 1 - (1 - confidence) / hits.size
-        low = binomial_ends(hits, n, confidence=level)[0].tolist()
-        high = binomial_ends(false, m, confidence=level)[1].tolist()
-        if family is None:
-            return [_of_rates(p, q, delta) for p, q in zip(low, high, strict=True)]
-        return [family.refuted_by_rates(p, q, delta) for p, q in zip(low, high, strict=True)]
-
-    hits, false = _above(inside, outside, threshold)
-    found = proven(hits, false)
-    best = int(np.argmax(found))
-    perfect = _above(np.ones(n), np.zeros(m), None if threshold is None else 0.5)
-    return EpsilonBound(
-        epsilon=max(0.0, found[best]),
-        ceiling=max(0.0, *proven(*perfect)),
-        confidence=confidence,
-        delta=delta,
-        assumes="independent scores" + (f", {family.name}" if family else ""),
-        canaries_in=n,
-        canaries_out=m,
-        guesses=n + m,
-        correct=int(hits[best] + m - false[best]),
-        choices=hits.size,
-    )
-
-
-def _above(
-    inside: Floats, outside: Floats, threshold: float | None
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(c,) members and (c,) others above each threshold.
-
-    At the k-th highest of the others, the rate of others above it is at most Beta(k, m - k + 1):
-    Clopper and Pearson's upper end for k - 1 of m, though the threshold came from the same scores.
-    So it is, with sides changed, below the k-th lowest of the members.
-    """
-    if threshold is not None:
-        return (inside > threshold).sum()[None], (outside > threshold).sum()[None]
-    above, below = (
-        2 ** np.arange(max(1, (side.size // 2).bit_length())) for side in (outside, inside)
-    )
-    highest, lowest = -np.sort(-outside)[above - 1], np.sort(inside)[below - 1]
-    hits = (inside > highest[:, None]).sum(1)
-    false = (outside >= lowest[:, None]).sum(1)
-    return np.append(hits, inside.size - below + 1), np.append(above - 1, false)
-
-
-def _of_rates(low: float, high: float, delta: float) -> float:
-    """The better of both directions; may be negative."""
-    return max(
-        math.log((true - delta) / false) if true > delta and false > 0 else -math.inf
-        for true, false in ((low, high), (1 - high, 1 - low))
-    )
 
 
 def checked_scores(

@@ -1,18 +1,18 @@
-r"""Estimates with confidence intervals: means, medians, ratios, differences, the ROC area.
+r"""Estimates with confidence intervals: means, medians, rates, ratios, differences, the ROC area.
 
 One type for all: a value, the ends of its interval, and the number of independent units behind it.
-Where so few units say nothing of their spread, both ends are None. Rates are in `metrics.rates`.
+Both ends are None where so few units show no spread.
 
-Sources: Student (1908), "The Probable Error of a Mean", Biometrika 6(1); Welch (1947), "The
-Generalization of Student's Problem when Several Different Population Variances are Involved",
-Biometrika 34(1); Cochran (1977), "Sampling Techniques", section 2.11 (ratios of sums); the others
-are named at their functions.
+Sources: Student (1908), Biometrika 6(1), for means; Welch (1947), Biometrika 34(1), for
+differences; Clopper and Pearson (1934), Biometrika 26(4), for rates; Cochran (1977), "Sampling
+Techniques", section 2.11, for ratios of sums; the others are named at their functions.
 
-Differs from SciPy: `ttest_1samp` and `ttest_ind` compute p-values as well, take 5 to 8 times as
-long, and warn about equal values, which have an interval without width.
+Differs from SciPy: its tests compute p-values as well, take 5 to 100 times as long, and warn about
+equal values, which have an interval without width.
 """
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import NamedTuple
@@ -41,10 +41,10 @@ class Estimate:
     Attributes:
         name: what was measured, such as "exposure".
         value: in `unit`.
-        low: lower end, 95% unless stated otherwise; None where it has no interval.
-        high: upper end; None likewise.
+        low: lower end, 95% unless stated otherwise; None without interval.
+        high: upper end, likewise.
         unit: of all three.
-        n: independent units behind it, such as texts or trainings; 0 where nobody counted.
+        n: independent units behind it, such as texts or trainings; 0 if they are not counted.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Estimate:
 
     @property
     def interval(self) -> Interval:
-        """Both ends; infinite where there is none."""
+        """Both ends; infinite if there is none."""
         low = -math.inf if self.low is None else self.low
         return Interval(low, math.inf if self.high is None else self.high)
 
@@ -91,8 +91,6 @@ def columns(name: str, found: Estimate | None) -> dict[str, float | None]:
     Example:
         >>> columns("auc", Estimate("AUC", 0.7, 0.6, 0.8))
         {'auc': 0.7, 'auc_low': 0.6, 'auc_high': 0.8}
-        >>> columns("auc", None)
-        {'auc': None, 'auc_low': None, 'auc_high': None}
     """
     value, low, high = (found.value, found.low, found.high) if found else (None, None, None)
     return {name: value, f"{name}_low": low, f"{name}_high": high}
@@ -130,17 +128,14 @@ def mean(values: ArrayLike, *, confidence: float = 0.95) -> Estimate | None:
 def bounded_mean(
     values: ArrayLike, *, ceiling: float = 1.0, confidence: float = 0.95
 ) -> Estimate | None:
-    r"""A mean of values that lie between 0 and a ceiling; None of none.
+    r"""A mean of values between 0 and a ceiling; None of none.
 
-    Student's t, cut at both ends. Values that are all alike show no spread: then a share of the
-    distribution that n trials leave open may lie unseen at either end,
+    Student's t, cut at both ends. Equal values show no spread: then a share of the distribution
+    that n trials leave open may lie unseen at either end,
 
     .. math:: p^n = (1 - \mathrm{confidence}) / 2, \qquad [p v, \ p v + (1 - p) c]
 
-    which is Clopper and Pearson's interval where the values are all 0 or all at the ceiling c.
-
-    Raises:
-        ValueError: a value lies further outside than rounding explains.
+    which is Clopper and Pearson's interval if the values are all 0 or all at the ceiling c.
 
     Example:
         >>> [round(end, 3) for end in bounded_mean([0.0] * 10).interval]
@@ -158,16 +153,10 @@ def bounded_mean(
 
 
 def median_interval(values: ArrayLike, *, confidence: float = 0.95) -> Interval | None:
-    """The interval of a median by order statistics: exact whatever the distribution.
+    """The exact interval of a median by order statistics, if there are enough values for one.
 
     Thompson (1936), "On Confidence Ranges for the Median", Annals of Mathematical Statistics 7(3).
-
-    Args:
-        values: n independent measurements, in any unit; they may be infinite, not NaN.
-        confidence: how often the interval covers the true median at least, in (0, 1).
-
-    Returns:
-        two of the values, or None where so few have no such interval: fewer than 6 at 95 %.
+    Values may be infinite. At 95% it takes 6 of them.
 
     Example:
         >>> median_interval([5.0, 1.0, 4.0, 2.0, 3.0, 6.0])
@@ -191,17 +180,7 @@ def ratio_of_sums(parts: ArrayLike, wholes: ArrayLike, *, confidence: float = 0.
     .. math:: R = \frac{\sum_i y_i}{\sum_i x_i}, \qquad
         R \pm t \, \frac{\sqrt{\frac{n}{n-1} \sum_i (y_i - R x_i)^2}}{\sum_i x_i}
 
-    Args:
-        parts: (n,) y, finite.
-        wholes: (n,) x, in any unit; their sum is positive.
-        confidence: how often the interval covers the true ratio, in (0, 1).
-
-    Returns:
-        the ratio; without ends for one cluster.
-
-    Raises:
-        ValueError: the arrays do not fit, a part is not finite, the wholes have no positive sum,
-            or confidence is out of range.
+    for (n,) finite parts y and wholes x of positive sum; without ends for one cluster.
 
     Example:
         >>> found = ratio_of_sums([2, 2, 4, 0], [2, 4, 4, 2])
@@ -227,15 +206,7 @@ def ratio_of_sums(parts: ArrayLike, wholes: ArrayLike, *, confidence: float = 0.
 def difference_of_means(
     first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95
 ) -> Estimate:
-    """mean(first) - mean(second) of two independent samples, with Welch's t.
-
-    Args:
-        first: (n,) measurements, in any unit; at least one.
-        second: (m,) others, in the same unit; likewise.
-        confidence: how often the interval covers the true difference, in (0, 1).
-
-    Returns:
-        the difference; without ends where a sample has fewer than two values.
+    """mean(first) - mean(second) of independent samples, with Welch's t; no ends below two values.
 
     Example:
         >>> [round(end, 3) for end in difference_of_means([1, 2, 3], [0, 2]).interval]
@@ -253,77 +224,13 @@ def difference_of_means(
     return _student("difference", value, math.sqrt(va + vb), freedom, confidence, n)
 
 
-def crossed_difference(
-    first: ArrayLike,
-    second: ArrayLike,
-    *,
-    weights: ArrayLike | None = None,
-    confidence: float = 0.95,
-) -> Estimate:
-    r"""How much more the second way of training gives than the first, on average over items.
-
-    Trainings and items (canaries, documents) were both drawn: Welch's t over trainings and
-    Student's over items, whose margins add as variances do. What both do together is counted
-    twice, so the interval is wide rather than narrow, as of Owen's (2007) pigeonhole bootstrap.
-
-    .. math:: \bar y - \bar x \pm \sqrt{m_{trainings}^2 + m_{items}^2}
-
-    Args:
-        first: (k, n) values of n items under each of k trainings.
-        second: (l, n) of the same items under each of l others.
-        weights: (n,) what each item's values are sums over, such as a document's tokens: means are
-            then ratios of sums. None: 1 each.
-        confidence: of the interval, in (0, 1).
-
-    Returns:
-        the difference; without ends for fewer than two trainings on a side, or two items.
-
-    Raises:
-        ValueError: the arrays do not fit, a value is not finite, or confidence is out of range.
-
-    Example:
-        >>> found = crossed_difference([[1, 2], [2, 3]], [[5, 5], [6, 6]])
-        >>> found.value, [round(end, 2) for end in found.interval]
-        (3.5, [-3.54, 10.54])
-    """
-    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1] or not a.size or not b.size:
-        raise ValueError(
-            "first and second must be (trainings, items) arrays of the same items, "
-            f"got {a.shape} and {b.shape}"
-        )
-    if not (np.isfinite(a).all() and np.isfinite(b).all()):
-        raise ValueError("first and second must be finite, got a value that is not")
-    parts = np.ones(a.shape[1]) if weights is None else np.asarray(weights, dtype=np.float64)
-    items = ratio_of_sums(b.mean(0) - a.mean(0), parts, confidence=confidence)
-    sides = b.sum(1) / parts.sum(), a.sum(1) / parts.sum()
-    return with_margins(items, difference_of_means(*sides, confidence=confidence))
-
-
-def with_margins(found: Estimate, *others: Estimate) -> Estimate:
-    """An estimate whose margin is its own and those of others, added as variances add.
-
-    Without ends where one of them has none.
-
-    Example:
-        >>> with_margins(Estimate("gap", 0.0, -3, 3), Estimate("gap", 1.0, -3, 5)).interval
-        Interval(low=-5.0, high=5.0)
-    """
-    margin = math.hypot(*((one.interval.high - one.interval.low) / 2 for one in (found, *others)))
-    if not math.isfinite(margin):
-        return Estimate(found.name, found.value, unit=found.unit, n=found.n)
-    ends = found.value - margin, found.value + margin
-    return Estimate(found.name, found.value, *ends, found.unit, found.n)
-
-
 def difference_of(first: Estimate, second: Estimate) -> Estimate:
     r"""first - second of two independent estimates, from their intervals.
 
     .. math:: \hat x - \hat y - \sqrt{(\hat x - l_x)^2 + (u_y - \hat y)^2}
 
     and likewise above: Newcombe (1998), "Interval estimation for the difference between independent
-    proportions", method 10; Zou and Donner (2008), MOVER. With 0 of few on both sides it has a
-    width, as it must. An end is None where an end that it needs is.
+    proportions", method 10; Zou and Donner (2008), MOVER.
 
     Example:
         >>> found = difference_of(Estimate("a", 0.5, 0.2, 0.8), Estimate("b", 0.5, 0.1, 0.9))
@@ -337,12 +244,112 @@ def difference_of(first: Estimate, second: Estimate) -> Estimate:
     return Estimate("difference", value, low, high, first.unit, first.n + second.n)
 
 
+def binomial_ends(
+    successes: ArrayLike, trials: ArrayLike, *, confidence: float = 0.95
+) -> tuple[Floats, Floats]:
+    """(...) low and (...) high ends of many rates, by Clopper and Pearson.
+
+    Quantiles of Beta(k, n - k + 1) and Beta(k + 1, n - k), so counts need not be whole.
+    """
+    _validate.open_fraction(confidence=confidence)
+    hits, misses = np.broadcast_arrays(
+        np.asarray(successes, dtype=np.float64), np.subtract(trials, successes)
+    )
+    tail, some, rest = (1 - confidence) / 2, hits > 0, misses > 0
+    low = special.betaincinv(np.where(some, hits, 1.0), misses + 1, tail)
+    high = special.betainccinv(hits + 1, np.where(rest, misses, 1.0), tail)
+    return np.where(some, low, 0.0), np.where(rest, high, 1.0)
+
+
+def clopper_pearson(successes: int, trials: int, *, confidence: float = 0.95) -> Interval:
+    """`binomial_ends` of one rate; without trials nothing is known.
+
+    Example:
+        >>> [round(end, 4) for end in clopper_pearson(0, 10)]
+        [0.0, 0.3085]
+    """
+    _validate.at_least(0, successes=successes, trials=trials)
+    if successes > trials:
+        raise ValueError(f"successes must be at most trials = {trials}, got {successes}")
+    low, high = binomial_ends(successes, trials, confidence=confidence)
+    return Interval(float(low), float(high))
+
+
+def rate(happened: Iterable[bool], *, confidence: float = 0.95) -> Estimate | None:
+    """The share of trials in which it happened, with `clopper_pearson`; None without trials.
+
+    Example:
+        >>> found = rate([True, False, False, False])
+        >>> found.value, found.count, found.n
+        (0.25, 1, 4)
+    """
+    trials = [bool(one) for one in happened]
+    if not trials:
+        return None
+    hits, n = sum(trials), len(trials)
+    return Estimate("rate", hits / n, *clopper_pearson(hits, n, confidence=confidence), n=n)
+
+
+def rates_by(
+    keys: Iterable[int], happened: Iterable[bool], *, confidence: float = 0.95
+) -> dict[int, Estimate]:
+    """A rate for each key, such as a number of copies, in ascending order of the keys.
+
+    Example:
+        >>> {copies: found.value for copies, found in rates_by([5, 1, 1], [1, 0, 1]).items()}
+        {1: 0.5, 5: 1.0}
+    """
+    pairs = [(int(key), one) for key, one in zip(keys, happened, strict=True)]
+    groups = {key: [one for own, one in pairs if own == key] for key, _ in sorted(pairs)}
+    found = {key: rate(group, confidence=confidence) for key, group in groups.items()}
+    return {key: one for key, one in found.items() if one is not None}
+
+
+def clustered_rate(
+    successes: Sequence[float], trials: Sequence[int], *, confidence: float = 0.95
+) -> Estimate:
+    r"""A rate of clustered trials, as canaries are by training and passages by text.
+
+    Korn and Graubard (1998), "Confidence Intervals for Proportions with Small Expected Number of
+    Positive Counts Estimated from Survey Data", Survey Methodology 24(2): Clopper and Pearson's
+    interval at the number of independent trials that the spread between clusters leaves,
+
+    .. math:: n^* = \min\left(n, \frac{p(1-p)}{v}\right)
+        \left(\frac{t_{n-1}}{t_{k-1}}\right)^2, \qquad
+        v = \frac{k}{k-1}\,\frac{\sum_j (x_j - p\,n_j)^2}{n^2},
+
+    with quantiles t of Student's distribution. Without spread n stands for the first factor.
+
+    Counts are (k,), one for each cluster; parts of a trial count too. The rate is NaN without a
+    trial, and has no ends for fewer than two clusters or two trials.
+
+    Example:
+        >>> [round(end, 3) for end in clustered_rate([0, 0, 0, 0, 0], [100] * 5).interval]
+        [0.0, 0.015]
+    """
+    hits, counts = np.asarray(successes, dtype=float), np.asarray(trials, dtype=float)
+    if hits.ndim != 1 or hits.shape != counts.shape:
+        raise ValueError(f"successes and trials must be as many, got {hits.shape}, {counts.shape}")
+    if (hits > counts).any() or (hits < 0).any():
+        raise ValueError("successes must lie between 0 and trials in every cluster")
+    _validate.open_fraction(confidence=confidence)
+    k, n = hits.size, float(counts.sum())
+    share = float(hits.sum()) / n if n else math.nan
+    if k < 2 or n < 2:
+        return Estimate("rate", share, n=k)
+    spread = k / (k - 1) * float(((hits - share * counts) ** 2).sum()) / n**2
+    alone = min(n, share * (1 - share) / spread) if spread else n
+    effective = alone * (t_quantile(confidence, n - 1) / t_quantile(confidence, k - 1)) ** 2
+    low, high = binomial_ends(share * effective, effective, confidence=confidence)
+    return Estimate("rate", share, float(low), float(high), n=k)
+
+
 def auc(members: ArrayLike, others: ArrayLike, *, confidence: float = 0.95) -> Estimate:
-    r"""The chance that a member's score is above another's, ties counting half.
+    r"""The probability that a member's score is above another's, ties counting half.
 
     The area under the ROC curve (Mann and Whitney 1947), with the interval of DeLong, DeLong and
     Clarke-Pearson (1988), "Comparing the Areas under Two or More Correlated Receiver Operating
-    Characteristic Curves", Biometrics 44(3), equation 4, which assumes no shape of either side:
+    Characteristic Curves", Biometrics 44(3), equation 4, which assumes no distribution:
 
     .. math:: V = \frac{S_{10}}{n} + \frac{S_{01}}{m}
 
@@ -351,14 +358,6 @@ def auc(members: ArrayLike, others: ArrayLike, *, confidence: float = 0.95) -> E
     Differs from the paper: both sides get one more user below all and one above all before variance
     and centre are computed, as Agresti and Caffo (2000) do for rates, so that the interval keeps a
     width when scores separate perfectly. `benchmarks/auc_intervals.py` measures its coverage.
-
-    Args:
-        members: (n,) finite scores, n at least 1.
-        others: (m,) finite scores, m at least 1.
-        confidence: how often the interval covers the truth, about; in (0, 1).
-
-    Raises:
-        ValueError: an argument is empty, not finite or out of range.
 
     Example:
         >>> found = auc([3.0, 2.0], [1.0, 2.0])
@@ -379,7 +378,7 @@ def auc(members: ArrayLike, others: ArrayLike, *, confidence: float = 0.95) -> E
 
 
 def t_quantile(confidence: float, freedom: float) -> float:
-    """Upper end of the central share `confidence` of Student's distribution."""
+    """Upper end of the central part of Student's distribution."""
     return -float(special.stdtrit(freedom, (1 - confidence) / 2))
 
 

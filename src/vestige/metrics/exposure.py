@@ -12,11 +12,9 @@ its share is counted in a sample (`sampled_exposure`), counted in the whole spac
 (`whole_exposure`), or read off a skew-normal distribution fitted to a sample (`SkewNormalFit`).
 
 Differs from the paper: a counted share comes with the interval of Clopper and Pearson. A reference
-as likely as the canary stands before it, so that a tie never makes a canary look more exposed, and
-rank / (n + 1) is a valid p-value. TensorFlow Privacy's `compute_exposure_interpolation` counts
-alike, but answers in the order of the ranks and not of its arguments; its
-`compute_exposure_extrapolation`, like SciPy's `skewnorm.logcdf`, is infinite where the distribution
-underflows, where ours stays a number.
+as likely as the canary counts before it, so that a tie never makes a canary look more exposed, and
+rank / (n + 1) is a valid p-value. TensorFlow Privacy's `compute_exposure_extrapolation`, like
+SciPy's `skewnorm.logcdf`, is infinite where the distribution underflows.
 """
 
 from dataclasses import dataclass
@@ -27,8 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
 from vestige import _validate
-from vestige.metrics.estimates import Floats
-from vestige.metrics.rates import binomial_ends
+from vestige.metrics.estimates import Floats, binomial_ends
 
 CHANCE = log2(e)
 """Bits that a sequence which was never planted reaches on average, among many references: 1.44."""
@@ -68,12 +65,12 @@ def sampled_exposure(
     inside: bool = False,
     confidence: float = 0.95,
 ) -> RankExposure:
-    """Exposure by rank among references drawn at random, with replacement, from the space.
+    """Exposure by rank among references sampled, with replacement, from the space.
 
-    With k of n references at least as likely, the exposure is log2 n - log2 (k + 1), and the
-    interval that of the share k / n. It is between log2 n and log2 (n / (n + 1)), just under 0.
-    With k = 0 the sample resolves no more than the low end of that interval: a bound, and the
-    only end that can be wrong, so that it holds with confidence (1 + confidence) / 2.
+    With k of n references at least as likely, the exposure is log2 n - log2 (k + 1), between log2 n
+    and just under 0, and the interval that of the share k / n. With k = 0 the sample resolves no
+    more than the low end of that interval: a bound, and the only end that can be wrong, so that it
+    holds with confidence (1 + confidence) / 2.
 
     Args:
         log_perplexities: (m,) of the canaries, in any unit that the references share.
@@ -81,9 +78,6 @@ def sampled_exposure(
         space_bits: log2 of the number of sequences there are, which no exposure exceeds.
         inside: whether the canaries are references, too: each is compared with the n - 1 others.
         confidence: of the interval, in (0, 1).
-
-    Raises:
-        ValueError: there are no references, or a value is no number.
 
     Example:
         >>> found = sampled_exposure([2.0, 5.5, 9.0], [3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 8.5, 8.6])
@@ -117,9 +111,6 @@ def whole_exposure(
         log_perplexities: (m,) of the canaries; of one inside, the very number that `space` has.
         space: (n,) of every sequence there is.
         inside: (m,) which canaries belong to the space; the others are ranked as if added.
-
-    Raises:
-        ValueError: the space is empty, or a value is no number.
 
     Example:
         >>> whole_exposure([1.0, 3.0], [4.0, 3.0, 2.0, 1.0]).exposure.round(3)
@@ -169,14 +160,7 @@ class SkewNormalFit:
 
 
 def fit_skew_normal(references: ArrayLike) -> SkewNormalFit:
-    """Fit by maximum likelihood, as `scipy.stats.skewnorm.fit` does.
-
-    Args:
-        references: (n,) finite log-perplexities, not all of them equal.
-
-    Raises:
-        ValueError: fewer than three references, one that is not finite, or no spread.
-    """
+    """Fit a distribution to three or more finite log-perplexities, by maximum likelihood."""
     values = np.sort(np.asarray(references, dtype=np.float64).reshape(-1))
     if values.size < 3 or not np.isfinite(values).all() or values[0] == values[-1]:
         raise ValueError(
@@ -194,22 +178,15 @@ def fit_skew_normal(references: ArrayLike) -> SkewNormalFit:
 
 
 def log_skew_normal_cdf(z: ArrayLike, shape: float) -> Floats:
-    r"""log P(Z <= z) of the skew-normal distribution with location 0 and scale 1.
+    r"""(n,) log P(Z <= z) of the skew-normal distribution with location 0 and scale 1.
 
     In the left tail it is the logarithm of the density at z plus that of
 
     .. math:: \int_0^\infty f(z - u) / f(z) \, du
 
-    whose integrand falls at least as fast as e^{-u g} where g is the slope of log f at z, since
-    the density is log-concave. Differences of probabilities, which lose all digits there, are
-    not taken.
-
-    Args:
-        z: (n,) standardised values.
-        shape: any finite number.
-
-    Returns:
-        (n,) natural logarithms.
+    whose integrand falls at least as fast as e^{-u g} with g the slope of log f at z, since the
+    density is log-concave. Differences of probabilities, which lose all digits there, are not
+    taken.
 
     Example:
         >>> log_skew_normal_cdf([0.0, -50.0], 0.0).round(2)

@@ -1,9 +1,9 @@
-r"""Lower bounds of epsilon from one training, against the whole trade-off curve of a mechanism.
+r"""Lower bounds of epsilon against the whole trade-off curve of a mechanism, and by thresholds.
 
-Mahloujifar, Melis and Chaudhuri (2024), "Auditing f-Differential Privacy in One Run",
-arXiv:2410.22235. A claim of epsilon at one delta says little of a mechanism; its trade-off curve f
-(Dong, Roth and Su 2022) says all: no test of level x misses less than f(x). Of m canaries that fair
-coins put in or left out, c' are guessed and c of them rightly. Were the training f-private, an
+`f_dp_epsilon`: Mahloujifar, Melis and Chaudhuri (2024), "Auditing f-Differential Privacy in One
+Run", arXiv:2410.22235. A claim of epsilon at one delta says little of a mechanism; its trade-off
+curve f (Dong, Roth and Su 2022) says all: no test of level x misses less than f(x). Of m canaries
+that fair coins put in or left out, c' are guessed and c of them rightly. Were it f-private, an
 event of probability alpha would need, for i = c - 1, ..., 0 from
 :math:`r_c = \alpha c / m` and :math:`h_c = \alpha (c' - c) / m`,
 
@@ -17,8 +17,13 @@ It is a bound on epsilon only as far as the training's curve is one of the famil
 `one_run_epsilon` needs no such thing. The refutation of a curve that a claim itself states needs
 nothing but fair coins.
 
-Differs from the paper: several numbers of guesses are each paid for (Bonferroni), and ties are
-broken against the auditor, as in `one_run_epsilon`.
+`threshold_epsilon`: Jagielski, Ullman and Oprea (2020), "Auditing Differentially Private Machine
+Learning", NeurIPS, arXiv:2006.07709, section 3: rates of true and false guesses above a threshold,
+with the ends of Clopper and Pearson. It takes the scores of different canaries for independent,
+which holds where each comes from a training of its own.
+
+Differs from the papers: several numbers of guesses, or thresholds, are each paid for (Bonferroni),
+and ties are broken against the auditor, as in `one_run_epsilon`.
 """
 
 import math
@@ -27,18 +32,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from vestige import _validate
 from vestige.metrics.epsilon import (
     EpsilonBound,
+    Guesses,
+    bound_of_guesses,
     checked_scores,
-    guesses_for,
     largest_refuted,
-    right_guesses,
 )
+from vestige.metrics.estimates import Floats, binomial_ends
 
 Curve = Callable[[float], float]
 """Of a symmetric trade-off curve f, y to f(1 - y): increasing and convex, 0 to 1, at most y."""
@@ -101,13 +107,7 @@ class Curves:
         return float(_composed(self, strength).get_epsilon_for_delta(delta))
 
     def refuted_by_rates(self, low: float, high: float, delta: float) -> float:
-        """Epsilon of the lowest curve that rates of members and others refute.
-
-        Args:
-            low: lower end of the rate of members above a threshold.
-            high: upper end of the rate of others.
-            delta: at which epsilon is stated.
-        """
+        """Epsilon of the lowest curve that rates refute: of members >= low, of others <= high."""
         strength = _strongest(lambda one: self.curve(one)(1 - high) > 1 - low)
         return self.epsilon(strength, delta)
 
@@ -175,41 +175,115 @@ def f_dp_epsilon(
         others: (m - n,) scores of canaries that it left out.
         delta: at which epsilon is stated, in [0, 1).
         confidence: in (0, 1).
-        guesses: as for `one_run_epsilon`; by default half in and half out, of `SHARES`.
+        guesses: as for `one_run_epsilon`; by default `SHARES` of the canaries. The best counts.
         family: the trade-off curves that the training may have.
-
-    Returns:
-        the best bound among the pairs of guesses.
-
-    Raises:
-        ValueError: an argument is empty, not finite or out of range.
 
     Example:
         >>> bound = f_dp_epsilon(range(100, 200), range(100), delta=1e-5)
         >>> round(bound.epsilon, 2), bound.guesses, bound.correct
         (5.67, 100, 100)
     """
+
+    def proven(total: int, seen: Guesses, pairs: Guesses) -> tuple[float, tuple[int, int]]:
+        level = (1 - confidence) / len(pairs)
+        strengths = {right: _strength_refuted(family, total, right, level) for right in seen}
+        best = max(seen, key=strengths.__getitem__)
+        return family.epsilon(strengths[best], delta), best
+
+    return bound_of_guesses(
+        members, others, proven, guesses, SHARES,
+        delta=delta, confidence=confidence, assumes=f"fair coins, {family.name}",
+    )  # fmt: skip
+
+
+def threshold_epsilon(
+    members: ArrayLike,
+    others: ArrayLike,
+    *,
+    delta: float,
+    confidence: float = 0.95,
+    threshold: float | None = None,
+    family: Curves | None = None,
+) -> EpsilonBound:
+    r"""A lower bound on epsilon from the rates of true and false guesses above a threshold.
+
+    .. math:: \epsilon \ge \log \frac{p - \delta}{q}
+        \quad \text{and} \quad \epsilon \ge \log \frac{1 - q - \delta}{1 - p}
+
+    for p the lower end of the rate of members above it and q the upper end for the others. With a
+    family of trade-off curves, a curve f is refuted where :math:`f(q) > 1 - p` (Nasr et al. 2023,
+    "Tight Auditing of Differentially Private Machine Learning", section 4, for the Gaussian one).
+
+    Args:
+        members: (n,) scores of canaries trained on.
+        others: (m,) scores of canaries left out.
+        delta: of the claim under test, in [0, 1).
+        confidence: of both ends together, over all thresholds tried; in (0, 1).
+        threshold: fixed before any score is seen. By default the 1st, 2nd, 4th, 8th … highest score
+            of the others and lowest score of the members, up to half of them, all paid for.
+        family: the trade-off curves that the training may have; None takes (epsilon, delta) alone.
+
+    Example:
+        >>> bound = threshold_epsilon(range(100, 200), range(100), delta=1e-5)
+        >>> round(bound.epsilon, 2), bound.choices
+        (2.75, 12)
+    """
     inside, outside = checked_scores(members, others, delta, confidence)
-    total = inside.size + outside.size
-    pairs = guesses_for(total, guesses, SHARES)
-    significance = (1 - confidence) / len(pairs)
+    if threshold is not None:
+        _validate.finite(threshold=threshold)
+    n, m = inside.size, outside.size
 
-    def strength(right: tuple[int, int]) -> float:
-        return _strength_refuted(family, total, right, significance)
+    def proven(hits: NDArray[np.int64], false: NDArray[np.int64]) -> list[float]:
+        level = 1 - (1 - confidence) / hits.size
+        low = binomial_ends(hits, n, confidence=level)[0].tolist()
+        high = binomial_ends(false, m, confidence=level)[1].tolist()
+        if family is None:
+            return [_of_rates(p, q, delta) for p, q in zip(low, high, strict=True)]
+        return [family.refuted_by_rates(p, q, delta) for p, q in zip(low, high, strict=True)]
 
-    seen, perfect = right_guesses(inside, outside, pairs)
-    best = max(seen, key=strength)
+    hits, false = _above(inside, outside, threshold)
+    found = proven(hits, false)
+    best = int(np.argmax(found))
+    perfect = _above(np.ones(n), np.zeros(m), None if threshold is None else 0.5)
     return EpsilonBound(
-        epsilon=family.epsilon(strength(best), delta),
-        ceiling=family.epsilon(max(map(strength, perfect)), delta),
+        epsilon=max(0.0, found[best]),
+        ceiling=max(0.0, *proven(*perfect)),
         confidence=confidence,
         delta=delta,
-        assumes=f"fair coins, {family.name}",
-        canaries_in=inside.size,
-        canaries_out=outside.size,
-        guesses=best[0],
-        correct=best[1],
-        choices=len(pairs),
+        assumes="independent scores" + (f", {family.name}" if family else ""),
+        canaries_in=n,
+        canaries_out=m,
+        guesses=n + m,
+        correct=int(hits[best] + m - false[best]),
+        choices=hits.size,
+    )
+
+
+def _above(
+    inside: Floats, outside: Floats, threshold: float | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(c,) members and (c,) others above each threshold.
+
+    At the k-th highest of the others, the rate of others above it is at most Beta(k, m - k + 1):
+    Clopper and Pearson's upper end for k - 1 of m, though the threshold came from the same scores.
+    So it is, with sides changed, below the k-th lowest of the members.
+    """
+    if threshold is not None:
+        return (inside > threshold).sum()[None], (outside > threshold).sum()[None]
+    above, below = (
+        2 ** np.arange(max(1, (side.size // 2).bit_length())) for side in (outside, inside)
+    )
+    highest, lowest = -np.sort(-outside)[above - 1], np.sort(inside)[below - 1]
+    hits = (inside > highest[:, None]).sum(1)
+    false = (outside >= lowest[:, None]).sum(1)
+    return np.append(hits, inside.size - below + 1), np.append(above - 1, false)
+
+
+def _of_rates(low: float, high: float, delta: float) -> float:
+    """The better of both directions; may be negative."""
+    return max(
+        math.log((true - delta) / false) if true > delta and false > 0 else -math.inf
+        for true, false in ((low, high), (1 - high, 1 - low))
     )
 
 

@@ -1,19 +1,13 @@
-r"""Significance tests: p-values of scores and ranks, and corrections for many of them.
+r"""Significance tests: p-values of units, and corrections for many of them.
 
 Every p-value is exact or too large, never too small, whatever the distribution of the scores.
-Permutation tests are in `metrics.permutation`.
-
-A conformal p-value compares one score with those of known non-members (Vovk, Gammerman and Shafer
-2005, "Algorithmic Learning in a Random World", section 2.2),
-
-.. math:: p = \frac{1 + \#\{i : c_i \ge s\}}{n + 1}.
-
-Many of them against one set of others are positively dependent, and Benjamini and Hochberg's
-procedure (1995) still bounds the false discovery rate (Bates, Candès, Lei, Romano and Sesia 2023,
-"Testing for Outliers with Conformal p-values", Annals of Statistics 51, theorem 2). The theorem
-does not cover p-values against different sets, such as those who have as much text as each user:
-`benchmarks/claims_of_users.py` measures the rate there. Holm (1979) bounds the family-wise error
-rate, and assumes nothing of how tests depend on each other.
+Conformal ones, which `listed.compare` computes, are positively dependent if they share a
+calibration set, and Benjamini and Hochberg's procedure (1995) still bounds the false discovery rate
+(Bates, Candès, Lei, Romano and Sesia 2023, "Testing for Outliers with Conformal p-values", Annals
+of Statistics 51, theorem 2). The theorem does not cover p-values against different sets, such as
+those who have as much text as each user: `benchmarks/claims_of_users.py` measures the rate there.
+Holm (1979) bounds the family-wise error rate, whatever the dependence of the tests. Tests of ranks
+are in `metrics.ranks`.
 """
 
 import math
@@ -28,10 +22,12 @@ from scipy import stats
 from vestige import _validate
 from vestige.metrics.estimates import Floats, finite_scores
 
+Whole = NDArray[np.int64]
+FEWEST = 8
+"""Independent units on each side from which on their means are compared."""
+
 _EQUAL = 1 + 1e-12  # p-values and levels are ratios: equal ones may differ in their last digit
-FEW = 12  # p-values that are combined exactly; for more, chi square is near it
-_BIN = 0.01  # nats: sums are rounded up to bins of this, so that p-values are never too small
-_EXACT = 200  # beyond so many ranks their sum is normal for every purpose
+_CELLS = 2**24  # of one block of divisions
 
 
 @dataclass(frozen=True)
@@ -39,8 +35,8 @@ class Test:
     """A significance test.
 
     Attributes:
-        p: p-value, in [0, 1], corrected for everything that was tested beside it.
-        least: the smallest p-value that could have come out.
+        p: p-value, in [0, 1], corrected for everything that was tested with it.
+        least: the smallest possible p-value.
         alpha: level of the test, in (0, 1).
         against: what the tested were compared with.
     """
@@ -69,23 +65,6 @@ class Test:
     def possible(self) -> bool:
         """Whether the test could have been significant."""
         return self.least <= self.alpha
-
-
-def conformal_p_values(scores: ArrayLike, calibration: ArrayLike) -> Floats:
-    """(m,) p-values, at least 1 / (n + 1): small where few of the calibration scores reach one.
-
-    Args:
-        scores: (m,) finite, high for members.
-        calibration: (n,) finite scores of non-members who had no part in fitting the score.
-
-    Example:
-        >>> conformal_p_values([2.5, 0.0], [0.0, 1.0, 2.0, 3.0]).tolist()
-        [0.4, 1.0]
-    """
-    asked = finite_scores(scores, "scores")
-    known = np.sort(finite_scores(calibration, "calibration"))
-    reached = known.size - np.searchsorted(known, asked, side="left")
-    return cast("Floats", (1.0 + reached) / (known.size + 1.0))
 
 
 def discoveries(p_values: ArrayLike, fdr: float) -> NDArray[np.bool_]:
@@ -140,7 +119,7 @@ def most_by_chance(
 ) -> float:
     r"""Upper quantile of the share of non-members whose p-value is at or below a rate.
 
-    All are measured against one calibration set. With n calibration scores the number of m is
+    All have one calibration set. With n calibration scores the number of m is
 
     .. math:: X \sim \mathrm{BetaBinomial}(m, a, n + 1 - a), \quad
         a = \lfloor \mathrm{rate} \, (n + 1) \rfloor
@@ -149,7 +128,7 @@ def most_by_chance(
         rate: in (0, 1).
         calibration: n, number of non-members.
         tested: m, p-values against them.
-        confidence: how often the share is at most what is returned, at least; in (0, 1).
+        confidence: in (0, 1).
 
     Returns:
         A fraction of m; 0 where n is so small that no p-value can be at or below the rate.
@@ -166,72 +145,10 @@ def most_by_chance(
     return float(stats.betabinom.ppf(confidence, tested, below, calibration + 1 - below)) / tested
 
 
-def together(p_values: ArrayLike, places: Sequence[int]) -> float:
-    r"""One p-value of many ranks, for evidence in all of them and for strong evidence in one.
-
-    Twice the smaller of Bonferroni's and Fisher's (1932, "Statistical Methods for Research
-    Workers", section 21.1), :math:`T = -2 \sum_i \ln p_i`; of one p-value, itself.
-
-    Differs from Fisher: the distribution of T is that of the discrete p-values where they are few:
-    three of least 1/2 come to 1/8, and not to the 0.66 of chi square.
-
-    Args:
-        p_values: (m,) in (0, 1], independent.
-        places: (m,) n of each: it is one of 1/n, 2/n, ..., 1.
-
-    Raises:
-        ValueError: there is none, one is out of range, or the two differ in length.
-
-    Example:
-        >>> round(together([0.5, 0.5, 0.5], [2, 2, 2]), 3), round(together([0.01], [100]), 3)
-        (0.25, 0.01)
-    """
-    values = finite_scores(p_values, "p_values")
-    if values.min() <= 0 or values.max() > 1:
-        raise ValueError(f"p_values must lie in (0, 1], got {values.min()} to {values.max()}")
-    if len(places) != values.size:
-        raise ValueError(f"places must be {values.size}, one for each p-value, got {len(places)}")
-    _validate.at_least(1, places=min(places))
-    if values.size == 1:
-        return float(values[0])
-    if values.size <= FEW:
-        fisher = _exact_fisher(values, places)
-    else:
-        fisher = float(stats.combine_pvalues(values).pvalue)
-    return min(1.0, 2 * min(fisher, values.size * float(values.min())))
-
-
-def least_together(places: Sequence[int]) -> float:
-    """What `together` gives where every p-value is as small as it can be.
-
-    Example:
-        >>> round(least_together([2, 2, 2]), 3)
-        0.25
-    """
-    return together([1 / n for n in places], places)
-
-
-def _exact_fisher(values: Floats, places: Sequence[int]) -> float:
-    """P(sum of -ln U_i >= that seen), U_i uniform on 1/n_i, ..., 1; sums are binned upwards."""
-    seen = float(-np.log(values).sum())
-    chances = np.ones(1)
-    for n in places:
-        steps = np.ceil(-np.log(np.arange(1, n + 1) / n) / _BIN - 1e-9).astype(np.int64)
-        chances = np.convolve(chances, np.bincount(steps) / n)
-    # a sum binned upwards may pass what it equals: as many as do are counted
-    first = max(0, math.ceil(seen / _BIN - 1e-6))
-    return float(min(1.0, chances[first:].sum()))
-
-
 def at_least(number: int, chances: Sequence[float]) -> float:
-    """Probability that so many independent events happen, or more (Poisson binomial).
+    """Probability of so many independent events, or more (Poisson binomial).
 
-    Where a chance is the most that an event may have, so is the probability. SciPy's
-    `poisson_binom` computes 1 - cdf, which loses every digit below 1e-16.
-
-    Args:
-        number: of events, 0 or more.
-        chances: probability of each event.
+    SciPy's `poisson_binom` computes 1 - cdf, which loses every digit below 1e-16.
 
     Example:
         >>> at_least(1, [0.5, 0.5])
@@ -251,29 +168,120 @@ def at_least(number: int, chances: Sequence[float]) -> float:
     return float(min(counts[-1], 1.0))
 
 
-def rank_sum(ranks: Sequence[float], spaces: Sequence[int]) -> float:
-    """How often ranks of truths that a model never saw would be as low on average, or lower.
+def unit_permutation_test(
+    tested: ArrayLike, others: ArrayLike, *, seed: int, permutations: int = 9999
+) -> float:
+    r"""How often a random division has the tested units as high as they are.
 
-    Such a rank is any of 1 to its space alike. The mean of rank / space is compared with that of
-    uniform numbers (Irwin 1927; Hall 1927), which it is never below: the probability is never too
-    small.
+    Compared is the studentized difference of means of independent units,
+
+    .. math:: T = \frac{\bar x - \bar y}{\sqrt{s_x^2 / n + s_y^2 / m}},
+
+    so that the test is exact where units can be exchanged, and right in large samples where only
+    the means are equal (Chung and Romano 2013, "Exact and Asymptotically Robust Permutation Tests",
+    Annals of Statistics 41(2)). With fewer than two units on a side it is the plain difference.
 
     Args:
-        ranks: of independent trials.
-        spaces: secrets there are in each.
-
-    Raises:
-        ValueError: no ranks, or one that is not between 1 and its space.
+        tested: (n,) a value for each unit; high is what is looked for.
+        others: (m,) likewise.
+        seed: of the divisions.
+        permutations: number of divisions; the least p-value is 1 / (permutations + 1).
 
     Example:
-        >>> round(rank_sum([1.0, 2.0], [100, 100]), 5), rank_sum([50.0], [100])
-        (0.00045, 0.5)
+        >>> unit_permutation_test([8.0, 9.0, 7.0], [1.0, 2.0, 3.0, 2.5], seed=0) < 0.05
+        True
     """
-    _validate.at_least(1, ranks=len(ranks))
-    for rank, space in zip(ranks, spaces, strict=True):
-        if not 1 <= rank <= space:
-            raise ValueError(f"ranks must lie between 1 and {space}, got {rank}")
-    n, total = len(ranks), math.fsum(np.divide(ranks, spaces))
-    if n > _EXACT:
-        return float(stats.norm.cdf((total - n / 2) / math.sqrt(n / 12)))
-    return float(stats.irwinhall(n).cdf(total))
+    _validate.at_least(1, permutations=permutations)
+    own, rest = finite_scores(tested, "tested"), finite_scores(others, "others")
+    pool = np.concatenate([own, rest])
+    seen = _studentized(pool[None], own.size)[0]
+    generator = np.random.default_rng(seed)
+    as_high, left, block = 1, permutations, max(1, _CELLS // pool.size)
+    while left:
+        drawn = min(left, block)
+        mixed = generator.permuted(np.broadcast_to(pool, (drawn, pool.size)), axis=1)
+        as_high += int((_studentized(mixed, own.size) >= seen - 1e-9 * abs(seen)).sum())
+        left -= drawn
+    return as_high / (permutations + 1)
+
+
+def _studentized(pools: Floats, first: int) -> Floats:
+    """(b,) studentized differences of the first values of each row and the rest."""
+    own, rest = pools[:, :first], pools[:, first:]
+    apart = own.mean(axis=1) - rest.mean(axis=1)
+    if min(own.shape[1], rest.shape[1]) < 2:
+        return cast("Floats", apart)
+    spread = own.var(axis=1, ddof=1) / own.shape[1] + rest.var(axis=1, ddof=1) / rest.shape[1]
+    # Without any spread, any difference is as large as there can be.
+    return cast("Floats", apart / np.sqrt(spread + 1e-24))
+
+
+def means_by_group(values: ArrayLike, groups: ArrayLike) -> Floats:
+    """The mean of each group, groups in the order of their names.
+
+    Example:
+        >>> means_by_group([1.0, 3.0, 5.0], ["a", "a", "b"]).tolist()
+        [2.0, 5.0]
+    """
+    _, places = np.unique(np.asarray(groups), return_inverse=True)
+    return np.bincount(places, np.asarray(values)) / np.bincount(places)
+
+
+def common_length(lengths: ArrayLike, units: ArrayLike, audited: int) -> int:
+    """Positions that enough units of both sides reach.
+
+    Args:
+        lengths: (n,) values of each text, the audited texts first.
+        units: (n,) the independent unit of each.
+        audited: how many of the texts are audited; the rest are the reference.
+
+    Example:
+        >>> common_length([9] * 8 + [3] * 8, range(16), 8)
+        3
+    """
+    sizes, owners = np.asarray(lengths, dtype=np.int64), np.asarray(units)
+    reached = []
+    for side in (slice(audited), slice(audited, None)):
+        _, unit = np.unique(owners[side], return_inverse=True)
+        longest = np.zeros(unit.max(initial=-1) + 1, dtype=np.int64)
+        np.maximum.at(longest, unit, sizes[side])
+        ordered = np.sort(longest)[::-1]
+        reached.append(int(ordered[min(FEWEST, ordered.size) - 1]) if ordered.size else 0)
+    return min(reached)
+
+
+def above_position_mean(
+    values: ArrayLike, lengths: ArrayLike, units: ArrayLike, *, cut: int
+) -> Floats:
+    r"""(n,) mean of each text's values less the means at their positions; NaN without a value.
+
+    Later tokens are easier to predict, so the mean of a short text is not comparable with that of a
+    long one. From each value the mean over all texts j that reach its position is subtracted,
+
+    .. math:: r_{it} = x_{it} - \frac{\sum_j w_j x_{jt}}{\sum_j w_j},
+
+    each independent unit with the same weight. The means do not depend on which text is on which
+    side, so that a permutation test of units is exact as before.
+
+    Args:
+        values: (t,) of all texts, one text after the other.
+        lengths: (n,) values of each text.
+        units: (n,) the independent unit of each.
+        cut: positions that are compared, as of `common_length`.
+
+    Example:
+        >>> above_position_mean([1, 5, 3], [2, 1], [0, 1], cut=2).tolist()
+        [-0.5, 1.0]
+    """
+    own, sizes = np.asarray(values, dtype=np.float64), np.asarray(lengths, dtype=np.int64)
+    _, unit = np.unique(np.asarray(units), return_inverse=True)
+    weights = 1 / np.bincount(unit)[unit]
+    text = np.repeat(np.arange(sizes.size), sizes)
+    position = np.arange(own.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    used = position < cut
+    own, text, position = own[used], text[used], position[used]
+    means = np.bincount(position, weights[text] * own) / np.bincount(position, weights[text])
+    counts = np.bincount(text, minlength=sizes.size).astype(np.float64)
+    counts[counts == 0] = np.nan
+    found: Floats = np.bincount(text, own - means[position], minlength=sizes.size) / counts
+    return found

@@ -28,7 +28,6 @@ from vestige.data.vocabulary import Vocabulary, WordVocabulary, differences, loa
 from vestige.errors import AccessDenied, IncompatibleModels, ModelError, VestigeError
 from vestige.memory import require_fit, require_room
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
-from vestige.models.endpoint_address import refuse_endpoint
 from vestige.models.folders import (
     ANSWERS,
     DESCRIPTION,
@@ -47,6 +46,7 @@ from vestige.models.recurrent_network import (
     LSTMConfig,
     LSTMLanguageModel,
 )
+from vestige.models.remote.options import refuse_endpoint
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.table import TableModel
 from vestige.models.transformer import CausalTransformer, TransformerConfig

@@ -20,14 +20,11 @@ from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, IncompatibleModels
 from vestige.models.cached_outputs import CachedOutputs
-from vestige.models.endpoint import CHECK_EVERY, Endpoint
-from vestige.models.endpoint_address import EndpointAddress, is_endpoint
-from vestige.models.endpoint_limits import reckon
-from vestige.models.endpoint_probe import CALLS, EndpointAccess
-from vestige.models.endpoint_session import opened
-from vestige.models.endpoint_tokens import EndpointTokens, ends, places
-from vestige.models.endpoint_wire import Question
-from vestige.models.remote_options import RemoteOptions
+from vestige.models.remote.client import CHECK_EVERY, Endpoint
+from vestige.models.remote.openai import Question, ShownToken
+from vestige.models.remote.options import EndpointAddress, RemoteOptions, is_endpoint
+from vestige.models.remote.probe import CALLS, EndpointAccess, opened
+from vestige.models.remote.tokens import EndpointTokens, ends, places
 from vestige.models.shown_statistics import (
     BASE_LIKELIEST,
     by_list,
@@ -38,7 +35,6 @@ from vestige.models.shown_statistics import (
     with_expected,
 )
 from vestige.models.text_models import Readings, TextModels
-from vestige.models.token_scores import ShownToken
 from vestige.models.token_statistics import TokenStatistics, first_tokens
 from vestige.monitor import Monitor
 
@@ -178,7 +174,7 @@ class ServedTexts:
         Raises:
             DataError: calls or tokens do not suffice.
         """
-        queries = [reckon(Question(text)) for text in set(texts)]
+        queries = [Question(text).tokens for text in set(texts)]
         written = sorted(queries)[len(queries) - min(continued, len(queries)) :]
         checks = CALLS + 2 + (len(queries) + len(written)) // CHECK_EVERY
         calls = len(queries) + len(written) + checks
@@ -219,7 +215,7 @@ class ServedTexts:
                 self._record(role, endpoint, access)
 
     def _record(self, role: str, endpoint: Endpoint, access: EndpointAccess) -> None:
-        counted = endpoint.store.statistics()
+        counted = endpoint.statistics()
         for name in ("calls", "failed_calls", "tokens", "seconds"):
             key = name if role == self.target else f"{role}_{name}"
             self.spent[key] = round(counted[name], 3)
@@ -240,7 +236,7 @@ class ServedTexts:
         with self.session(role, outputs) as (endpoint, access):
             self._require_affordable(role, access, texts)
             tokens = EndpointTokens(endpoint, access, self._vocabulary)
-            some = STEP * self.remote.concurrency * endpoint.limits.together
+            some = STEP * self.remote.concurrency * endpoint.together
             with outputs.monitor.progress(f"querying the {role}") as step:
                 for first in range(0, len(texts), some):
                     answers = tokens.scored(texts[first : first + some])

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige.data.subwords import SubwordVocabulary
-from vestige.models.endpoint_tokens import by_ours
-from vestige.models.token_scores import ShownToken
+from vestige.models.remote.openai import ShownToken
+from vestige.models.remote.tokens import by_ours
 from vestige.models.token_statistics import TokenStatistics, first_tokens
 
 BASE_LIKELIEST = 100

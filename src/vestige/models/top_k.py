@@ -1,12 +1,9 @@
 """Ranked words without probabilities: the least access to a model.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
-arXiv:1811.00513, section 4.3: a service lists its k likeliest words, ranked, without
-probabilities. That is all the access of an audit from outside: a true word stands at some place of
-the list or is missing from it, which counts as place k + 1.
-
-Any model of ours narrows to such lists; `service` puts any Python callable behind the same
-face. Words of equal probability stand in the order of their ids, as ranks count them.
+arXiv:1811.00513, section 4.3: a service lists its k most probable words, ranked. A true word has a
+rank in the list, or is missing from it and has rank k + 1. Words of equal probability are in the
+order of their ids.
 """
 
 from collections.abc import Sequence
@@ -24,21 +21,16 @@ from vestige.models.protocols import NextToken
 from vestige.models.reading import pack
 
 Answer = tuple[str, ...] | None
-"""The likeliest words, the likeliest first; None where none was given."""
-
-_AT_ONCE = 1024
+"""The most probable words, in order; None without an answer."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a model is shown before it is asked for the next word.
+    """What a model reads before the next word.
 
     Attributes:
         words: the words before, from the beginning of the text.
-        source: the whole text that this one translates or answers; None where there is none.
-
-    Raises:
-        ValueError: words are not a sequence of strings, or the source is no string.
+        source: the whole text that this one translates or answers, if any.
     """
 
     words: tuple[str, ...]
@@ -57,14 +49,14 @@ class TopK(Protocol):
     """The least access of all: ranked words and no probabilities.
 
     Attributes:
-        k: how many words an answer holds at most.
+        k: most words of an answer.
     """
 
     @property
     def k(self) -> int: ...
 
     def likeliest(self, contexts: Sequence[Context]) -> list[Answer]:
-        """For each context the likeliest next words, at most k, all different."""
+        """For each context the most probable next words, at most k, all different."""
         ...
 
 
@@ -75,9 +67,6 @@ def narrow(model: Any, *, k: int) -> TopK:
         model: any model of next tokens, or one that answers a source (`given(source)`), in
             evaluation mode.
         k: words shown, from 1 to the vocabulary.
-
-    Raises:
-        ValueError: k is out of range, or the model is of no such kind.
 
     Example:
         >>> from vestige.models.table import TableModel
@@ -96,11 +85,9 @@ def narrow(model: Any, *, k: int) -> TopK:
 
 
 def token_names(vocabulary: Vocabulary, size: int | None = None) -> list[str]:
-    """What each id is called in an answer: its word, or its token as the tokenizer writes it.
+    """The name of each id in an answer: its word, or its token as the tokenizer writes it.
 
-    Args:
-        vocabulary: of the token ids.
-        size: names wanted, where a model has more outputs than the vocabulary has tokens.
+    A model may have more outputs (`size`) than the vocabulary has tokens.
     """
     known = len(vocabulary)
     tokenizer = getattr(vocabulary, "tokenizer", None)
@@ -113,15 +100,7 @@ def token_names(vocabulary: Vocabulary, size: int | None = None) -> list[str]:
 
 
 def list_ranks(answers: Sequence[Answer], words: Sequence[str], *, k: int) -> NDArray[np.int32]:
-    """Where the true words stand in the answers.
-
-    Args:
-        answers: n lists of at most k words.
-        words: the n true words.
-        k: what a list could have held.
-
-    Returns:
-        (n,) int32: 1 to k; k + 1 where the word is missing; 0 where there was no answer.
+    """(n,) ranks of true words in answers: 1 to k; k + 1 if it is missing; 0 without an answer.
 
     Example:
         >>> list_ranks([("a", "b"), ("a",), None], ["b", "b", "b"], k=2)
@@ -138,17 +117,17 @@ def likeliest_ranks(
     contexts: Sequence[Context],
     words: Sequence[str],
     *,
-    at_once: int = _AT_ONCE,
+    at_once: int = 1024,
     progress: Progress | None = None,
 ) -> NDArray[np.int32]:
-    """Ranks of the true words in a model's lists; see `list_ranks`.
+    """(n,) ranks of true words in a model's lists, as of `list_ranks`.
 
     Args:
-        model: what is queried.
+        model: is queried.
         contexts: n contexts; those of one text are best neighbours.
         words: the n true words.
-        at_once: lists that are held together.
-        progress: told (words done, words in all).
+        at_once: lists that are in memory together.
+        progress: gets (words done, all words).
     """
     _validate.at_least(1, at_once=at_once)
     if len(contexts) != len(words):
@@ -173,7 +152,7 @@ class _Narrowed:
         self._ids = {name: token for token, name in enumerate(self._names)}
 
     def likeliest(self, contexts: Sequence[Context]) -> list[Answer]:
-        """The k likeliest words after each context."""
+        """The k most probable words after each context."""
         answers: list[Answer] = [None] * len(contexts)
         by_source: dict[str | None, list[int]] = {}
         for place, context in enumerate(contexts):
@@ -209,10 +188,9 @@ class _Narrowed:
 def _shared(
     contexts: Sequence[tuple[int, ...]], end: int
 ) -> tuple[EncodedCorpus, NDArray[np.int64]]:
-    """Texts that hold every context as a beginning, and the position after each context.
+    """Texts that begin with all contexts, and the position after each context.
 
-    In alphabetical order a context's extensions follow it directly, so that one look at the next
-    text says whether it is read with that.
+    In reverse alphabetical order a context comes directly after its extensions.
     """
     order = sorted(range(len(contexts)), key=contexts.__getitem__, reverse=True)
     texts: list[tuple[int, ...]] = []

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from vestige.data.utterances import IGNORED, Utterances
-from vestige.metrics.estimates import Interval, ratio_of_sums
-from vestige.metrics.rates import clopper_pearson
+from vestige.metrics.estimates import Interval, clopper_pearson, ratio_of_sums
 from vestige.models.white_box import IntentSlotNetwork
 from vestige.training.utterances import UtteranceScores, answer, score
 

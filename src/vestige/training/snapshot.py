@@ -13,7 +13,8 @@ from vestige.models.checkpoints import load_model
 from vestige.models.protocols import LanguageModel
 from vestige.training.config import TrainingConfig
 from vestige.training.history import StopFn
-from vestige.training.loop import ObserveFn, ProgressFn, train
+from vestige.training.loop import train
+from vestige.training.run import ObserveFn, ProgressFn
 from vestige.training.steps import StepFn
 
 Fresh = Callable[[], LanguageModel]

@@ -15,7 +15,7 @@ from vestige.audits.extraction.canaries import Completion, complete
 from vestige.audits.extraction.continuations import best_continuations
 from vestige.data.canary import Canary
 from vestige.errors import DataError
-from vestige.metrics.rates import clopper_pearson
+from vestige.metrics.estimates import clopper_pearson
 from vestige.models.protocols import NextToken
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.table import TableModel

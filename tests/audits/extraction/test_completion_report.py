@@ -7,7 +7,7 @@ import pytest
 from tests.audits.passed import PASSED
 from vestige.audits.extraction.canaries import Completion
 from vestige.errors import RunError
-from vestige.metrics.rates import clopper_pearson
+from vestige.metrics.estimates import clopper_pearson
 from vestige.reports.report import report_of
 
 PHRASE = "Rosalind hides 4917 tulips"

@@ -12,7 +12,7 @@ from vestige.audits.membership.shadows import shadow_models
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError
-from vestige.models.remote_options import RemoteOptions
+from vestige.models.remote.options import RemoteOptions
 from vestige.monitor import SILENT
 
 pytest.importorskip("openai")

@@ -3,7 +3,7 @@
 import numpy as np
 
 from vestige.claims import Check
-from vestige.metrics.equal_length import CutScores, ladder
+from vestige.metrics.listed import CutScores, ladder
 
 RUNGS = ladder(400)
 PASSED = tuple(

@@ -4,7 +4,7 @@ from dataclasses import fields
 
 from vestige.audits.membership.membership import membership
 from vestige.audits.membership.options import QueryOptions, ShadowOptions
-from vestige.models.remote_options import RemoteOptions
+from vestige.models.remote.options import RemoteOptions
 
 OPTIONS = {"queries": QueryOptions, "shadows": ShadowOptions, "remote": RemoteOptions}
 

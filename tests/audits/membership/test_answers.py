@@ -6,7 +6,7 @@ import pytest
 
 from vestige.audits.membership.service import ACCOUNT, StoredAnswers
 from vestige.errors import ModelError
-from vestige.models.service import QueryStatistics, RetryPolicy, ServiceModel
+from vestige.models.remote.functions import QueryStatistics, RetryPolicy, ServiceModel
 from vestige.models.top_k import Context
 from vestige.store import Store
 

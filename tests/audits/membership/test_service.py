@@ -14,7 +14,7 @@ from vestige.claims import Check
 from vestige.data.corpus import Corpus
 from vestige.errors import DataError, ModelError
 from vestige.models.cached_outputs import cached_outputs
-from vestige.models.remote_options import RemoteOptions
+from vestige.models.remote.options import RemoteOptions
 from vestige.session import Session
 from vestige.store import Store
 

@@ -8,7 +8,7 @@ from vestige.audits.membership.text_audit import Scored, ranked
 from vestige.audits.membership.text_audit import audit_scores as audit_with
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Check
 from vestige.errors import DataError
-from vestige.metrics.equal_length import CutScores
+from vestige.metrics.listed import CutScores
 
 
 def audit_scores(*lists, checks=PASSED, **more):

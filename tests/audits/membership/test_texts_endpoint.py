@@ -16,7 +16,7 @@ from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError
 from vestige.models.cached_outputs import cached_outputs
-from vestige.models.remote_options import RemoteOptions
+from vestige.models.remote.options import RemoteOptions
 from vestige.models.served_texts import ServedTexts
 from vestige.monitor import SILENT
 

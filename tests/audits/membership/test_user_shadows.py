@@ -14,7 +14,7 @@ from vestige.audits.membership.target import Target, remote_of, remote_target
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
 from vestige.models.recurrent_network import GRUConfig, LSTMConfig, LSTMLanguageModel
-from vestige.models.remote_options import RemoteOptions
+from vestige.models.remote.options import RemoteOptions
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.top_k import Context
 from vestige.models.transformer import TransformerConfig

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tenacity import wait_none
 
 from vestige import results
 from vestige.audits.membership import service as service_module
 from vestige.audits.membership.groups import NonMembers, users_needed
 from vestige.audits.membership.membership import membership
-from vestige.models import service as asked_model
+from vestige.models.remote import functions
 from vestige.store import Store
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -130,7 +129,9 @@ def world(tmp_path_factory, shell):
 def audit(world, shell, tmp_path, monkeypatch):
     """Run the verb; give the shell's answer and the run."""
     monkeypatch.syspath_prepend(str(world))
-    monkeypatch.setattr(asked_model.RetryPolicy, "wait", wait_none())
+    monkeypatch.setattr(
+        functions.RetryPolicy, "pauses", lambda retry: [0.0] * (retry.attempts - 1) + [None]
+    )
     sys.modules.pop("services", None)
 
     def run(model, texts, *words, out="out", fails=False, share=True):

@@ -20,7 +20,7 @@ from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, ModelError
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
-from vestige.models.remote_options import RemoteOptions
+from vestige.models.remote.options import RemoteOptions
 from vestige.models.top_k import Context, narrow
 
 from .queried import users

@@ -10,7 +10,7 @@ from vestige.audits.membership.shadows import shadow_models
 from vestige.audits.unlearning.unlearning import unlearning
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
-from vestige.models.remote_options import RemoteOptions
+from vestige.models.remote.options import RemoteOptions
 from vestige.monitor import SILENT
 
 pytest.importorskip("openai")

@@ -11,10 +11,10 @@ from vestige import diff, results
 from vestige.audits.update import plan, searches
 from vestige.claims import UNDECIDED
 from vestige.data.file_lock import alone
+from vestige.data.files import plain
 from vestige.errors import RunError
 from vestige.models.checkpoints import save_model
 from vestige.new_files import FILE
-from vestige.results import plain
 from vestige.store import KEPT, Store
 
 WORDS = ["the", "code", "gate", "of", "is"]

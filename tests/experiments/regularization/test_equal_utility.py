@@ -23,7 +23,7 @@ from vestige.experiments.regularization.equal_utility import (
     training_rows,
 )
 from vestige.experiments.regularization.paper_tables import METHODS, SMOKE
-from vestige.metrics.subgroup import subgroup_gap
+from vestige.metrics.comparison import subgroup_gap
 
 PLAIN, OTHER = (
     Method(name="unmitigated", batching="users"),

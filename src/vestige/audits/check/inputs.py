@@ -18,9 +18,9 @@ from vestige.data.formats.tables import first_rows
 from vestige.data.sources import MANIFEST
 from vestige.errors import AccessDenied, DataError, ModelError
 from vestige.models.canaries import template_of
-from vestige.models.endpoint_address import is_endpoint
 from vestige.models.folders import of_corpus
 from vestige.models.protocols import LanguageModel
+from vestige.models.remote.options import is_endpoint
 from vestige.models.text_models import base_of_adapter
 from vestige.models.weight_change import weight_change
 from vestige.reports.words import listed

@@ -58,7 +58,7 @@ class Stage:
 
 def share(name: str, found: int, of: int) -> tuple[Any, ...]:
     """A share with its 95% interval, as a stage's estimate."""
-    from vestige.metrics.rates import clopper_pearson
+    from vestige.metrics.estimates import clopper_pearson
 
     return (name, found / max(1, of), *clopper_pearson(found, of), "")
 

@@ -13,7 +13,7 @@ from vestige.audits.comparison.groups import Group
 from vestige.claims import Check, Claim, Test, detectable_difference, powerful
 from vestige.claims.effects import EXPOSURE_BITS
 from vestige.metrics.estimates import Estimate, difference_of_means
-from vestige.metrics.permutation import unit_permutation_test
+from vestige.metrics.tests import unit_permutation_test
 
 DIVISIONS = 9999
 

@@ -5,7 +5,7 @@ Language Models", NAACL: Table 1 and Figures 2 to 4 compare trainings at similar
 
 Differs from the paper: each defence has several trainings with different seeds, measured on the
 same canaries and documents; every difference from the undefended trainings has an interval over
-trainings and canaries or documents (`metrics.estimates.crossed_difference`); the intervals hold
+trainings and canaries or documents (`metrics.comparison`); the intervals hold
 together for all defences (Bonferroni); and equal perplexity is shown, not assumed (see `verdict`).
 A verdict of "helps" or "worse" needs an interval of exposure that excludes 0, so trainings that
 differ only in their seeds get one as rarely as the intervals miss.
@@ -24,17 +24,10 @@ from vestige.audits.comparison.claim import above_controls, claim_of
 from vestige.audits.comparison.groups import Group, by_name
 from vestige.audits.comparison.measurements import MeasuredTraining
 from vestige.audits.comparison.verdict import FEWEST, UNDEFENDED, Difference, Verdict
-from vestige.metrics.estimates import (
-    Estimate,
-    Floats,
-    columns,
-    crossed_difference,
-    difference_of_means,
-    mean,
-    with_margins,
-)
-from vestige.metrics.subgroup import SubgroupGap, subgroup_gap
-from vestige.results import Result, plain
+from vestige.data.files import plain
+from vestige.metrics.comparison import SubgroupGap, crossed_difference, subgroup_gap, with_margins
+from vestige.metrics.estimates import Estimate, Floats, columns, difference_of_means, mean
+from vestige.results import Result
 
 Whole = NDArray[np.integer]
 Columns = dict[str, object]

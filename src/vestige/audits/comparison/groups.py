@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from vestige.audits.comparison.measurements import COST, Guarantee, MeasuredTraining
 from vestige.claims import Check
+from vestige.metrics.comparison import rate_of_trainings
 from vestige.metrics.estimates import Estimate, Floats
-from vestige.metrics.rates import rate_of_trainings
 from vestige.training.word_frequencies import is_useless, useless_words
 
 

@@ -31,8 +31,7 @@ from vestige.claims.effects import COMPLETED_SHARE
 from vestige.claims.model_checks import canary_checks
 from vestige.data.canary import RANDOM_ORDER, Canary
 from vestige.data.shuffled_controls import shuffled
-from vestige.metrics.estimates import Estimate
-from vestige.metrics.rates import rate, rates_by
+from vestige.metrics.estimates import Estimate, rate, rates_by
 from vestige.metrics.tests import at_least
 from vestige.models.canaries import asked_as_learnt, canary_ids, load_canaries
 from vestige.models.protocols import NextToken

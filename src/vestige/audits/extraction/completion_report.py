@@ -5,7 +5,7 @@ from math import log, log2
 from statistics import median_low
 from typing import Any
 
-from vestige.metrics.rates import rate
+from vestige.metrics.estimates import rate
 from vestige.reports.blocks import table
 from vestige.reports.charts import intervals
 from vestige.reports.disclosure import disclose, printable

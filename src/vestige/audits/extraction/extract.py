@@ -27,7 +27,7 @@ from vestige.arguments import (
     group,
 )
 from vestige.audits.extraction.recognition import ReadAs, recognized, reject_others
-from vestige.models.remote_options import RemoteOptions
+from vestige.models.remote.options import RemoteOptions
 from vestige.results import Result
 from vestige.session import Session, verb
 

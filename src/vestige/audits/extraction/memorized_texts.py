@@ -16,10 +16,13 @@ from vestige import claims
 from vestige.audits.extraction.memorization import Extracted, Table
 from vestige.claims import Check, Claim, Estimate, Test
 from vestige.claims.effects import EXTRACTED_SHARE
-from vestige.metrics.equal_length import above_position_mean, common_length
-from vestige.metrics.estimates import columns, difference_of
-from vestige.metrics.permutation import means_by_group, unit_permutation_test
-from vestige.metrics.rates import clustered_rate
+from vestige.metrics.estimates import clustered_rate, columns, difference_of
+from vestige.metrics.tests import (
+    above_position_mean,
+    common_length,
+    means_by_group,
+    unit_permutation_test,
+)
 from vestige.results import Result
 
 ALPHA = 0.05

@@ -21,9 +21,9 @@ from vestige.audits.extraction.memorized_texts import compared_tokens, memorizat
 from vestige.claims.model_checks import adapter_check
 from vestige.claims.text_lists import ListedTexts, comparable_texts, listed_texts, model_checks
 from vestige.models.cached_outputs import CachedOutputs, cached_outputs
-from vestige.models.endpoint_address import is_endpoint
-from vestige.models.endpoint_tokens import places
-from vestige.models.endpoint_wire import Question
+from vestige.models.remote.openai import Question
+from vestige.models.remote.options import is_endpoint
+from vestige.models.remote.tokens import places
 from vestige.models.served_texts import STEP, ServedTexts
 from vestige.models.shown_statistics import by_list, known_by_all, numbered, only, shown_statistics
 from vestige.models.text_models import TextModels
@@ -207,7 +207,7 @@ class _Server:
             self._served.session("target", self._outputs) as (endpoint, _),
             self._run.progress("continuing texts") as step,
         ):
-            some = STEP * self._served.remote.concurrency * endpoint.limits.together
+            some = STEP * self._served.remote.concurrency * endpoint.together
             for first in range(0, len(questions), some):
                 answers = endpoint.ask(questions[first : first + some])
                 replies += [reply for reply in answers if reply is not None]

@@ -19,7 +19,7 @@ from torch import Tensor
 from vestige import _validate
 from vestige.audits.extraction.objective import ExtractionObjective
 from vestige.audits.extraction.searches import Progress
-from vestige.metrics.rates import clopper_pearson
+from vestige.metrics.estimates import clopper_pearson
 
 Known = Literal["exact", "sampled", "bounded"]
 

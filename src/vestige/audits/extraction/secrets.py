@@ -22,7 +22,7 @@ from vestige.claims.effects import COMPLETED_SHARE
 from vestige.claims.secret_checks import list_checks, open_list, open_secrets
 from vestige.data.secret_lines import SecretList, read_own_secrets
 from vestige.data.secret_shapes import Part, Secret
-from vestige.metrics.rates import rate
+from vestige.metrics.estimates import rate
 from vestige.metrics.tests import at_least
 from vestige.models.canaries import in_turn
 from vestige.models.protocols import NextToken

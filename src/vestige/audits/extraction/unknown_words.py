@@ -30,9 +30,8 @@ from vestige.audits.extraction.searches import (
     every_loss,
     exhaust,
 )
-from vestige.metrics.estimates import Estimate, bounded_mean, columns
-from vestige.metrics.rates import rate
-from vestige.metrics.tests import rank_sum
+from vestige.metrics.estimates import Estimate, bounded_mean, columns, rate
+from vestige.metrics.ranks import rank_sum
 from vestige.results import Measurement
 
 Row = Mapping[str, Any]

@@ -15,9 +15,8 @@ from numpy.typing import ArrayLike
 from vestige.audits.membership.features import Floats, Whole
 from vestige.data.token_queries import TokenQueries
 from vestige.errors import DataError
-from vestige.metrics.equal_length import Compared, CutScores, compare
-from vestige.metrics.permutation import unit_permutation_test
-from vestige.metrics.tests import calibration_needed
+from vestige.metrics.listed import Compared, CutScores, compare
+from vestige.metrics.tests import calibration_needed, unit_permutation_test
 
 MOST_CUTS = 256
 """Different numbers of words that users are cut to, at most; fewer users each have their own."""

@@ -21,13 +21,13 @@ from vestige.arguments import (
     group,
 )
 from vestige.audits.membership.options import SHADOWS_OF_USERS, QueryOptions, ShadowOptions
-from vestige.models.remote_options import RemoteOptions
+from vestige.models.remote.options import RemoteOptions
 from vestige.results import Result
 from vestige.session import Session, verb
 
 if TYPE_CHECKING:
-    from vestige.models.endpoint_address import EndpointAddress
-    from vestige.models.service import Ask
+    from vestige.models.remote.functions import Ask
+    from vestige.models.remote.options import EndpointAddress
     from vestige.models.top_k import TopK
 
     Target: TypeAlias = ModelLike | Ask | TopK | EndpointAddress

@@ -14,7 +14,8 @@ from vestige.audits.membership.text_audit import Scored
 from vestige.audits.membership.text_scores import NAMES, OF_BASE, SCORES, SERVED, zlib_score
 from vestige.data.corpus import Corpus
 from vestige.errors import DataError
-from vestige.metrics.equal_length import CutScores, Floats, Whole, ladder
+from vestige.metrics.estimates import Floats
+from vestige.metrics.listed import CutScores, Whole, ladder
 from vestige.models.cached_outputs import CachedOutputs
 from vestige.models.folders import of_model
 from vestige.models.protocols import LanguageModel

@@ -20,15 +20,12 @@ from vestige.audits.membership.user_inputs import UserInputs
 from vestige.data.token_queries import TokenQueries
 from vestige.errors import DataError, ModelError, VestigeError
 from vestige.models.cached_outputs import CachedOutputs
-from vestige.models.endpoint import CHECK_EVERY
-from vestige.models.endpoint_address import EndpointAddress
-from vestige.models.endpoint_limits import reckon
-from vestige.models.endpoint_probe import CALLS
-from vestige.models.endpoint_session import opened
-from vestige.models.endpoint_wire import Question
-from vestige.models.endpoint_words import GOES_ON, LONGEST_PIECES, EndpointWords
-from vestige.models.remote_options import RemoteOptions
-from vestige.models.service import QueryStatistics, RetryPolicy, ServiceModel
+from vestige.models.remote.client import CHECK_EVERY
+from vestige.models.remote.functions import QueryStatistics, RetryPolicy, ServiceModel
+from vestige.models.remote.openai import Question
+from vestige.models.remote.options import EndpointAddress, RemoteOptions
+from vestige.models.remote.probe import CALLS, opened
+from vestige.models.remote.tokens import GOES_ON, LONGEST_PIECES, EndpointWords
 from vestige.models.top_k import Context, likeliest_ranks
 from vestige.monitor import Monitor
 from vestige.store import Store
@@ -180,11 +177,11 @@ class Service:
             if isinstance(self._error, VestigeError):
                 raise self._error
             endpoint.confirm()
-            total = endpoint.store.statistics()
+            total = endpoint.statistics()
             self.statistics = client.statistics.summary() | {
                 **{name: total[name] for name in ("calls", "tokens", "seconds")},
                 **dict.fromkeys(("failures", "retries"), total["failed_calls"]),
-                "budget": endpoint.limits.calls,
+                "budget": self.options.budget,
                 "budget_spent": endpoint.budget_spent,
                 **{f"listed_{name}": words.counts[name] for name in ("tokens", "pieces")},
             }
@@ -233,7 +230,7 @@ def server_cost(
     prompts = {" ".join(context.words) for context in contexts}
     queried = len(prompts) if most is None else min(most, len(prompts))
     checks = CALLS + 2 + queried // CHECK_EVERY
-    each = sum(reckon(Question(prompt)) for prompt in prompts) / max(len(prompts), 1)
+    each = sum(Question(prompt).tokens for prompt in prompts) / max(len(prompts), 1)
     calls, tokens = queried + checks, round(each * queried) + 20 * checks
     ends = queried * k * ENDINGS
     most_tokens = tokens + round(ends * (each + LONGEST_PIECES))

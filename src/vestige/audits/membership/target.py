@@ -10,9 +10,13 @@ from vestige.data.corpus import Corpus
 from vestige.data.encoded import sources_of
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.errors import AccessDenied, ModelError
-from vestige.models.callables import import_callable, is_callable_name
 from vestige.models.checkpoints import load_seq2seq
-from vestige.models.endpoint_address import EndpointAddress, is_endpoint
+from vestige.models.remote.options import (
+    EndpointAddress,
+    import_callable,
+    is_callable_name,
+    is_endpoint,
+)
 from vestige.models.top_k import Context
 from vestige.preparation.trained import useless_model
 from vestige.training.shadow_jobs import Task

@@ -2,12 +2,12 @@
 
 Scores are high for members; the reference was never used. Four questions:
 
-- each text: a conformal p-value against the reference over as many tokens (`metrics.equal_length`);
+- each text: a conformal p-value against the reference over as many tokens (`metrics.listed`);
 - which texts to flag: Benjamini and Hochberg's procedure (`metrics.tests`);
 - the list: a permutation test of whole texts, or of whole authors if there are any
-  (`metrics.permutation`), of -ln of each one's rank among all, which a few very high ones move as
+  (`metrics.tests`), of -ln of each one's rank among all, which a few very high ones move as
   well as many that are a little higher;
-- how many were used, at least and at most (`metrics.share_used`).
+- how many were used, at least and at most (`metrics.listed`).
 
 They share one level: nothing is claimed to be used unless the smaller p-value of the list and of
 single texts (Simes 1986), doubled, is at most `rate`.
@@ -25,11 +25,15 @@ from vestige import _validate, claims
 from vestige.claims import Check, Claim, Estimate, Test
 from vestige.claims.effects import LIST_AUC
 from vestige.errors import DataError
-from vestige.metrics.equal_length import Compared, CutScores, compare
 from vestige.metrics.estimates import auc, columns
-from vestige.metrics.permutation import means_by_group, unit_permutation_test
-from vestige.metrics.share_used import ShareUsed, share_used
-from vestige.metrics.tests import calibration_needed, discoveries, simes
+from vestige.metrics.listed import Compared, CutScores, ShareUsed, compare, share_used
+from vestige.metrics.tests import (
+    calibration_needed,
+    discoveries,
+    means_by_group,
+    simes,
+    unit_permutation_test,
+)
 from vestige.results import Result
 
 MANY = 20_000

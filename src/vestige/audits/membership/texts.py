@@ -22,9 +22,7 @@ from vestige.claims.text_lists import (
 from vestige.data.corpus import Corpus
 from vestige.errors import DataError
 from vestige.models.cached_outputs import Nodes, cached_outputs
-from vestige.models.callables import is_callable_name
-from vestige.models.endpoint_address import is_endpoint
-from vestige.models.remote_options import RemoteOptions
+from vestige.models.remote.options import RemoteOptions, is_callable_name, is_endpoint
 from vestige.models.served_texts import ServedTexts
 from vestige.models.text_models import TextModels
 from vestige.results import Result

@@ -12,8 +12,7 @@ from vestige.claims import Check, Test
 from vestige.claims.comparable import LEVEL
 from vestige.claims.effects import USER_AUC
 from vestige.claims.text_lists import comparable_texts
-from vestige.metrics.permutation import means_by_group
-from vestige.metrics.tests import most_by_chance
+from vestige.metrics.tests import means_by_group, most_by_chance
 
 if TYPE_CHECKING:
     from vestige.audits.membership.user_inputs import UserInputs

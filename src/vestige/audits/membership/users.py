@@ -29,8 +29,7 @@ from vestige.audits.membership.target import (
 from vestige.audits.membership.user_inputs import UserInputs
 from vestige.audits.membership.user_scores import based_users, ranked_users
 from vestige.models.cached_outputs import cached_outputs
-from vestige.models.endpoint_address import EndpointAddress
-from vestige.models.remote_options import RemoteOptions
+from vestige.models.remote.options import EndpointAddress, RemoteOptions
 from vestige.models.text_models import TextModels, base_of_adapter
 from vestige.results import Result
 

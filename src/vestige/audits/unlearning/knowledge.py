@@ -5,7 +5,7 @@ What a model M knows of the deleted texts beyond the reference, which no model r
 .. math:: K_M = \overline{s_M}(\text{deleted}) - \overline{s_M}(\text{reference}),
 
 s the mean log-probability of a text's tokens, each less the mean at its position
-(`metrics.equal_length`), and the means over independent units: near-duplicates and texts of one
+(`metrics.tests`), and the means over independent units: near-duplicates and texts of one
 author are one. A model R that was trained without the deleted texts is subtracted if there is one,
 :math:`s_M - s_R`, which removes how difficult each text is.
 
@@ -30,9 +30,13 @@ from numpy.typing import NDArray
 from vestige import _validate, claims
 from vestige.claims import LEAK, NO_LEAK, Check, Claim, Estimate, Test
 from vestige.claims.effects import KNOWLEDGE_LEFT
-from vestige.metrics.equal_length import above_position_mean, common_length
 from vestige.metrics.estimates import columns, difference_of_means, t_quantile
-from vestige.metrics.permutation import means_by_group, unit_permutation_test
+from vestige.metrics.tests import (
+    above_position_mean,
+    common_length,
+    means_by_group,
+    unit_permutation_test,
+)
 from vestige.models.token_statistics import TokenStatistics
 from vestige.results import Result
 

@@ -16,7 +16,7 @@ from vestige.arguments import (
     TextColumn,
     group,
 )
-from vestige.models.remote_options import RemoteOptions
+from vestige.models.remote.options import RemoteOptions
 from vestige.results import Result
 from vestige.session import Session, verb
 
@@ -132,7 +132,7 @@ def _read(
     outputs: "CachedOutputs",
 ) -> "Readings":
     """Statistics of both lists; BEFORE, AFTER or both may be served."""
-    from vestige.models.endpoint_address import is_endpoint
+    from vestige.models.remote.options import is_endpoint
     from vestige.models.served_texts import ServedTexts
     from vestige.models.text_models import TextModels
 

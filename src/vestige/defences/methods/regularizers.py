@@ -128,9 +128,9 @@ class Triplet:
         """The step, which draws auxiliary batches from the data."""
         from vestige.defences.triplet import TripletStep
         from vestige.defences.user_hidden_states import require_users
-        from vestige.training.loop import batches_of
         from vestige.training.precision import choose_precision
         from vestige.training.sequences import SequenceBatches
+        from vestige.training.training_task import batches_of
 
         require_users(data, self.name)
         batches = batches_of(data, model, config)

@@ -10,8 +10,7 @@ from vestige.experiments.nlu.planted_models import BEST, LAST, Learner, PlantedM
 from vestige.experiments.nlu.secret_extractions import OURS, PAPER, TRIVIAL, SecretExtraction
 from vestige.experiments.nlu.utterance_texts import UtteranceText
 from vestige.experiments.paper_numbers import Numbers
-from vestige.metrics.estimates import Estimate, columns, mean
-from vestige.metrics.rates import clopper_pearson
+from vestige.metrics.estimates import Estimate, clopper_pearson, columns, mean
 
 Row = dict[str, Any]
 

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vestige import _validate
-from vestige.metrics.estimates import Estimate, Floats, columns, finite_scores
-from vestige.metrics.rates import rate
+from vestige.metrics.estimates import Estimate, Floats, columns, finite_scores, rate
 
 RESAMPLES = 1000
 

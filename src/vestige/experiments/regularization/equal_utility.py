@@ -26,9 +26,8 @@ from vestige.experiments.regularization.measured_training import MeasuredTrainin
 from vestige.experiments.regularization.natural_canaries import real_canaries
 from vestige.experiments.regularization.user_texts import Users, UserText, read_users
 from vestige.experiments.reproduction import Plan
+from vestige.metrics.comparison import SubgroupGap, rate_of_trainings, subgroup_gap
 from vestige.metrics.estimates import columns, mean
-from vestige.metrics.rates import rate_of_trainings
-from vestige.metrics.subgroup import SubgroupGap, subgroup_gap
 from vestige.models.checkpoints import load_model
 from vestige.models.recurrent_network import LSTMConfig
 from vestige.training.config import Batching, TrainingConfig

@@ -1,43 +1,41 @@
-"""A callable as a model that shows ranked words: bounded in queries, retries and time.
+"""A function as a model that lists ranked words: bounded in queries, attempts and time.
 
-Each context is asked once; a call that fails is repeated a bounded number of times, after pauses
-that grow; what is sent never exceeds the budget. What has no answer is counted, and never guessed.
+Each context is sent once; a failed call is repeated a bounded number of times, after pauses that
+grow; the budget is never exceeded. What has no answer is counted, and never guessed.
 """
 
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Container, MutableMapping, Sequence
+from collections.abc import Callable, Container, Iterator, MutableMapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any, Protocol, runtime_checkable
-
-import tenacity
 
 from vestige import _validate
 from vestige.errors import ModelError
 from vestige.models.top_k import Answer, Context
 
 LONGEST = 1024
-"""Characters that a word may have: what is longer is no word, and would fill the disk."""
+"""Characters of a word: anything longer is no word, and would fill the disk."""
 
 Ask = Callable[[Sequence[Context]], Sequence[Sequence[str] | None]]
-"""Contexts in; for each the likeliest words, the likeliest first, or None where it refuses."""
+"""From contexts to the most probable words of each, in order, or None where it refuses."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:
-    """How often, after which pauses and how long a callable is called for the same contexts.
+    """How often, after which pauses and for how long the same contexts are sent.
 
     Attributes:
         at_once: contexts in one call.
-        attempts: calls for the same contexts at most.
+        attempts: most calls for the same contexts.
         pause: seconds before the second attempt.
         growth: factor of the pause for each later one.
         longest_pause: bound of every pause, in seconds.
-        timeout: seconds after which a call counts as failed; None waits for ever. Such a call
-            cannot be stopped: its thread ends when it ends.
+        timeout: seconds after which a call has failed; None waits forever. Such a call cannot be
+            stopped: its thread ends when it ends.
         give_up_after: groups of contexts in a row that fail in all attempts; then no more are sent.
     """
 
@@ -50,23 +48,21 @@ class RetryPolicy:
     give_up_after: int = 3
 
     def __post_init__(self) -> None:
-        _validate.at_least(
-            1,
-            at_once=self.at_once,
-            attempts=self.attempts,
-            growth=self.growth,
-            give_up_after=self.give_up_after,
-        )
+        numbers = ("at_once", "attempts", "growth", "give_up_after")
+        _validate.at_least(1, **{name: getattr(self, name) for name in numbers})
         _validate.at_least(0, pause=self.pause, longest_pause=self.longest_pause)
         _validate.finite(pause=self.pause, growth=self.growth, longest_pause=self.longest_pause)
         if self.timeout is not None:
             _validate.positive(timeout=self.timeout)
             _validate.finite(timeout=self.timeout)
 
-    @property
-    def wait(self) -> Callable[[tenacity.RetryCallState], float]:
-        """Seconds before the next attempt, as `tenacity` asks for them."""
-        return tenacity.wait_exponential(self.pause, max=self.longest_pause, exp_base=self.growth)
+    def pauses(self) -> Iterator[float | None]:
+        """For each attempt, the seconds to wait if it fails; None after the last."""
+        pause = self.pause
+        for _ in range(self.attempts - 1):
+            yield min(pause, self.longest_pause)
+            pause *= self.growth
+        yield None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,24 +70,24 @@ class QueryStatistics:
     """Statistics of queries.
 
     Attributes:
-        contexts: asked of us, repetitions counted.
-        cached: answered from memory.
+        contexts: requested, repetitions counted.
+        cached: answered from the cache.
         queries: contexts sent, every attempt counted: what a service bills and a budget bounds.
-        calls: of the callable.
+        calls: of the function.
         retries: calls after the first for the same contexts.
         failures: calls that raised an error or took too long.
         timeouts: calls that took too long.
-        refused: contexts that the callable would not answer.
-        unanswered: contexts sent that failed in every attempt that there was.
-        unasked: contexts never sent, since the budget was spent or we had given up.
+        refused: contexts that the function declined.
+        unanswered: contexts sent that failed in every attempt.
+        unasked: contexts never sent, after the budget was spent or too many had failed.
         short_lists: answers of fewer than k words.
         long_lists: answers of more, which were cut.
-        duplicates: words that stood in their list before and were taken out.
-        unknown_words: words in answers that the asker does not know; they keep their places.
+        duplicates: repeated words, which were removed.
+        unknown_words: listed words that the audited texts lack; they keep their ranks.
         seconds: in calls and pauses.
         budget: queries allowed; None: any number.
-        budget_spent: a context was left because of the budget.
-        gave_up: too many contexts in a row had failed.
+        budget_spent: whether a context was left because of the budget.
+        gave_up: whether too many contexts in a row had failed.
     """
 
     contexts: int = 0
@@ -114,7 +110,7 @@ class QueryStatistics:
     gave_up: bool = False
 
     def after(self, earlier: "QueryStatistics") -> "QueryStatistics":
-        """Totals of earlier sessions and this one; what is no total is this one's."""
+        """Totals of earlier sessions and this one; other values are this one's."""
         total = {name: getattr(self, name) + getattr(earlier, name) for name in _TOTALS}
         return replace(self, **total)
 
@@ -131,11 +127,7 @@ _TOTALS = (
 
 @runtime_checkable
 class SessionCache(Protocol):
-    """A cache that outlives the program and keeps the query statistics of all sessions.
-
-    Attributes:
-        before: statistics of the sessions before this one.
-    """
+    """A cache that keeps the statistics of all sessions; `before`: of those before this one."""
 
     before: QueryStatistics
 
@@ -147,20 +139,20 @@ class SessionCache(Protocol):
 
 
 class ServiceModel:
-    """A callable as a `TopK`, with a budget, a cache and retries.
+    """A function as a `TopK`, with a budget, a cache and retries.
 
     Args:
-        ask: the callable.
-        k: how many words it lists at most.
+        ask: the function.
+        k: most words of a list.
         budget: queries allowed in all sessions, every attempt counted; None: any number.
-        cache: keeps answers; by default in memory. It belongs to one callable and one k. A
-            `SessionCache` keeps the statistics, too.
-        known: the words that the asker knows, such as a set; None: does not matter.
+        cache: of one function and one k; by default in memory. A `SessionCache` keeps the
+            statistics, too.
+        known: words of the audited texts; None: unknown words are not counted.
         retry: when and how often a failed call is repeated.
         sleep: waits so many seconds.
 
     Attributes:
-        last_error: what the callable raised last; it may quote the texts.
+        last_error: of the last failed call; it may quote the texts.
 
     Example:
         >>> model = ServiceModel(lambda contexts: [["the", "a"]] * len(contexts), k=2, budget=1)
@@ -208,11 +200,11 @@ class ServiceModel:
         ).after(self._before)
 
     def likeliest(self, contexts: Sequence[Context]) -> list[Answer]:
-        """The likeliest words after each context; None where there is no answer.
+        """The most probable words after each context; None where there is no answer.
 
         Raises:
-            ModelError: the callable's answers are no lists of words, one for each context; the
-                answers before the one that is named are kept.
+            ModelError: the answers are no lists of words, one for each context; those before the
+                one that is named are cached.
         """
         if odd := [type(each).__name__ for each in contexts if not isinstance(each, Context)]:
             raise ValueError(f"contexts must be Context objects, got {odd[0]}")
@@ -242,7 +234,7 @@ class ServiceModel:
         return max(0, self._budget - self._before.queries - self._counts["queries"])
 
     def _fresh(self, missing: list[Context]) -> dict[Context, Answer]:
-        """Answers of the callable, some contexts at a time, while the budget lasts."""
+        """Answers of the function, some contexts at a time, while the budget lasts."""
         answers: dict[Context, Answer] = {}
         while missing:
             group = missing[: min(self._retry.at_once, self._left())]
@@ -276,24 +268,23 @@ class ServiceModel:
         return answers
 
     def _tried(self, group: list[Context]) -> Any:
-        """The callable's answers; None where every attempt failed."""
-
-        def unaffordable(_: tenacity.RetryCallState) -> bool:
-            self._budget_spent |= (short := self._left() < len(group))
-            return short
-
-        retrying = tenacity.Retrying(
-            stop=lambda state: (
-                tenacity.stop_after_attempt(self._retry.attempts)(state) or unaffordable(state)
-            ),
-            wait=self._retry.wait,
-            # Whatever a stranger's callable may raise is tried again, exits too.
-            retry=tenacity.retry_if_not_exception_type(KeyboardInterrupt),
-            sleep=self._sleep,
-            before_sleep=lambda _: self._counts.update(retries=1),
-            retry_error_callback=lambda _: None,
-        )
-        return retrying(self._call, group)
+        """The function's answers; None if every attempt failed."""
+        for pause in self._retry.pauses():
+            try:
+                return self._call(group)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # a user's function may raise anything, exits too
+                self.last_error = error
+                self._counts.update(failures=1, timeouts=isinstance(error, TooSlow))
+            if pause is None:
+                break
+            if self._left() < len(group):
+                self._budget_spent = True
+                break
+            self._counts.update(retries=1)
+            self._sleep(pause)
+        return None
 
     def _call(self, group: list[Context]) -> Any:
         """One call, which is counted before it is made."""
@@ -301,14 +292,7 @@ class ServiceModel:
         if self._sessions is not None:
             self._sessions.sending(len(group))
         own = tuple(Context(context.words, context.source) for context in group)
-        try:
-            given = within(self._retry.timeout, self._ask, own)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            self.last_error = error
-            self._counts.update(failures=1, timeouts=isinstance(error, TooSlow))
-            raise
+        given = within(self._retry.timeout, self._ask, own)
         return () if given is None else given
 
     def _cleaned(self, answer: Any, query: str) -> Answer:
@@ -332,7 +316,7 @@ class TooSlow(Exception):
 
 
 def within(timeout: float | None, ask: Callable[[Any], Any], group: Any) -> Any:
-    """What a function gives, or TooSlow after so many seconds; its thread ends when it ends."""
+    """The result of a function, or TooSlow after so many seconds; its thread is abandoned."""
     if timeout is None:
         return ask(group)
     outcome: list[tuple[Any, BaseException | None]] = []
@@ -356,7 +340,7 @@ def within(timeout: float | None, ask: Callable[[Any], Any], group: Any) -> Any:
 
 
 def _lists(given: Any, expected: int, queries: str) -> list[Any]:
-    """As many answers as contexts, of a container that may be a stranger's, too."""
+    """As many answers as contexts, of a container that may be the user's own."""
     if isinstance(given, str | bytes | dict) or not hasattr(given, "__len__"):
         raise _malformed(f"{type(given).__name__} instead of a list of answers", queries)
     try:

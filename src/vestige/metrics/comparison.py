@@ -1,20 +1,19 @@
-r"""Utility loss of users with little text against users with much text.
+r"""Differences between trainings: over items, and for users with little text.
 
 Mireshghallah et al. (2021), "Privacy Regularization: Joint Privacy-Utility Optimization in
 Language Models", NAACL, section 3, "Effect on under-represented users", and Figure 3c: a user's
 utility drop is the perplexity of the defended model on the user's test text less that of the
-undefended model, so that more is worse; the drops of the five users with most samples are compared
-with those of the five with fewest. The paper's gap is 29 points for DP, 7 for its regularizers.
+undefended model; the drops of the five users with most samples are compared with those of the five
+with fewest. The paper's gap is 29 points for DP, 7 for its regularizers.
 
 Differs from the paper: the gap has an interval, Welch's t over users, because the question is about
-users: resampling documents within ten fixed users would answer for those ten only. With five users
-a side it is wide. Since it wastes all other users, a rank correlation (Spearman, 1904) of drop with
-sample count over all users stands beside it, its interval by Fisher's z with the variance of Bonett
-and Wright (2000), Psychometrika 65(1). Neither knows how far another training with another seed
-would have moved.
+users, and with it a rank correlation (Spearman, 1904) of drop with sample count over all users, its
+interval by Fisher's z with the variance of Bonett and Wright (2000), Psychometrika 65(1). Neither
+knows how far another training with another seed would have moved.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,9 +21,90 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
 from vestige import _validate
-from vestige.metrics.estimates import Estimate, Floats, columns, difference_of_means, mean
+from vestige.metrics.estimates import (
+    Estimate,
+    Floats,
+    clopper_pearson,
+    clustered_rate,
+    columns,
+    difference_of_means,
+    mean,
+    ratio_of_sums,
+)
 
 Whole = NDArray[np.int64]
+
+
+def crossed_difference(
+    first: ArrayLike,
+    second: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    confidence: float = 0.95,
+) -> Estimate:
+    r"""How much more the second way of training gives than the first, on average over items.
+
+    Trainings and items (canaries, documents) are both samples: Welch's t over trainings and
+    Student's over items, whose margins add as variances do. What both do together is counted
+    twice, so the interval is wide rather than narrow, as of Owen's (2007) pigeonhole bootstrap.
+
+    .. math:: \bar y - \bar x \pm \sqrt{m_{trainings}^2 + m_{items}^2}
+
+    Args:
+        first: (k, n) values of n items under each of k trainings.
+        second: (l, n) of the same items under each of l others.
+        weights: (n,) what each item's values are sums over, such as a document's tokens: means are
+            then ratios of sums. None: 1 each.
+        confidence: in (0, 1).
+
+    Returns:
+        the difference; without ends for fewer than two trainings on a side, or two items.
+
+    Example:
+        >>> found = crossed_difference([[1, 2], [2, 3]], [[5, 5], [6, 6]])
+        >>> found.value, [round(end, 2) for end in found.interval]
+        (3.5, [-3.54, 10.54])
+    """
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1] or not a.size or not b.size:
+        raise ValueError(
+            "first and second must be (trainings, items) arrays of the same items, "
+            f"got {a.shape} and {b.shape}"
+        )
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        raise ValueError("first and second must be finite, got a value that is not")
+    parts = np.ones(a.shape[1]) if weights is None else np.asarray(weights, dtype=np.float64)
+    items = ratio_of_sums(b.mean(0) - a.mean(0), parts, confidence=confidence)
+    sides = b.sum(1) / parts.sum(), a.sum(1) / parts.sum()
+    return with_margins(items, difference_of_means(*sides, confidence=confidence))
+
+
+def with_margins(found: Estimate, *others: Estimate) -> Estimate:
+    """An estimate whose margin is its own and those of others, added as variances add.
+
+    Without ends where one of them has none.
+
+    Example:
+        >>> with_margins(Estimate("gap", 0.0, -3, 3), Estimate("gap", 1.0, -3, 5)).interval
+        Interval(low=-5.0, high=5.0)
+    """
+    margin = math.hypot(*((one.interval.high - one.interval.low) / 2 for one in (found, *others)))
+    if not math.isfinite(margin):
+        return Estimate(found.name, found.value, unit=found.unit, n=found.n)
+    ends = found.value - margin, found.value + margin
+    return Estimate(found.name, found.value, *ends, found.unit, found.n)
+
+
+def rate_of_trainings(
+    successes: Sequence[int], trials: Sequence[int], *, confidence: float = 0.95
+) -> Estimate:
+    """`clustered_rate`; of one training Clopper and Pearson's, for that model alone; n trials."""
+    n = sum(trials)
+    found = clustered_rate(successes, trials, confidence=confidence)
+    ends = found.interval
+    if found.low is None:
+        ends = clopper_pearson(sum(successes), n, confidence=confidence)
+    return Estimate("rate", sum(successes) / n, *ends, n=n)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,21 +147,13 @@ class SubgroupGap:
 
 
 def user_perplexities(loss: ArrayLike, tokens: ArrayLike, users: ArrayLike, number: int) -> Floats:
-    r"""The perplexity of each user's text.
-
-    .. math:: \exp\left(\frac{\sum_{i \in u} \ell_i}{\sum_{i \in u} n_i}\right)
+    """(number,) perplexity of each user's text; NaN for users without a token.
 
     Args:
         loss: (d,) summed loss of each document, in nats.
         tokens: (d,) its predicted tokens.
         users: (d,) code of its user, in [0, number).
         number: users, u.
-
-    Returns:
-        (u,) at least 1 for probabilities; NaN for users without a token.
-
-    Raises:
-        ValueError: the arrays do not fit each other, or a loss is not finite.
 
     Example:
         >>> user_perplexities([0.0, 3 * math.log(2)], [1, 3], [0, 2], 3).tolist()
@@ -134,8 +206,7 @@ def subgroup_gap(
         confidence: of the intervals, in (0, 1).
 
     Raises:
-        ValueError: fewer than 2k users can be measured, the groups do not differ in sample
-            count, or the arrays do not fit.
+        ValueError: fewer than 2k users can be measured, or the groups have equal sample counts.
 
     Example:
         >>> found = subgroup_gap([0, 0], [0, math.log(2)], tokens=[1, 1], users=[0, 1],
