@@ -47,9 +47,9 @@ class CanarySearch:
         require_tokenizer(tokenizer)
         self._tokenizer = tokenizer
         self.places = {
-            self._said(tokenizer(canary.phrase, add_special_tokens=False)["input_ids"]): places
-            for canary, places in zip(sealed.canaries, sealed.positions, strict=True)
-            if places
+            self._said(tokenizer(one.phrase, add_special_tokens=False)["input_ids"]): one.positions
+            for one in sealed.canaries
+            if one.planted
         }
 
     def learnt_at_their_places(self, rows: Rows) -> bool:

@@ -299,7 +299,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
             self._spent += time.perf_counter() - began
 
     def _manifest(self) -> Manifest:
-        from vestige.data.sources import manifest_file
+        from vestige.data.manifest import manifest_file
 
         given = self.canaries
         return given if isinstance(given, Manifest) else Manifest.load(manifest_file(given))

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from vestige import claims
-from vestige.data.canary import BY_COIN
+from vestige.data.manifest import BY_COIN
 from vestige.errors import NotFinite
 from vestige.integrations.before import Before
 from vestige.integrations.canary_search import require_tokenizer
@@ -28,8 +28,7 @@ from vestige.integrations.moment import Moment
 if TYPE_CHECKING:
     from vestige.audits.exposure.canary_result import CanaryExposure
     from vestige.audits.exposure.epsilon import CanaryAudit
-    from vestige.data.canary import Canary
-    from vestige.data.manifest import Manifest
+    from vestige.data.manifest import Canary, Manifest
     from vestige.integrations.training_texts import TextSample
     from vestige.models.protocols import LanguageModel
 
@@ -62,7 +61,7 @@ class Measurement:
         seed: int,
         sample: "TextSample | None" = None,
     ) -> None:
-        from vestige.models.canaries import load_canaries
+        from vestige.data.manifest import load_canaries
 
         require_tokenizer(tokenizer)
         self.network, self.references, self.seed = model, references, seed
@@ -70,7 +69,7 @@ class Measurement:
         with undisturbed(model):
             self._asked = _language_model(model, tokenizer)
         self._given = canaries
-        self.sealed, self.canaries = load_canaries(canaries, self._asked)
+        self.sealed, self.canaries = load_canaries(canaries, self._asked.vocabulary)
 
     @cached_property
     def _flipped(self) -> "list[Canary]":
@@ -145,7 +144,7 @@ class Measurement:
     def _by_attacks(self) -> tuple["CanaryExposure", Any]:
         from vestige.audits.exposure.canaries import canary_exposure
         from vestige.audits.extraction.canaries import complete
-        from vestige.models.canaries import asked_as_learnt
+        from vestige.models.behind import asked_as_learnt
 
         behind = asked_as_learnt(self._asked, self.sealed)
         found = canary_exposure(
@@ -155,7 +154,7 @@ class Measurement:
 
     def _scores(self, found: "CanaryExposure") -> list[float] | None:
         """`canary_scores` of the canaries whose coins were flipped, which exposure has asked."""
-        from vestige.models.canaries import asked_as_learnt, canary_scores
+        from vestige.models.behind import asked_as_learnt, canary_scores
 
         if not self._flipped:
             return None

@@ -14,9 +14,8 @@ from vestige.audits.exposure.references import (
     split_phrase,
     word_references,
 )
-from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
-from vestige.data.shuffled_controls import shuffled
+from vestige.data.manifest import Canary, shuffled
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError

@@ -20,7 +20,7 @@ from vestige.results import Result
 from vestige.session import Session, verb
 
 if TYPE_CHECKING:
-    from vestige.data.canary import Canary
+    from vestige.data.manifest import Canary
     from vestige.models.protocols import LanguageModel
 
 
@@ -115,12 +115,12 @@ def _canaries(
     run: Session, manifest: "ManifestLike | None", first: "LanguageModel"
 ) -> "tuple[tuple[Canary, ...], list[str]]":
     """The canaries with the models' ids, and a note if there are none."""
+    from vestige.data.manifest import load_canaries
     from vestige.errors import DataError
-    from vestige.models.canaries import load_canaries
 
     if manifest is None:
         return (), ["Leakage was not measured: give --manifest of the planted canaries."]
-    sealed, canaries = load_canaries(manifest, first, run.monitor)
+    sealed, canaries = load_canaries(manifest, first.vocabulary, run.monitor)
     if sealed.turn is not None:
         raise DataError(
             "the canaries of the manifest are turns of conversations, and these models read "

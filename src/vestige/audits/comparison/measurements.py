@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from vestige.audits.comparison.guarantee import Guarantee
     from vestige.audits.comparison.trainings import TrainedModel
     from vestige.audits.exposure.epsilon import CanaryAudit
-    from vestige.data.canary import Canary
     from vestige.data.encoded import EncodedCorpus
+    from vestige.data.manifest import Canary
     from vestige.models.protocols import LanguageModel
 
 DELTA = 1e-5
@@ -154,7 +154,7 @@ def _audit(
     """
     from vestige.audits.comparison.guarantee import mechanism_of
     from vestige.audits.exposure.epsilon import audit_canaries
-    from vestige.data.canary import BY_COIN
+    from vestige.data.manifest import BY_COIN
 
     flipped = [canary for canary in canaries if canary.pattern in BY_COIN]
     if not flipped:

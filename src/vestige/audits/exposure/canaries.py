@@ -27,7 +27,7 @@ from vestige.audits.exposure.references import (
     split_phrase,
     word_references,
 )
-from vestige.data.canary import RANDOM_ORDER, SAMPLED, Canary
+from vestige.data.manifest import RANDOM_ORDER, SAMPLED, Canary, canary_ids
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.errors import DataError, NotFinite
 from vestige.metrics.exposure import (
@@ -36,7 +36,6 @@ from vestige.metrics.exposure import (
     sampled_exposure,
     whole_exposure,
 )
-from vestige.models.canaries import canary_ids
 from vestige.models.predictions import text_log_probs
 from vestige.models.protocols import NextToken
 

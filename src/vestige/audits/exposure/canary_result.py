@@ -28,7 +28,7 @@ from vestige import claims
 from vestige.claims import Check, Claim, Test
 from vestige.claims.effects import EXPOSURE_BITS
 from vestige.data.canaries import PATTERNS
-from vestige.data.canary import RANDOM_ORDER, SAMPLED
+from vestige.data.manifest import RANDOM_ORDER, SAMPLED
 from vestige.metrics.estimates import median_interval
 from vestige.metrics.exposure import CHANCE
 from vestige.metrics.permutation import permutation_test

@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige import _validate
-from vestige.data.canary import BY_COIN, Canary
+from vestige.data.manifest import BY_COIN, Canary
 from vestige.errors import DataError
 from vestige.metrics.epsilon import EpsilonBound, one_run_epsilon, threshold_epsilon
 from vestige.metrics.estimates import Estimate, auc, columns
 from vestige.metrics.f_dp_epsilon import GAUSSIAN, Curves, f_dp_epsilon
-from vestige.models.canaries import canary_scores
+from vestige.models.behind import canary_scores
 from vestige.models.checkpoints import check_compatible
 from vestige.models.protocols import NextToken
 from vestige.results import Measurement

@@ -95,8 +95,9 @@ def of_canaries(
 
     from vestige.audits.exposure.canaries import canary_exposure
     from vestige.claims.model_checks import canary_checks
-    from vestige.models.canaries import asked_as_learnt, load_canaries
-    from vestige.preparation.trained import useless_model
+    from vestige.data.manifest import load_canaries
+    from vestige.models.behind import asked_as_learnt
+    from vestige.training.word_frequencies import useless_model
 
     warning = useless_model(model)
     listed = None
@@ -104,7 +105,7 @@ def of_canaries(
         listed = run.lines(candidates, one="phrase")
         run.withhold(candidates=candidates)
     loaded = run.model("model", model)
-    manifest, canaries = load_canaries(secrets, loaded, run.monitor)
+    manifest, canaries = load_canaries(secrets, loaded.vocabulary, run.monitor)
     run.data |= {"manifest": manifest.sha256, "planted": manifest.planted}
     with run.progress("scoring") as step, in_file(secrets, candidates):
         found = canary_exposure(
@@ -133,8 +134,8 @@ def _of_secrets(
     """Exposure of secrets, or how much an update changed it."""
     from vestige.audits.exposure.secrets import secret_exposure
     from vestige.data.secret_lines import read_own_secrets
-    from vestige.models.canaries import in_turn
-    from vestige.preparation.trained import useless_model
+    from vestige.models.behind import in_turn
+    from vestige.training.word_frequencies import useless_model
 
     warning = useless_model(model)
     if before is None:
@@ -167,10 +168,8 @@ def _is_manifest(secrets: Any) -> bool:
     Raises:
         ManifestError: the manifest, or that of a folder, is missing.
     """
-    from vestige.data.checksum import REMEDY
     from vestige.data.files import require_regular
-    from vestige.data.manifest import Manifest
-    from vestige.data.sources import manifest_file
+    from vestige.data.manifest import REMEDY, Manifest, manifest_file
     from vestige.errors import ManifestError
 
     if not isinstance(secrets, str | PathLike):

@@ -16,9 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from vestige.data.secret_kinds import NAME, names, splits
-from vestige.data.secret_lines import recognised
-from vestige.data.secret_shapes import IDENTIFIERS, UNIFORM, Part, Secret
+from vestige.data.secret_kinds import IDENTIFIERS, NAME, UNIFORM, Part, names, splits
+from vestige.data.secret_lines import Secret, recognised
 from vestige.errors import ModelError
 from vestige.models.protocols import NextToken
 from vestige.models.sampling import sample

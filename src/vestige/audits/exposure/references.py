@@ -17,10 +17,8 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.data.canary import Canary
-from vestige.data.lexicon import alphabetic_words
-from vestige.data.shuffled_controls import shuffled
-from vestige.data.vocabulary import Vocabulary, WordVocabulary
+from vestige.data.manifest import Canary, shuffled
+from vestige.data.vocabulary import Vocabulary, WordVocabulary, alphabetic_words
 from vestige.errors import DataError
 
 Space = Literal["auto", "sampled", "whole"]

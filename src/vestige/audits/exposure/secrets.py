@@ -32,9 +32,8 @@ from numpy.typing import NDArray
 from vestige import _validate
 from vestige.audits.exposure.known_pieces import Known, known_parts, pools
 from vestige.claims import Check, Claim, Estimate, Test, powerful
-from vestige.claims.secret_checks import list_checks, open_list, open_secrets
-from vestige.data.secret_lines import SecretList
-from vestige.data.secret_shapes import Secret
+from vestige.claims.secret_checks import Readable, list_checks, open_list, open_secrets
+from vestige.data.secret_lines import Secret, SecretList
 from vestige.errors import ModelError
 from vestige.metrics.exposure import sampled_exposure, whole_exposure
 from vestige.metrics.tests import holm
@@ -42,7 +41,6 @@ from vestige.models.behind import Behind
 from vestige.models.checkpoints import check_compatible
 from vestige.models.predictions import text_log_probs
 from vestige.models.protocols import NextToken
-from vestige.models.readable_secrets import Readable
 from vestige.monitor import SILENT, Monitor
 from vestige.results import Result
 

@@ -29,16 +29,15 @@ from vestige.audits.extraction.continuations import attempts
 from vestige.claims import Check, Claim
 from vestige.claims.effects import COMPLETED_SHARE
 from vestige.claims.model_checks import canary_checks
-from vestige.data.canary import RANDOM_ORDER, Canary
-from vestige.data.shuffled_controls import shuffled
+from vestige.data.manifest import RANDOM_ORDER, Canary, load_canaries, shuffled
 from vestige.metrics.estimates import Estimate
 from vestige.metrics.rates import rate, rates_by
 from vestige.metrics.tests import at_least
-from vestige.models.canaries import asked_as_learnt, load_canaries
+from vestige.models.behind import asked_as_learnt
 from vestige.models.protocols import NextToken
-from vestige.preparation.trained import useless_model
 from vestige.results import Measurement
 from vestige.session import Session
+from vestige.training.word_frequencies import useless_model
 
 Row = Mapping[str, Any]
 Progress = Callable[[int, int], None]
@@ -183,7 +182,7 @@ def complete_canaries(
     """
     warning = useless_model(model)
     loaded = run.model("model", model)
-    sealed, canaries = load_canaries(manifest, loaded, run.monitor)
+    sealed, canaries = load_canaries(manifest, loaded.vocabulary, run.monitor)
     run.data |= {"manifest": sealed.sha256, "planted": sealed.planted}
     prefix = run.chosen(prefix=prefix or 1)
     with run.progress("completing canaries") as step:

@@ -14,8 +14,8 @@ from vestige.models.callables import import_callable, is_callable_name
 from vestige.models.checkpoints import load_seq2seq
 from vestige.models.endpoint_address import EndpointAddress, is_endpoint
 from vestige.models.top_k import Context
-from vestige.preparation.trained import useless_model
 from vestige.training.shadow_jobs import Task
+from vestige.training.word_frequencies import useless_model
 
 if TYPE_CHECKING:
     from vestige.session import Session
