@@ -77,9 +77,18 @@ def exposure(
     for name, value in misplaced.items():
         if value is not None:
             raise ValueError(f"`{name}` needs {needs} as `secrets`")
-    if not planted:
-        return _of_secrets(run, model, secrets, before, question, references)
-    return Result.of(of_canaries(run, model, secrets, references, candidates, exact))
+    if planted:
+        return Result.of(of_canaries(run, model, secrets, references, candidates, exact))
+    return _of_secrets(run, model, secrets, before, question, references)
+
+
+def _is_manifest(secrets: Any) -> bool:
+    """Whether SECRETS is a manifest of canaries or its folder, and no list of secrets."""
+    if isinstance(secrets, str | PathLike):
+        return Path(secrets).is_dir() or Path(secrets).suffix == ".json"
+    from vestige.data.manifest import Manifest
+
+    return isinstance(secrets, Manifest)
 
 
 def of_canaries(
@@ -160,22 +169,3 @@ def _of_secrets(
     if warning is not None:
         run.log(warning)
     return found
-
-
-def _is_manifest(secrets: Any) -> bool:
-    """Whether SECRETS is a manifest of canaries, and no list of secrets.
-
-    Raises:
-        ManifestError: the manifest, or that of a folder, is missing.
-    """
-    from vestige.data.files import require_regular
-    from vestige.data.manifest import REMEDY, Manifest, manifest_file
-    from vestige.errors import ManifestError
-
-    if not isinstance(secrets, str | PathLike):
-        return isinstance(secrets, Manifest)
-    file = manifest_file(secrets)
-    if file.suffix != ".json":
-        return False
-    require_regular(file, error=ManifestError, remedy=REMEDY)
-    return True
