@@ -116,7 +116,7 @@ def unlearning(
         known["before"],
         known["after"],
         retrained=known.get("retrained"),
-        checks=_checks(read, lists, known.get("retrained"), seed=run.seed),
+        checks=_checks(read, lists, known, seed=run.seed),
         rate=alpha,
         seed=run.seed,
         lengths=np.diff(own["after"].offsets).tolist(),
@@ -153,32 +153,29 @@ def _read(
 
 
 def _checks(
-    read: "Readings", lists: "ListedTexts", retrained: "Knowledge | None", *, seed: int
+    read: "Readings", lists: "ListedTexts", known: "Mapping[str, Knowledge]", *, seed: int
 ) -> "tuple[Check, ...]":
     """All checks but "powerful"."""
     import numpy as np
 
-    from vestige.audits.unlearning.knowledge import compared_tokens
     from vestige.claims.text_lists import comparable_texts, model_checks
 
-    own, rest = read.statistics["deleted"], read.statistics["reference"]
-    units = lists.units["deleted"], lists.units["reference"]
+    both = read.by_model("deleted", "reference")
     scored, total = read.read
     alive_and_read = model_checks(
-        {NAMES[role]: (own[role], rest[role]) for role in own},
-        read=(min(scored, compared_tokens(own["after"], rest["after"], units)), total),
+        {NAMES[role]: two for role, two in both.items()},
+        read=(min(scored, known["after"].compared), total),
     )
-    other = retrained if retrained is not None and retrained.finite else None
+    other = known.get("retrained")
     comparable = comparable_texts(
         list(lists.compared["deleted"]),
         list(lists.compared["reference"]),
-        units=units,
-        base=None if other is None else (other.deleted, other.reference),
+        units=(lists.units["deleted"], lists.units["reference"]),
+        base=(other.deleted, other.reference) if other is not None and other.finite else None,
         who=NAMES["retrained"],
         seed=seed,
     )
-    both = read.by_model("deleted", "reference").items()
-    log_probs = {role: np.concatenate([one.log_probs for one in two]) for role, two in both}
+    log_probs = {role: np.concatenate([one.log_probs for one in two]) for role, two in both.items()}
     return *alive_and_read, *differences(log_probs), lists.check, comparable
 
 
