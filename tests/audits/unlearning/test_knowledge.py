@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from tests.audits.passed import passed
-from vestige.audits.unlearning.knowledge import Knowledge, share_left
+from vestige.audits.unlearning.knowledge import Knowledge, differences, share_left
 from vestige.audits.unlearning.knowledge import verify as verify_with
-from vestige.audits.unlearning.unlearning import differences
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.models.token_statistics import TokenStatistics
 

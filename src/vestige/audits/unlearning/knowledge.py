@@ -19,7 +19,7 @@ author are one. A model R that was trained without the deleted texts is subtract
   "Multiparameter Hypothesis Testing and Acceptance Sampling", Technometrics 24(4)).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import comb, isfinite
 
@@ -29,13 +29,18 @@ from numpy.typing import NDArray
 from vestige import _validate, claims
 from vestige.claims import LEAK, NO_LEAK, Check, Claim, Estimate, Test
 from vestige.claims.effects import KNOWLEDGE_LEFT
+from vestige.claims.text_lists import ListedTexts, comparable_texts, model_checks
 from vestige.metrics.equal_length import above_position_mean, common_length
 from vestige.metrics.estimates import columns, difference_of_means, t_quantile
 from vestige.metrics.permutation import means_by_group, unit_permutation_test
+from vestige.models.text_models import Readings
 from vestige.models.token_statistics import TokenStatistics
 from vestige.results import Result
 
 PERMUTATIONS = 9999
+
+NAMES = {"before": "BEFORE", "after": "AFTER", "retrained": "the retrained model"}
+"""Models in a sentence, by role."""
 
 Floats = NDArray[np.float64]
 Units = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -218,3 +223,47 @@ def verify(
         )
     ]
     return Result(kind="Deletion", summary=summary, rows=rows, claim=claim)
+
+
+def checks_of(
+    read: Readings, lists: ListedTexts, known: Mapping[str, Knowledge], *, seed: int
+) -> tuple[Check, ...]:
+    """All checks but "powerful"."""
+    both = read.by_model("deleted", "reference")
+    scored, total = read.read
+    alive_and_read = model_checks(
+        {NAMES[role]: two for role, two in both.items()},
+        read=(min(scored, known["after"].compared), total),
+    )
+    other = known.get("retrained")
+    comparable = comparable_texts(
+        list(lists.compared["deleted"]),
+        list(lists.compared["reference"]),
+        units=(lists.units["deleted"], lists.units["reference"]),
+        base=(other.deleted, other.reference) if other is not None and other.finite else None,
+        who=NAMES["retrained"],
+        seed=seed,
+    )
+    log_probs = {role: np.concatenate([one.log_probs for one in two]) for role, two in both.items()}
+    return *alive_and_read, *differences(log_probs), lists.check, comparable
+
+
+def differences(log_probs: Mapping[str, NDArray[np.float32]]) -> tuple[Check, ...]:
+    """The checks "different" of BEFORE and AFTER, and of each with the retrained model.
+
+    An AFTER that is BEFORE is a finding. A retrained model that is one of them measures nothing.
+
+    Args:
+        log_probs: (t,) of the same tokens by role: "before", "after" and perhaps "retrained".
+    """
+    pairs = [("before", "after"), ("before", "retrained"), ("after", "retrained")]
+    return tuple(
+        claims.different(
+            log_probs[one],
+            log_probs[other],
+            finding=other == "after",
+            names=(NAMES[one], NAMES[other]),
+        )
+        for one, other in pairs
+        if other in log_probs
+    )
