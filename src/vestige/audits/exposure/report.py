@@ -184,20 +184,8 @@ def _shown(rows: Sequence[Row], *, show_secrets: bool) -> list[dict[str, Any]]:
 
 
 def secrets_report(run: Run, *, show_secrets: bool) -> Report:
-    """The report of a `SecretExposure`."""
-    title = "Does the model know these secrets?"
-    return _of_secrets(run, title, _RANK, SECRET_LIMITS, show_secrets=show_secrets)
-
-
-def update_report(run: Run, *, show_secrets: bool) -> Report:
-    """The report of a `SecretRank`."""
-    title = "Did the update reveal these secrets?"
-    return _of_secrets(run, title, _SPACE_RANK, RANK_LIMITS, show_secrets=show_secrets)
-
-
-def _of_secrets(
-    run: Run, title: str, rank: str, limits: tuple[str, ...], *, show_secrets: bool
-) -> Report:
+    """The report of a `SecretExposure`, or of a `SecretRank`: what an update taught."""
+    update = run.result == "SecretRank"
     # The known ones first, then by exposure.
     rows = sorted(map(dict, run.rows), key=lambda row: (row["adjusted_p"], -row["exposure"]))
     for row in rows:  # at the ceiling of a sample, what it proves
@@ -226,15 +214,16 @@ def _of_secrets(
             "": lambda r: "known" if r["found"] else "in part" if r.get("in_part") else "",
         },
         texts=3,
-        key=KEY.format(rank=rank),
+        key=KEY.format(rank=_SPACE_RANK if update else _RANK),
     )
+    question = "Did the update reveal" if update else "Does the model know"
     return Report(
-        title=title,
+        title=f"{question} these secrets?",
         answer=printable(str(run.summary["sentence"])),
         evidence=(),
         blocks=(chart, listed),
         facts=pairs(run.summary, show_secrets=show_secrets, left_out="sentence"),
-        limits=limits,
+        limits=RANK_LIMITS if update else SECRET_LIMITS,
     )
 
 

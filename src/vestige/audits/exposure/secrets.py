@@ -303,22 +303,22 @@ def _among_known(
 
 
 def _scored(models: Models, texts: Sequence[str]) -> NDArray[np.float64]:
-    """Log-perplexities in bits, less those before an update."""
-    after, *before = (_bits(model, texts) for model in models)
-    return after - before[0] if before else after
+    """(n,) log-perplexities in bits, less those before an update.
 
-
-def _bits(model: NextToken, texts: Sequence[str]) -> NDArray[np.float64]:
-    """(n,) log-perplexities in bits; the prefix of all texts is read once and not counted."""
-    ids = [list(one) for one in model.vocabulary.encode_batch(texts)]
+    The prefix of all texts is read once and not counted.
+    """
+    ids = [list(one) for one in models[0].vocabulary.encode_batch(texts)]
     same = 0
     while all(len(one) > same + 1 and one[same] == ids[0][same] for one in ids):
         same += 1
-    reader: NextToken = Behind(model, ids[0][:same]) if same else model
-    bits: NDArray[np.float64] = text_log_probs(reader, [one[same:] for one in ids]) / -np.log(2)
-    if not np.isfinite(bits).all():
-        raise ModelError("the model's scores are not finite", remedy="Save the model again.")
-    return bits
+    found = []
+    for model in models:
+        reader: NextToken = Behind(model, ids[0][:same]) if same else model
+        found.append(text_log_probs(reader, [one[same:] for one in ids]) / -np.log(2))
+        if not np.isfinite(found[-1]).all():
+            raise ModelError("the model's scores are not finite", remedy="Save the model again.")
+    after, *before = found
+    return np.asarray(after - before[0] if before else after, np.float64)
 
 
 def _secrets(number: int) -> str:
