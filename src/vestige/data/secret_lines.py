@@ -39,7 +39,7 @@ def numbered(numbers: Sequence[int]) -> str:
 
 
 def left_out(skipped: Sequence[tuple[int, str]]) -> str:
-    """Which secrets were left out and why, without their text; empty where none was."""
+    """Which secrets were left out and why, without their text; empty if none was."""
     reasons: dict[str, list[int]] = {}
     for number, reason in skipped:
         reasons.setdefault(reason, []).append(number)
@@ -50,8 +50,8 @@ def left_out(skipped: Sequence[tuple[int, str]]) -> str:
 
 def log_left_out(skipped: Sequence[tuple[int, str]], monitor: Monitor) -> None:
     """One line about secrets that were left out, if any."""
-    if notice := left_out(skipped):
-        monitor.log(f"{notice[:1].upper()}{notice[1:]}.")
+    if skipped:
+        monitor.log(f"{left_out(skipped)}.")
 
 
 @dataclass(frozen=True)
@@ -163,27 +163,13 @@ class SecretList:
 
     Attributes:
         secrets: those that can be used, each once.
-        listed: lines that are not empty.
         repeated: lines that repeat an earlier one.
         skipped: numbers of lines that cannot be used, with the reason.
     """
 
     secrets: tuple[Secret, ...]
-    listed: int
     repeated: int = 0
     skipped: tuple[tuple[int, str], ...] = ()
-
-    @property
-    def notice(self) -> str:
-        """Which lines were left out and why, without their text; empty where none was."""
-        return left_out(self.skipped)
-
-
-def as_list(secrets: "Sequence[Secret] | SecretList") -> SecretList:
-    """Secrets with what is known of their list."""
-    if isinstance(secrets, SecretList):
-        return secrets
-    return SecretList(tuple(secrets), len(secrets))
 
 
 def read_own_secrets(
@@ -203,45 +189,29 @@ def read_own_secrets(
         DataError: the file cannot be read, or no secret in it can be used.
     """
     if isinstance(secrets, str | PathLike):
-        lines, where = read_lines(Path(secrets), one="secret"), f"{secrets}: "
+        every, where = read_lines(Path(secrets), one="secret"), f"{secrets}: "
     else:
-        lines, where = list(secrets), ""
-    if not 1 <= (number := sum(bool(line.strip()) for line in lines)) <= MOST:
-        raise ValueError(f"`{name}` must hold 1 to {MOST:,}, got {number:,}")
-    try:
-        listed = read_secret_lines(lines)
-    except DataError as error:
-        raise DataError(f"{where}{error.problem}", remedy=error.remedy) from error
-    log_left_out(listed.skipped, monitor)
-    return listed
-
-
-def read_secret_lines(lines: Sequence[str]) -> SecretList:
-    """All secrets of a list, checked together.
-
-    Raises:
-        DataError: no line can be used.
-    """
+        every, where = list(secrets), ""
+    lines = [(number, line.strip()) for number, line in enumerate(every, 1) if line.strip()]
+    if not 1 <= len(lines) <= MOST:
+        raise ValueError(f"`{name}` must hold 1 to {MOST:,}, got {len(lines):,}")
     found: dict[str, Secret] = {}
-    skipped, listed = [], 0
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        listed += 1
+    skipped = []
+    for number, line in lines:
         try:
-            secret = read_secret(line.strip(), number)
+            secret = read_secret(line, number)
         except DataError as error:
             skipped.append((number, error.problem.removeprefix(f"secret {number} ")))
-            continue
-        found.setdefault(_same(secret), secret)
-    kept = SecretList(
-        tuple(found.values()), listed, listed - len(skipped) - len(found), tuple(skipped)
-    )
-    if listed and not found:
+        else:
+            found.setdefault(_same(secret), secret)
+    if not found:
         raise DataError(
-            f"no secret can be used: {kept.notice}", remedy="Write one secret on each line."
+            f"{where}no secret can be used: {left_out(skipped)}",
+            remedy="Write one secret on each line.",
         )
-    return kept
+    log_left_out(skipped, monitor)
+    repeated = len(lines) - len(skipped) - len(found)
+    return SecretList(tuple(found.values()), repeated, tuple(skipped))
 
 
 def read_secret(line: str, number: int) -> Secret:
