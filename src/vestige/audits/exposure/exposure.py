@@ -83,12 +83,23 @@ def exposure(
 
 
 def _is_manifest(secrets: Any) -> bool:
-    """Whether SECRETS is a manifest of canaries or its folder, and no list of secrets."""
-    if isinstance(secrets, str | PathLike):
-        return Path(secrets).is_dir() or Path(secrets).suffix == ".json"
-    from vestige.data.manifest import Manifest
+    """Whether SECRETS is a manifest of canaries or its folder, and no list of secrets.
 
-    return isinstance(secrets, Manifest)
+    Raises:
+        ManifestError: the manifest is missing.
+    """
+    from vestige.data.files import require_regular
+    from vestige.data.manifest import REMEDY, Manifest
+    from vestige.data.sources import MANIFEST
+    from vestige.errors import ManifestError
+
+    if not isinstance(secrets, str | PathLike):
+        return isinstance(secrets, Manifest)
+    file = Path(secrets, MANIFEST) if Path(secrets).is_dir() else Path(secrets)
+    if file.suffix != ".json":
+        return False
+    require_regular(file, error=ManifestError, remedy=REMEDY)
+    return True
 
 
 def of_canaries(
