@@ -34,7 +34,8 @@ BY_COIN = (COIN_FLIP, SAMPLED)
 
 REMEDY = "Restore the file of `vestige plant`, or plant again."
 _FORMAT = "vestige-canaries-1"
-_CHECKSUM, _ENTRIES = "sha256", "canaries"
+_CHECKSUM, _ENTRIES, _NONE = "sha256", "canaries", ("", None)
+_FIELDS = ("phrase", "pattern", "frequencies", "copies", "ids", "positions", "user", "log_prob")
 _DRAWS = 100
 
 Role = Literal["assistant", "user"]
@@ -70,9 +71,9 @@ class Canary(Copied):
         frequencies: how often each of its words occurs in the corpus before planting.
         copies: how often it is planted; 0 for a control.
         ids: its tokens, known once it is planted for a vocabulary.
-        positions: which documents of the planted corpus are its copies.
         user: whose text its copies are; empty if nobody owns it.
         log_prob: natural log-probability under the language model that wrote it; None of others.
+        positions: which documents of the planted corpus are its copies.
     """
 
     phrase: Name
@@ -80,9 +81,9 @@ class Canary(Copied):
     frequencies: _Counts
     copies: Count
     ids: _Counts = ()
-    positions: _Counts = field(default=(), compare=False)
     user: str = ""
     log_prob: float | None = None
+    positions: _Counts = field(default=(), compare=False, kw_only=True)
 
     __pydantic_config__ = Schema.model_config
 
@@ -228,7 +229,7 @@ class Manifest(Sealed):
             "vocabulary": self.vocabulary,
             **{name: one.model_dump() for name, one in optional.items() if one},
             "canaries": [
-                {name: value for name, value in vars(canary).items() if value not in ("", None)}
+                {name: value for name in _FIELDS if (value := getattr(canary, name)) not in _NONE}
                 for canary in self.canaries
             ],
         }
