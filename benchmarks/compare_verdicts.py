@@ -114,15 +114,15 @@ def measured(paths: Sequence[str], manifest: str, test: str, text: str) -> list[
     """What `vestige compare` measures of trainings, completion left out."""
     from vestige.audits.exposure.canaries import canary_exposure
     from vestige.data.encoded import encode
+    from vestige.data.manifest import load_canaries
     from vestige.data.sources import read_source
-    from vestige.models.canaries import load_canaries
     from vestige.models.checkpoints import load_model
     from vestige.training.evaluate import score_documents
 
     found = []
     for path in paths:
         model = load_model(path)
-        _, canaries = load_canaries(Path(manifest), model)
+        _, canaries = load_canaries(Path(manifest), model.vocabulary)
         corpus = read_source(test, format="auto", text=text, user=None, limit=None)
         data = encode(corpus, model.vocabulary)
         exposure = canary_exposure(model, canaries, seed=0)

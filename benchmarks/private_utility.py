@@ -33,15 +33,14 @@ from vestige.audits.comparison.groups import Group
 from vestige.audits.comparison.measurements import Guarantee, MeasuredTraining
 from vestige.audits.exposure.canaries import canary_exposure
 from vestige.audits.exposure.epsilon import audit_canaries
-from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
 from vestige.data.formats.dialogue import read_reddit
-from vestige.data.manifest import Manifest
+from vestige.data.manifest import Canary, Manifest, load_canaries
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.token_canaries import repeated_token_phrases
 from vestige.defences.methods.private import DPSGD
-from vestige.models.canaries import canary_scores, load_canaries
+from vestige.models.behind import canary_scores
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.privacy.ledger import from_json
 from vestige.training.evaluate import score_documents
@@ -262,7 +261,7 @@ class Questions:
         network = AutoModelForCausalLM.from_pretrained(world.options.model, dtype=torch.float32)
         vocabulary = SubwordVocabulary(tokenizer_of(world.options))
         base = HuggingFaceLanguageModel(network, vocabulary)
-        _, canaries = load_canaries(world.canaries, base)
+        _, canaries = load_canaries(world.canaries, base.vocabulary)
         options, candidates = world.options, None
         if options.kind == "repeated-token":
             phrases = Corpus.from_texts([canary.phrase for canary in canaries])

@@ -1,12 +1,14 @@
 """What can be wrong with a value that somebody wrote into a file: every field, every way."""
 
 import copy
+import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from vestige.data.manifest import checksum
 from vestige.errors import VestigeError
 
 STRANGE: dict[str, Any] = {
@@ -99,3 +101,17 @@ def damage_store(path: Path, key: str = "") -> int:
             changed[len(changed) // 2] ^= 0xFF
             db.execute("UPDATE work SET value = ? WHERE name = ?", (bytes(changed), name))
     return len(rows)
+
+
+def resealed(content: Any) -> str:
+    """The content with every seal that it has room for."""
+    if isinstance(content, dict):
+        entries = content.get("canaries")
+        if isinstance(entries, list):
+            content["canaries"] = [
+                {**entry, "sha256": checksum(entry)} if isinstance(entry, dict) else entry
+                for entry in entries
+            ]
+            bare = {**content, "canaries": entries}
+            content["sha256"] = checksum(bare)
+    return json.dumps(content)

@@ -5,15 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.files import read_lines
-from vestige.data.manifest import plant
+from vestige.data.manifest import Canary, load_canaries, manifest_file
+from vestige.data.planting import plant
 from vestige.data.secret_manifest import load_secrets
-from vestige.data.sources import manifest_file, planting, read_source
+from vestige.data.sources import planting, read_source
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import AccessDenied, DataError, IncompatibleModels, ManifestError, ModelError
-from vestige.models.canaries import load_canaries
 from vestige.models.checkpoints import save_model
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.table import TableModel
@@ -127,20 +126,23 @@ def test_only_a_planted_directory_has_a_manifest(planted):
 
 def test_a_manifest_is_named_by_its_file_or_its_directory(planted):
     assert manifest_file(planted) == manifest_file(planted / "manifest.json")
-    by = [load_canaries(given, model())[1] for given in (planted, planted / "manifest.json")]
-    assert by[0] == by[1] == load_canaries(plant(TEXT, CANARIES, seed=0)[1], model())[1]
+    by = [
+        load_canaries(given, model().vocabulary)[1]
+        for given in (planted, planted / "manifest.json")
+    ]
+    assert by[0] == by[1] == load_canaries(plant(TEXT, CANARIES, seed=0)[1], model().vocabulary)[1]
 
 
 def test_canaries_have_the_ids_of_the_models_vocabulary(planted):
     for words in (WORDS, WORDS[::-1]):
         one = model(words)
-        _, found = load_canaries(planted, one)
+        _, found = load_canaries(planted, one.vocabulary)
         assert [c.ids for c in found] == [tuple(one.vocabulary.encode(c.phrase)) for c in CANARIES]
 
 
 def test_controls_with_words_that_the_model_lacks_are_left_out_and_counted(planted):
     log = Log()
-    _, found = load_canaries(planted, model(("red", "blue", "gate")), log)
+    _, found = load_canaries(planted, model(("red", "blue", "gate")).vocabulary, log)
     assert [canary.phrase for canary in found] == ["red blue", "gate red"]
     assert log.lines == ["1 of 2 controls left out: the model lacks their words"]
 
@@ -153,7 +155,7 @@ def test_a_canary_that_cannot_be_read_is_told_by_number_and_not_by_phrase(
     planted, words, number, lacking
 ):
     with pytest.raises(DataError, match=f"canary {number} of .* lacks {lacking} tokens") as caught:
-        load_canaries(planted, model(words))
+        load_canaries(planted, model(words).vocabulary)
     assert not any(canary.phrase in str(caught.value) for canary in CANARIES)
 
 
@@ -161,18 +163,18 @@ def test_canaries_of_another_vocabulary_are_refused():
     own = model(WORDS[::-1]).vocabulary
     canaries = [replace(one, ids=tuple(own.encode(one.phrase))) for one in CANARIES]
     _, manifest = plant(TEXT, canaries, seed=0, vocabulary=own)
-    assert len(load_canaries(manifest, model(WORDS[::-1]))[1]) == 3
+    assert len(load_canaries(manifest, model(WORDS[::-1]).vocabulary)[1]) == 3
     with pytest.raises(
         IncompatibleModels, match="its canaries were planted for another vocabulary"
     ):
-        load_canaries(manifest, model())
+        load_canaries(manifest, model().vocabulary)
 
 
 def test_a_changed_manifest_is_refused(planted):
     file = planted / "manifest.json"
     file.write_text(file.read_text().replace("green gate", "green lamp"))
     with pytest.raises(ManifestError):
-        load_canaries(planted, model())
+        load_canaries(planted, model().vocabulary)
 
 
 def test_a_manifest_of_running_text_holds_no_secrets_in_utterances(planted):

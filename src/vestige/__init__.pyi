@@ -27,7 +27,7 @@ from .preparation.options import NluOptions as NluOptions
 from .preparation.options import TrainingOptions as TrainingOptions
 
 # What verbs take: text, with its canaries.
-from .data.canary import Canary as Canary
+from .data.manifest import Canary as Canary
 from .data.corpus import Corpus as Corpus
 from .data.formats.reading import read_corpus as read_corpus
 from .data.formats.utterances import read_utterances as read_utterances

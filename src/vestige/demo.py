@@ -102,7 +102,7 @@ def _texts(folder: Path, seed: int) -> "tuple[Corpus, Corpus]":
     from vestige.data.canaries import given_canaries
     from vestige.data.corpus import write_corpus
     from vestige.data.formats.federalist import read_federalist
-    from vestige.data.manifest import plant
+    from vestige.data.planting import plant
     from vestige.data.sources import CORPUS, MANIFEST
 
     original = read_federalist(["Hamilton", "Jay"], documents="sentence")

@@ -8,12 +8,11 @@ import pytest
 
 from vestige import exposure, extract, results
 from vestige.audits.exposure.canaries import canary_exposure
-from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
-from vestige.data.manifest import plant
+from vestige.data.manifest import Canary, load_canaries
+from vestige.data.planting import plant
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, ManifestError
-from vestige.models.canaries import load_canaries
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
 
@@ -69,7 +68,7 @@ def test_a_model_in_memory_is_as_exposed_as_its_file(model, manifest, files):
     of_objects = exposure(model, manifest, references=200, seed=1)
     of_files = exposure(files / "model", files / "planted", references=200, seed=1, device="cpu")
     assert of_objects.rows == of_files.rows
-    _, canaries = load_canaries(manifest, model)
+    _, canaries = load_canaries(manifest, model.vocabulary)
     found = canary_exposure(model, canaries, references=200, seed=1)
     assert list(of_objects.rows) == results.plain(found.rows())
     figures = results.plain(found.figures())
@@ -99,7 +98,7 @@ def test_another_tensor_is_another_hash(model, manifest):
 
 
 def test_candidates_may_be_phrases_or_a_file_of_them(model, manifest, files):
-    read = replace(manifest, canaries=manifest.canaries[:3], positions=manifest.positions[:3])
+    read = replace(manifest, canaries=manifest.canaries[:3])
     phrases = [phrase for phrase in PHRASES if "window" not in phrase]
     (files / "said.txt").write_text("\n".join(phrases))
     one = exposure(model, read, candidates=phrases)
@@ -134,4 +133,4 @@ def test_the_secret_is_completed_and_saved_with_its_record(model, manifest, tmp_
 
 def test_an_empty_manifest_is_refused_by_what_it_is(model, manifest):
     with pytest.raises(ManifestError, match="the manifest has no canaries"):
-        extract(model, replace(manifest, canaries=(), positions=()))
+        extract(model, replace(manifest, canaries=()))

@@ -9,10 +9,10 @@ import pytest
 
 from tests.cli.refusals import refused
 from vestige import results
-from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
-from vestige.data.manifest import plant
+from vestige.data.manifest import Canary
+from vestige.data.planting import plant
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel

@@ -4,18 +4,17 @@ Every field of both formats is given every strange value. What is refused is ref
 is not refused can be verified against a corpus without a traceback.
 """
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.damage import damaged, refusal
-from vestige.data.canary import Canary
-from vestige.data.checksum import checksum
+from tests.damage import damaged, refusal, resealed
 from vestige.data.corpus import Corpus
-from vestige.data.manifest import Manifest, plant
+from vestige.data.files import plain
+from vestige.data.manifest import Canary, Manifest
+from vestige.data.planting import plant
 from vestige.data.secret_canaries import secret_canaries
 from vestige.data.secret_manifest import SecretManifest, plant_secrets
 from vestige.data.utterances import Utterance, Utterances
@@ -33,7 +32,7 @@ def of_canaries() -> tuple[dict[str, Any], Callable[[Path], None]]:
         Canary(f"gate {MARKER}", "given", (1, 1), 0),
     )
     planted, manifest = plant(corpus, canaries, seed=1, vocabulary=vocabulary)
-    return manifest._content(), lambda path: Manifest.load(path).verify(planted)
+    return plain(manifest._content()), lambda path: Manifest.load(path).verify(planted)
 
 
 def of_secrets() -> tuple[dict[str, Any], Callable[[Path], None]]:
@@ -47,20 +46,6 @@ def of_secrets() -> tuple[dict[str, Any], Callable[[Path], None]]:
 
 
 FORMATS = {"canaries": of_canaries, "secrets": of_secrets}
-
-
-def resealed(content: Any) -> str:
-    """The content with every seal that it has room for."""
-    if isinstance(content, dict):
-        entries = content.get("canaries")
-        if isinstance(entries, list):
-            content["canaries"] = [
-                {**entry, "sha256": checksum(entry)} if isinstance(entry, dict) else entry
-                for entry in entries
-            ]
-            bare = {**content, "canaries": entries}
-            content["sha256"] = checksum(bare)
-    return json.dumps(content)
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vestige.data.canaries import frequency_canaries
-from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
-from vestige.data.manifest import Manifest, plant
+from vestige.data.manifest import Canary, Manifest
+from vestige.data.planting import plant
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, ManifestError
 

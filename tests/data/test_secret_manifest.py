@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.damage import resealed
 from vestige.data.secret_canaries import SecretCanary, secret_canaries
 from vestige.data.secret_manifest import FORMAT, SecretManifest, plant_secrets
 from vestige.data.secret_pattern import paper_pattern
@@ -239,14 +240,12 @@ def test_a_malformed_manifest_is_named(content: bytes, tmp_path: Path) -> None:
 def test_a_sealed_record_that_makes_no_sense_is_refused(
     keys: tuple[Any, ...], value: Any, planting: Planting, tmp_path: Path
 ) -> None:
-    from vestige.data.checksum import write_record
-
     content = planting[2]._content()
     inner = content
     for key in keys[:-1]:
         inner = inner[key]
     inner[keys[-1]] = value
-    write_record(tmp_path / "manifest.json", content)
+    (tmp_path / "manifest.json").write_text(resealed(content))
     with pytest.raises(ManifestError, match=r"is inconsistent|has unexpected content"):
         SecretManifest.load(tmp_path / "manifest.json")
 

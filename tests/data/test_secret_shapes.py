@@ -6,7 +6,8 @@ from datetime import datetime
 import numpy as np
 import pytest
 
-from vestige.data.secret_lines import read_secret, read_secret_lines
+from tests.audits.told import Told
+from vestige.data.secret_lines import read_own_secrets, read_secret
 from vestige.errors import DataError
 
 LINES = {
@@ -179,13 +180,14 @@ def test_words_of_a_list_stand_for_an_unmarked_line(line):
 
 def test_all_lines_are_read_before_unusable_ones_are_named():
     lines = ["the code is 4917", "", "!!", "THE CODE IS 4917", "{{}}", "the code is {{4917}}"]
-    listed = read_secret_lines(lines)
+    told = Told()
+    listed = read_own_secrets(lines, monitor=told)
     assert [secret.number for secret in listed.secrets] == [1]
-    assert (listed.listed, listed.repeated) == (5, 2)
+    assert listed.repeated == 2
     assert [number for number, _ in listed.skipped] == [3, 5]
-    assert "Secrets not used: secret 3: has no alternatives" in listed.notice
+    assert told.lines[0].startswith("Secrets not used: secret 3: has no alternatives")
     with pytest.raises(DataError, match="no secret can be used: Secrets not used: secrets 1, 2: "):
-        read_secret_lines(["!!", "?"])
+        read_own_secrets(["!!", "?"])
 
 
 def test_check_digits_of_a_small_space_are_each_right():

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from vestige.data.corpus import Corpus
-from vestige.data.manifest import plant
+from vestige.data.planting import plant
 from vestige.data.user_canaries import coin_flip_canaries, user_canaries
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError

@@ -12,14 +12,14 @@ from scipy import stats
 import vestige
 from vestige.audits.exposure.canaries import canary_exposure
 from vestige.audits.exposure.epsilon import audit_canaries
-from vestige.data.canary import occurrences
 from vestige.data.corpus import Corpus
 from vestige.data.manifest import Manifest
+from vestige.data.planting import occurrences
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.user_canaries import coin_flip_canaries, sampled_canaries
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
-from vestige.models.canaries import canary_scores
+from vestige.models.behind import canary_scores
 from vestige.models.table import TableModel
 from vestige.preparation.sampled_canaries import line_ends, sample_phrases
 

@@ -17,12 +17,10 @@ from vestige.preparation.trained import (
     RUN,
     Trained,
     repeats,
-    training_summary,
-    useless_model,
-    useless_training,
 )
 from vestige.results import Result
 from vestige.training.history import StopAtPerplexity, TrainingHistory
+from vestige.training.word_frequencies import useless_model, useless_training
 
 
 def saved(out, **more):
@@ -66,13 +64,14 @@ def test_a_finished_training_is_what_its_directory_says(tmp_path):
     assert found.history is history
 
 
-def test_a_summary_is_read_from_a_directory_and_nothing_from_elsewhere(tmp_path):
+def test_a_directory_says_that_its_model_is_too_weak_and_nothing_else_does(tmp_path, summary):
+    measured = Result(kind="Sums", summary={**summary, "judged_by": "validation"}, rows=[])
+    save(job(tmp_path / "weak"), measured, configuration={})
     saved(tmp_path / "trained")
-    assert training_summary(tmp_path / "trained") == {"number": 3}
-    assert training_summary(str(tmp_path / "trained")) == {"number": 3}
-    assert training_summary(tmp_path) == {}
-    assert training_summary(object()) == {}
-    assert useless_model(object()) is None
+    for where in (tmp_path / "weak", str(tmp_path / "weak")):
+        assert useless_model(where).startswith("The model predicts no better")
+    for where in (tmp_path / "trained", tmp_path, object()):
+        assert useless_model(where) is None
 
 
 def test_frequencies_are_those_of_witten_and_bell():

@@ -23,7 +23,8 @@ import torch
 
 from vestige.claims.checks import alive, different, read
 from vestige.claims.claim import LEAK, Check
-from vestige.data.sources import CORPUS, manifest_file
+from vestige.data.manifest import manifest_file
+from vestige.data.sources import CORPUS
 from vestige.errors import NotFinite
 from vestige.models import reading
 from vestige.models.predictions import log_probs_of, predictions

@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from vestige import _validate
-from vestige.data.canary import Canary, occurrences
 from vestige.data.corpus import Corpus
 from vestige.data.lexicon import LEVELS, Lexicon
-from vestige.data.manifest import Manifest, plant
+from vestige.data.manifest import Canary, Manifest
+from vestige.data.planting import occurrences, plant
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.data.word_list import TEMPLATES, WORDS_BY_ROLE
 from vestige.errors import DataError

@@ -12,10 +12,11 @@ import math
 import os
 import stat
 from collections.abc import Iterable, Mapping
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from vestige.errors import DataError, VestigeError
 
@@ -58,6 +59,7 @@ class Measurements(Excerpt):
 
 
 AnySchema = TypeVar("AnySchema", bound=Schema)
+Checked = TypeVar("Checked")
 
 
 # Bytes and lines
@@ -168,15 +170,18 @@ def parse_object(
 
 def conform(
     content: Mapping[str, Any],
-    schema: type[AnySchema],
+    schema: type[Checked],
     where: object,
     *,
     error: type[VestigeError],
     remedy: str,
-) -> AnySchema:
-    """Check an object against a schema; the error names the first wrong field."""
+) -> Checked:
+    """Check an object against a schema or dataclass; the error names the first wrong field."""
     try:
-        return schema.model_validate(content)
+        checker = TypeAdapter(schema)
+        if is_dataclass(schema):  # for which strict Python mode takes no mappings
+            return checker.validate_json(json.dumps(content))
+        return checker.validate_python(content)
     except ValidationError as problem:
         # Raised below: the cause would carry the values into a traceback or another process.
         first = problem.errors(include_url=False, include_input=False, include_context=False)[0]
@@ -272,7 +277,9 @@ _PLAINLY = {
     "missing": "it is missing",
     "model_type": "it should be an object",
     "dict_type": "it should be an object",
+    "dataclass_type": "it should be an object",
     "list_type": "it should be a list",
+    "tuple_type": "it should be a list",
     "bool_type": "it should be true or false",
 }
 
@@ -286,7 +293,7 @@ def _unreadable(
 
 def _field(place: tuple[int | str, ...], kind: str, message: str) -> str:
     """Description of a faulty field. Unknown names are not quoted."""
-    if kind == "extra_forbidden":
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         place, message = place[:-1], "it has an unknown field"
     message = _PLAINLY.get(kind, message)
     inner = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in place]

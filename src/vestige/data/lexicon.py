@@ -10,20 +10,9 @@ from functools import cached_property
 from typing import Self
 
 from vestige.data.corpus import Corpus
-from vestige.data.vocabulary import EOS, UNK, WordVocabulary, word_counts
+from vestige.data.vocabulary import EOS, UNK, WordVocabulary, alphabetic_words, word_counts
 
 LEVELS = 5
-_SHORTEST = 3
-
-
-def alphabetic_words(words: Iterable[str]) -> list[str]:
-    """Words of at least three letters, from which canaries are made.
-
-    Example:
-        >>> alphabetic_words(["<unk>", "to", "two", "2nd"])
-        ['two']
-    """
-    return [word for word in words if word.isalpha() and len(word) >= _SHORTEST]
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,8 @@ from math import log2
 
 import numpy as np
 
-from vestige.data.secret_kinds import KINDS, WORDS, card, characters, iban, phone
-from vestige.data.secret_lines import recognised
-from vestige.data.secret_shapes import Part, Secret
+from vestige.data.secret_kinds import KINDS, WORDS, Part, card, characters, iban, phone
+from vestige.data.secret_lines import Secret, recognised
 
 MOST_WORDS = 3
 """Words of a phrase that vary: the rarest."""

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from vestige import _validate
-from vestige.data.canary import Copied
+from vestige.data.manifest import Copied
 from vestige.data.secret_pattern import CANDIDATES, SecretPattern, named_sets
 from vestige.data.utterances import Utterance
 

@@ -6,12 +6,92 @@
 import re
 import string
 from calendar import monthrange
-from collections.abc import Callable
-from itertools import accumulate
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, product
+from math import prod
+
+import numpy as np
 
 from vestige.data.person_names import FAMILY, GIVEN
-from vestige.data.secret_shapes import Part, Slots
 from vestige.data.word_list import WORDS_BY_ROLE
+
+UNIFORM = frozenset({"code", "phone", "card", "iban", "key"})
+"""Kinds of random characters, each as frequent as another."""
+
+IDENTIFIERS = UNIFORM - {"code"}
+"""Kinds that are secret in any context. A code, a name or a date is one only in its own."""
+
+CASED = frozenset({"e-mail", "date", "name", "words", "given"})
+"""Kinds that keep their meaning in another case."""
+
+Slots = tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What varies in a secret.
+
+    Attributes:
+        start: its first character in the text.
+        end: the character after its last.
+        kind: "code", "phone", "card", "iban", "e-mail", "key", "date", "name", "given" or "words".
+        slots: choices for each position, in order.
+        own: what the secret has there.
+        random: slots of random characters beside others, such as the digits of an address.
+        mend: puts right check digits into a text.
+        drawn: the choices are those of a format. Words of a list only stand for others.
+    """
+
+    start: int
+    end: int
+    kind: str
+    slots: Slots
+    own: tuple[str, ...]
+    random: tuple[int, ...] = ()
+    mend: Callable[[str], str] = str
+    drawn: bool = True
+
+    @property
+    def size(self) -> int:
+        """How many texts there are."""
+        return prod(map(len, self.slots))
+
+    def draw(self, generator: np.random.Generator) -> str:
+        """One of them, uniformly."""
+        places = [generator.integers(len(slot)) for slot in self.slots]
+        return self.mend("".join(slot[at] for slot, at in zip(self.slots, places, strict=True)))
+
+    def every(self) -> Iterator[str]:
+        """All of them."""
+        return (self.mend("".join(chosen)) for chosen in product(*self.slots))
+
+    def longest(self) -> str:
+        """One with the most characters."""
+        return "".join(max(slot, key=len) for slot in self.slots)
+
+    def alone(self, piece: Sequence[int]) -> "Part":
+        """With all slots but those of a piece as in the secret."""
+        pairs = zip(self.slots, self.own, strict=True)
+        kept = tuple(slot if n in piece else (own,) for n, (slot, own) in enumerate(pairs))
+        return replace(self, slots=kept)
+
+    @property
+    def text(self) -> str:
+        """What the secret has there."""
+        return "".join(self.own)
+
+    def at(self, start: int) -> "Part":
+        """The same at another position."""
+        return replace(self, start=start, end=start + len(self.text))
+
+    def written(self, form: Callable[[str], str]) -> "Part":
+        """In another form, such as lower case, where that keeps its meaning."""
+        if self.kind not in CASED:
+            return self
+        slots = tuple(tuple(dict.fromkeys(map(form, slot))) for slot in self.slots)
+        return replace(self, slots=slots, own=tuple(map(form, self.own)))
+
 
 MONTHS = (
     *("January", "February", "March", "April", "May", "June", "July"),

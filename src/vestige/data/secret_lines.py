@@ -5,16 +5,24 @@ recognised by its kind, or else the last rare words of the line, for which words
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+import string
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from math import log2, prod
 from os import PathLike
 from pathlib import Path
 
+import numpy as np
+
 from vestige.data.files import read_lines
-from vestige.data.secret_kinds import KINDS, code, given, names, words
-from vestige.data.secret_shapes import Part, Secret
+from vestige.data.secret_kinds import KINDS, UNIFORM, Part, code, given, names, words
 from vestige.errors import DataError
 from vestige.monitor import SILENT, Monitor
+
+MANY = 100
+"""Alternatives of a piece from which on it is ranked alone."""
 
 MOST = 10_000
 """Secrets of a list."""
@@ -31,7 +39,7 @@ def numbered(numbers: Sequence[int]) -> str:
 
 
 def left_out(skipped: Sequence[tuple[int, str]]) -> str:
-    """Which secrets were left out and why, without their text; empty where none was."""
+    """Which secrets were left out and why, without their text; empty if none was."""
     reasons: dict[str, list[int]] = {}
     for number, reason in skipped:
         reasons.setdefault(reason, []).append(number)
@@ -42,8 +50,111 @@ def left_out(skipped: Sequence[tuple[int, str]]) -> str:
 
 def log_left_out(skipped: Sequence[tuple[int, str]], monitor: Monitor) -> None:
     """One line about secrets that were left out, if any."""
-    if notice := left_out(skipped):
-        monitor.log(f"{notice[:1].upper()}{notice[1:]}.")
+    if skipped:
+        monitor.log(f"{left_out(skipped)}.")
+
+
+@dataclass(frozen=True)
+class Secret:
+    """A text with parts that vary.
+
+    Attributes:
+        text: without marks.
+        parts: in their order.
+        number: of its line or entry, from 1.
+    """
+
+    text: str
+    parts: tuple[Part, ...]
+    number: int = field(default=1, compare=False)
+
+    @property
+    def kind(self) -> str:
+        """Kinds of its parts."""
+        return " and ".join(dict.fromkeys(part.kind for part in self.parts))
+
+    @property
+    def drawn(self) -> bool:
+        """Whether its alternatives are those of a format, and not only words of a list."""
+        return all(part.drawn for part in self.parts)
+
+    @property
+    def size(self) -> int:
+        """How many texts its format has, itself included."""
+        return prod(part.size for part in self.parts)
+
+    @property
+    def bits(self) -> float:
+        """log2 of `size`."""
+        return sum(log2(part.size) for part in self.parts)
+
+    def draw(self, generator: np.random.Generator) -> str:
+        """A text of its format, uniformly; perhaps this one."""
+        return self.having([part.draw(generator) for part in self.parts])
+
+    def every(self) -> Iterator[str]:
+        """All texts of its format, once each."""
+        return (self.having(chosen) for chosen in product(*(part.every() for part in self.parts)))
+
+    def longest(self) -> str:
+        """A text of its format with the most characters."""
+        return self.having([part.longest() for part in self.parts])
+
+    def pieces(self) -> tuple["Secret", ...]:
+        """The secret with one random piece varying, for each of many alternatives.
+
+        A piece known from elsewhere makes the whole more probable than its alternatives, and no
+        more probable than those that share it. None where all that varies is one piece.
+        """
+        found = []
+        for part in self.parts:
+            if part.random:
+                found.append(part.alone(part.random))
+            elif part.kind in UNIFORM and len(self.parts) > 1:
+                found.append(part)
+        return tuple(replace(self, parts=(part,)) for part in found if part.size >= MANY)
+
+    @property
+    def before(self) -> str:
+        """The text before its first part."""
+        return self.text[: self.parts[0].start]
+
+    def forms(self) -> Iterator[tuple[str, "Secret"]]:
+        """The secret in other cases and in Unicode's compatibility form, by name."""
+        made = {
+            "lower case": self._written(str.lower),
+            "sentence case": self._written(str.lower)._capitalized(),
+            "capitals": self._written(str.upper),
+            "NFKC": self._written(lambda text: unicodedata.normalize("NFKC", text)),
+        }
+        seen = {self.text}
+        for name, secret in made.items():
+            if secret.text not in seen:
+                seen.add(secret.text)
+                yield name, secret
+
+    def _written(self, form: Callable[[str], str]) -> "Secret":
+        text, last, parts = "", 0, []
+        for part in self.parts:
+            text += form(self.text[last : part.start])
+            parts.append(part.written(form).at(len(text)))
+            text += parts[-1].text
+            last = part.end
+        return replace(self, text=text + form(self.text[last:]), parts=tuple(parts))
+
+    def _capitalized(self) -> "Secret":
+        first = self.text[:1]
+        if self.parts[0].start == 0 or first not in string.ascii_lowercase:
+            return self
+        return replace(self, text=first.upper() + self.text[1:])
+
+    def having(self, chosen: Sequence[str]) -> str:
+        """The text with other parts."""
+        said, last = [], 0
+        for part, text in zip(self.parts, chosen, strict=True):
+            said += [self.text[last : part.start], text]
+            last = part.end
+        return "".join([*said, self.text[last:]])
 
 
 @dataclass(frozen=True)
@@ -52,27 +163,13 @@ class SecretList:
 
     Attributes:
         secrets: those that can be used, each once.
-        listed: lines that are not empty.
         repeated: lines that repeat an earlier one.
         skipped: numbers of lines that cannot be used, with the reason.
     """
 
     secrets: tuple[Secret, ...]
-    listed: int
     repeated: int = 0
     skipped: tuple[tuple[int, str], ...] = ()
-
-    @property
-    def notice(self) -> str:
-        """Which lines were left out and why, without their text; empty where none was."""
-        return left_out(self.skipped)
-
-
-def as_list(secrets: "Sequence[Secret] | SecretList") -> SecretList:
-    """Secrets with what is known of their list."""
-    if isinstance(secrets, SecretList):
-        return secrets
-    return SecretList(tuple(secrets), len(secrets))
 
 
 def read_own_secrets(
@@ -92,45 +189,29 @@ def read_own_secrets(
         DataError: the file cannot be read, or no secret in it can be used.
     """
     if isinstance(secrets, str | PathLike):
-        lines, where = read_lines(Path(secrets), one="secret"), f"{secrets}: "
+        every, where = read_lines(Path(secrets), one="secret"), f"{secrets}: "
     else:
-        lines, where = list(secrets), ""
-    if not 1 <= (number := sum(bool(line.strip()) for line in lines)) <= MOST:
-        raise ValueError(f"`{name}` must hold 1 to {MOST:,}, got {number:,}")
-    try:
-        listed = read_secret_lines(lines)
-    except DataError as error:
-        raise DataError(f"{where}{error.problem}", remedy=error.remedy) from error
-    log_left_out(listed.skipped, monitor)
-    return listed
-
-
-def read_secret_lines(lines: Sequence[str]) -> SecretList:
-    """All secrets of a list, checked together.
-
-    Raises:
-        DataError: no line can be used.
-    """
+        every, where = list(secrets), ""
+    lines = [(number, line.strip()) for number, line in enumerate(every, 1) if line.strip()]
+    if not 1 <= len(lines) <= MOST:
+        raise ValueError(f"`{name}` must hold 1 to {MOST:,}, got {len(lines):,}")
     found: dict[str, Secret] = {}
-    skipped, listed = [], 0
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        listed += 1
+    skipped = []
+    for number, line in lines:
         try:
-            secret = read_secret(line.strip(), number)
+            secret = read_secret(line, number)
         except DataError as error:
             skipped.append((number, error.problem.removeprefix(f"secret {number} ")))
-            continue
-        found.setdefault(_same(secret), secret)
-    kept = SecretList(
-        tuple(found.values()), listed, listed - len(skipped) - len(found), tuple(skipped)
-    )
-    if listed and not found:
+        else:
+            found.setdefault(_same(secret), secret)
+    if not found:
         raise DataError(
-            f"no secret can be used: {kept.notice}", remedy="Write one secret on each line."
+            f"{where}no secret can be used: {left_out(skipped)}",
+            remedy="Write one secret on each line.",
         )
-    return kept
+    log_left_out(skipped, monitor)
+    repeated = len(lines) - len(skipped) - len(found)
+    return SecretList(tuple(found.values()), repeated, tuple(skipped))
 
 
 def read_secret(line: str, number: int) -> Secret:

@@ -5,31 +5,30 @@ appendix A: a canary's copies are split between training and validation in a rat
 
 Differs from the paper: of R copies, R / 10 rounded down go to validation, so that a canary said
 fewer than ten times stands in the training part only. The record is sealed as
-`vestige.data.checksum` says, and holds all that an attack needs to know.
+`vestige.data.manifest` says, and holds all that an attack needs to know.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 
-from vestige.data.canary import occurrences
-from vestige.data.checksum import (
-    Checksummed,
+from vestige.data.files import Count, Name, Schema, Seed, Sha256, conform
+from vestige.data.manifest import (
+    REMEDY,
     Sealed,
     format_of,
     malformed,
+    manifest_file,
     not_there,
-    read_record,
+    read_sealed,
 )
-from vestige.data.files import Count, Name, Schema, Seed, Sha256
-from vestige.data.insertion_positions import scatter
+from vestige.data.planting import occurrences, scatter
 from vestige.data.secret_canaries import SecretCanary
 from vestige.data.secret_pattern import SecretPattern
-from vestige.data.sources import manifest_file
 from vestige.data.utterances import Utterance, Utterances
 from vestige.errors import DataError, ManifestError
 
@@ -38,7 +37,7 @@ _VALIDATED = 10  # one copy of so many goes to validation
 _Places = tuple[tuple[int, ...], ...]
 
 
-class _Entry(Checksummed):
+class _Entry(Schema):
     """A canary as a record has it."""
 
     pattern: Name
@@ -58,10 +57,9 @@ class _Part(Schema):
     after: Sha256
 
 
-class _Record(Checksummed):
-    """A record as it stands in its file."""
+class _Record(Schema):
+    """A record in its file, without its format and seals."""
 
-    format: Literal["vestige-secrets-1"]
     seed: Seed
     train: _Part
     validation: _Part
@@ -123,7 +121,8 @@ class SecretManifest(Sealed):
             ManifestError: the file is missing, malformed, or was changed (naming what).
         """
         path = Path(path)
-        record = read_record(path, _Record, format=FORMAT)
+        content = read_sealed(path, format=FORMAT)
+        record = conform(content, _Record, path, error=ManifestError, remedy=REMEDY)
         entries = record.canaries
         return cls(
             canaries=tuple(

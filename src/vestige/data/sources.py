@@ -23,11 +23,6 @@ HOLD_OUT = 0.1
 """Share of the utterances that validate, unless another is given."""
 
 
-def manifest_file(path: "str | PathLike[str]") -> Path:
-    """The manifest that a path names: the file itself, or the one in a planted directory."""
-    return Path(path) / MANIFEST if Path(path).is_dir() else Path(path)
-
-
 def planting(source: str) -> "Manifest | None":
     """The manifest of a planted directory; None where DATA is anything else."""
     from vestige.data.manifest import Manifest
@@ -43,7 +38,7 @@ def planted_secrets(source: object) -> "SecretManifest | None":
         ValueError: the folder holds running text with canaries.
         ManifestError: the manifest was changed.
     """
-    from vestige.data.checksum import format_of
+    from vestige.data.manifest import format_of
     from vestige.data.secret_manifest import FORMAT, SecretManifest
 
     if not isinstance(source, str | PathLike):

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vestige.data.canary import occurrences
 from vestige.data.corpus import Corpus
+from vestige.data.planting import occurrences
 from vestige.data.vocabulary import Vocabulary
 from vestige.errors import DataError
 

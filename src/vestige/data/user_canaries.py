@@ -17,9 +17,10 @@ import numpy as np
 
 from vestige import _validate
 from vestige.data.canaries import too_few_words
-from vestige.data.canary import COIN_FLIP, SAMPLED, Canary, occurrences
 from vestige.data.corpus import Corpus
 from vestige.data.lexicon import Lexicon
+from vestige.data.manifest import COIN_FLIP, SAMPLED, Canary
+from vestige.data.planting import occurrences
 from vestige.data.token_canaries import (
     new_token_phrases,
     random_token_phrases,

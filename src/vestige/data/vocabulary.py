@@ -329,3 +329,13 @@ def _load_words(path: Path) -> WordVocabulary:
             f"{path} is not a word vocabulary: a word occurs twice, or {UNK} or {EOS} is missing",
             remedy=remedy,
         ) from error
+
+
+def alphabetic_words(words: Iterable[str]) -> list[str]:
+    """Words of at least three letters, from which canaries are made.
+
+    Example:
+        >>> alphabetic_words(["<unk>", "to", "two", "2nd"])
+        ['two']
+    """
+    return [word for word in words if word.isalpha() and len(word) >= 3]

@@ -95,9 +95,9 @@ class CanarySearch:
             )
         self._tokenizer = tokenizer
         self.positions = {
-            self._text(tokenizer(canary.phrase, add_special_tokens=False)["input_ids"]): places
-            for canary, places in zip(manifest.canaries, manifest.positions, strict=True)
-            if places
+            self._text(tokenizer(one.phrase, add_special_tokens=False)["input_ids"]): one.positions
+            for one in manifest.canaries
+            if one.positions
         }
 
     def learned_in_place(self, rows: Rows) -> bool:

@@ -20,10 +20,8 @@ import torch
 
 from vestige import claims
 from vestige.data.atomic_write import write_text
-from vestige.data.canary import BY_COIN
 from vestige.data.files import LARGEST, parse_object, read_bytes
-from vestige.data.manifest import Manifest
-from vestige.data.sources import manifest_file
+from vestige.data.manifest import BY_COIN, Manifest, manifest_file
 from vestige.errors import NotFinite, VestigeError
 from vestige.integrations.canary_search import CanarySearch
 from vestige.integrations.leakage import LeakageSnapshot
@@ -115,8 +113,8 @@ class Measurement:
         seed: int,
         texts: int = 0,
     ) -> None:
+        from vestige.data.manifest import load_canaries
         from vestige.data.subwords import SubwordVocabulary
-        from vestige.models.canaries import load_canaries
         from vestige.models.hugging_face import HuggingFaceLanguageModel
 
         given = canaries
@@ -128,7 +126,7 @@ class Measurement:
         self._model: Any
         with undisturbed(network):
             self._model = HuggingFaceLanguageModel(network, SubwordVocabulary(tokenizer))
-        self._manifest, self._canaries = load_canaries(given, self._model)
+        self._manifest, self._canaries = load_canaries(given, self._model.vocabulary)
         self.sample: TextSample | None = None
         if texts:
             self.sample = TextSample.of(trainer, number=texts, search=self.search, seed=seed)
@@ -202,7 +200,7 @@ class Measurement:
     def _by_attacks(self) -> "tuple[CanaryExposure, Completion]":
         from vestige.audits.exposure.canaries import canary_exposure
         from vestige.audits.extraction.canaries import complete
-        from vestige.models.canaries import asked_as_learnt
+        from vestige.models.behind import asked_as_learnt
 
         model, canaries = asked_as_learnt(self._model, self._manifest), self._canaries
         found = canary_exposure(

@@ -1,9 +1,9 @@
-"""What a model reads before a text: a prefix, such as the beginning of a chat."""
+"""What a model reads before a text: a prefix, such as the turns of a chat before a canary."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -11,7 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vestige.data.vocabulary import Vocabulary
+from vestige.errors import DataError
 from vestige.models.protocols import NextToken, State
+
+if TYPE_CHECKING:
+    from vestige.data.manifest import Canary, Manifest, Role
 
 Ids = NDArray[np.int64]
 
@@ -115,3 +119,68 @@ class Behind:
     def log_probs(self, state: State) -> Tensor:
         """See `NextToken`."""
         return self.model.log_probs(state)
+
+
+def canary_scores(model: NextToken, canaries: "Sequence[Canary]") -> NDArray[np.float64]:
+    """(n,) log-probability of each whole canary, in nats."""
+    from vestige.data.manifest import canary_ids
+    from vestige.models.predictions import text_log_probs  # which imports this module
+
+    numbered = enumerate(canaries, start=1)
+    return text_log_probs(model, [canary_ids(n, one, model.vocabulary) for n, one in numbered])
+
+
+def asked_as_learnt(model: NextToken, manifest: "Manifest") -> NextToken:
+    """The model after what its chat template puts before the turn that the canaries were.
+
+    Raises:
+        DataError: the canaries are turns of conversations, and there is no template to put them in.
+    """
+    turn = manifest.turn
+    return model if turn is None else in_turn(model, turn.role, turn.question)
+
+
+def in_turn(model: NextToken, role: "Role", question: str) -> NextToken:
+    """The model after what its chat template puts before a turn.
+
+    Args:
+        model: with a tokenizer that has a template.
+        role: whose turn it is.
+        question: of the user, before the assistant's turn.
+
+    Raises:
+        DataError: there is no template, or none that can be used.
+    """
+    from vestige.data.chat_template import assistant_turn, users_turn
+
+    template = template_of(model)
+    if template is None:
+        raise DataError(
+            "a turn of a conversation needs a chat template; the tokenizer has none",
+            remedy="Pass the model with its tokenizer.",
+        )
+    if role == "assistant":
+        before = assistant_turn(*template, message=question)
+    else:
+        around = users_turn(*template)
+        if around is None:
+            raise DataError(
+                "the chat template does not contain the user's text exactly once",
+                remedy="Plant the canaries in the assistant's turn.",
+            )
+        before = around[0]
+    ids = list(model.vocabulary.encode(before))
+    begun = ids[:1] == [getattr(model, "first_token", None)]  # which every text begins with
+    return Behind(model, ids[begun:] if len(ids) > 1 else ids, anywhere=not begun)
+
+
+def template_of(model: NextToken) -> tuple[str, dict[str, str]] | None:
+    """The chat template of a model's tokenizer with its special tokens; None without one."""
+    tokenizer = getattr(model.vocabulary, "tokenizer", None)
+    source = getattr(tokenizer, "chat_template", None)
+    if isinstance(source, dict):  # several, by name
+        source = source.get("default")
+    if not isinstance(source, str):
+        return None
+    named = getattr(tokenizer, "special_tokens_map", {})
+    return source, {name: token for name, token in named.items() if isinstance(token, str)}

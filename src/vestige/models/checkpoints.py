@@ -157,7 +157,8 @@ def load_model(
         ModelError: nothing there, or not a whole and unchanged model; says which file and why.
         ValueError: this machine has no such device.
     """
-    refuse_endpoint(path)
+    if not Path(path).exists():
+        refuse_endpoint(path)
     where, folder = placed(device), model_folder(path)
     model: Network
     if (folder / DESCRIPTION).is_file() or (folder / ANSWERS).is_file():

@@ -313,7 +313,9 @@ def _sums(
     places = np.delete(np.arange(len(texts.tokens)), texts.offsets[:-1])
     reader = model if context is None else unprefixed(model)
     found = measure(reader, texts, [log_prob], places, context=context)["log_probs"]
-    sums = np.bincount(texts_at(texts, places), found.astype(np.float64), minlength=len(texts))
+    sums = np.bincount(
+        texts_at(texts, places), found.astype(np.float64), minlength=texts.offsets.size - 1
+    )
     return np.asarray(sums + first[texts.tokens[texts.offsets[:-1]]], np.float64)
 
 

@@ -6,10 +6,9 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vestige.data.canary import Canary
     from vestige.data.candidate_words import Candidates
     from vestige.data.corpus import Corpus
-    from vestige.data.manifest import Sampling
+    from vestige.data.manifest import Canary, Sampling
     from vestige.data.secret_canaries import SecretCanary
     from vestige.data.vocabulary import Vocabulary
     from vestige.session import Session
@@ -149,7 +148,7 @@ def _sampled(
     """Lines that a language model writes, each planted by a fair coin, and the record of it."""
     from vestige.data.manifest import Sampling
     from vestige.data.user_canaries import sampled_canaries
-    from vestige.models.canaries import canary_scores
+    from vestige.models.behind import canary_scores
     from vestige.models.folders import sha256_of
     from vestige.preparation.sampled_canaries import LENGTH as MOST
     from vestige.preparation.sampled_canaries import sample_phrases

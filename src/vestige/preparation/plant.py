@@ -193,7 +193,7 @@ def _in_utterances(run: Session) -> Planting:
 
 def _in_text(run: Session) -> Planting:
     """Canaries in running text."""
-    from vestige.data import manifest as sealed
+    from vestige.data import planting
     from vestige.data.sources import CORPUS
     from vestige.preparation.canaries import check_canaries, text_canaries
 
@@ -203,7 +203,7 @@ def _in_text(run: Session) -> Planting:
     corpus = run.corpus("data", given["data"], **_some(given, "format", "text", "user", "limit"))
     known = _vocabulary(given["vocabulary"])
     canaries, sampling = text_canaries(run, given, corpus, known)
-    planted, manifest = sealed.plant(corpus, canaries, seed=run.seed, vocabulary=known)
+    planted, manifest = planting.plant(corpus, canaries, seed=run.seed, vocabulary=known)
     return Planting.made(replace(manifest, sampling=sampling), {CORPUS: planted})
 
 

@@ -139,8 +139,7 @@ def verify_planting(directory: Path) -> Planting:
         ManifestError: it does not, or the manifest was changed.
         DataError: a file cannot be read.
     """
-    from vestige.data.checksum import format_of
-    from vestige.data.manifest import Manifest
+    from vestige.data.manifest import Manifest, format_of
     from vestige.data.secret_manifest import FORMAT, SecretManifest
     from vestige.data.sources import read_parts
     from vestige.data.utterances import Utterances

@@ -19,7 +19,7 @@ from vestige.monitor import Monitor
 from vestige.preparation import privacy
 from vestige.preparation.lineage import Lineage, end, registered
 from vestige.preparation.texts import Texts
-from vestige.preparation.trained import RUN, Trained, useless_training
+from vestige.preparation.trained import RUN, Trained
 from vestige.privacy.statement import PrivacyStatement
 from vestige.results import Result
 from vestige.session import Session
@@ -28,6 +28,7 @@ from vestige.training.checkpoint import LOG
 from vestige.training.config import TrainingConfig
 from vestige.training.history import EarlyStopping, StopAtPerplexity, TrainingHistory
 from vestige.training.precision import settled
+from vestige.training.word_frequencies import useless_training
 
 
 @dataclass(frozen=True, kw_only=True)

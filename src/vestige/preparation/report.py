@@ -6,13 +6,13 @@ The sentences of the guarantee were written when the training ended (`run.json`,
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from vestige.preparation.trained import useless_training
 from vestige.reports.blocks import Table, table
 from vestige.reports.charts import ACCENT, QUIET, Chart, Figure, alt, dashed, disc, inline, ring
 from vestige.reports.disclosure import disclose, printable
 from vestige.reports.report import Report, lines
 from vestige.reports.words import NOTHING, Row, decimal, listed, percent
 from vestige.results import Run
+from vestige.training.word_frequencies import useless_training
 
 MANIFEST = (
     "The manifest holds every canary unredacted. Keep it apart from the model and from the text "

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from vestige.data.canary import occurrences
+from vestige.data.planting import occurrences
 from vestige.errors import DataError
 
 if TYPE_CHECKING:

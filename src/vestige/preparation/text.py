@@ -23,7 +23,6 @@ from vestige.models.transformer import TransformerConfig
 from vestige.preparation.options import ModelOptions, TrainingOptions
 from vestige.preparation.recipe import Prepared
 from vestige.preparation.texts import Texts
-from vestige.preparation.trained import JUDGED_BY
 from vestige.session import Session
 from vestige.training import presets
 from vestige.training.config import TrainingConfig
@@ -31,7 +30,7 @@ from vestige.training.directory import DATA, IDENTITY
 from vestige.training.presets import Preset, Shape, gentle, new_model
 from vestige.training.training_task import TextTask
 from vestige.training.vocabularies import borrow, learn_vocabulary
-from vestige.training.word_frequencies import FREQUENCIES, frequency_perplexity
+from vestige.training.word_frequencies import FREQUENCIES, JUDGED_BY, frequency_perplexity
 
 KINDS: dict[str | None, Any] = {
     "lstm": LSTMConfig,

@@ -1,10 +1,9 @@
 """Finished trainings: what `vestige train` returns, and what a folder says about its training."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vestige import results
 from vestige.results import Result
@@ -17,9 +16,6 @@ MODEL, RUN = "model", "run"
 
 REPEAT = "seed-{}"
 """Where `vestige train --seeds` keeps the training of a seed."""
-
-JUDGED_BY = "judged_by"
-"""Which text judges a model: "validation", or "training" where nothing was held out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,30 +75,6 @@ class RepeatedTraining(Result):
     def next_step(self, out: object) -> str:
         """A line for the terminal about the trainings."""
         return f"Trainings: {out}/seed-*. Compare defences: vestige compare plain={out} NAME=DIR"
-
-
-def training_summary(model: object) -> Mapping[str, Any]:
-    """The summary of a training; nothing where the model was loaded or made elsewhere."""
-    if not isinstance(model, str | PathLike):
-        return {}
-    run = Path(model) / RUN
-    return results.load(run).summary if (run / "summary.json").is_file() else {}
-
-
-def useless_model(model: object) -> str | None:
-    """A sentence about a model that is no better than word frequencies; else None."""
-    return useless_training(training_summary(model))
-
-
-def useless_training(summary: Mapping[str, Any]) -> str | None:
-    """A sentence about a training that is no better than word frequencies; else None."""
-    from vestige.training.word_frequencies import FREQUENCIES, is_useless, useless_words
-
-    alone, judged = summary.get(FREQUENCIES), summary.get("validation_perplexity")
-    own = summary.get("perplexity") if summary.get(JUDGED_BY) == "training" else judged
-    if alone is None or not is_useless(own, alone):
-        return None
-    return useless_words(own, alone, who="The model")
 
 
 def repeats(path: str) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ KINDS: dict[str, str] = {
     "SecretAudit": "vestige.audits.extraction.utterances_report:planted_report",
     "SecretCompletion": "vestige.audits.extraction.completion_report:secrets_report",
     "SecretExposure": "vestige.audits.exposure.report:secrets_report",
-    "SecretRank": "vestige.audits.exposure.report:update_report",
+    "SecretRank": "vestige.audits.exposure.report:secrets_report",
     "Table": "vestige.reports.report:paper_report",
     "TextAudit": "vestige.audits.membership.report:texts_report",
     "TextMemorization": "vestige.audits.extraction.passages_report:passages_report",

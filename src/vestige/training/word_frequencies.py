@@ -11,15 +11,23 @@ parameter, and is defined in the vocabulary's own tokens: subwords where there a
 """
 
 import math
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vestige import _validate
 from vestige.data.encoded import EncodedCorpus
+from vestige.results import load
 
 FREQUENCIES = "word_frequency_perplexity"
 """The name of `frequency_perplexity` among what is measured of a model."""
+
+JUDGED_BY = "judged_by"
+"""Which text judges a model: "validation", or "training" if none was held out."""
 
 _PIECE = 2**22
 
@@ -97,3 +105,20 @@ def useless_words(perplexity: float | None, by_frequencies: float, *, who: str =
         f"{by_frequencies:,.1f}. It is too weak to audit. Train it longer, on more text, or --from "
         "a public model; with dp-sgd, also with larger batches or a larger --epsilon."
     )
+
+
+def useless_model(model: object) -> str | None:
+    """A sentence about a model whose training says that it is too weak to audit; else None."""
+    if not isinstance(model, str | PathLike):
+        return None
+    run = Path(model) / "run"
+    return useless_training(load(run).summary) if (run / "summary.json").is_file() else None
+
+
+def useless_training(summary: Mapping[str, Any]) -> str | None:
+    """A sentence about a training that is no better than word frequencies; else None."""
+    alone, judged = summary.get(FREQUENCIES), summary.get("validation_perplexity")
+    own = summary.get("perplexity") if summary.get(JUDGED_BY) == "training" else judged
+    if alone is None or not is_useless(own, alone):
+        return None
+    return useless_words(own, alone, who="The model")

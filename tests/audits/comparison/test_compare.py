@@ -8,9 +8,9 @@ import pytest
 
 from vestige.audits.comparison.compare import compare
 from vestige.audits.comparison.trainings import TrainedModel, listed, named, undefended
-from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
-from vestige.data.manifest import plant
+from vestige.data.manifest import Canary
+from vestige.data.planting import plant
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from vestige.audits.exposure.epsilon import audit_canaries
-from vestige.data.canary import Canary
+from vestige.data.manifest import Canary
 from vestige.errors import DataError, IncompatibleModels, VestigeError
 from vestige.metrics.epsilon import one_run_epsilon
 from vestige.metrics.f_dp_epsilon import Curves, threshold_epsilon
-from vestige.models.canaries import canary_scores
+from vestige.models.behind import canary_scores
 from vestige.models.table import TableModel
 
 WORDS = 42

@@ -12,8 +12,8 @@ from tests.audits.passed import PASSED
 from vestige import results
 from vestige.audits.exposure.canaries import canary_exposure, orders_compared
 from vestige.audits.exposure.references import word_references
-from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
+from vestige.data.manifest import Canary
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, IncompatibleModels
@@ -76,8 +76,8 @@ def test_the_whole_space_gives_the_rank_of_brute_force():
 def test_a_sample_estimates_the_rank_in_the_whole_space(canaries):
     pairs = [Canary(" ".join(c.phrase.split()[:2]), "random", (), c.copies) for c in canaries]
     model = model_that_knows([], seed=5)
-    whole = canary_exposure(model, pairs, seed=0, space="whole")
-    sample = canary_exposure(model, pairs, seed=0, space="sampled", references=2000)
+    whole = canary_exposure(model, pairs, seed=0)
+    sample = canary_exposure(model, pairs, seed=0, references=2000)
     assert sample.space == "sampled"
     inside = [
         a["low"] <= b["exposure"] <= a["high"]
@@ -150,7 +150,7 @@ def test_a_canary_is_ranked_and_fitted_among_references_of_its_length(canaries):
     planted = frozenset(c.phrase for c in mixed if c.planted)
     for length in (2, 4):
         drawn = word_references(
-            WORDS.words[2:], length=length, number=300, space="auto", exclude=planted,
+            WORDS.words[2:], length=length, number=300, exclude=planted,
             generator=generator,
         )  # fmt: skip
         bits = log_perplexities(model, drawn.phrases)
@@ -172,10 +172,8 @@ def log_perplexities(model, phrases):
 def test_exact_ranks_are_those_of_the_whole_space(canaries):
     pairs = [Canary(" ".join(c.phrase.split()[:2]), "random", (), c.copies) for c in canaries]
     model = model_that_knows([c.phrase for c in pairs if c.planted], order=30)
-    found = canary_exposure(
-        model, pairs, seed=0, space="sampled", references=500, exact_budget=5000
-    )
-    whole = canary_exposure(model, pairs, seed=0, space="whole")
+    found = canary_exposure(model, pairs, seed=0, references=500, exact_budget=5000)
+    whole = canary_exposure(model, pairs, seed=0)
     for exact, listed in zip(found.canaries, whole.canaries, strict=True):
         if exact["copies"]:
             assert exact["exact_low"] == pytest.approx(listed["exposure"])
@@ -290,7 +288,6 @@ def refused(error, problem, canaries, **options):
 
 def test_what_cannot_be_measured_is_refused(canaries):
     refused(ValueError, "references must be at least 100", canaries, references=99)
-    refused(ValueError, "space", canaries, space="all")
     refused(ValueError, "exact_budget", canaries, exact_budget=0)
     refused(ValueError, "candidates", canaries, exact_budget=5, candidates=["abc bcd", "bcd abc"])
     refused(DataError, "there is no control among 4 canaries", canaries[:4])

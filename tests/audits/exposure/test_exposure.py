@@ -12,9 +12,8 @@ from tests.cli.refusals import refused
 from vestige import exposure, results
 from vestige.audits.exposure.canaries import canary_exposure
 from vestige.claims.model_checks import canary_checks
-from vestige.data.manifest import Manifest
+from vestige.data.manifest import Manifest, load_canaries
 from vestige.data.vocabulary import WordVocabulary
-from vestige.models.canaries import load_canaries
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.table import TableModel
 
@@ -52,12 +51,8 @@ def planting(tmp_path_factory, shell):
     (root / "none").mkdir()
     sealed = Manifest.load(root / "planted" / "manifest.json")
     for name, kept in [("no-controls", True), ("no-canaries", False)]:
-        chosen = [i for i, canary in enumerate(sealed.canaries) if canary.planted is kept]
-        replace(
-            sealed,
-            canaries=tuple(sealed.canaries[i] for i in chosen),
-            positions=tuple(sealed.positions[i] for i in chosen),
-        ).save(root / f"{name}.json")
+        chosen = tuple(canary for canary in sealed.canaries if canary.planted is kept)
+        replace(sealed, canaries=chosen).save(root / f"{name}.json")
     (root / "said.txt").write_text("lantern knows nobody new\nlantern knows nobody mill\n")
     (root / "said-unknown.txt").write_text("lantern knows nobody new\nlantern knows zebras\n")
     (root / "said-once.txt").write_text("lantern knows nobody new\n\n")
@@ -75,7 +70,7 @@ def test_the_verb_saves_what_the_library_finds(shell, planting, tmp_path):
 
     assert done.finished, (done.stderr, done.exception)
     model = load_model(planting / "model")
-    sealed, canaries = load_canaries(planting / "planted", model)
+    sealed, canaries = load_canaries(planting / "planted", model.vocabulary)
     found = canary_exposure(model, canaries, seed=3, references=2000, exact_budget=500)
     made = canary_checks(
         model, planting / "planted", sealed, readable=len(canaries), seed=3, useless=None

@@ -6,7 +6,7 @@ from scipy.stats import kstest
 
 import vestige
 from tests.audits.planted import MANIFEST
-from vestige.audits.exposure.report import update_report
+from vestige.audits.exposure.report import secrets_report
 from vestige.audits.exposure.secrets import secret_exposure
 from vestige.claims import UNDECIDED
 from vestige.data.secret_lines import read_secret
@@ -64,7 +64,7 @@ def test_an_exact_rank_is_a_count_over_the_whole_space(text):
     assert row["p"] >= row["joint_p"]
     assert row["gain"] == pytest.approx(GAINS[text], abs=1e-4)
     assert 2 ** row["log2_space_rank"] == pytest.approx(rank)
-    [table] = update_report(run_of(found), show_secrets=False).tables
+    [table] = secrets_report(run_of(found), show_secrets=False).tables
     assert f"{rank} of 1,000" in table.rows[0]
 
 

@@ -12,10 +12,9 @@ from tests.cli.refusals import refused
 from vestige import results
 from vestige.audits.extraction.canaries import complete
 from vestige.claims.model_checks import canary_checks
-from vestige.data.manifest import Manifest
+from vestige.data.manifest import Manifest, load_canaries
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, IncompatibleModels
-from vestige.models.canaries import load_canaries
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.table import TableModel
 
@@ -64,7 +63,7 @@ def planting(tmp_path_factory, shell):
     (root / "cut.json").write_text(content[:-20])
     (root / "none").mkdir()
     sealed = Manifest.load(root / "planted" / "manifest.json")
-    Manifest((), (), 0, sealed.corpus, sealed.planted, sealed.vocabulary).save(root / "empty.json")
+    replace(sealed, canaries=()).save(root / "empty.json")
     return root
 
 
@@ -78,7 +77,7 @@ def test_the_verb_saves_what_the_library_finds(shell, planting, tmp_path):
 
     assert done.finished, (done.stderr, done.exception)
     model = load_model(planting / "model")
-    sealed, canaries = load_canaries(planting / "planted", model)
+    sealed, canaries = load_canaries(planting / "planted", model.vocabulary)
     checks = canary_checks(model, planting / "planted", sealed, readable=len(canaries))
     found = replace(complete(model, canaries, beam=4), checks=checks)
     run = results.load(tmp_path / "run")
@@ -117,8 +116,8 @@ def test_the_manifest_may_be_named_itself(shell, planting, tmp_path):
 
 def test_canaries_of_no_vocabulary_are_read_with_the_models(planting):
     model = load_model(planting / "model")
-    _, known = load_canaries(planting / "planted", model)
-    _, loose = load_canaries(planting / "loose", model)
+    _, known = load_canaries(planting / "planted", model.vocabulary)
+    _, loose = load_canaries(planting / "loose", model.vocabulary)
     assert [one.ids for one in loose][:2] == [one.ids for one in known][:2]
     assert loose[0].ids == tuple(model.vocabulary.encode(SECRET))
 
@@ -126,10 +125,10 @@ def test_canaries_of_no_vocabulary_are_read_with_the_models(planting):
 def test_an_unknown_word_is_told_by_the_canarys_number_and_not_by_itself(planting):
     model = load_model(planting / "smaller")
     with pytest.raises(DataError, match=r"canary 1 of .* lacks 1 of its 4 tokens") as error:
-        load_canaries(planting / "loose", model)
+        load_canaries(planting / "loose", model.vocabulary)
     assert "lantern" not in str(error.value)
     with pytest.raises(IncompatibleModels, match="another vocabulary"):
-        load_canaries(planting / "planted", model)
+        load_canaries(planting / "planted", model.vocabulary)
 
 
 def test_its_page_shows_the_table_and_no_phrase(shell, planting, tmp_path):

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from tests.audits.passed import passed
-from vestige.audits.unlearning.knowledge import Knowledge, compared_tokens, share_left
+from vestige.audits.unlearning.knowledge import Knowledge, differences, share_left
 from vestige.audits.unlearning.knowledge import verify as verify_with
-from vestige.audits.unlearning.unlearning import differences
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.models.token_statistics import TokenStatistics
 
@@ -166,7 +165,7 @@ def test_short_texts_are_compared_over_the_positions_that_both_lists_reach():
     found = Knowledge.of(told(short), told(long))
     assert abs(found.value) < 0.02
     assert found.p_value(seed=0) > 0.05
-    assert compared_tokens(told(long), told(short)) == 20 * 10
+    assert Knowledge.of(told(long), told(short)).compared == 20 * 10
 
 
 def test_a_text_counts_with_the_mean_of_its_tokens_less_those_at_their_positions():

@@ -20,7 +20,7 @@ from vestige.results import Result
 from vestige.session import Session, verb
 
 if TYPE_CHECKING:
-    from vestige.data.canary import Canary
+    from vestige.data.manifest import Canary
     from vestige.models.protocols import LanguageModel
 
 
@@ -117,13 +117,13 @@ def _canaries(
     run: Session, manifest: "ManifestLike | None", first: "LanguageModel", notes: list[str]
 ) -> "tuple[Canary, ...]":
     """The canaries with the models' ids, or a note that there are none."""
+    from vestige.data.manifest import load_canaries
     from vestige.errors import DataError
-    from vestige.models.canaries import load_canaries
 
     if manifest is None:
         notes.append("Leakage was not measured: give --manifest of the planted canaries.")
         return ()
-    sealed, canaries = load_canaries(manifest, first, run.monitor)
+    sealed, canaries = load_canaries(manifest, first.vocabulary, run.monitor)
     if sealed.turn is not None:
         raise DataError(
             "the canaries of the manifest are turns of conversations, and these models read "

@@ -8,8 +8,9 @@ separates memory of the sequence from frequent words. Controls are measured in t
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from math import isfinite, log
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +19,6 @@ from vestige.audits.exposure.canary_result import ORDERED, CanaryExposure
 from vestige.audits.exposure.exact_rank import exact_rank
 from vestige.audits.exposure.references import (
     References,
-    Space,
     control_references,
     listed_references,
     other_order,
@@ -27,20 +27,15 @@ from vestige.audits.exposure.references import (
     split_phrase,
     word_references,
 )
-from vestige.data.canary import RANDOM_ORDER, SAMPLED, Canary
+from vestige.data.manifest import RANDOM_ORDER, SAMPLED, Canary, canary_ids
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.errors import DataError, NotFinite
-from vestige.metrics.exposure import (
-    SkewNormalFit,
-    fit_skew_normal,
-    sampled_exposure,
-    whole_exposure,
-)
-from vestige.models.canaries import canary_ids
+from vestige.metrics.exposure import fit_skew_normal, sampled_exposure, whole_exposure
 from vestige.models.predictions import text_log_probs
 from vestige.models.protocols import NextToken
 
 Progress = Callable[[int, int], None]
+Scores = Mapping[str, float]  # log-perplexity of each phrase, in bits
 
 FEWEST = 100
 """References that a sample, and a fit, must have."""
@@ -61,7 +56,6 @@ def canary_exposure(
     *,
     seed: int,
     references: int = 2**14,
-    space: Space = "auto",
     candidates: Sequence[str] | None = None,
     exact_budget: int | None = None,
     orders: int = ORDERS,
@@ -76,7 +70,7 @@ def canary_exposure(
         canaries: planted ones and controls, at least one of each.
         seed: of the references, and of the orders of words if not all are compared.
         references: phrases in a sample, at least 100; its log2 is the ceiling of exposure by rank.
-        space: "sampled", "whole", or "auto": whole if a sample has no fewer phrases.
+            A space of no more phrases is read whole.
         candidates: phrases that the canaries could have been, instead of random words.
         exact_budget: prefixes to read for each planted canary's exact rank; None: no exact rank.
         orders: other orders of its words that a canary is compared with at most; 0: none.
@@ -90,44 +84,63 @@ def canary_exposure(
     """
     vocabulary, listed = model.vocabulary, candidates is not None
     _validate.at_least(FEWEST, references=references)
-    _validate.one_of(get_args(Space), space=space)
+    _validate.at_least(0, orders=orders)
     made = [canary for canary in canaries if canary.pattern != SAMPLED]
     _check_exact(exact_budget, made, vocabulary, listed=listed)
-    _check_kinds(canaries)
-    subjects = _subjects(canaries, vocabulary, listed=listed)
-    _validate.at_least(0, orders=orders)
+    planted = [place for place, canary in enumerate(canaries) if canary.planted]
+    for number, kind in (
+        (len(planted), "planted canary"),
+        (len(canaries) - len(planted), "control"),
+    ):
+        if not number:
+            raise DataError(
+                f"there is no {kind} among {len(canaries)} canaries; planted ones are compared "
+                "with controls",
+                remedy="Pass the manifest of `vestige plant`, which makes both.",
+            )
+    numbered = enumerate(canaries, start=1)
+    subjects = [_Subject.of(n, one, vocabulary, listed=listed) for n, one in numbered]
     reordered = _reordered(subjects, references, orders, seed)
     words = () if listed or not made else space_words(vocabulary, made)
     if candidates is not None:
-        spaces = {0: _checked(listed_references(candidates), vocabulary)}
+        spaces = {0: listed_references(candidates, vocabulary)}
     else:
-        spaces = _spaces(subjects, words, vocabulary, references, space, seed)
+        spaces = _spaces(subjects, words, vocabulary, references, seed)
 
-    phrases = [one for some in (*reordered, *(s.phrases for s in spaces.values())) for one in some]
-    own = [text for one in subjects for text in (one.text, one.other) if text is not None]
-    phrases = list(dict.fromkeys([*own, *phrases]))
-    planted = [place for place, canary in enumerate(canaries) if canary.planted]
+    own = (text for one in subjects for text in (one.text, one.other) if text is not None)
+    phrases = list(dict.fromkeys(chain(own, *reordered, *(s.phrases for s in spaces.values()))))
     count = _counter(progress, len(phrases) + len(planted) * (exact_budget or 0))
-    scores = _log_perplexities(model, phrases, count)
+    bits = text_log_probs(model, vocabulary.encode_batch(phrases), count) / -log(2)
+    if np.isnan(bits).any():
+        raise NotFinite
+    scores = dict(zip(phrases, bits.tolist(), strict=True))
 
-    fits = {group: _fit(scores, drawn) for group, drawn in spaces.items()}
     rows: list[dict[str, Any]] = [
         {name: getattr(canary, name) for name in ("phrase", "pattern", "user", "copies")}
         for canary in canaries
     ]
-    for group, drawn in spaces.items():
-        _rank(rows, subjects, group, scores, drawn, fits[group])
-    for row, one, some in zip(rows, subjects, reordered, strict=True):
+    pairs = list(zip(rows, subjects, strict=True))
+    distances = [
+        _rank([(row, one) for row, one in pairs if one.group == group], scores, drawn)
+        for group, drawn in spaces.items()
+    ]
+    for (row, one), some in zip(pairs, reordered, strict=True):
         row["length"] = len(vocabulary.encode(one.text))
         row["per_token"] = row["log_perplexity"] / row["length"]
         row |= {"exact_low": None, "exact_high": None, "orders": 1 + len(some)}
         row["order_rank"] = 1 + sum(scores[other] <= scores[one.text] for other in some)
     if exact_budget is not None:
-        _rank_exactly(model, [rows[place] for place in planted], words, exact_budget, count)
+        alphabet = vocabulary.encode(" ".join(words))
+        for row in (rows[place] for place in planted):
+            if row["pattern"] != SAMPLED and isfinite(row["log_perplexity"]):
+                ids = vocabulary.encode(row["phrase"])
+                rank = exact_rank(model, ids, alphabet=alphabet, distinct=True, budget=exact_budget)
+                row |= {"exact_low": rank.exposure_low, "exact_high": rank.exposure_high}
+                count(exact_budget)
     return CanaryExposure(
         canaries=tuple(rows),
         words=len(words),
-        fit_distance=max((fit.distance for fit in fits.values() if fit), default=None),
+        fit_distance=max((one for one in distances if one is not None), default=None),
         seed=seed,
     )
 
@@ -146,22 +159,17 @@ class _Subject(NamedTuple):
     other: str | None
     group: int
 
-    @property
-    def is_reference(self) -> bool:
-        return self.group == _WRITTEN and self.canary.control
-
-
-def _subjects(
-    canaries: Sequence[Canary], vocabulary: Vocabulary, *, listed: bool
-) -> list[_Subject]:
-    found = []
-    for number, canary in enumerate(canaries, start=1):
+    @classmethod
+    def of(cls, number: int, canary: Canary, vocabulary: Vocabulary, *, listed: bool) -> "_Subject":
         canary_ids(number, canary, vocabulary)
         words, written = split_phrase(canary.phrase, vocabulary), canary.pattern == SAMPLED
         other = None if written else other_order(words, vocabulary)
         group = 0 if listed else _WRITTEN if written else len(words)
-        found.append(_Subject(canary, " ".join(words), other, group))
-    return found
+        return cls(canary, " ".join(words), other, group)
+
+    @property
+    def is_reference(self) -> bool:
+        return self.group == _WRITTEN and self.canary.control
 
 
 def _reordered(
@@ -191,7 +199,6 @@ def _spaces(
     words: Sequence[str],
     vocabulary: Vocabulary,
     number: int,
-    space: Space,
     seed: int,
 ) -> dict[int, References]:
     """The references of each group."""
@@ -200,7 +207,7 @@ def _spaces(
     groups = {one.group for one in subjects}
     found = {
         length: word_references(
-            words, length=length, number=number, space=space, exclude=planted, generator=generator
+            words, length=length, number=number, exclude=planted, generator=generator
         )
         for length in sorted(groups - {_WRITTEN})
     }
@@ -210,88 +217,48 @@ def _spaces(
     return found
 
 
-def _log_perplexities(
-    model: NextToken, phrases: Sequence[str], count: Callable[[int], None]
-) -> dict[str, float]:
-    """-log2 of the probability of each phrase at the beginning of a text."""
-    bits = text_log_probs(model, model.vocabulary.encode_batch(list(phrases)), count) / -log(2)
-    if np.isnan(bits).any():
-        raise NotFinite
-    return dict(zip(phrases, bits.tolist(), strict=True))
-
-
-def _fit(scores: Mapping[str, float], drawn: References) -> SkewNormalFit | None:
-    bits = np.array([scores[phrase] for phrase in drawn.phrases])
-    fits = len(bits) >= FEWEST and np.isfinite(bits).all() and bits.min() < bits.max()
-    return fit_skew_normal(bits) if fits else None
-
-
 def _rank(
-    rows: Sequence[dict[str, Any]],
-    subjects: Sequence[_Subject],
-    group: int,
-    scores: Mapping[str, float],
-    drawn: References,
-    fit: SkewNormalFit | None,
-) -> None:
-    """Write the exposures of a group's canaries, and of their other orders, into their rows."""
-    own = [(row, one) for row, one in zip(rows, subjects, strict=True) if one.group == group]
+    own: Sequence[tuple[dict[str, Any], _Subject]], scores: Scores, drawn: References
+) -> float | None:
+    """Write the exposures of a group, and of its other orders, into its rows.
+
+    Returns:
+        the distance of the skew-normal fit; None without one.
+    """
+    known = np.array([scores[phrase] for phrase in drawn.phrases])
+    fits = len(known) >= FEWEST and np.isfinite(known).all() and known.min() < known.max()
+    fit = fit_skew_normal(known) if fits else None
+
+    def exposures(phrases: Sequence[str], *, inside: bool = False) -> list[dict[str, Any]]:
+        """Exposures of phrases among the references; of those `inside`, among the others."""
+        bits = np.array([scores[phrase] for phrase in phrases])
+        if drawn.whole:
+            ranked = whole_exposure(bits, known, inside=np.isin(phrases, drawn.phrases))
+        else:
+            ranked = sampled_exposure(bits, known, space_bits=drawn.bits, inside=inside)
+        nothing = np.full(len(bits), None)
+        columns = {
+            "log_perplexity": bits,
+            **{name: getattr(ranked, name) for name in _RANKED},
+            # The fit extrapolates beyond the references, but no exposure exceeds the space.
+            "fit_exposure": np.minimum(fit.exposure(bits), drawn.bits) if fit else nothing,
+            "extrapolated": fit.extrapolated(bits) if fit else nothing,
+        }
+        values = zip(*(column.tolist() for column in columns.values()), strict=True)
+        return [dict(zip(columns, row, strict=True)) for row in values]
+
     for inside in (False, True):
         some = [(row, one.text) for row, one in own if one.is_reference is inside]
-        found = _exposures([text for _, text in some], scores, drawn, fit, inside=inside)
+        found = exposures([text for _, text in some], inside=inside) if some else []
         for (row, _), columns in zip(some, found, strict=True):
             row |= columns
-            row |= {"references": len(drawn.phrases) - inside, "whole": drawn.whole}
+            row |= {"references": len(known) - inside, "whole": drawn.whole}
             row |= {"space_bits": drawn.bits, **{f"shuffled_{name}": None for name in _SHUFFLED}}
     turned = [(row, one.other) for row, one in own if one.other is not None]
-    found = _exposures([other for _, other in turned], scores, drawn, fit)
+    found = exposures([other for _, other in turned]) if turned else []
     for (row, _), columns in zip(turned, found, strict=True):
         row |= {f"shuffled_{name}": columns[name] for name in _SHUFFLED}
-
-
-def _exposures(
-    phrases: Sequence[str],
-    scores: Mapping[str, float],
-    drawn: References,
-    fit: SkewNormalFit | None,
-    *,
-    inside: bool = False,
-) -> list[dict[str, Any]]:
-    """Exposures of phrases among the references; of those `inside`, among the others."""
-    if not phrases:
-        return []
-    own, known = (np.array([scores[one] for one in some]) for some in (phrases, drawn.phrases))
-    if drawn.whole:
-        ranked = whole_exposure(own, known, inside=np.isin(phrases, drawn.phrases))
-    else:
-        ranked = sampled_exposure(own, known, space_bits=drawn.bits, inside=inside)
-    columns = {"log_perplexity": own.tolist()}
-    columns |= {name: getattr(ranked, name).tolist() for name in _RANKED}
-    # The fit extrapolates beyond the references, but no exposure exceeds the space.
-    nothing = [None] * len(phrases)
-    columns["fit_exposure"] = np.minimum(fit.exposure(own), drawn.bits).tolist() if fit else nothing
-    columns["extrapolated"] = fit.extrapolated(own).tolist() if fit else nothing
-    return [
-        dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
-    ]
-
-
-def _rank_exactly(
-    model: NextToken,
-    rows: Sequence[dict[str, Any]],
-    words: Sequence[str],
-    budget: int,
-    count: Callable[[int], None],
-) -> None:
-    """Write the exact ranks of planted canaries, or proven bounds of them, into their rows."""
-    alphabet = model.vocabulary.encode(" ".join(words))
-    for row in rows:
-        if row["pattern"] == SAMPLED or not isfinite(row["log_perplexity"]):
-            continue
-        own = model.vocabulary.encode(row["phrase"])
-        found = exact_rank(model, own, alphabet=alphabet, distinct=True, budget=budget)
-        row |= {"exact_low": found.exposure_low, "exact_high": found.exposure_high}
-        count(budget)
+    return fit.distance if fit else None
 
 
 def _counter(progress: Progress | None, total: int) -> Callable[[int], None]:
@@ -304,28 +271,6 @@ def _counter(progress: Progress | None, total: int) -> Callable[[int], None]:
             progress(done, total)
 
     return count
-
-
-def _check_kinds(canaries: Sequence[Canary]) -> None:
-    planted = sum(canary.planted for canary in canaries)
-    for number, kind in ((planted, "planted canary"), (len(canaries) - planted, "control")):
-        if not number:
-            raise DataError(
-                f"there is no {kind} among {len(canaries)} canaries; planted ones are compared "
-                "with controls",
-                remedy="Pass the manifest of `vestige plant`, which makes both.",
-            )
-
-
-def _checked(listed: References, vocabulary: Vocabulary) -> References:
-    for number, ids in enumerate(vocabulary.encode_batch(list(listed.phrases)), start=1):
-        if vocabulary.unk_id in ids:
-            raise DataError(
-                f"candidate {number} has words that the model's vocabulary of {len(vocabulary)} "
-                "tokens lacks",
-                remedy="List only phrases that the model can read.",
-            )
-    return listed
 
 
 def _check_exact(

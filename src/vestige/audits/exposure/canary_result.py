@@ -28,7 +28,7 @@ from vestige import claims
 from vestige.claims import Check, Claim, Test
 from vestige.claims.effects import EXPOSURE_BITS
 from vestige.data.canaries import PATTERNS
-from vestige.data.canary import RANDOM_ORDER, SAMPLED
+from vestige.data.manifest import RANDOM_ORDER, SAMPLED
 from vestige.metrics.estimates import median_interval
 from vestige.metrics.exposure import CHANCE
 from vestige.metrics.ranks import least_together, permutation_test, together
@@ -94,7 +94,12 @@ class CanaryExposure(Measurement):
     @property
     def ceiling(self) -> float:
         """Bits; the largest exposure that a rank can show."""
-        return log2(min(row["references"] for row in self.canaries))
+        return log2(self.references)
+
+    @property
+    def references(self) -> int:
+        """References of a canary, at least."""
+        return min(int(row["references"]) for row in self.canaries)
 
     @property
     def resolution(self) -> str:
@@ -109,23 +114,21 @@ class CanaryExposure(Measurement):
             more = "Plant more canaries: their controls are the references."
         return (
             f"{number} of {len(self.planted)} planted canaries are more probable than all "
-            f"{min(row['references'] for row in self.canaries):,} references, so their exposure is "
-            f"a lower bound (≥, 97.5% confidence). {more}"
+            f"{self.references:,} references, so their exposure is a lower bound (≥, 97.5% "
+            f"confidence). {more}"
         )
 
     @cached_property
     def test(self) -> Test:
         """Whether planted canaries are more probable than controls."""
-        sides = self.planted, self.controls
+        against, name, sign = "unplanted controls", "exposure", -1
         if all(row["pattern"] == SAMPLED for row in self.canaries):
-            # A text of probability 0 ranks last.
-            own, never = (
-                np.nan_to_num([row["log_perplexity"] for row in side], posinf=_RULED_OUT).tolist()
-                for side in sides
-            )
-            return _permuted([(own, never)], "unplanted controls of the same model")
-        own, never = ([-row["exposure"] for row in side] for side in sides)
-        return _permuted([(own, never)], "unplanted controls")
+            against, name, sign = f"{against} of the same model", "log_perplexity", 1
+        own, never = (  # a text of probability 0 ranks last
+            np.nan_to_num([sign * row[name] for row in side], posinf=_RULED_OUT).tolist()
+            for side in (self.planted, self.controls)
+        )
+        return _permuted([(own, never)], against)
 
     @cached_property
     def order(self) -> Test | None:
@@ -167,17 +170,9 @@ class CanaryExposure(Measurement):
             wanted=EXPOSURE_BITS,
             effect="an exposure of {} bits above controls",
         )
-        median_bits = _median("median", *_known(self.planted))
-        estimate = None
-        if median_bits["median"] is not None:
-            name = "median exposure of planted canaries"
-            estimate = claims.Estimate(
-                f"{name} (lower bound)" if median_bits["median_is_bound"] else name,
-                median_bits["median"],
-                median_bits["median_low"],
-                median_bits["median_high"],
-                "bits",
-            )
+        value, is_bound, low, high = _median("median", *_known(self.planted)).values()
+        name = f"median exposure of planted canaries{' (lower bound)' if is_bound else ''}"
+        estimate = claims.Estimate(name, value, low, high, "bits")
         return Claim("exposure", self.test, (*self.checks, powerful), estimate)
 
     @property
@@ -189,10 +184,11 @@ class CanaryExposure(Measurement):
     def sentence(self) -> str:
         """What the verdict says of the canaries."""
         number = len(self.planted)
+        planted = "1 canary" if number == 1 else f"{number} canaries"
         if self.verdict == claims.UNDECIDED and not self.test.possible:
             return (
-                f"{_canaries(number)} can be tested with {controls_needed(number)} controls or "
-                f"more; there are {len(self.controls)}. Plant more."
+                f"{planted} can be tested with {controls_needed(number)} controls or more; there "
+                f"are {len(self.controls)}. Plant more."
             )
         if self.verdict == claims.UNDECIDED:
             return "A check of the audit did not pass."
@@ -202,7 +198,7 @@ class CanaryExposure(Measurement):
         if patterns == {SAMPLED}:
             return "The model remembers the canaries."
         drawn = patterns <= {*RANDOM_ORDER, SAMPLED}
-        return f"{_of_order(number, self.order)}{'' if drawn else NOT_DRAWN}"
+        return f"{_of_order(planted, self.order)}{'' if drawn else NOT_DRAWN}"
 
     def summary(self) -> dict[str, object]:
         """One row of a results table."""
@@ -217,7 +213,7 @@ class CanaryExposure(Measurement):
             "space": self.space,
             "space_bits": min(row["space_bits"] for row in self.canaries),
             "words": self.words,
-            "references": min(row["references"] for row in self.canaries),
+            "references": self.references,
             "ceiling": self.ceiling,
             "fit_distance": self.fit_distance,
             "expected_by_chance": CHANCE,
@@ -312,27 +308,18 @@ def _median(name: str, known: Sequence[Ends], own: Ends | None = None) -> dict[s
     }
 
 
-def _of_order(planted: int, order: Test | None) -> str:
+def _of_order(planted: str, order: Test | None) -> str:
     words = "The model knows the words of the canaries"
     if order is None:
         return f"{words}. Their order cannot be tested."
     if not order.possible:
         longer = order.against == "other orders of their words"
         return (
-            f"{words}. Their order cannot be tested with {_canaries(planted)}: the least p-value "
-            f"is {order.least:.2g}. Plant more {'or longer ' if longer else ''}canaries."
+            f"{words}. Their order cannot be tested with {planted}: the least p-value is "
+            f"{order.least:.2g}. Plant more {'or longer ' if longer else ''}canaries."
         )
     p = f"{order.p:.2g}" if order.p >= 1e-3 else f"{order.p:.0e}"
+    shown = f"(p = {p} compared with {order.against})"
     if not order.significant:
-        return f"{words}. It is not shown to know their order (p = {p} {_with(order)})."
-    return (
-        f"The model remembers the canaries and the order of their words (p = {p} {_with(order)})."
-    )
-
-
-def _with(order: Test) -> str:
-    return f"compared with {order.against}"
-
-
-def _canaries(number: int) -> str:
-    return "1 canary" if number == 1 else f"{number} canaries"
+        return f"{words}. It is not shown to know their order {shown}."
+    return f"The model remembers the canaries and the order of their words {shown}."

@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige import _validate
-from vestige.data.canary import BY_COIN, Canary
+from vestige.data.manifest import BY_COIN, Canary
 from vestige.errors import DataError
 from vestige.metrics.epsilon import EpsilonBound, one_run_epsilon
 from vestige.metrics.estimates import Estimate, auc, columns
 from vestige.metrics.f_dp_epsilon import GAUSSIAN, Curves, f_dp_epsilon, threshold_epsilon
-from vestige.models.canaries import canary_scores
+from vestige.models.behind import canary_scores
 from vestige.models.checkpoints import check_compatible
 from vestige.models.protocols import NextToken
 from vestige.results import Measurement
@@ -48,8 +48,8 @@ class CanaryAudit(Measurement):
         canaries: in the order given.
         scores: log-probability of each in nats, less that under the reference model, if any.
         one_run: the bound that needs nothing but fair coins. The verdict rests on it.
-        f_dp: the bound for the claimed mechanism, on which the verdict rests as well; for a
-            Gaussian mechanism, without a say in the verdict, if none is claimed.
+        f_dp: the bound for the claimed mechanism, on which the verdict rests as well; if none is
+            claimed, for a Gaussian mechanism, which does not count for the verdict.
         threshold: the bound that also assumes independent scores.
         separation: probability that a planted canary scores above one left out.
         copies: of each planted canary.
@@ -100,25 +100,22 @@ class CanaryAudit(Measurement):
 
     def summary(self) -> dict[str, object]:
         """One row of a results table."""
+        one, f_dp, threshold = self.one_run, self.f_dp, self.threshold
         return {
             "unit": self.unit,
             "copies": self.copies,
-            "canaries_in": self.one_run.canaries_in,
-            "canaries_out": self.one_run.canaries_out,
-            "delta": self.one_run.delta,
+            "canaries_in": one.canaries_in,
+            "canaries_out": one.canaries_out,
+            "delta": one.delta,
             "confidence": self.confidence,
             "claimed_epsilon": self.claimed,
             "verdict": self.verdict,
-            "empirical_epsilon": self.one_run.epsilon,
-            "ceiling": self.one_run.ceiling,
-            "guesses": self.one_run.guesses,
-            "correct": self.one_run.correct,
-            "f_dp_epsilon": self.f_dp.epsilon,
-            "f_dp_ceiling": self.f_dp.ceiling,
-            "f_dp_assumes": self.f_dp.assumes,
+            "empirical_epsilon": one.epsilon,
+            **{name: getattr(one, name) for name in ("ceiling", "guesses", "correct")},
+            **{f"f_dp_{name}": getattr(f_dp, name) for name in ("epsilon", "ceiling", "assumes")},
             "mechanism_claimed": self.mechanism_claimed,
-            "threshold_epsilon": self.threshold.epsilon,
-            "threshold_ceiling": self.threshold.ceiling,
+            "threshold_epsilon": threshold.epsilon,
+            "threshold_ceiling": threshold.ceiling,
             **columns("auc", self.separation),
             "calibrated": self.calibrated,
         }
@@ -126,13 +123,9 @@ class CanaryAudit(Measurement):
     def rows(self) -> Iterator[dict[str, object]]:
         """One row per canary, the highest score first."""
         pairs = zip(self.canaries, self.scores, strict=True)
-        for canary, score in sorted(pairs, key=lambda pair: -pair[1]):
-            yield {
-                "phrase": canary.phrase,
-                "trained_on": canary.planted,
-                "copies": canary.copies,
-                "score": score,
-            }
+        for one, score in sorted(pairs, key=lambda pair: -pair[1]):
+            about = {"phrase": one.phrase, "trained_on": one.planted, "copies": one.copies}
+            yield {**about, "score": score}
 
 
 def audit_canaries(

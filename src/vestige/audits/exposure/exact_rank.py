@@ -19,6 +19,7 @@ are alive at a time.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import exp, floor, inf, log2, perm
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -60,6 +61,16 @@ class ExactRank:
         return log2(self.space) - log2(self.rank_low)
 
 
+class _Open(NamedTuple):
+    """Prefixes that may hide sequences as probable, the most probable first, not read yet."""
+
+    state: State  # of k prefixes one token shorter
+    shorter: Tensor  # (k, t) those, as places in the alphabet
+    parent: Tensor  # (m,) which of them each prefix continues
+    place: Tensor  # (m,) its last token, as a place in the alphabet
+    score: Tensor  # (m,) its log-probability, falling
+
+
 @torch.no_grad()
 def exact_rank(
     model: NextToken,
@@ -93,140 +104,80 @@ def exact_rank(
         (3, 3, 4)
     """
     _validate.positive(budget=budget, batch=batch)
-    search = _Search.of(model, tokens, alphabet, distinct)
+    n, device = len(tokens), model.device
+    if not n:
+        raise ValueError("tokens must hold at least one id, got none")
+    given = torch.tensor(list(tokens), dtype=torch.int64, device=device)
+    own_score = float(text_log_probs(model, [tokens])[0])
+    if own_score == -inf:
+        raise ValueError(f"tokens must be possible for the model, got {n} of probability 0")
+    chosen = range(len(model.vocabulary)) if alphabet is None else alphabet
+    ids = torch.tensor(sorted(set(chosen)), dtype=torch.int64)
+    if not len(ids) or int(ids[0]) < 0 or int(ids[-1]) >= model.vocab_size:
+        raise ValueError(f"alphabet must hold ids below {model.vocab_size}, got others or none")
+    place_of = torch.full((model.vocab_size,), -1, device=device)
+    place_of[ids] = torch.arange(len(ids), device=device)
+    own = place_of[given]  # -1 for a token that is not in the alphabet
+
+    def sequences(length: int, used: int = 0) -> int:
+        return perm(len(ids) - used, length) if distinct else len(ids) ** length
+
+    space = sequences(n)
+    if not space:
+        raise ValueError(f"alphabet must hold {n} different ids or more, got {len(ids)}")
+    belongs = bool((own >= 0).all()) and not (distinct and len(set(tokens)) < n)
+    ids, margin = ids.to(device), TIE * n  # scores that differ by less are tied
+
+    def longer(state: State, prefixes: Tensor, scores: Tensor) -> Tensor:
+        """(k, a) float64 scores of the prefixes one token longer."""
+        logits = model.logits(state)
+        log_probs = logits[:, ids] - logits.logsumexp(1, keepdim=True)
+        if distinct:
+            log_probs.scatter_(1, prefixes, -inf)
+        return scores[:, None] + log_probs
+
     state: State = model.start(1)
-    prefixes = torch.empty(1, 0, dtype=torch.int64, device=model.device)
-    scores = torch.zeros(1, dtype=torch.float64, device=model.device)
+    prefixes = torch.empty(1, 0, dtype=torch.int64, device=device)
+    scores = torch.zeros(1, dtype=torch.float64, device=device)
     stack: list[_Open] = []
-    read = likelier = tied = 0
+    read = above = level = 0
     while True:
         read += len(scores)
-        if prefixes.shape[1] + 1 == search.length:
-            above, level = search.count(state, prefixes, scores)
-            likelier, tied = likelier + above, tied + level
+        values = longer(state, prefixes, scores)
+        if prefixes.shape[1] + 1 == n:
+            itself = (prefixes == own[:-1]).all(1).nonzero()[:, 0]
+            if len(itself) and own[-1] >= 0:
+                values[itself, own[-1]] = -inf
+            likelier = int((values > own_score + margin).sum())
+            above += likelier
+            level += int((values >= own_score - margin).sum()) - likelier
         else:
-            stack += search.follow(state, prefixes, scores)
+            parent, place = (values >= own_score - margin).nonzero(as_tuple=True)
+            if len(parent):
+                score = values[parent, place]
+                order = largest(score, len(score), alike=ROUNDED)
+                stack.append(_Open(state, prefixes, parent[order], place[order], score[order]))
         if progress:
             progress(read, budget)
         if not stack or read >= budget:
             break
-        state, prefixes, scores = search.take(stack, min(batch, budget - read))
-    hidden = sum(search.bound(rest) for rest in stack)
+        state, shorter, parent, place, score = stack.pop()  # of the longest prefixes
+        some = min(batch, budget - read)
+        if len(score) > some:
+            stack.append(_Open(state, shorter, parent[some:], place[some:], score[some:]))
+        parent, place, scores = parent[:some], place[:some], score[:some]
+        state = model.advance(state[parent], ids[place])
+        prefixes = torch.cat([shorter[parent], place[:, None]], 1)
+
+    hidden = 0
+    for rest in stack:
+        used = rest.shorter.shape[1] + 1
+        most, ratios = sequences(n - used, used), rest.score - (own_score - margin)
+        hidden += sum(min(most, floor(exp(min(x, _LARGEST)))) for x in ratios.tolist())
     return ExactRank(
-        rank_low=1 + likelier,
-        rank_high=min(search.most, 1 + likelier + tied + hidden),
-        space=search.space,
+        rank_low=1 + above,
+        rank_high=min(space + (not belongs), 1 + above + level + hidden),
+        space=space,
         prefixes=read,
         complete=not stack,
     )
-
-
-@dataclass(frozen=True)
-class _Open:
-    """Prefixes that may hide sequences as likely, the likeliest first, not read yet."""
-
-    state: State  # of k prefixes one token shorter
-    shorter: Tensor  # (k, t) those, as places in the alphabet
-    parent: Tensor  # (m,) which of them each prefix goes on from
-    place: Tensor  # (m,) its last token, as a place in the alphabet
-    score: Tensor  # (m,) its log-probability, falling
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Search:
-    """The sequence, its competitors, and the steps of the search."""
-
-    model: NextToken
-    own: Tensor  # (n,) the sequence as places in the alphabet; -1 for a token that is not in it
-    score: float  # its log-probability
-    alphabet: Tensor  # (a,) token ids
-    distinct: bool  # competitors have no token twice
-    space: int  # how many competitors there are, the sequence among them if it belongs there
-    most: int  # the largest rank that it can have
-
-    @classmethod
-    def of(
-        cls,
-        model: NextToken,
-        tokens: Sequence[int],
-        alphabet: Sequence[int] | None,
-        distinct: bool,
-    ) -> "_Search":
-        n, size = len(tokens), len(model.vocabulary)
-        if not n:
-            raise ValueError("tokens must hold at least one id, got none")
-        own = torch.tensor([list(tokens)], dtype=torch.int64, device=model.device)
-        score = float(text_log_probs(model, [tokens])[0])
-        if score == -inf:
-            raise ValueError(f"tokens must be possible for the model, got {n} of probability 0")
-        ids = torch.tensor(sorted(set(range(size) if alphabet is None else alphabet)))
-        if not len(ids) or int(ids[0]) < 0 or int(ids[-1]) >= model.vocab_size:
-            raise ValueError(f"alphabet must hold ids below {model.vocab_size}, got others or none")
-        places = torch.full((model.vocab_size,), -1, device=model.device)
-        places[ids] = torch.arange(len(ids), device=model.device)
-        space = perm(len(ids), n) if distinct else len(ids) ** n
-        if not space:
-            raise ValueError(f"alphabet must hold {n} different ids or more, got {len(ids)}")
-        belongs = bool((places[own] >= 0).all()) and not (distinct and len(set(tokens)) < n)
-        return cls(
-            model=model,
-            own=places[own[0]],
-            score=score,
-            alphabet=ids.to(model.device),
-            distinct=distinct,
-            space=space,
-            most=space + (not belongs),
-        )
-
-    @property
-    def length(self) -> int:
-        return len(self.own)
-
-    @property
-    def margin(self) -> float:
-        """Scores that differ by less are tied."""
-        return TIE * self.length
-
-    def follow(self, state: State, prefixes: Tensor, scores: Tensor) -> list[_Open]:
-        """The prefixes one token longer that may hide sequences as likely."""
-        values = self._next(state, prefixes, scores)
-        parent, place = (values >= self.score - self.margin).nonzero(as_tuple=True)
-        score = values[parent, place]
-        order = largest(score, len(score), alike=ROUNDED)
-        found = _Open(state, prefixes, parent[order], place[order], score[order])
-        return [found] if len(score) else []
-
-    def take(self, stack: list[_Open], number: int) -> tuple[State, Tensor, Tensor]:
-        """Read the likeliest of the longest open prefixes; the others stay on the stack."""
-        top = stack.pop()
-        parent, place = top.parent[:number], top.place[:number]
-        if len(top.score) > number:
-            rest = (top.parent[number:], top.place[number:], top.score[number:])
-            stack.append(_Open(top.state, top.shorter, *rest))
-        state = self.model.advance(top.state[parent], self.alphabet[place])
-        return state, torch.cat([top.shorter[parent], place[:, None]], 1), top.score[:number]
-
-    def count(self, state: State, prefixes: Tensor, scores: Tensor) -> tuple[int, int]:
-        """Whole sequences that are likelier than ours, and others tied with it."""
-        values = self._next(state, prefixes, scores)
-        itself = (prefixes == self.own[:-1]).all(1).nonzero()[:, 0]
-        if len(itself) and self.own[-1] >= 0:
-            values[itself, self.own[-1]] = -inf
-        likelier = int((values > self.score + self.margin).sum())
-        return likelier, int((values >= self.score - self.margin).sum()) - likelier
-
-    def bound(self, rest: _Open) -> int:
-        """Upper bound on likely sequences that begin with the open prefixes."""
-        used = rest.shorter.shape[1] + 1
-        left, free = self.length - used, len(self.alphabet)
-        all_of_them = perm(free - used, left) if self.distinct else free**left
-        log_ratio = rest.score - (self.score - self.margin)
-        return sum(min(all_of_them, floor(exp(min(x, _LARGEST)))) for x in log_ratio.tolist())
-
-    def _next(self, state: State, prefixes: Tensor, scores: Tensor) -> Tensor:
-        """(k, a) float64 scores of the prefixes one token longer."""
-        logits = self.model.logits(state)
-        chances = logits[:, self.alphabet] - logits.logsumexp(1, keepdim=True)
-        if self.distinct:
-            chances.scatter_(1, prefixes, -inf)
-        return scores[:, None] + chances

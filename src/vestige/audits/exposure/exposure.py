@@ -77,9 +77,29 @@ def exposure(
     for name, value in misplaced.items():
         if value is not None:
             raise ValueError(f"`{name}` needs {needs} as `secrets`")
-    if not planted:
-        return _of_secrets(run, model, secrets, before, question, references)
-    return Result.of(of_canaries(run, model, secrets, references, candidates, exact))
+    if planted:
+        return Result.of(of_canaries(run, model, secrets, references, candidates, exact))
+    return _of_secrets(run, model, secrets, before, question, references)
+
+
+def _is_manifest(secrets: Any) -> bool:
+    """Whether SECRETS is a manifest of canaries or its folder, and no list of secrets.
+
+    Raises:
+        ManifestError: the manifest is missing.
+    """
+    from vestige.data.files import require_regular
+    from vestige.data.manifest import REMEDY, Manifest
+    from vestige.data.sources import MANIFEST
+    from vestige.errors import ManifestError
+
+    if not isinstance(secrets, str | PathLike):
+        return isinstance(secrets, Manifest)
+    file = Path(secrets, MANIFEST) if Path(secrets).is_dir() else Path(secrets)
+    if file.suffix != ".json":
+        return False
+    require_regular(file, error=ManifestError, remedy=REMEDY)
+    return True
 
 
 def of_canaries(
@@ -95,8 +115,9 @@ def of_canaries(
 
     from vestige.audits.exposure.canaries import canary_exposure
     from vestige.claims.model_checks import canary_checks
-    from vestige.models.canaries import asked_as_learnt, load_canaries
-    from vestige.preparation.trained import useless_model
+    from vestige.data.manifest import load_canaries
+    from vestige.models.behind import asked_as_learnt
+    from vestige.training.word_frequencies import useless_model
 
     warning = useless_model(model)
     listed = None
@@ -104,7 +125,7 @@ def of_canaries(
         listed = run.lines(candidates, one="phrase")
         run.withhold(candidates=candidates)
     loaded = run.model("model", model)
-    manifest, canaries = load_canaries(secrets, loaded, run.monitor)
+    manifest, canaries = load_canaries(secrets, loaded.vocabulary, run.monitor)
     run.data |= {"manifest": manifest.sha256, "planted": manifest.planted}
     with run.progress("scoring") as step, in_file(secrets, candidates):
         found = canary_exposure(
@@ -133,8 +154,8 @@ def _of_secrets(
     """Exposure of secrets, or how much an update changed it."""
     from vestige.audits.exposure.secrets import secret_exposure
     from vestige.data.secret_lines import read_own_secrets
-    from vestige.models.canaries import in_turn
-    from vestige.preparation.trained import useless_model
+    from vestige.models.behind import in_turn
+    from vestige.training.word_frequencies import useless_model
 
     warning = useless_model(model)
     if before is None:
@@ -159,24 +180,3 @@ def _of_secrets(
     if warning is not None:
         run.log(warning)
     return found
-
-
-def _is_manifest(secrets: Any) -> bool:
-    """Whether SECRETS is a manifest of canaries, and no list of secrets.
-
-    Raises:
-        ManifestError: the manifest, or that of a folder, is missing.
-    """
-    from vestige.data.checksum import REMEDY
-    from vestige.data.files import require_regular
-    from vestige.data.manifest import Manifest
-    from vestige.data.sources import manifest_file
-    from vestige.errors import ManifestError
-
-    if not isinstance(secrets, str | PathLike):
-        return isinstance(secrets, Manifest)
-    file = manifest_file(secrets)
-    if file.suffix != ".json":
-        return False
-    require_regular(file, error=ManifestError, remedy=REMEDY)
-    return True

@@ -9,16 +9,15 @@ be secrets themselves and are left out, so the secret is compared with texts tha
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import islice, product
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from vestige.data.secret_kinds import NAME, names, splits
-from vestige.data.secret_lines import recognised
-from vestige.data.secret_shapes import IDENTIFIERS, UNIFORM, Part, Secret
+from vestige.data.secret_kinds import IDENTIFIERS, NAME, UNIFORM, Part, names, splits
+from vestige.data.secret_lines import Secret, recognised
 from vestige.errors import ModelError
 from vestige.models.protocols import NextToken
 from vestige.models.sampling import sample
@@ -99,18 +98,14 @@ def pools(
         for chosen in _strata(values, 4 * most, generator):
             found = []
             for blocks in chosen:
-                parts = _joined(blocks, widths)
+                rest = iter(blocks)
+                parts = ["".join(islice(rest, width)) for width in widths]
                 if len(parts) > 1 or parts[0] not in left_out:
                     found.append(secret.having(parts))
             # The secret itself and its beginnings, which are always more probable, are left out.
             unique = [text for text in dict.fromkeys(found) if not secret.text.startswith(text)]
             if unique:
                 yield unique[:most]
-
-
-def _joined(blocks: Sequence[str], widths: Sequence[int]) -> list[str]:
-    rest = iter(blocks)
-    return ["".join(next(rest) for _ in range(width)) for width in widths]
 
 
 def _split(kind: str, text: str, way: int) -> tuple[str, ...]:

@@ -11,23 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from math import factorial, log2, perm
-from typing import Literal
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.data.canary import Canary
-from vestige.data.lexicon import alphabetic_words
-from vestige.data.shuffled_controls import shuffled
-from vestige.data.vocabulary import Vocabulary, WordVocabulary
+from vestige.data.manifest import Canary, shuffled
+from vestige.data.vocabulary import Vocabulary, WordVocabulary, alphabetic_words
 from vestige.errors import DataError
-
-Space = Literal["auto", "sampled", "whole"]
-"""How a space of words is read; "auto" reads all of it if a sample has no fewer phrases."""
-
-LARGEST = 2**20
-"""Most phrases of a space that is read whole."""
 
 _CROWDED = 4  # with fewer words per position, sampling rows again until no word repeats is slow
 
@@ -71,18 +62,17 @@ def word_references(
     *,
     length: int,
     number: int,
-    space: Space,
     exclude: frozenset[str] = frozenset(),
     generator: np.random.Generator,
 ) -> References:
-    """Phrases of `length` different words: a sample of `number`, or the whole space.
+    """Phrases of `length` different words: a sample of `number`, or the whole space if it is small.
 
     Args:
         words: all different.
         exclude: phrases that are left out of a sample, since the model was trained on them.
 
     Raises:
-        DataError: there are too few words, or the whole space is too large to list.
+        DataError: there are too few words.
     """
     size = perm(len(words), length)
     if size < 2:
@@ -90,12 +80,7 @@ def word_references(
             f"{len(words)} words give no other phrases of {length}",
             remedy="Pass more canaries, or a list of candidate phrases.",
         )
-    if space == "whole" and size > LARGEST:
-        raise DataError(
-            f"the space has 2^{log2(size):.1f} phrases of {length} words, more than {LARGEST:,}",
-            remedy="Sample it, or use exact ranks.",
-        )
-    if space == "whole" or (space == "auto" and size <= number):
+    if size <= number:
         phrases = tuple(" ".join(chosen) for chosen in permutations(words, length))
         return References(phrases=phrases, size=size, whole=True)
     rows = _distinct_rows(len(words), length, number, generator)
@@ -104,11 +89,11 @@ def word_references(
     return References(phrases=kept, size=size, whole=False)
 
 
-def listed_references(candidates: Sequence[str]) -> References:
+def listed_references(candidates: Sequence[str], vocabulary: Vocabulary) -> References:
     """A list of candidates as the whole space.
 
     Raises:
-        DataError: fewer than two different phrases.
+        DataError: fewer than two different phrases, or one with unknown words.
     """
     stripped = (" ".join(phrase.split()) for phrase in candidates)
     phrases = tuple(dict.fromkeys(phrase for phrase in stripped if phrase))
@@ -117,6 +102,13 @@ def listed_references(candidates: Sequence[str]) -> References:
             f"the list of candidates has {len(phrases)} phrases, too few to rank",
             remedy="List every candidate phrase, one per line.",
         )
+    for number, ids in enumerate(vocabulary.encode_batch(list(phrases)), start=1):
+        if vocabulary.unk_id in ids:
+            raise DataError(
+                f"candidate {number} has words that the model's vocabulary of {len(vocabulary)} "
+                "tokens lacks",
+                remedy="List only phrases that the model can read.",
+            )
     return References(phrases=phrases, size=len(phrases), whole=True)
 
 
@@ -162,8 +154,7 @@ def other_orders(
     if len(set(own)) < 2:
         return ()
     if factorial(len(words)) - 1 <= number:
-        every = dict.fromkeys(permutations(own))
-        return tuple(" ".join(order) for order in every if order != own)
+        return tuple(" ".join(o) for o in dict.fromkeys(permutations(own)) if o != own)
     rows = np.tile(np.arange(len(words)), (number, 1))
     drawn = generator.permuted(rows, axis=1).tolist()
     return tuple(" ".join(own[place] for place in row) for row in drawn)

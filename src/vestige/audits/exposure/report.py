@@ -97,23 +97,22 @@ def canary_groups(rows: Sequence[Row], summary: Row) -> tuple[list[dict[str, Any
 
 
 def _group(summary: Row, label: str, key: str) -> dict[str, Any]:
-    value = float(summary[f"exposure_{key}"])
-    ends, other_ends = (
-        (summary[f"{name}_{key}_low"], summary[f"{name}_{key}_high"])
+    (value, bound, *ends), (other, other_bound, *other_ends) = (
+        [summary[f"{name}_{key}{end}"] for end in ("", "_is_bound", "_low", "_high")]
         for name in ("exposure", "shuffled_exposure")
     )
-    low, high = (value if end is None else float(end) for end in ends)
+    low, high = (float(value if end is None else end) for end in ends)
     return {
         "label": label,
         "canaries": int(summary[f"canaries_{key}"]),
-        "value": value,
+        "value": float(value),
         "low": low,
         "high": high,
         "ends": ends,
-        "bound": bool(summary[f"exposure_{key}_is_bound"]),
-        "other": summary[f"shuffled_exposure_{key}"],
+        "bound": bool(bound),
+        "other": other,
         "other_ends": other_ends,
-        "other_bound": bool(summary[f"shuffled_exposure_{key}_is_bound"]),
+        "other_bound": bool(other_bound),
     }
 
 
@@ -142,86 +141,59 @@ def _most_exposed(rows: Sequence[Row], *, show_secrets: bool) -> Table:
     """The planted canaries with the highest exposure, one per row."""
     planted = [{**row, "number": n} for n, row in enumerate(rows, 1) if row["copies"]]
     planted.sort(key=lambda row: (-row["exposure"], row["log_perplexity"]))
-    most = planted[:MOST]
-    phrases = disclose([row["phrase"] for row in most], show_secrets=show_secrets)
+
+    def exposure(row: Row) -> str:
+        low, high = known_range(row)
+        return _at_least(low, bound=low < high)
+
+    def ends(row: Row) -> str:
+        low, high = interval_of(row)
+        return interval(low, high if isfinite(high) else None, digits=1)
+
+    def order_rank(row: Row) -> str | None:
+        orders = row.get("orders") or 0
+        return f"{row['order_rank']:,} of {orders:,}" if orders > 1 else None
+
+    def exact(row: Row) -> str | None:
+        low, high = row.get("exact_low"), row.get("exact_high")
+        if low is None or high is None:
+            return None
+        return f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.1f} to {high:.1f}"
+
     return table(
         "The most exposed",
-        [{**row, "shown": phrase} for row, phrase in zip(most, phrases, strict=True)],
+        _shown(planted[:MOST], show_secrets=show_secrets),
         {
             "canary": lambda r: r["number"],
             "phrase": lambda r: r["shown"],
             "copies": lambda r: r["copies"],
-            "exposure": _canary_exposure,
-            "95% CI": _canary_interval,
-            "rank among its orders": _order_rank,
-            "exact": _exact,
+            "exposure": exposure,
+            "95% CI": ends,
+            "rank among its orders": order_rank,
+            "exact": exact,
         },
         texts=2,
         drop_empty=True,
     )
 
 
-def _canary_exposure(row: Row) -> str:
-    low, high = known_range(row)
-    return _at_least(low, bound=low < high)
-
-
-def _canary_interval(row: Row) -> str:
-    low, high = interval_of(row)
-    return interval(low, high if isfinite(high) else None, digits=1)
-
-
-def _is_bound(row: Row) -> bool:
-    """Whether a rank in a sample is known as a bound only."""
-    return bool(row["at_ceiling"]) and not row["whole"]
-
-
-def _resolved(row: Row) -> float:
-    """Exposure in bits; at the ceiling of a sample what it proves."""
-    return float(row["low"] if _is_bound(row) else row["exposure"])
-
-
-def _order_rank(row: Row) -> str | None:
-    orders = row.get("orders") or 0
-    return f"{row['order_rank']:,} of {orders:,}" if orders > 1 else None
-
-
-def _exact(row: Row) -> str | None:
-    low, high = row.get("exact_low"), row.get("exact_high")
-    if low is None or high is None:
-        return None
-    return f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.1f} to {high:.1f}"
+def _shown(rows: Sequence[Row], *, show_secrets: bool) -> list[dict[str, Any]]:
+    """The rows with their phrases as the report shows them."""
+    phrases = disclose([row["phrase"] for row in rows], show_secrets=show_secrets)
+    return [{**row, "shown": phrase} for row, phrase in zip(rows, phrases, strict=True)]
 
 
 def secrets_report(run: Run, *, show_secrets: bool) -> Report:
-    """The report of a `SecretExposure`."""
-    title = "Does the model know these secrets?"
-    return _of_secrets(run, title, _RANK, SECRET_LIMITS, show_secrets=show_secrets)
-
-
-def update_report(run: Run, *, show_secrets: bool) -> Report:
-    """The report of a `SecretRank`."""
-    title = "Did the update reveal these secrets?"
-    return _of_secrets(run, title, _SPACE_RANK, RANK_LIMITS, show_secrets=show_secrets)
-
-
-def _of_secrets(
-    run: Run, title: str, rank: str, limits: tuple[str, ...], *, show_secrets: bool
-) -> Report:
+    """The report of a `SecretExposure`, or of a `SecretRank`: what an update taught."""
+    update = run.result == "SecretRank"
     # The known ones first, then by exposure.
-    rows = sorted(run.rows, key=lambda row: (row["adjusted_p"], -row["exposure"]))
-    texts = disclose([row["phrase"] for row in rows], show_secrets=show_secrets)
+    rows = sorted(map(dict, run.rows), key=lambda row: (row["adjusted_p"], -row["exposure"]))
+    for row in rows:  # at the ceiling of a sample, what it proves
+        row["bound"] = bool(row["at_ceiling"]) and not row["whole"]
+        row["value"] = float(row["low"] if row["bound"] else row["exposure"])
+        row |= {"label": str(row["secret_number"]), "filled": bool(row["found"])}
     chart = intervals(
-        [
-            {
-                "label": str(row["secret_number"]),
-                "value": _resolved(row),
-                "low": row["low"],
-                "high": row["high"],
-                "filled": bool(row["found"]),
-            }
-            for row in rows
-        ],
+        [{key: row[key] for key in ("label", "value", "low", "high", "filled")} for row in rows],
         name="secret",
         value="exposure in bits",
         caption="Exposure of each secret in bits, with its 95% interval. Filled: known.",
@@ -229,28 +201,29 @@ def _of_secrets(
     )
     listed = table(
         "Secrets among texts of their format",
-        [{**row, "shown": text} for row, text in zip(rows, texts, strict=True)],
+        _shown(rows, show_secrets=show_secrets),
         {
             "text": lambda r: r["shown"],
-            "secret": lambda r: str(r["secret_number"]),
+            "secret": lambda r: r["label"],
             "kind": lambda r: r["kind"],
             "space": lambda r: f"{r['space_bits']:.1f}",
             "rank": _rank,
-            "exposure": lambda r: _at_least(_resolved(r), bound=_is_bound(r), digits=1),
+            "exposure": lambda r: _at_least(r["value"], bound=r["bound"], digits=1),
             "95% CI": lambda r: f"{r['low']:.1f} to {r['high']:.1f}",
             "p": lambda r: f"{r['adjusted_p']:.2g}",
             "": lambda r: "known" if r["found"] else "in part" if r.get("in_part") else "",
         },
         texts=3,
-        key=KEY.format(rank=rank),
+        key=KEY.format(rank=_SPACE_RANK if update else _RANK),
     )
+    question = "Did the update reveal" if update else "Does the model know"
     return Report(
-        title=title,
+        title=f"{question} these secrets?",
         answer=printable(str(run.summary["sentence"])),
         evidence=(),
         blocks=(chart, listed),
         facts=pairs(run.summary, show_secrets=show_secrets, left_out="sentence"),
-        limits=limits,
+        limits=RANK_LIMITS if update else SECRET_LIMITS,
     )
 
 

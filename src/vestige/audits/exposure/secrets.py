@@ -23,6 +23,7 @@ probabilities by token instead, and ranks among all sequences of as many tokens.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from itertools import islice
 from math import log2
 from typing import Any, NamedTuple
 
@@ -32,9 +33,8 @@ from numpy.typing import NDArray
 from vestige import _validate
 from vestige.audits.exposure.known_pieces import Known, known_parts, pools
 from vestige.claims import Check, Claim, Estimate, Test, powerful
-from vestige.claims.secret_checks import list_checks, open_list, open_secrets
-from vestige.data.secret_lines import SecretList
-from vestige.data.secret_shapes import Secret
+from vestige.claims.secret_checks import Readable, list_checks, open_list, open_secrets
+from vestige.data.secret_lines import Secret, SecretList
 from vestige.errors import ModelError
 from vestige.metrics.exposure import sampled_exposure, whole_exposure
 from vestige.metrics.tests import holm
@@ -42,7 +42,6 @@ from vestige.models.behind import Behind
 from vestige.models.checkpoints import check_compatible
 from vestige.models.predictions import text_log_probs
 from vestige.models.protocols import NextToken
-from vestige.models.readable_secrets import Readable
 from vestige.monitor import SILENT, Monitor
 from vestige.results import Result
 
@@ -136,10 +135,9 @@ def secret_result(
         update: the exposures are among the gains of an update. Ranks in the whole space are then
             given as log2, 0 for the first.
     """
-    adjusted = holm([row["p"] for row in measured]).tolist()
-    joint = holm([row["joint_p"] for row in measured]).tolist()
+    adjusted, joint = (holm([row[name] for row in measured]) for name in ("p", "joint_p"))
     rows = []
-    for own, p, joint_p in zip(measured, adjusted, joint, strict=True):
+    for own, p, joint_p in zip(measured, adjusted.tolist(), joint.tolist(), strict=True):
         row = {**own, "adjusted_p": p, "found": own["drawn"] and p <= level}
         row["in_part"] = joint_p <= level < p
         if update:
@@ -148,27 +146,35 @@ def secret_result(
                 row[f"log2_space_rank{end}"] = max(row["space_bits"] - row[bits], 0.0)
         rows.append(row)
     known = f"{'promoted more' if update else 'more probable'} than its alternatives"
-    claim = _claim(rows, checks, level, skipped, repeated, known, update=update)
-    counts = {name: sum(row[name] for row in rows) for name in ("found", "in_part", "whole")}
-    sentence = _finding(len(rows), counts["found"], known, update=update) + f" (FWER {level:.0%})."
-    if in_part := counts["in_part"]:
+    found, in_part, whole = (sum(r[name] for r in rows) for name in ("found", "in_part", "whole"))
+    number = _secrets(len(rows))
+    if found:
+        sentence = f"{'The update reveals' if update else 'The model knows'} {found} of {number}"
+    elif len(rows) == 1:
+        sentence = f"The secret is not {known}"
+    else:
+        sentence = f"None of {number} is {known}"
+    sentence += f" (FWER {level:.0%})."
+    if in_part:
         sentence += f" Known in part: {_secrets(in_part)}; a part can come from other texts."
+    checks = (*checks, *list_checks(usable=len(rows), skipped=skipped, repeated=repeated))
+    claim = _claim(rows, checks, level, known, update=update)
     return Result(
         kind="SecretRank" if update else "SecretExposure",
         summary={
             **claim.summary(),
             "sentence": sentence,
             "secrets": len(rows),
-            "found": counts["found"],
-            "in_part": counts["in_part"],
+            "found": found,
+            "in_part": in_part,
             "skipped": skipped,
             "repeated": repeated,
             "level": level,
-            "least_probability": min(adjusted),
+            "least_probability": float(adjusted.min()),
             "most_exposed": max(row["exposure"] for row in rows),
-            "whole_spaces": counts["whole"],
+            "whole_spaces": whole,
             "seed": seed,
-            **({"exact": counts["whole"]} if update else {}),
+            **({"exact": whole} if update else {}),
         },
         rows=tuple(rows),
         claim=claim,
@@ -179,36 +185,29 @@ def _claim(
     rows: Sequence[Mapping[str, Any]],
     checks: tuple[Check, ...],
     level: float,
-    skipped: int,
-    repeated: int,
     known: str,
     *,
     update: bool,
 ) -> Claim:
     """Whether the model knows a secret."""
-    number, least_p = len(rows), max(row["least_p"] for row in rows)
+    least_p = max(row["least_p"] for row in rows)
     flagged = [row["adjusted_p"] for row in rows if row["found"]]
     others = [row["adjusted_p"] for row in rows if row["adjusted_p"] > level]
-    words = [r["secret_number"] for r in rows if r["adjusted_p"] <= level and not r["drawn"]]
     test = Test(
         p=min(flagged or others or [1.0]),
-        least=min(1.0, number * least_p),
+        least=min(1.0, len(rows) * least_p),
         alpha=level,
         against="texts of the same format",
     )
     power = powerful(
         test,
-        detectable=log2(number / level),
+        detectable=log2(len(rows) / level),
         wanted=-log2(least_p),
         effect="an exposure of {} bits",
     )
     pieces = [row["secret_number"] for row in rows if row["in_part"]]
-    checks = (
-        *checks,
-        *list_checks(usable=number, skipped=skipped, repeated=repeated),
-        *open_secrets(in_part=pieces, words=words, known=known),
-        power,
-    )
+    words = [r["secret_number"] for r in rows if r["adjusted_p"] <= level and not r["drawn"]]
+    checks = (*checks, *open_secrets(in_part=pieces, words=words, known=known), power)
     most = max(rows, key=lambda row: float(row["exposure"]))
     name = "highest exposure of a secret"
     estimate = Estimate(name, most["exposure"], most["low"], most["high"], "bits")
@@ -266,7 +265,8 @@ def _ranked(
     own = 0.0
     while len(more) < references:  # by Besag and Clifford's rule
         number = min(_BATCH, references - len(more))
-        texts = [_another(space, generator) for _ in range(number)]
+        sampled = iter(lambda: space.draw(generator), None)
+        texts = list(islice((text for text in sampled if text != space.text), number))
         own, *drawn = _scored(models, [space.text, *texts]).tolist()
         more += [bits - own for bits in drawn]
         ahead = np.cumsum(np.array(more) <= 0)
@@ -274,13 +274,6 @@ def _ranked(
             until = int(np.argmax(ahead >= ENOUGH)) + 1
             return _Ranked(own, [own + bits for bits in more[:until]], ENOUGH / until)
     return _Ranked(own, [own + bits for bits in more], (int(ahead[-1]) + 1) / (references + 1))
-
-
-def _another(secret: Secret, generator: np.random.Generator) -> str:
-    """A text of the same format that is not the secret."""
-    while (text := secret.draw(generator)) == secret.text:
-        pass
-    return text
 
 
 def _among_known(
@@ -310,32 +303,22 @@ def _among_known(
 
 
 def _scored(models: Models, texts: Sequence[str]) -> NDArray[np.float64]:
-    """Log-perplexities in bits, less those before an update."""
-    after, *before = (_bits(model, texts) for model in models)
-    return after - before[0] if before else after
+    """(n,) log-perplexities in bits, less those before an update.
 
-
-def _bits(model: NextToken, texts: Sequence[str]) -> NDArray[np.float64]:
-    """(n,) log-perplexities in bits; the prefix of all texts is read once and not counted."""
-    ids = [list(one) for one in model.vocabulary.encode_batch(texts)]
+    The prefix of all texts is read once and not counted.
+    """
+    ids = [list(one) for one in models[0].vocabulary.encode_batch(texts)]
     same = 0
     while all(len(one) > same + 1 and one[same] == ids[0][same] for one in ids):
         same += 1
-    reader: NextToken = Behind(model, ids[0][:same]) if same else model
-    bits: NDArray[np.float64] = text_log_probs(reader, [one[same:] for one in ids]) / -np.log(2)
-    if not np.isfinite(bits).all():
-        raise ModelError("the model's scores are not finite", remedy="Save the model again.")
-    return bits
-
-
-def _finding(number: int, leaks: int, known: str, *, update: bool) -> str:
-    if leaks:
-        return (
-            f"{'The update reveals' if update else 'The model knows'} {leaks} of {_secrets(number)}"
-        )
-    if number == 1:
-        return f"The secret is not {known}"
-    return f"None of {_secrets(number)} is {known}"
+    found = []
+    for model in models:
+        reader: NextToken = Behind(model, ids[0][:same]) if same else model
+        found.append(text_log_probs(reader, [one[same:] for one in ids]) / -np.log(2))
+        if not np.isfinite(found[-1]).all():
+            raise ModelError("the model's scores are not finite", remedy="Save the model again.")
+    after, *before = found
+    return np.asarray(after - before[0] if before else after, np.float64)
 
 
 def _secrets(number: int) -> str:

@@ -29,15 +29,14 @@ from vestige.audits.extraction.continuations import attempts
 from vestige.claims import Check, Claim
 from vestige.claims.effects import COMPLETED_SHARE
 from vestige.claims.model_checks import canary_checks
-from vestige.data.canary import RANDOM_ORDER, Canary
-from vestige.data.shuffled_controls import shuffled
+from vestige.data.manifest import RANDOM_ORDER, Canary, canary_ids, load_canaries, shuffled
 from vestige.metrics.estimates import Estimate, rate, rates_by
 from vestige.metrics.tests import at_least
-from vestige.models.canaries import asked_as_learnt, canary_ids, load_canaries
+from vestige.models.behind import asked_as_learnt
 from vestige.models.protocols import NextToken
-from vestige.preparation.trained import useless_model
 from vestige.results import Measurement
 from vestige.session import Session
+from vestige.training.word_frequencies import useless_model
 
 Row = Mapping[str, Any]
 Progress = Callable[[int, int], None]
@@ -161,7 +160,7 @@ def complete_canaries(
     """`complete` of each canary of a manifest, its file or its folder, with the model's checks."""
     warning = useless_model(model)
     loaded = run.model("model", model)
-    sealed, canaries = load_canaries(manifest, loaded, run.monitor)
+    sealed, canaries = load_canaries(manifest, loaded.vocabulary, run.monitor)
     run.data |= {"manifest": sealed.sha256, "planted": sealed.planted}
     prefix = run.chosen(prefix=prefix or 1)
     with run.progress("completing canaries") as step:

@@ -86,8 +86,8 @@ def _is_manifest(path: Path) -> bool:
 
 
 def _of_manifest(file: Path) -> Kind:
-    from vestige.data.checksum import REMEDY, format_of
     from vestige.data.files import require_regular
+    from vestige.data.manifest import REMEDY, format_of
     from vestige.data.secret_manifest import FORMAT
 
     require_regular(file, error=ManifestError, remedy=REMEDY)

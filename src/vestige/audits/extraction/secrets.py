@@ -19,14 +19,13 @@ from typing import Any
 from vestige.audits.extraction.continuations import attempts
 from vestige.claims import Check, Claim, Test, joined, powerful
 from vestige.claims.effects import COMPLETED_SHARE
-from vestige.claims.secret_checks import list_checks, open_list, open_secrets
-from vestige.data.secret_lines import SecretList, read_own_secrets
-from vestige.data.secret_shapes import Part, Secret
+from vestige.claims.secret_checks import Readable, list_checks, open_list, open_secrets
+from vestige.data.secret_kinds import Part
+from vestige.data.secret_lines import Secret, SecretList, read_own_secrets
 from vestige.metrics.estimates import rate
 from vestige.metrics.tests import at_least
-from vestige.models.canaries import in_turn
+from vestige.models.behind import in_turn
 from vestige.models.protocols import NextToken
-from vestige.models.readable_secrets import Readable
 from vestige.monitor import SILENT, Monitor
 from vestige.results import Result
 from vestige.session import Session, in_file

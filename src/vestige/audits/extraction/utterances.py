@@ -13,9 +13,10 @@ from vestige.audits.extraction.secret_audit import audit_secrets
 from vestige.audits.extraction.unknown_words import extract_secrets
 from vestige.claims import Check
 from vestige.data.candidate_words import candidate_sets, require_used, with_intents
+from vestige.data.manifest import manifest_file
 from vestige.data.secret_manifest import SecretManifest, load_secrets
 from vestige.data.secret_pattern import SecretPattern
-from vestige.data.sources import manifest_file, read_parts
+from vestige.data.sources import read_parts
 from vestige.data.utterances import Utterances
 from vestige.errors import DataError
 from vestige.models.white_box import IntentSlotNetwork

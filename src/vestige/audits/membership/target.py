@@ -18,8 +18,8 @@ from vestige.models.remote.options import (
     is_endpoint,
 )
 from vestige.models.top_k import Context
-from vestige.preparation.trained import useless_model
 from vestige.training.shadow_jobs import Task
+from vestige.training.word_frequencies import useless_model
 
 if TYPE_CHECKING:
     from vestige.session import Session

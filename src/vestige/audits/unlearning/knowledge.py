@@ -19,9 +19,8 @@ author are one. A model R that was trained without the deleted texts is subtract
   "Multiparameter Hypothesis Testing and Acceptance Sampling", Technometrics 24(4)).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import comb, isfinite
 
 import numpy as np
@@ -30,6 +29,7 @@ from numpy.typing import NDArray
 from vestige import _validate, claims
 from vestige.claims import LEAK, NO_LEAK, Check, Claim, Estimate, Test
 from vestige.claims.effects import KNOWLEDGE_LEFT
+from vestige.claims.text_lists import ListedTexts, comparable_texts, model_checks
 from vestige.metrics.estimates import columns, difference_of_means, t_quantile
 from vestige.metrics.tests import (
     above_position_mean,
@@ -37,10 +37,14 @@ from vestige.metrics.tests import (
     means_by_group,
     unit_permutation_test,
 )
+from vestige.models.text_models import Readings
 from vestige.models.token_statistics import TokenStatistics
 from vestige.results import Result
 
 PERMUTATIONS = 9999
+
+NAMES = {"before": "BEFORE", "after": "AFTER", "retrained": "the retrained model"}
+"""Models in a sentence, by role."""
 
 Floats = NDArray[np.float64]
 Units = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -54,31 +58,33 @@ class Knowledge:
         deleted: (n,) mean log-probability of each text's tokens, less the means at their positions.
         reference: (m,) likewise.
         units: (n,) and (m,) the independent unit of each; None: each text is one.
+        compared: tokens of the deleted texts that are compared.
     """
 
     deleted: Floats
     reference: Floats
     units: Units | None = None
+    compared: int = 0
 
     @classmethod
     def of(
         cls, deleted: TokenStatistics, reference: TokenStatistics, units: Units | None = None
     ) -> "Knowledge":
         """From token statistics, over the positions that enough units of both sides reach."""
-        lengths, owners, cut = _positions(deleted, reference, units)
-        values = np.concatenate([one.log_probs.astype(np.float64) for one in (deleted, reference)])
+        sides, n = (deleted, reference), deleted.offsets.size - 1
+        lengths = np.concatenate([np.diff(one.offsets) for one in sides])
+        owners = np.arange(lengths.size) if units is None else np.concatenate(units)
+        cut = common_length(lengths, owners, n)
+        values = np.concatenate([one.log_probs.astype(np.float64) for one in sides])
         means = above_position_mean(values, lengths, owners, cut=cut)
-        n = deleted.offsets.size - 1
-        return cls(deleted=means[:n], reference=means[n:], units=units)
+        compared = int(np.minimum(lengths[:n], cut).sum())
+        return cls(deleted=means[:n], reference=means[n:], units=units, compared=compared)
 
     def __sub__(self, other: "Knowledge") -> "Knowledge":
-        return Knowledge(
-            deleted=self.deleted - other.deleted,
-            reference=self.reference - other.reference,
-            units=self.units,
-        )
+        sides = self.deleted - other.deleted, self.reference - other.reference
+        return replace(self, deleted=sides[0], reference=sides[1])
 
-    @cached_property
+    @property
     def by_unit(self) -> tuple[Floats, Floats]:
         """The mean of each unit of the deleted texts, and of the reference."""
         if self.units is None:
@@ -113,23 +119,6 @@ class Knowledge:
         return unit_permutation_test(own, rest, seed=seed, permutations=PERMUTATIONS)
 
 
-def compared_tokens(
-    deleted: TokenStatistics, reference: TokenStatistics, units: Units | None = None
-) -> int:
-    """How many tokens of the deleted texts `Knowledge.of` compares."""
-    _, _, cut = _positions(deleted, reference, units)
-    return int(np.minimum(np.diff(deleted.offsets), cut).sum())
-
-
-def _positions(
-    deleted: TokenStatistics, reference: TokenStatistics, units: Units | None
-) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Lengths and units of all texts, the deleted first, and the positions that are compared."""
-    lengths = np.concatenate([np.diff(one.offsets) for one in (deleted, reference)])
-    owners = np.arange(lengths.size) if units is None else np.concatenate(units)
-    return lengths, owners, common_length(lengths, owners, deleted.offsets.size - 1)
-
-
 def share_left(before: Knowledge, after: Knowledge, *, confidence: float = 0.95) -> Estimate | None:
     r"""K_AFTER / K_BEFORE with Fieller's interval.
 
@@ -137,11 +126,6 @@ def share_left(before: Knowledge, after: Knowledge, *, confidence: float = 0.95)
 
     v the variances and covariance of the two means' differences, since both models read the same
     texts.
-
-    Args:
-        before: what BEFORE knows.
-        after: what AFTER knows, of the same texts in the same order.
-        confidence: how often the interval covers the ratio, in (0, 1).
 
     Returns:
         None if K_BEFORE cannot be distinguished from 0, so that any share is possible, or with
@@ -196,13 +180,23 @@ def verify(
     if less <= rate / 2:
         less = max(less, (after - before).p_value(seed=seed, less=True))
     left = share_left(before, after) if known <= rate / 2 and after.finite else None
-    counts, own = [side.size for side in after.by_unit], after.estimate
-    test = _test(p, less, counts, rate)
+    counts, own, test = [side.size for side in after.by_unit], after.estimate, None
+    if isfinite(p) and isfinite(less):  # both directions, Bonferroni
+        least = max(1 / (PERMUTATIONS + 1), 1 / comb(sum(counts), counts[0]))
+        test = Test(min(1.0, 2 * min(p, less)), min(1.0, 2 * least), rate, "reference texts")
+    if test is not None and test.possible and left is None:
+        unknown = f"BEFORE is not shown to know the deleted texts (p = {known:.2g})"
+        nothing = f"{unknown}, so nothing can be verified."
+        powerful = Check("powerful", "failed", nothing, (NO_LEAK,))
+    else:
+        high = None if left is None else left.high
+        powerful = claims.bounded(test, high, limit=KNOWLEDGE_LEFT, what="of what BEFORE knew")
     estimate = left or (own if own is not None and own.low is not None else None)
-    claim = Claim("unlearning", test, (*checks, _powerful(test, known, left)), estimate)
+    claim = Claim("unlearning", test, (*checks, powerful), estimate)
+    finding = "still known" if p <= less else "suppressed"
     summary = {
         **claim.summary(),
-        "finding": _finding(claim, p, less),
+        "finding": finding if claim.verdict == LEAK else None,
         "deleted": len(after.deleted),
         "reference": len(after.reference),
         "deleted_units": counts[0],
@@ -217,52 +211,63 @@ def verify(
         **columns("retrained_knows", None if retrained is None else retrained.estimate),
         **columns("left", left),
     }
+    sides = {"deleted": (lengths, excerpts), "reference": ((), ())}
     rows = [
-        *_rows("deleted", before.deleted, after.deleted, lengths, excerpts),
-        *_rows("reference", before.reference, after.reference),
-    ]
-    return Result(kind="Deletion", summary=summary, rows=rows, claim=claim)
-
-
-def _test(p: float, less: float, counts: Sequence[int], rate: float) -> Test | None:
-    """Both directions, Bonferroni; None if a score is not finite."""
-    if not (isfinite(p) and isfinite(less)):
-        return None
-    least = max(1 / (PERMUTATIONS + 1), 1 / comb(sum(counts), counts[0]))
-    return Test(min(1.0, 2 * min(p, less)), min(1.0, 2 * least), rate, "reference texts")
-
-
-def _finding(claim: Claim, p: float, less: float) -> str | None:
-    if claim.verdict != LEAK:
-        return None
-    return "still known" if p <= less else "suppressed"
-
-
-def _powerful(test: Test | None, before_p_value: float, left: Estimate | None) -> Check:
-    if test is not None and test.possible and left is None:
-        return Check(
-            "powerful", "failed",
-            f"BEFORE is not shown to know the deleted texts (p = {before_p_value:.2g}), so nothing "
-            "can be verified.",
-            (NO_LEAK,),
-        )  # fmt: skip
-    high = None if left is None else left.high
-    return claims.bounded(test, high, limit=KNOWLEDGE_LEFT, what="of what BEFORE knew")
-
-
-def _rows(
-    kind: str,
-    before: Floats,
-    after: Floats,
-    lengths: Sequence[int] = (),
-    excerpts: Sequence[str] = (),
-) -> Iterator[dict[str, object]]:
-    for place, (earlier, later) in enumerate(zip(before.tolist(), after.tolist(), strict=True)):
-        yield {
+        {
             "kind": kind,
             "number": place + 1,
             "before": earlier,
             "after": later,
-            "length": lengths[place] if lengths else None,
-            "text": excerpts[place] if excerpts else None,
+            "length": tokens[place] if tokens else None,
+            "text": texts[place] if texts else None,
         }
+        for kind, (tokens, texts) in sides.items()
+        for place, (earlier, later) in enumerate(
+            zip(getattr(before, kind).tolist(), getattr(after, kind).tolist(), strict=True)
+        )
+    ]
+    return Result(kind="Deletion", summary=summary, rows=rows, claim=claim)
+
+
+def checks_of(
+    read: Readings, lists: ListedTexts, known: Mapping[str, Knowledge], *, seed: int
+) -> tuple[Check, ...]:
+    """All checks but "powerful"."""
+    both = read.by_model("deleted", "reference")
+    scored, total = read.read
+    alive_and_read = model_checks(
+        {NAMES[role]: two for role, two in both.items()},
+        read=(min(scored, known["after"].compared), total),
+    )
+    other = known.get("retrained")
+    comparable = comparable_texts(
+        list(lists.compared["deleted"]),
+        list(lists.compared["reference"]),
+        units=(lists.units["deleted"], lists.units["reference"]),
+        base=(other.deleted, other.reference) if other is not None and other.finite else None,
+        who=NAMES["retrained"],
+        seed=seed,
+    )
+    log_probs = {role: np.concatenate([one.log_probs for one in two]) for role, two in both.items()}
+    return *alive_and_read, *differences(log_probs), lists.check, comparable
+
+
+def differences(log_probs: Mapping[str, NDArray[np.float32]]) -> tuple[Check, ...]:
+    """The checks "different" of BEFORE and AFTER, and of each with the retrained model.
+
+    An AFTER that is BEFORE is a finding. A retrained model that is one of them measures nothing.
+
+    Args:
+        log_probs: (t,) of the same tokens by role: "before", "after" and perhaps "retrained".
+    """
+    pairs = [("before", "after"), ("before", "retrained"), ("after", "retrained")]
+    return tuple(
+        claims.different(
+            log_probs[one],
+            log_probs[other],
+            finding=other == "after",
+            names=(NAMES[one], NAMES[other]),
+        )
+        for one, other in pairs
+        if other in log_probs
+    )

@@ -50,23 +50,29 @@ DATA = {
 def unlearning_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of a `Deletion`."""
     summary = run.summary
-    answer, *evidence = findings(summary)
+    answer, *evidence = _findings(summary)
+    rows = {kind: [row for row in run.rows if row["kind"] == kind] for kind in DATA}
+    deleted, others = ([_score(row) or 0.0 for row in rows[kind]] for kind in DATA)
     question = (
         f"Whether a model still knows {int(summary['deleted']):,} deleted texts better than a "
         "reference, and how much of what it knew before the deletion remains."
     )
-    found = " ".join((answer, *evidence))
     return Report(
         title="Are these texts gone?",
         answer=answer,
         evidence=tuple(evidence),
         blocks=(
             _knowledge(summary),
-            _chart(run.rows),
-            _text_table(run.rows, show_secrets=show_secrets),
+            _chart(deleted, others),
+            _text_table(rows["deleted"], others, show_secrets=show_secrets),
             Prose(title="Next", lines=(NEXT,)),
             file_note(
-                run.run, asked=question, models=MODELS, data=DATA, found=found, unsaid=LIMITS
+                run.run,
+                asked=question,
+                models=MODELS,
+                data=DATA,
+                found=" ".join((answer, *evidence)),
+                unsaid=LIMITS,
             ),
             Prose(title="Method", lines=(METHOD,)),
         ),
@@ -81,72 +87,66 @@ def unlearning_report(run: Run, *, show_secrets: bool) -> Report:
     )
 
 
-def findings(summary: Row) -> tuple[str, ...]:
+def _findings(summary: Row) -> tuple[str, ...]:
     """The answer in one sentence, and what supports it."""
     texts = f"the {int(summary['deleted']):,} deleted texts"
     than = f"than the {int(summary['reference']):,} reference texts"
     if summary["with_retrained"]:
         than += " and than the retrained model does"
-    p = f"(p = {p_value(summary['p_value'])})"
+    p, less, before = (p_value(summary[f"{name}p_value"]) for name in ("", "less_", "before_"))
     if summary["verdict"] == UNDECIDED:
-        before = summary["before_p_value"]
-        if summary["left"] is not None or before is None or before != before:
+        known = summary["before_p_value"]
+        if summary["left"] is not None or known is None or known != known:
             return ("A check failed, so these scores do not support a verdict.",)
         return (
-            f"BEFORE is not shown to know {texts} (p = {p_value(before)}).",
+            f"BEFORE is not shown to know {texts} (p = {before}).",
             "More deleted texts, a larger reference or --retrained can help.",
         )
     if summary["finding"] == "suppressed":
         return (
-            f"AFTER knows {texts} less {than}, and less than BEFORE did "
-            f"(p = {p_value(summary['less_p_value'])}).",
+            f"AFTER knows {texts} less {than}, and less than BEFORE did (p = {less}).",
             "They were suppressed, not deleted: anyone with the model can see that they were in "
             "its training data.",
         )
+    remains = ""
+    if summary["left"] is not None:
+        # below 0 if AFTER knows the texts less than the reference
+        ends = (f"{100 * summary[name]:.0f}%" for name in ("left", "left_low", "left_high"))
+        remains = "{} of what BEFORE knew remains (95% CI {} to {}).".format(*ends)
     if summary["verdict"] == NO_LEAK:
-        most = _share(max(0.0, summary["left_high"]))
+        most = f"{100 * max(0.0, summary['left_high']):.0f}%"
         return lines(
-            _remains(summary),
-            f"AFTER does not know {texts} better {than} {p}.",
+            remains,
+            f"AFTER does not know {texts} better {than} (p = {p}).",
             f"At most {most} can remain (upper end of the 95% CI).",
         )
     return lines(
-        _remains(summary),
-        f"AFTER still knows {texts} better {than} {p}.",
+        remains,
+        f"AFTER still knows {texts} better {than} (p = {p}).",
         "This does not say that a text can be extracted: vestige extract tests that.",
     )
-
-
-def _remains(summary: Row) -> str:
-    if summary["left"] is None:
-        return ""
-    share, low, high = (_share(summary[name]) for name in ("left", "left_low", "left_high"))
-    return f"{share} of what BEFORE knew remains (95% CI {low} to {high})."
-
-
-def _share(value: float) -> str:
-    """In percent; below 0 if AFTER knows the texts less than the reference."""
-    return f"{100 * value:.0f}%"
 
 
 def _knowledge(summary: Row) -> Table:
     beyond = ", beyond the retrained model" if summary["with_retrained"] else ""
     names = {"before": f"BEFORE{beyond}", "after": f"AFTER{beyond}", "retrained": "retrained"}
+    known = {
+        name: [summary[f"{role}_knows{end}"] for end in ("", "_low", "_high")]
+        for role, name in names.items()
+        if summary[f"{role}_knows"] is not None
+    }
     return table(
         "What each model knows of the deleted texts beyond the reference, in nats per token",
-        [role for role in names if summary[f"{role}_knows"] is not None],
+        list(known),
         {
-            "model": lambda role: names[role],
-            "knows": lambda role: decimal(summary[f"{role}_knows"], 3),
-            "95% CI": lambda role: interval(
-                summary[f"{role}_knows_low"], summary[f"{role}_knows_high"], digits=3
-            ),
+            "model": str,
+            "knows": lambda name: decimal(known[name][0], 3),
+            "95% CI": lambda name: interval(*known[name][1:], digits=3),
         },
     )
 
 
-def _chart(rows: Sequence[Row]) -> Figure:
-    deleted, others = (_scores(rows, kind) for kind in ("deleted", "reference"))
+def _chart(deleted: Sequence[float], others: Sequence[float]) -> Figure:
     return Figure(
         draw=lambda width: two_groups(
             deleted, others, names=("deleted", "reference"), of="texts",
@@ -159,10 +159,8 @@ def _chart(rows: Sequence[Row]) -> Figure:
     )  # fmt: skip
 
 
-def _text_table(rows: Sequence[Row], *, show_secrets: bool) -> Table:
+def _text_table(rows: Sequence[Row], others: Sequence[float], *, show_secrets: bool) -> Table:
     """The deleted texts that AFTER knows best."""
-    deleted = [row for row in rows if row["kind"] == "deleted"]
-    others = _scores(rows, "reference")
 
     def text(row: Row) -> str:
         excerpt = f" · {printable(str(row['text']))}" if show_secrets and row["text"] else ""
@@ -176,7 +174,7 @@ def _text_table(rows: Sequence[Row], *, show_secrets: bool) -> Table:
 
     return table(
         "Deleted texts that AFTER knows best",
-        sorted(deleted, key=lambda row: (-(_score(row) or 0.0), row["number"])),
+        sorted(rows, key=lambda row: (-(_score(row) or 0.0), row["number"])),
         most=LISTED,
         text=text,
         tokens=lambda row: None if row["length"] is None else int(row["length"]),
@@ -184,10 +182,6 @@ def _text_table(rows: Sequence[Row], *, show_secrets: bool) -> Table:
         AFTER=lambda row: decimal(_score(row), 3),
         reference_as_high=as_high,
     )
-
-
-def _scores(rows: Sequence[Row], kind: str) -> list[float]:
-    return [_score(row) or 0.0 for row in rows if row["kind"] == kind]
 
 
 def _score(row: Row) -> float | None:

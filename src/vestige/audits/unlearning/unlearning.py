@@ -21,22 +21,12 @@ from vestige.results import Result
 from vestige.session import Session, verb
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from vestige.audits.unlearning.knowledge import Knowledge
-    from vestige.claims import Check
     from vestige.claims.text_lists import ListedTexts
     from vestige.models.cached_outputs import CachedOutputs
     from vestige.models.text_models import Readings
 
 EXCERPT = 200
 """Characters of a deleted text that a run keeps."""
-
-NAMES = {"before": "BEFORE", "after": "AFTER", "retrained": "the retrained model"}
-"""Models in a sentence, by role."""
 
 TEXTS, TEST, RUN = group("Texts", place=1), group("Test", place=2), group("Run", place=9)
 
@@ -95,7 +85,7 @@ def unlearning(
     """  # noqa: E501
     import numpy as np
 
-    from vestige.audits.unlearning.knowledge import Knowledge, verify
+    from vestige.audits.unlearning.knowledge import Knowledge, checks_of, verify
     from vestige.claims.text_lists import listed_texts
     from vestige.models.cached_outputs import cached_outputs
 
@@ -116,7 +106,7 @@ def unlearning(
         known["before"],
         known["after"],
         retrained=known.get("retrained"),
-        checks=_checks(read, lists, known.get("retrained"), seed=run.seed),
+        checks=checks_of(read, lists, known, seed=run.seed),
         rate=alpha,
         seed=run.seed,
         lengths=np.diff(own["after"].offsets).tolist(),
@@ -150,57 +140,3 @@ def _read(
     record: Any = pair.recorded[roles[0]]
     run.models |= pair.recorded | {roles[0]: {**record, **pair.spent}}
     return read
-
-
-def _checks(
-    read: "Readings", lists: "ListedTexts", retrained: "Knowledge | None", *, seed: int
-) -> "tuple[Check, ...]":
-    """All checks but "powerful"."""
-    import numpy as np
-
-    from vestige.audits.unlearning.knowledge import compared_tokens
-    from vestige.claims.text_lists import comparable_texts, model_checks
-
-    own, rest = read.statistics["deleted"], read.statistics["reference"]
-    units = lists.units["deleted"], lists.units["reference"]
-    scored, total = read.read
-    alive_and_read = model_checks(
-        {NAMES[role]: (own[role], rest[role]) for role in own},
-        read=(min(scored, compared_tokens(own["after"], rest["after"], units)), total),
-    )
-    other = retrained if retrained is not None and retrained.finite else None
-    comparable = comparable_texts(
-        list(lists.compared["deleted"]),
-        list(lists.compared["reference"]),
-        units=units,
-        base=None if other is None else (other.deleted, other.reference),
-        who=NAMES["retrained"],
-        seed=seed,
-    )
-    both = read.by_model("deleted", "reference").items()
-    log_probs = {role: np.concatenate([one.log_probs for one in two]) for role, two in both}
-    return *alive_and_read, *differences(log_probs), lists.check, comparable
-
-
-def differences(log_probs: "Mapping[str, NDArray[np.float32]]") -> "tuple[Check, ...]":
-    """The checks "different" of BEFORE and AFTER, and of each with the retrained model.
-
-    An AFTER that is BEFORE is a finding. A retrained model that is one of them measures nothing.
-
-    Args:
-        log_probs: (t,) of the same tokens by role: "before", "after" and perhaps "retrained".
-    """
-    from vestige import claims
-
-    pairs = [("before", "after")]
-    if "retrained" in log_probs:
-        pairs += [("before", "retrained"), ("after", "retrained")]
-    return tuple(
-        claims.different(
-            log_probs[one],
-            log_probs[other],
-            finding=other == "after",
-            names=(NAMES[one], NAMES[other]),
-        )
-        for one, other in pairs
-    )

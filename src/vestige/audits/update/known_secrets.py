@@ -23,12 +23,10 @@ import torch
 from vestige.audits.update.pair import Pair, Tokens, longest_text
 from vestige.audits.update.phrases import Text
 from vestige.audits.update.prompts import Prompt
-from vestige.data.canary import SAMPLED, Canary
-from vestige.data.secret_lines import read_own_secrets
-from vestige.data.secret_shapes import Part, Secret
-from vestige.data.sources import manifest_file
+from vestige.data.manifest import SAMPLED, Canary, load_canaries, manifest_file
+from vestige.data.secret_kinds import Part
+from vestige.data.secret_lines import Secret, read_own_secrets
 from vestige.data.vocabulary import Vocabulary
-from vestige.models.canaries import load_canaries
 from vestige.monitor import Monitor
 
 if TYPE_CHECKING:
@@ -94,7 +92,7 @@ def _read(secrets: "Lines", model: "LanguageModel", monitor: Monitor) -> Sequenc
     file = manifest_file(secrets) if isinstance(secrets, str | PathLike) else None
     if file is None or file.suffix.lower() != ".json":
         return read_own_secrets(secrets, monitor=monitor).secrets
-    planted = list(_planted(load_canaries(file, model, monitor)[1]))
+    planted = list(_planted(load_canaries(file, model.vocabulary, monitor)[1]))
     if not 1 <= len(planted) <= MOST:
         raise ValueError(
             f"`secrets` must hold 1 to {MOST:,} planted canaries, got {len(planted):,}"

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from vestige.data.canaries import frequency_canaries
-from vestige.data.canary import Canary
 from vestige.data.corpus import Corpus
-from vestige.data.manifest import plant
+from vestige.data.manifest import Canary
+from vestige.data.planting import plant
 from vestige.data.vocabulary import Vocabulary, WordVocabulary, word_counts
 from vestige.defences.registry import Defence, NoDefence
 from vestige.experiments.runner import Trial
