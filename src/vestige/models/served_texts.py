@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, IncompatibleModels
-from vestige.models.cached_outputs import CachedOutputs
 from vestige.models.endpoint import CHECK_EVERY, Endpoint
 from vestige.models.endpoint_address import EndpointAddress, is_endpoint
 from vestige.models.endpoint_limits import reckon
@@ -39,7 +38,7 @@ from vestige.models.shown_statistics import (
 )
 from vestige.models.text_models import Readings, TextModels
 from vestige.models.token_scores import ShownToken
-from vestige.models.token_statistics import TokenStatistics, first_tokens
+from vestige.models.token_statistics import CachedOutputs, TokenStatistics, first_tokens
 from vestige.monitor import Monitor
 
 if TYPE_CHECKING:

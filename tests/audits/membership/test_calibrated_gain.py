@@ -24,7 +24,7 @@ def sides(seed, gain=0.0):
         offsets=np.arange(TEXTS + 1, dtype=np.int64) * LENGTH,
         tokens=chance.integers(0, 50, size).astype(np.int32),
         log_probs=base.astype(np.float32),
-        ranks=np.floor(-base * 3).astype(np.int32),
+        ranks=1 + np.floor(-base * 3).astype(np.int32),
         means=flat,
         deviations=flat,
         likeliest=flat[:, None].astype(np.int32),

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tests.audits.membership.made_users import VOCABULARY, queries_of, shadows_of
-from vestige.audits.membership.features import WordCounts
-from vestige.audits.membership.options import QueryOptions
+from vestige.audits.membership.membership import QueryOptions
 from vestige.audits.membership.queries import QueryPolicy, best_of_each, information
+from vestige.audits.membership.ranked_words import WordCounts
 
 ASKED = queries_of(12)
 COUNTS = WordCounts.of(ASKED.tokens, int(ASKED.tokens.max()) + 1)

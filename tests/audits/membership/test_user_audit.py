@@ -8,11 +8,16 @@ from scipy import stats
 
 from tests.audits.membership.made_users import queries_of, shadows_of, words_of
 from tests.reports.made_audits import checks_of
-from vestige.audits.membership.equal_words import MOST_CUTS, cut_users, fewest_compared
-from vestige.audits.membership.features import RankedWords
-from vestige.audits.membership.groups import FITTED, NonMembers, users_needed
-from vestige.audits.membership.user_audit import FEWEST_MODELS, judge_users, membership_audit
-from vestige.audits.membership.word_scores import surprise_words
+from vestige.audits.membership.ranked_users import membership_audit
+from vestige.audits.membership.ranked_words import RankedWords, surprise_words
+from vestige.audits.membership.user_audit import (
+    FEWEST_MODELS,
+    MOST_CUTS,
+    cut_users,
+    fewest_compared,
+    judge_users,
+)
+from vestige.audits.membership.user_texts import FITTED, NonMembers, users_needed
 from vestige.data.token_queries import TokenQueries
 from vestige.errors import DataError
 from vestige.metrics.estimates import auc

@@ -11,8 +11,8 @@ from tenacity import wait_none
 
 from vestige import results
 from vestige.audits.membership import service as service_module
-from vestige.audits.membership.groups import NonMembers, users_needed
 from vestige.audits.membership.membership import membership
+from vestige.audits.membership.user_texts import NonMembers, users_needed
 from vestige.models import service as asked_model
 from vestige.store import Store
 

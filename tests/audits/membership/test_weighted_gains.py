@@ -17,7 +17,7 @@ def side(log_probs, tokens):
         offsets=np.arange(TEXTS + 1, dtype=np.int64) * LENGTH,
         tokens=tokens,
         log_probs=log_probs.astype(np.float32),
-        ranks=np.floor(-log_probs * 3).astype(np.int32),
+        ranks=1 + np.floor(-log_probs * 3).astype(np.int32),
         means=zeros - 2,
         deviations=zeros + 1,
         likeliest=tokens[:, None],

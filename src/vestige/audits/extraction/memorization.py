@@ -109,7 +109,7 @@ def memorized(
 def _of_text(
     ranks: NDArray[np.int32], logs: Floats, unknown: NDArray[np.bool_], how: Extracted
 ) -> dict[str, Any]:
-    columns = (logs, ranks > 0, unknown)
+    columns = (logs, ranks > 1, unknown)
     sums, wrong, missing = (passage_sums(one, how.prefix, how.suffix) for one in columns)
     sums, wrong = sums[missing == 0], wrong[missing == 0]
     needed = tries_needed(sums, chance=how.chance)
@@ -176,7 +176,7 @@ def sampled_log_probs(
     with np.errstate(divide="ignore"):  # where nothing is known
         whole = largest[:, 0] + np.log(np.nansum(np.exp(scaled - largest), axis=1))
     own = statistics.log_probs.astype(np.float64) / temperature - whole
-    return np.where(statistics.ranks < top_k, np.minimum(own, 0.0), -np.inf)
+    return np.where(statistics.ranks <= top_k, np.minimum(own, 0.0), -np.inf)
 
 
 def tries_needed(log_prob: ArrayLike, *, chance: float) -> Floats:
@@ -203,12 +203,12 @@ def passage_sums(values: ArrayLike, prefix: int, suffix: int) -> Floats:
 
 
 def verbatim(ranks: ArrayLike) -> dict[str, float]:
-    """Of the ranks of a text's tokens: strength, exact, and the longest run of tokens of rank 0.
+    """Of the ranks of a text's tokens: strength, exact, and the longest run of tokens of rank 1.
 
     Differs from OpenUnlearning's code, which gives a strength of 1 / n where the definition gives
     0: if the last token is not the most probable one.
     """
-    wrong, n = np.flatnonzero(ranks), np.size(ranks)
+    wrong, n = np.flatnonzero(np.asarray(ranks) > 1), np.size(ranks)
     ends = np.concatenate([[-1], wrong, [n]])
     return {
         "strength": (n - 1 - int(ends[-2])) / n,

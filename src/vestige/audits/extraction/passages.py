@@ -23,16 +23,17 @@ from vestige.audits.extraction.memorization import (
     with_continued,
 )
 from vestige.audits.extraction.memorized_texts import compared_tokens, memorization_result
+from vestige.claims.checks import model_checks
+from vestige.claims.comparable import comparable_texts
 from vestige.claims.model_checks import adapter_check
-from vestige.claims.text_lists import ListedTexts, comparable_texts, listed_texts, model_checks
-from vestige.models.cached_outputs import CachedOutputs, cached_outputs
+from vestige.claims.text_lists import ListedTexts, listed_texts
 from vestige.models.endpoint_address import is_endpoint
 from vestige.models.endpoint_tokens import places
 from vestige.models.endpoint_wire import Question
 from vestige.models.served_texts import STEP, ServedTexts
 from vestige.models.shown_statistics import by_list, known_by_all, numbered, only, shown_statistics
 from vestige.models.text_models import TextModels
-from vestige.models.token_statistics import TokenStatistics
+from vestige.models.token_statistics import CachedOutputs, TokenStatistics, cached_outputs
 from vestige.results import Result
 from vestige.session import Session
 
@@ -185,7 +186,7 @@ class _Server:
         if how.top_k > most:
             run.log(f"Samples use the {most} most probable tokens, all that the server shows")
         self.top_k = min(how.top_k, most)
-        ranked = replace(found, ranks=np.where(found.ranks < 0, most, found.ranks))
+        ranked = replace(found, ranks=np.where(found.ranks < 1, most + 1, found.ranks))
         self._by_role = by_list(self._counts, {"target": ranked})
         self.known = {
             role: only(own["target"], known_by_all(own)) for role, own in self._by_role.items()
@@ -253,7 +254,7 @@ def _checks(
     known = (source.known["texts"], source.known["texts" if rest is None else "reference"])
     scored, every = source.read
     read = (min(scored, compared_tokens(own, compared, how)), every)
-    checks = (*model_checks({"the model": known}, read=read), *source.checks)
+    checks = (*model_checks({"the model": known}, read_tokens=read), *source.checks)
     if rest is None:
         missing = "No reference was given, so nothing can be compared."
         names = ("independent", "comparable")

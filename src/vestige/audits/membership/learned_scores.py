@@ -249,7 +249,7 @@ def _token_features(base: TokenStatistics, frequencies: Floats) -> Floats:
     place = np.arange(len(base.tokens)) - np.repeat(base.offsets[:-1], np.diff(base.offsets))
     columns = (
         base.log_probs,
-        np.log1p(base.ranks),
+        np.log(base.ranks),
         base.means,
         base.deviations,
         frequencies[known],

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vestige import _validate
-from vestige.audits.membership.features import ShadowRanks, WordCounts
-from vestige.audits.membership.options import QueryOptions, Select
+from vestige.audits.membership.membership import QueryOptions, Select
+from vestige.audits.membership.ranked_words import ShadowRanks, WordCounts
 from vestige.data.token_queries import TokenQueries
 
 Floats = NDArray[np.float64]

@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.audits.membership.target import Ask
-from vestige.audits.membership.user_inputs import UserInputs
+from vestige.audits.membership.user_inputs import Ask, UserInputs
 from vestige.data.token_queries import TokenQueries
 from vestige.errors import DataError, ModelError, VestigeError
-from vestige.models.cached_outputs import CachedOutputs
 from vestige.models.endpoint import CHECK_EVERY
 from vestige.models.endpoint_address import EndpointAddress
 from vestige.models.endpoint_limits import reckon
@@ -29,6 +27,7 @@ from vestige.models.endpoint_wire import Question
 from vestige.models.endpoint_words import GOES_ON, LONGEST_PIECES, EndpointWords
 from vestige.models.remote_options import RemoteOptions
 from vestige.models.service import QueryStatistics, RetryPolicy, ServiceModel
+from vestige.models.token_statistics import CachedOutputs
 from vestige.models.top_k import Context, likeliest_ranks
 from vestige.monitor import Monitor
 from vestige.store import Store

@@ -20,9 +20,8 @@ import numpy as np
 
 from vestige import results
 from vestige.arguments import ModelLike
-from vestige.audits.membership.options import TRAINING, ShadowOptions
-from vestige.audits.membership.target import Target
-from vestige.audits.membership.user_inputs import UserInputs
+from vestige.audits.membership.membership import TRAINING, ShadowOptions
+from vestige.audits.membership.user_inputs import Target, UserInputs
 from vestige.data.corpus import Corpus
 from vestige.errors import RunError
 from vestige.models.checkpoints import load_model
@@ -138,7 +137,7 @@ def _recipe(
     target: ModelLike | None, base: LanguageModel, options: ShadowOptions, monitor: Monitor
 ) -> Recipe:
     """How the target was trained: as its files tell, else the defaults, with the given changes."""
-    given = options.changed(TRAINING)
+    given = options.changed(*TRAINING)
     known: dict[str, Any] = {}
     adapter = None
     if isinstance(target, str | PathLike):
@@ -165,7 +164,7 @@ def plan_shadows(
     """Architecture and training, of the target if they are known, else of its task's preset."""
     if not count:
         return None
-    changes = options.changed(TRAINING)
+    changes = options.changed(*TRAINING)
     if options.other_shapes:
         plan = other_shapes(seed=run.seed, task=target.task)
         plan = replace(plan, count=count, training=replace(plan.training, **changes))

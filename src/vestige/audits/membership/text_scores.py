@@ -86,7 +86,7 @@ def rmia(target: TokenStatistics, base: TokenStatistics) -> Floats:
 def error_zone(target: TokenStatistics, base: TokenStatistics) -> Floats:
     """Logarithm of gains over losses among tokens that are not the target's first choice."""
     change = target.log_probs.astype(np.float64) - base.log_probs
-    wrong, first = target.ranks > 0, target.offsets[:-1]
+    wrong, first = target.ranks > 1, target.offsets[:-1]
     few = np.add.reduceat(wrong.astype(np.int64), first) < FEWEST
     counted = np.where(wrong | np.repeat(few, np.diff(target.offsets)), change, 0.0)
     gains, losses = (np.add.reduceat(np.maximum(one, 0.0), first) for one in (counted, -counted))

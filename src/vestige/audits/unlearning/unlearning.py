@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from vestige.audits.unlearning.knowledge import Knowledge
     from vestige.claims import Check
     from vestige.claims.text_lists import ListedTexts
-    from vestige.models.cached_outputs import CachedOutputs
     from vestige.models.text_models import Readings
+    from vestige.models.token_statistics import CachedOutputs
 
 EXCERPT = 200
 """Characters of a deleted text that a run keeps."""
@@ -97,7 +97,7 @@ def unlearning(
 
     from vestige.audits.unlearning.knowledge import Knowledge, verify
     from vestige.claims.text_lists import listed_texts
-    from vestige.models.cached_outputs import cached_outputs
+    from vestige.models.token_statistics import cached_outputs
 
     columns: dict[str, Any] = {"format": format, "text": text, "user": author, "limit": limit}
     given = {"deleted": deleted, "reference": reference}
@@ -159,14 +159,15 @@ def _checks(
     import numpy as np
 
     from vestige.audits.unlearning.knowledge import compared_tokens
-    from vestige.claims.text_lists import comparable_texts, model_checks
+    from vestige.claims.checks import model_checks
+    from vestige.claims.comparable import comparable_texts
 
     own, rest = read.statistics["deleted"], read.statistics["reference"]
     units = lists.units["deleted"], lists.units["reference"]
     scored, total = read.read
     alive_and_read = model_checks(
         {NAMES[role]: (own[role], rest[role]) for role in own},
-        read=(min(scored, compared_tokens(own["after"], rest["after"], units)), total),
+        read_tokens=(min(scored, compared_tokens(own["after"], rest["after"], units)), total),
     )
     other = retrained if retrained is not None and retrained.finite else None
     comparable = comparable_texts(

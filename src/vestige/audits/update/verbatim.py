@@ -36,7 +36,7 @@ from scipy.stats import binom
 from vestige.audits.update.known_secrets import Listed
 from vestige.audits.update.phrases import Text
 from vestige.claims import Direct
-from vestige.claims.duplicates import normalized
+from vestige.claims.text_lists import normalized
 from vestige.data.secret_shapes import UNIFORM, Secret
 from vestige.data.vocabulary import Vocabulary
 from vestige.models.predictions import log_probs_of
