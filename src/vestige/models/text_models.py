@@ -142,7 +142,7 @@ class TextModels:
         return known, sum(map(len, rows))
 
     def statistics(
-        self, texts: Texts, outputs: CachedOutputs, *, of: str, likeliest: int = 20
+        self, texts: Texts, outputs: CachedOutputs, *, of: str, likeliest: int = 0
     ) -> dict[str, TokenStatistics]:
         """Statistics of texts, by role of the model.
 

@@ -55,14 +55,14 @@ def test_informative_words_are_those_near_the_end_of_the_list():
 
 
 def test_informative_words_need_shadow_models():
+    options = QueryOptions(select="informative", calls=5)
     with pytest.raises(ValueError, match="needs shadow models"):
-        QueryPolicy(how="informative", calls=5, k=20).mask(ASKED, COUNTS)
+        QueryPolicy.of(options, shadows=0, seed=0)
 
 
 @pytest.mark.parametrize(
     ("named", "message"),
     [
-        ({"how": "best"}, "select must be one of"),
         ({"how": "rare"}, "must come with `queries` or `calls`"),
         ({"calls": 3}, "must come with another `select`"),
         ({"how": "random", "calls": 3, "queries": 2}, "`calls` must be left out"),

@@ -63,8 +63,7 @@ class CalibratedGain:
     """The gain of a token that is expected if its text was not seen.
 
     Attributes:
-        expected: of the gain.
-        log_variance: of its squared deviation from that, in units of the mean one.
+        expected, log_variance: of the gain, and of its squared deviation in units of `scale`.
         frequencies: (v,) natural logs, of tokens in the texts fitted on.
         scale: the mean squared deviation.
     """
@@ -76,15 +75,7 @@ class CalibratedGain:
 
     @classmethod
     def fit(cls, target: TokenStatistics, base: TokenStatistics) -> "CalibratedGain":
-        """Learn from unseen texts, or from all that are compared, both sides alike.
-
-        Args:
-            target: statistics of n texts.
-            base: of the same.
-
-        Raises:
-            ValueError: there are fewer than 2 texts.
-        """
+        """Learn from statistics of unseen texts, or of all that are compared, both sides alike."""
         _validate.at_least(FEWEST, **{"texts to calibrate on": len(base.offsets) - 1})
         counts = np.append(np.bincount(base.tokens) + 1.0, 1.0)  # the last: tokens never read
         frequencies = np.log(counts / counts.sum())
@@ -148,24 +139,13 @@ class WeightedGains:
     def fit(cls, shadows: Sequence[Shadow], *, shown: int | None = None) -> "WeightedGains":
         """Learn from shadow models of the same texts; members and non-members weigh alike.
 
-        Args:
-            shadows: of which all tokens are known. None of their texts is audited or compared.
-            shown: most probable tokens that the target will show.
-
-        Raises:
-            ValueError: there is no shadow model, they have other texts, or one read all of them or
-                none.
+        Each read some of the texts, none of which is audited or compared. The target will show so
+        many of the most probable tokens; None: all.
         """
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
-        _validate.at_least(1, shadows=len(shadows))
-        tokens = shadows[0].base.tokens
-        if any(not np.array_equal(one.base.tokens, tokens) for one in shadows):
-            raise ValueError("shadows must all have the same texts in one order")
-        if any(one.seen.all() or not one.seen.any() for one in shadows):
-            raise ValueError("shadows must each have members and non-members among its texts")
         log_probs = np.stack([one.target.log_probs for one in shadows])
         read = np.stack([one.seen for one in shadows])
         # A text that all other shadow models read has nothing to be compared with.
@@ -190,7 +170,7 @@ class WeightedGains:
         """(n,) log-odds that each text was read.
 
         Args:
-            target: all that it says of n texts; tokens that are not shown are left out here.
+            target: statistics of n texts; tokens that are not shown are left out here.
             base: of the same texts.
             unread: (t,) mean log-probability of each token under shadow models that did not read
                 its text (`unread_means`); None counts no gain over them.

@@ -49,15 +49,7 @@ def ranked_users(
     service: Service | None,
     train: Callable[[], list[Shadow]],
 ) -> Result:
-    """Query the target and the shadow models, and compare the users.
-
-    Args:
-        run: the session.
-        inputs: texts, words and users.
-        alpha: false discovery rate, and level of the test.
-        service: a remote target; None for a local one.
-        train: trains the shadow models.
-    """
+    """Query the target, which may be remote, and the shadow models, and compare the users."""
     policy, every, of_shadows = inputs.policy, inputs.queries, None
     if policy.how == "informative":  # shadow models select the words
         if service is not None:
@@ -181,14 +173,13 @@ def membership_audit(
             the fitted.
         audited: users, as indices of `words.queries.names`.
         known: groups of non-members, likewise. Those without a queried word are left out.
-        checks: of the texts: all that the claim requires beside those of ranks.
+        checks: of the texts: all that the claim requires besides those of ranks.
         facts: further entries of the summary.
         rate: false discovery rate, and level of the list's test.
         seed: of everything random.
 
     Raises:
-        ValueError: nobody is audited, or a non-member is; a shadow model was trained on somebody
-            who is audited or compared; a check is missing.
+        ValueError: a shadow model was trained on somebody who is audited or compared.
         DataError: there are too few non-members, or too few words of them.
     """
     known = with_words(words.queries, audited, known)
@@ -271,12 +262,8 @@ def with_words(
 
 
 def _alive(words: RankedWords, users: ArrayLike) -> Check:
-    """Whether the words that a model lists predict text better than the most frequent words do.
-
-    Args:
-        words: with counts of text of nobody who is queried.
-        users: known non-members who are queried.
-    """
+    """Whether the words that a model lists predict the text of non-members (`users`) better than
+    the words do that are the most frequent ones elsewhere."""
     queries, known = words.queries, np.asarray(users)
     k = max(1, min(words.k, LONGEST_LIST, words.vocab_size // 10))
     frequent = np.argsort(-words.counts.words, kind="stable")[:k]
@@ -302,13 +289,8 @@ def _alive(words: RankedWords, users: ArrayLike) -> Check:
 def _alike_for_shadows(
     p_values: NDArray[np.float64], *, rate: float, compared: int
 ) -> tuple[Check, ...]:
-    """The check "comparable" by shadow models, which saw nobody; none without p-values.
-
-    Args:
-        p_values: (s, n) of n users against s shadow models.
-        rate: the level.
-        compared: users that each was compared with, at least.
-    """
+    """The check "comparable" by (s, n) p-values of n users against s shadow models, which saw
+    nobody; none without p-values. Each user was compared with so many others at least."""
     if not p_values.size:
         return ()
     share = float((p_values <= rate).mean())

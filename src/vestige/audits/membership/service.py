@@ -67,11 +67,7 @@ class Service:
     _error: BaseException | None = field(default=None, init=False)
 
     def check_budget(self) -> None:
-        """Refuse a budget that cannot be enough, before anything is trained or queried.
-
-        Raises:
-            DataError: it is too small.
-        """
+        """Refuse a budget that cannot be enough, before anything is trained or queried."""
         queries, most = self.inputs.queries, None
         if self.inputs.policy.how == "informative":
             # One more: the service is tried with a word that may not be selected later.
@@ -92,11 +88,7 @@ class Service:
             )
 
     def probe(self) -> None:
-        """Query one word, so that an unusable service is refused before long work.
-
-        Raises:
-            ModelError: it gives no lists of words, or fails.
-        """
+        """Query one word, so that an unusable service is refused before long work."""
         found = self.ranks(self.inputs.queries.take([0]))
         if not found.any() and not self.statistics["refused"]:
             why = f": {type(self._error).__name__}" if self._error else ""
@@ -119,13 +111,8 @@ class Service:
             self.run.progress("querying the service") as step,
             redirect_stdout(sys.stderr),
         ):
-            found = likeliest_ranks(
-                client,
-                [contexts[n] for n in order],
-                [words[n] for n in order],
-                at_once=CONTEXTS,
-                progress=step,
-            )
+            asked = [contexts[n] for n in order], [words[n] for n in order]
+            found = likeliest_ranks(client, *asked, at_once=CONTEXTS, progress=step)
         if client.statistics.gave_up:
             raise self._failure(type(self._error).__name__) from self._error
         unknown = client.statistics.unknown_words
@@ -218,16 +205,13 @@ def _reporting_silence(ask: Ask, monitor: Monitor) -> Ask:
 def server_cost(
     contexts: Sequence[Context], options: RemoteOptions, *, k: int, most: int | None = None
 ) -> str:
-    """A line about calls and tokens.
+    """A line about calls and tokens; DataError if a budget is too small in any case.
 
     Args:
         contexts: that will be queried.
         options: with the budgets.
         k: length of the lists; each word may be cut into pieces, which Vestige completes.
         most: how many of the contexts will be queried, if it is not known yet which.
-
-    Raises:
-        DataError: a budget is too small even if no word is cut into pieces.
     """
     prompts = {" ".join(context.words) for context in contexts}
     queried = len(prompts) if most is None else min(most, len(prompts))

@@ -105,7 +105,6 @@ def shadow_models(
         seed: of the halves and of the trainings.
 
     Raises:
-        ValueError: there is no base.
         TrainingError: the target did not start from the base, or was trained with a defence.
     """
     start_from = base or (None if target is None else base_of_adapter(target))
@@ -166,8 +165,8 @@ def plan_shadows(
         return None
     changes = options.changed(*TRAINING)
     if options.other_shapes:
-        plan = other_shapes(seed=run.seed, task=target.task)
-        plan = replace(plan, count=count, training=replace(plan.training, **changes))
+        plan = replace(other_shapes(seed=run.seed, task=target.task), count=count)
+        plan = replace(plan, training=replace(plan.training, **changes))
     else:
         preset = PRESETS[target.task] if target.task == "next-word" else pair_preset(target.task)
         own, recorded = getattr(target.model, "config", None), _recorded_training(target)
@@ -200,13 +199,8 @@ def train_planned(
 ) -> list[Shadow]:
     """All shadows of a plan, on texts of the counted and fitted users.
 
-    Args:
-        run: the session.
-        plan: of `plan_shadows`.
-        inputs: texts; the target's vocabulary is that of the shadows.
-        folder: of finished shadows, which are not trained again.
-        processes: that train, unless there is a cluster.
-        cluster: address of a Ray cluster to train on.
+    Finished ones in the folder are not trained again. Others are trained by `processes`, or on the
+    Ray cluster with an address.
     """
     if plan is None:
         return []

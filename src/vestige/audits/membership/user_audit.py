@@ -107,13 +107,7 @@ class Judged(NamedTuple):
 
         Rows of kind "audited" are users, the smallest p-value first; those of kind "known out" hold
         the score of a non-member in falling order; those of kind "null" the p-value of one user
-        under one shadow model.
-
-        Args:
-            checks: all that the claim requires.
-            facts: entries of the summary, such as k.
-            null: p-values of the users with scores under shadow models, model by model.
-            based: whether there was a base, which saw nobody.
+        under one shadow model: `null` has them model by model.
         """
         claim = Claim(f"membership{' --base' * based}", self.test, checks, self.auc)
         unknown = dict.fromkeys(COLUMNS)
@@ -169,12 +163,9 @@ def judge_users(
         queries: w words.
         word_scores: (w,) finite score of each word.
         audited: users, as indices of `queries.names`.
-        compared: non-members, who had no part in the scores.
+        compared: non-members, who had no part in the scores; DataError if none has a word.
         rate: false discovery rate, and level of the list's test.
         seed: of the order of each user's texts, and of permutations.
-
-    Raises:
-        DataError: no non-member has a word.
     """
     places, words = list(audited), queries.counts()
     own, others = sides_of(queries, word_scores, audited, compared, seed=seed)
@@ -234,7 +225,7 @@ def cut_users(
     Args:
         queries: w words.
         word_scores: (w,) finite for these users.
-        sides: users, as indices of `queries.names`; each has words.
+        sides: users with words, as indices of `queries.names`.
         seed: of the order of each user's texts, which does not depend on who else is given.
     """
     values = np.asarray(word_scores, dtype=np.float64)

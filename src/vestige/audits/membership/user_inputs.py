@@ -130,13 +130,8 @@ def remote_target(
 ) -> Target:
     """A remote model; Vestige queries the most frequent words of some texts.
 
-    Args:
-        run: records it.
-        model: as given.
-        remote: of `remote_of`.
-        texts: of non-members without another part in the audit: of the compared users, no one's
-            words may be known better than another's.
-        options: task, words and tokenizer.
+    These are of non-members without another part in the audit: of the compared users, no one's
+    words may be known better than another's.
     """
     size, tokenise = options.vocabulary_size, options.tokenizer
     server = isinstance(remote, EndpointAddress)
@@ -193,12 +188,7 @@ class UserInputs:
     ) -> Self:
         """Encode the texts, find the words, and divide the non-members into groups.
 
-        Args:
-            target: its vocabulary determines the words.
-            texts: of all users.
-            policy: its seed is that of the groups.
-            has_base: the expectation is learned from all users alike, so that all non-members are
-                compared.
+        With a base, the expectation is learned from all users alike, so that all are compared.
         """
         whole = texts.together()
         encoded: Texts = encode(whole, target.vocabulary)
@@ -267,11 +257,7 @@ class UserInputs:
         return digest.hexdigest()[:16]
 
     def check(self, alpha: float) -> None:
-        """Refuse an audit that cannot succeed, before anything is trained or queried.
-
-        Raises:
-            DataError: there are too few users or words.
-        """
+        """Raise DataError for too few users or words, before anything is trained or queried."""
         counts, known = self.queries.counts(), self.known
         if not counts[list(self.audited)].any():
             raise DataError(

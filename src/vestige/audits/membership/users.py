@@ -71,13 +71,8 @@ def users_membership(
 ) -> Result:
     """Test whose texts were in the training data, with a p-value for each user and for all.
 
-    Options are those of `membership`; `columns` are format, text, user, source and limit. Without
-    a base, Vestige compares ranks with shadow models; so it does for an adapter with options of
-    shadow models.
-
-    Raises:
-        ValueError: options do not go together.
-        VestigeError: something cannot be read, users or words are too few, or a service fails.
+    Options are those of `membership`; `columns` are format, text, user, source and limit. The base
+    of an adapter is not used if options of shadow models are given.
     """
     service = remote_of(model)
     if base is None and service is None and not shadows.changed() and queries.calls is None:
@@ -131,15 +126,7 @@ def users_membership(
 def based_users(
     run: "Session", inputs: UserInputs, alpha: float, *, models: TextModels, outputs: CachedOutputs
 ) -> Result:
-    """Read the texts with the target and the base, calibrate the gains, and compare the users.
-
-    Args:
-        run: the session.
-        inputs: texts, words and users.
-        alpha: false discovery rate, and level of the test.
-        models: target and base.
-        outputs: token statistics, cached.
-    """
+    """Read the texts with the target and the base, calibrate the gains, and compare the users."""
     policy, longest = inputs.policy, models.longest
     queries = inputs.queries.take(inputs.chosen())
     if longest is not None:
