@@ -119,8 +119,3 @@ def test_the_score_of_characters_is_its_formula():
     ):
         own = sum(map(float, target.log_probs[first:stop]))
         assert packed[place] == pytest.approx(own / len(zlib.compress(texts[place].encode())))
-
-
-def test_zlib_refuses_other_texts():
-    with pytest.raises(ValueError, match="texts must be 6"):
-        zlib_score(statistics(0), ["one"])

@@ -103,8 +103,9 @@ def audit_scores(
     permutations = 9999 if len(texts.cut) + len(reference.cut) <= MANY else 999
     of_list = unit_permutation_test(own, rest, seed=seed, permutations=permutations)
     divisions = min(permutations + 1, comb(own.size + rest.size, own.size))
-    p = min(1.0, 2 * min(of_list, simes(each.p_values)))
-    test = Test(p, min(1.0, 2 / max(divisions, rest.size + 1)), rate, f"reference {units}")
+    test = joint_test(
+        of_list, each.p_values, divisions, rest.size, rate=rate, against=f"reference {units}"
+    )
     powerful = claims.powerful(
         test,
         detectable=claims.detectable_auc(own.size, rest.size, alpha=rate / 2),
@@ -155,13 +156,34 @@ def audit_scores(
     return Result(kind="TextAudit", summary=summary, rows=rows, claim=claim)
 
 
+def joint_test(
+    of_list: float | None,
+    p_values: Floats,
+    divisions: int,
+    compared: int,
+    *,
+    rate: float,
+    against: str,
+) -> Test:
+    """The smaller p-value of the list and of single units (Simes), doubled.
+
+    Without a p-value of the list there is one unit, and nothing to double. The smallest possible
+    p-value depends on how many divisions of the list are counted, and on how many units the single
+    ones are compared with.
+    """
+    of_each, least = simes(p_values), 1 / (1 + compared)
+    if of_list is None:
+        return Test(of_each, least, rate, against)
+    together, possible = (
+        min(1.0, 2 * min(pair)) for pair in ((of_list, of_each), (1 / divisions, least))
+    )
+    return Test(together, possible, rate, against)
+
+
 def ranked(texts: Scored, reference: Scored, *, rate: float) -> tuple[Floats, Floats]:
     """The minus log of each text's rank among all with as many tokens, by side.
 
-    Args:
-        texts: scored by any model.
-        reference: likewise.
-        rate: as the audit's; it determines how long the compared texts are.
+    The rate is the audit's; it determines how long the compared texts are.
     """
     pool = texts.cut + reference.cut
     owners = [np.unique(one.owners(), return_inverse=True)[1] for one in (texts, reference)]

@@ -94,18 +94,8 @@ def error_zone(target: TokenStatistics, base: TokenStatistics) -> Floats:
 
 
 def zlib_score(target: TokenStatistics, texts: Sequence[str]) -> Floats:
-    """Log-probability of a text for each byte that zlib leaves of it.
-
-    Args:
-        target: statistics of n texts.
-        texts: the n texts themselves.
-
-    Raises:
-        ValueError: there are not n texts.
-    """
+    """Log-probability of a text for each byte that zlib leaves of it; `texts` are the n texts."""
     total = loss(target) * np.diff(target.offsets)
-    if len(texts) != len(total):
-        raise ValueError(f"texts must be {len(total)}, as there are statistics, got {len(texts)}")
     return np.asarray(total / [len(zlib.compress(one.encode())) for one in texts])
 
 

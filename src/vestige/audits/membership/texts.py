@@ -173,11 +173,6 @@ def _models(
 def score_name(given: str | None, models: TextModels | ServedTexts, *, shadows: bool) -> str:
     """The given score, or the strongest on fine-tunes of one epoch.
 
-    Args:
-        given: by name.
-        models: target and perhaps base.
-        shadows: whether there are texts for shadow models.
-
     Raises:
         ValueError: it is unknown; there is no base or no shadow texts; or shadow texts are unused.
         DataError: a server does not show what it needs.
@@ -239,12 +234,8 @@ class AuditedTexts:
     def scored(
         self, score: Callable[..., Floats], **more: Mapping[str, TokenStatistics]
     ) -> dict[str, Scored]:
-        """Every text over its first tokens, by role.
-
-        Args:
-            score: of statistics by model, such as `target` and `base`; one score per text.
-            more: statistics of all lists under further models, by name.
-        """
+        """Every text over its first tokens, by role: a function of statistics by model, such as
+        `target` and `base`, and of `more` by role under further models."""
 
         def over(role: str, places: Whole, tokens: int) -> Floats:
             read = dict(self.readings.statistics[role])
@@ -284,14 +275,8 @@ def score_texts(
     held_out: Corpus | None = None,
     shadows: tuple[Corpus, Iterable[ShadowModel]] | None = None,
 ) -> dict[str, Scored]:
-    """Every text over its first tokens, by role.
-
-    Args:
-        score: by name.
-        audited: the texts.
-        held_out: reference texts that `calibrated` learns from.
-        shadows: the shadow texts, and the shadow models, one at a time.
-    """
+    """Every text over its first tokens, by role; `calibrated` learns from texts held out, `learned`
+    from shadow texts and the shadow models, one at a time."""
     models = audited.models
     if models is None or score in SCORES:
         return audited.scored(SCORES[score])

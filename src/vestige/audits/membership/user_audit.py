@@ -33,6 +33,7 @@ from numpy.typing import ArrayLike
 
 from vestige import claims
 from vestige.audits.membership.ranked_words import Floats, Whole
+from vestige.audits.membership.text_audit import joint_test
 from vestige.audits.membership.user_texts import users_needed
 from vestige.claims import Check, Claim, Estimate, Test
 from vestige.claims.effects import USER_AUC
@@ -41,7 +42,7 @@ from vestige.errors import DataError
 from vestige.metrics import estimates
 from vestige.metrics.equal_length import Compared, CutScores, compare
 from vestige.metrics.permutation import unit_permutation_test
-from vestige.metrics.tests import calibration_needed, discoveries, simes
+from vestige.metrics.tests import calibration_needed, discoveries
 from vestige.results import Result
 
 FEWEST_MODELS = 3
@@ -179,7 +180,10 @@ def judge_users(
             own, others, rate=rate
         )
         of_list = _list_p_value(own, others, seed=seed) if len(own) > 1 else None
-        test = _test(p_values[scored], of_list, reach, len(others), rate)
+        divisions = min(10_000, comb(len(others) + len(own), len(others)))
+        test = joint_test(
+            of_list, p_values[scored], divisions, int(reach.max()), rate=rate, against="non-members"
+        )
         middle = int(np.searchsorted(own.rungs, np.sort(cut[scored])[int(scored.sum()) // 2]))
         mine, theirs = (
             side.scores[side.lengths >= own.rungs[middle], middle] for side in (own, others)
@@ -202,19 +206,6 @@ def judge_users(
         known=len(compared),
         rate=rate,
     )
-
-
-def _test(p_values: Floats, of_list: float | None, reach: Whole, known: int, rate: float) -> Test:
-    """The list's and Simes' p-value together, and the smallest that could have come out."""
-    of_each = simes(p_values)
-    least = 1 / (1 + int(reach.max()))
-    if of_list is None:
-        return Test(of_each, least, rate, "non-members")
-    divisions = 1 / min(10_000, comb(known + p_values.size, known))
-    together, possible = (
-        min(1.0, 2 * min(pair)) for pair in ((of_list, of_each), (divisions, least))
-    )
-    return Test(together, possible, rate, "non-members")
 
 
 def cut_users(

@@ -87,11 +87,7 @@ class Target:
 
 
 def remote_of(model: Any) -> Remote | None:
-    """The function or the server that MODEL names; None for a local model.
-
-    Raises:
-        ModelError: the name leads to nothing that can be called, or is no complete address.
-    """
+    """The function or the server that MODEL names; None for a local model."""
     if isinstance(model, EndpointAddress):
         return model
     if isinstance(model, str | PathLike):

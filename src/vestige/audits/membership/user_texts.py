@@ -139,14 +139,7 @@ def read_user_texts(
 ) -> UserTexts:
     """Read both corpora, and leave out texts without a user and near-duplicates.
 
-    Args:
-        run: the session.
-        texts: of the audited users.
-        reference: of non-members.
-        person: whose all of `texts` are.
-        random_users: split `reference` at random into this many users.
-        sources: whether the model answers or translates a source.
-        columns: format, text, user, source and limit.
+    Options are those of `membership`; with `sources`, the model answers or translates a source.
 
     Raises:
         DataError: one cannot be read, a column is missing, or a user is in both.
@@ -245,15 +238,10 @@ def _without_duplicates(
 def own_texts(
     texts: Sequence[str], users: Sequence[str], *, audited: int
 ) -> tuple[NDArray[np.bool_], Check]:
-    """The texts that count as evidence, chosen by texts alone, which biases no score.
+    """(t,) the texts that count as evidence, and the check "independent".
 
-    Args:
-        texts: t of them, those of audited users first.
-        users: (t,) of each.
-        audited: texts of audited users.
-
-    Returns:
-        (t,) True for those that count, and the check "independent".
+    They are chosen by texts alone, which biases no score. The first `audited` of the t texts are of
+    audited users.
     """
     _, first, group = np.unique(near_duplicates(texts), return_index=True, return_inverse=True)
     names, user = np.unique(np.asarray(users), return_inverse=True)
