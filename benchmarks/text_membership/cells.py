@@ -9,8 +9,13 @@ import torch
 from pairs import Pair
 from tunes import LONGEST
 
-from vestige.audits.membership.learned_scores import Shadow, WeightedGains, unread_means
-from vestige.audits.membership.text_scores import SCORES, zlib_score
+from vestige.audits.membership.text_scores import (
+    SCORES,
+    Shadow,
+    WeightedGains,
+    unread_means,
+    zlib_score,
+)
 from vestige.models.checkpoints import load_model
 from vestige.models.shown_statistics import shown_only
 from vestige.models.token_statistics import TokenStatistics, cached_outputs, first_tokens

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vestige.audits.membership.learned_scores import CalibratedGain
+from vestige.audits.membership.text_scores import CalibratedGain
 from vestige.models.token_statistics import TokenStatistics, first_tokens
 
 TEXTS, LENGTH = 300, 25

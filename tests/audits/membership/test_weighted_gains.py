@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from vestige.audits.membership.learned_scores import Shadow, WeightedGains, unread_means
+from vestige.audits.membership.text_scores import Shadow, WeightedGains, unread_means
 from vestige.models.token_statistics import TokenStatistics
 
 TEXTS, LENGTH = 60, 25

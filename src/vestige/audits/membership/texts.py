@@ -12,11 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige.arguments import CorpusLike, ModelLike, PathTo
-from vestige.audits.membership.learned_scores import CalibratedGain, Shadow, WeightedGains
 from vestige.audits.membership.membership import ShadowOptions
 from vestige.audits.membership.shadows import ShadowModel, shadow_folder, shadow_models
 from vestige.audits.membership.text_audit import Scored, audit_scores, ranked
-from vestige.audits.membership.text_scores import NAMES, OF_BASE, SCORES, SERVED, loss, zlib_score
+from vestige.audits.membership.text_scores import (
+    NAMES,
+    OF_BASE,
+    SCORES,
+    SERVED,
+    CalibratedGain,
+    Shadow,
+    WeightedGains,
+    loss,
+    zlib_score,
+)
 from vestige.claims import Check
 from vestige.claims.checks import model_checks, require_finite
 from vestige.claims.comparable import comparable_texts

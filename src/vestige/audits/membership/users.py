@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vestige.audits.membership.learned_scores import CalibratedGain
 from vestige.audits.membership.membership import QueryOptions, ShadowOptions
 from vestige.audits.membership.queries import QueryPolicy
 from vestige.audits.membership.ranked_users import query_facts, ranked_users
 from vestige.audits.membership.service import Service
 from vestige.audits.membership.shadows import described, plan_shadows, shadow_folder, train_planned
-from vestige.audits.membership.text_scores import means
+from vestige.audits.membership.text_scores import CalibratedGain, means
 from vestige.audits.membership.user_audit import judge_users
 from vestige.audits.membership.user_inputs import (
     Remote,
