@@ -53,11 +53,11 @@ class Options:
 
     def changed(self, *among: str) -> dict[str, Any]:
         """The options that were set, of all or of some."""
-        given = {one.name: getattr(self, one.name) for one in fields(self)}
         return {
-            one.name: given[one.name]
+            one.name: value
             for one in fields(self)
-            if given[one.name] != one.default and (not among or one.name in among)
+            if (value := getattr(self, one.name)) != one.default
+            and (not among or one.name in among)
         }
 
 

@@ -60,10 +60,11 @@ class QueryPolicy:
         # Texts of informative words are short ones: whole texts are best selected at random.
         usual: Select = "informative" if shadows and options.calls is not None else "random"
         how = options.select or (usual if some else "all")
+        k = options.top_k or 0
+        policy = cls(how=how, queries=options.queries, calls=options.calls, k=k, seed=seed)
         if how == "informative" and not shadows:
             raise ValueError("`select` informative needs shadow models, which select the words")
-        k = options.top_k or 0
-        return cls(how=how, queries=options.queries, calls=options.calls, k=k, seed=seed)
+        return policy
 
     def mask(
         self, queries: TokenQueries, counts: WordCounts, shadows: ShadowRanks | None = None
