@@ -192,26 +192,16 @@ def membership(
         ValueError: options contradict each other.
         VestigeError: something cannot be read, the reference is too small, or a server fails.
     """  # noqa: E501
-    columns = {"format": format, "text": text, "limit": limit}
     if unit == "user":
         _reject("text", used=used, score=score, shadow_texts=shadow_texts, author=author)
         from vestige.audits.membership.users import users_membership
 
-        return users_membership(
-            run, model, texts=texts, reference=reference, base=base, person=person,
-            random_users=random_users, alpha=alpha, shadows=shadows, queries=queries,
-            remote=remote, statistics=statistics, cluster=cluster,
-            columns={**columns, "user": user, "source": source},
-        )  # fmt: skip
+        return users_membership(run)
     of_users = queries.changed() | shadows.changed("other_shapes", "hidden_size", "processes")
     _reject("user", person=person, random_users=random_users, user=user, source=source, **of_users)
     from vestige.audits.membership.texts import texts_membership
 
-    lists = {"texts": texts, "used": used, "reference": reference, "shadow_texts": shadow_texts}
-    return texts_membership(
-        run, model, lists, base=base, score=score, alpha=alpha, shadows=shadows, remote=remote,
-        statistics=statistics, cluster=cluster, author=author, columns=columns,
-    )  # fmt: skip
+    return texts_membership(run)
 
 
 def _reject(unit: str, **options: object) -> None:

@@ -58,9 +58,9 @@ TRAINED = "shadow models trained"
 
 
 @contextmanager
-def shadow_folder(run: "Session", options: ShadowOptions) -> Iterator[Path]:
+def shadow_folder(run: "Session") -> Iterator[Path]:
     """The folder of shadow models, a temporary one if there is no other."""
-    if folder := run.beside_out("shadows", options.shadow_dir):
+    if folder := run.beside_out("shadows", run.arguments["shadows"].shadow_dir):
         yield folder
     else:
         with TemporaryDirectory() as temporary:
@@ -189,18 +189,11 @@ def plan_shadows(
 
 
 def train_planned(
-    run: "Session",
-    plan: ShadowPlan | None,
-    inputs: UserInputs,
-    folder: Path,
-    *,
-    processes: int,
-    cluster: str | None,
+    run: "Session", plan: ShadowPlan | None, inputs: UserInputs, folder: Path
 ) -> list[Shadow]:
     """All shadows of a plan, on texts of the counted and fitted users.
 
-    Finished ones in the folder are not trained again. Others are trained by `processes`, or on the
-    Ray cluster with an address.
+    Finished ones in the folder are not trained again.
     """
     if plan is None:
         return []
@@ -221,6 +214,7 @@ def train_planned(
             step(done)
             run.log(line)
 
+        cluster, processes = run.arguments["cluster"], run.arguments["shadows"].processes
         map_fn: Callable[..., Iterable[Any]] = map
         if cluster is not None:
             map_fn = partial(map_cluster, address=cluster, receive=keep_shadow)

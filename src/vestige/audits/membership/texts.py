@@ -6,13 +6,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from statistics import median
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.arguments import CorpusLike, ModelLike, PathTo
-from vestige.audits.membership.membership import ShadowOptions
+from vestige.arguments import ModelLike
 from vestige.audits.membership.shadows import ShadowModel, shadow_folder, shadow_models
 from vestige.audits.membership.text_audit import Scored, audit_scores, ranked
 from vestige.audits.membership.text_scores import (
@@ -37,7 +35,6 @@ from vestige.models.callables import is_callable_name
 from vestige.models.endpoint_address import is_endpoint
 from vestige.models.folders import of_model
 from vestige.models.protocols import LanguageModel
-from vestige.models.remote_options import RemoteOptions
 from vestige.models.served_texts import ServedTexts
 from vestige.models.shown_statistics import BASE_LIKELIEST
 from vestige.models.text_models import Readings, TextModels
@@ -60,38 +57,22 @@ _SENTENCE = {"target": "the model", "base": "the base"}
 """Models in a sentence, by role."""
 
 
-def texts_membership(
-    run: Session,
-    model: Any,
-    lists: Mapping[str, CorpusLike | None],
-    *,
-    base: ModelLike | None,
-    score: str | None,
-    alpha: float,
-    shadows: ShadowOptions,
-    remote: RemoteOptions,
-    statistics: PathTo | None,
-    cluster: str | None,
-    author: str | None,
-    columns: Mapping[str, Any],
-) -> Result:
-    """The audit of texts; see `membership`.
-
-    Args:
-        lists: "texts", "reference", "used" and "shadow_texts", by role.
-        columns: of the data, as `Session.corpus` takes them.
-    """
+def texts_membership(run: Session) -> Result:
+    """The audit of texts; see `membership`."""
+    given = run.arguments
+    model, base, alpha = given["model"], given["base"], given["alpha"]
     function = callable(model) and not hasattr(model, "vocabulary")
     if function or (isinstance(model, str) and ":" in model and is_callable_name(model)):
         raise ValueError("`model` is a function, which needs `unit` user")
-    nodes = None if cluster is None else Nodes(cluster, run.device)
-    texts, numbers, independent = _read_lists(run, lists, author, columns)
+    nodes = None if given["cluster"] is None else Nodes(given["cluster"], run.device)
+    texts, numbers, independent = _read_lists(run)
     shadow_texts = texts.pop("shadow_texts", None)
-    models = _models(run, model, base, remote, nodes)
-    name = run.chosen(score=score_name(score, models, shadows=shadow_texts is not None))
+    models = _models(run, model, base, nodes)
+    name = score_name(given["score"], models, shadows=shadow_texts is not None)
+    run.chosen(score=name)
     texts["reference"], held_out = hold_out(name, texts["reference"], seed=run.seed)
     with ExitStack() as stack:
-        folder = run.beside_out("statistics", statistics)
+        folder = run.beside_out("statistics", given["statistics"])
         outputs = stack.enter_context(cached_outputs(folder, run.monitor, nodes))
         local = models.local if isinstance(models, ServedTexts) else models
         audited = AuditedTexts(texts, models.readings(texts, outputs), local, outputs)
@@ -100,8 +81,8 @@ def texts_membership(
         trained = None
         if shadow_texts is not None:
             trained = shadow_texts, shadow_models(
-                None if is_endpoint(model) else model, base, shadow_texts, shadows,
-                folder=stack.enter_context(shadow_folder(run, shadows)),
+                None if is_endpoint(model) else model, base, shadow_texts, given["shadows"],
+                folder=stack.enter_context(shadow_folder(run)),
                 seed=run.seed, device=run.device, monitor=run.monitor,
             )  # fmt: skip
         scores = score_texts(name, audited, held_out=held_out, shadows=trained)
@@ -128,20 +109,16 @@ def texts_membership(
     )
 
 
-def _read_lists(
-    run: Session,
-    given: Mapping[str, CorpusLike | None],
-    author: str | None,
-    columns: Mapping[str, Any],
-) -> tuple[dict[str, Corpus], list[int], Check]:
+def _read_lists(run: Session) -> tuple[dict[str, Corpus], list[int], Check]:
     """The lists without near-duplicates, in one or in two of them; the numbers of the audited
     texts in their file, from 1; and the check "independent"."""
-    lists = {
-        # Shadow models are trained on single texts.
-        role: run.corpus(role, data, user=None if role == "shadow_texts" else author, **columns)
-        for role, data in given.items()
-        if data is not None
-    }
+    columns = {name: run.arguments[name] for name in ("format", "text", "limit")}
+    lists: dict[str, Corpus] = {}
+    for role in ("texts", "used", "reference", "shadow_texts"):
+        if (data := run.arguments[role]) is not None:
+            # Shadow models are trained on single texts.
+            author = None if role == "shadow_texts" else run.arguments["author"]
+            lists[role] = run.corpus(role, data, user=author, **columns)
     require_lists(lists)
     by_author = all(lists[role].users is not None for role in ("texts", "reference"))
     if by_author and "used" in lists and lists["used"].users is None:
@@ -163,13 +140,10 @@ def _read_lists(
 
 
 def _models(
-    run: Session,
-    model: ModelLike,
-    base: ModelLike | None,
-    remote: RemoteOptions,
-    nodes: Nodes | None,
+    run: Session, model: ModelLike, base: ModelLike | None, nodes: Nodes | None
 ) -> TextModels | ServedTexts:
     """The target and its base; no server is called yet."""
+    remote = run.arguments["remote"]
     if is_endpoint(model):
         if nodes is not None:
             raise ValueError("`cluster` does not go with a served model")

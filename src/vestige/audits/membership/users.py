@@ -11,7 +11,6 @@ p-values are exact (Vovk, Gammerman and Shafer 2005, "Algorithmic Learning in a 
 section 2.2). A function of 27 numbers cannot memorize the gains of a few members.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -51,33 +50,19 @@ LIKELIEST = 20
 """Most probable tokens that a model gives at each position, at least, if it shows some only."""
 
 
-def users_membership(
-    run: "Session",
-    model: Any,
-    *,
-    texts: Any,
-    reference: Any,
-    base: Any,
-    person: str | None,
-    random_users: int | None,
-    alpha: float,
-    shadows: ShadowOptions,
-    queries: QueryOptions,
-    remote: RemoteOptions,
-    statistics: Any,
-    cluster: str | None,
-    columns: Mapping[str, Any],
-) -> Result:
+def users_membership(run: "Session") -> Result:
     """Test whose texts were in the training data, with a p-value for each user and for all.
 
-    Options are those of `membership`; `columns` are format, text, user, source and limit. The base
-    of an adapter is not used if options of shadow models are given.
+    See `membership`. The base of an adapter is not used if options of shadow models are given.
     """
+    given = run.arguments
+    model, base, alpha = given["model"], given["base"], given["alpha"]
+    shadows, queries, remote = given["shadows"], given["queries"], given["remote"]
     service = remote_of(model)
     if base is None and service is None and not shadows.changed() and queries.calls is None:
         base = base_of_adapter(model)
     _check_model(service, queries, remote, has_base=base is not None)
-    count = _shadow_count(shadows, queries, cluster, has_base=base is not None)
+    count = _shadow_count(shadows, queries, given["cluster"], has_base=base is not None)
     policy = QueryPolicy.of(queries, shadows=count, seed=run.seed)
     models = target = None
     if base is not None:
@@ -88,8 +73,8 @@ def users_membership(
         target = local_target(run, model)
     task = queries.task or "next-word" if target is None else target.task
     read = read_user_texts(
-        run, texts, reference, person=person, random_users=random_users,
-        sources=task != "next-word", columns=columns,
+        run, given["texts"], given["reference"], person=given["person"],
+        random_users=given["random_users"], sources=task != "next-word", columns=given,
     )  # fmt: skip
     if target is None:
         assert service is not None
@@ -101,7 +86,7 @@ def users_membership(
     inputs = UserInputs.of(target, read, policy, has_base=models is not None)
     inputs.check(alpha)
     cached = models is not None or isinstance(service, EndpointAddress)
-    folder = run.beside_out("statistics", statistics) if cached else None
+    folder = run.beside_out("statistics", given["statistics"]) if cached else None
     with cached_outputs(folder, run.monitor) as outputs:
         if models is not None:
             _identify(run, inputs, alpha, None)
@@ -114,11 +99,8 @@ def users_membership(
         record = None if plan is None else described(plan)
         run.configuration |= {"task": target.task, "shadow_models": record}
         _identify(run, inputs, alpha, record)
-        with shadow_folder(run, shadows) as models_folder:
-            train = partial(
-                train_planned, run, plan, inputs, models_folder,
-                processes=shadows.processes, cluster=cluster,
-            )  # fmt: skip
+        with shadow_folder(run) as models_folder:
+            train = partial(train_planned, run, plan, inputs, models_folder)
             return ranked_users(run, inputs, alpha, service=client, train=train)
 
 
