@@ -28,7 +28,8 @@ from vestige.audits.extraction.memorization import Extracted
 from vestige.audits.extraction.memorized_texts import ALPHA, memorization_result
 from vestige.audits.unlearning.knowledge import Knowledge, verify
 from vestige.claims import LEAK, NO_LEAK, REQUIRED, Check
-from vestige.claims.text_lists import comparable_texts, listed_texts
+from vestige.claims.comparable import comparable_texts
+from vestige.claims.text_lists import listed_texts
 from vestige.data.corpus import Corpus
 from vestige.metrics.estimates import clopper_pearson, clustered_rate, difference_of
 from vestige.models.token_statistics import TokenStatistics

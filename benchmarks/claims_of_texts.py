@@ -26,8 +26,8 @@ import numpy as np
 
 from vestige.audits.membership.text_audit import Scored, audit_scores
 from vestige.claims import LEAK, Check, near_duplicates
-from vestige.claims.duplicates import ALIKE, normalized, shingles
-from vestige.claims.text_lists import comparable_texts, independent_texts
+from vestige.claims.comparable import comparable_texts
+from vestige.claims.text_lists import ALIKE, independent_texts, normalized, shingles
 from vestige.data.corpus import Corpus
 from vestige.metrics.estimates import clopper_pearson
 from vestige.metrics.listed import CutScores

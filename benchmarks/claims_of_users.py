@@ -24,13 +24,12 @@ from pathlib import Path
 
 import numpy as np
 
-from vestige.audits.membership import user_scores
-from vestige.audits.membership.membership import membership
-from vestige.audits.membership.options import ShadowOptions
+from vestige.audits.membership import ranked_users
+from vestige.audits.membership.membership import ShadowOptions, membership
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.metrics.estimates import auc, clopper_pearson, columns, mean
-from vestige.models import cached_outputs as statistics_module
+from vestige.models import token_statistics as statistics_module
 from vestige.models.table import TableModel
 
 PUBLIC, MEMBERS, AUDITED, REFERENCE, MORE = 300, 10, 20, 40, 100
@@ -163,7 +162,7 @@ def disturbed(found, chance):
 def moved(texts, trials):
     """Largest changes of a p-value by noise, beside the base and with shadow models."""
     answers = {"base": [], "shadows": []}
-    asks = statistics_module.token_statistics, user_scores.ranks_of
+    asks = statistics_module.token_statistics, ranked_users.ranks_of
     for trial in range(trials):
         for name, values in answers.items():
             found = []
@@ -173,13 +172,13 @@ def moved(texts, trials):
                 if name == "shadows":
                     given = {"shadows": ShadowOptions(**SHADOWS)}
                 if noisy:
-                    statistics_module.token_statistics, user_scores.ranks_of = (
+                    statistics_module.token_statistics, ranked_users.ranks_of = (
                         lambda *a, ask=ask, chance=chance, **k: disturbed(ask(*a, **k), chance)
                         for ask in asks
                     )
                 mixed = world.members + world.corpus(AUDITED - MEMBERS)
                 found.append(p_values(world.audit(mixed, **given)))
-                statistics_module.token_statistics, user_scores.ranks_of = asks
+                statistics_module.token_statistics, ranked_users.ranks_of = asks
             values.append(float(np.abs(found[0] - found[1]).max()))
     return answers
 

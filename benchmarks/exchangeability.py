@@ -20,9 +20,14 @@ from pathlib import Path
 
 import numpy as np
 
-from vestige.audits.membership.features import RankedWords, WordCounts, ranks_of
-from vestige.audits.membership.groups import NonMembers
-from vestige.audits.membership.word_scores import surprise_words, unexpected
+from vestige.audits.membership.ranked_words import (
+    RankedWords,
+    WordCounts,
+    ranks_of,
+    surprise_words,
+    unexpected,
+)
+from vestige.audits.membership.user_texts import NonMembers
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.token_queries import token_queries

@@ -9,12 +9,16 @@ import torch
 from pairs import Pair
 from tunes import LONGEST
 
-from vestige.audits.membership.learned_scores import Shadow, WeightedGains, unread_means
-from vestige.audits.membership.text_scores import SCORES, zlib_score
-from vestige.models.cached_outputs import cached_outputs
+from vestige.audits.membership.text_scores import (
+    SCORES,
+    Shadow,
+    WeightedGains,
+    unread_means,
+    zlib_score,
+)
 from vestige.models.checkpoints import load_model
 from vestige.models.shown_statistics import shown_only
-from vestige.models.token_statistics import TokenStatistics, first_tokens
+from vestige.models.token_statistics import TokenStatistics, cached_outputs, first_tokens
 from vestige.monitor import SILENT
 
 SHOWN = 20
@@ -99,7 +103,7 @@ class Texts:
 def naive_floor(target: TokenStatistics) -> TokenStatistics:
     """The tokens shown, the others as likely as the least of them."""
     floor = target.likeliest_log_probs[:, SHOWN - 1]
-    return replace(target, log_probs=np.where(target.ranks < SHOWN, target.log_probs, floor))
+    return replace(target, log_probs=np.where(target.ranks <= SHOWN, target.log_probs, floor))
 
 
 def figures(scores: np.ndarray, seen: np.ndarray) -> tuple[float, ...]:

@@ -19,8 +19,8 @@ from .preparation.plant import plant as plant
 from .preparation.train import train as train
 
 # What verbs take: settings that travel together.
-from .audits.membership.options import QueryOptions as QueryOptions
-from .audits.membership.options import ShadowOptions as ShadowOptions
+from .audits.membership.membership import QueryOptions as QueryOptions
+from .audits.membership.membership import ShadowOptions as ShadowOptions
 from .models.remote.options import RemoteOptions as RemoteOptions
 from .preparation.options import ModelOptions as ModelOptions
 from .preparation.options import NluOptions as NluOptions

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vestige.claims import joined, near_duplicates
-from vestige.claims.duplicates import ALIKE, shingles
+from vestige.claims.text_lists import ALIKE, shingles
 
 WORDS = [f"{one}{other}" for one in "bcdfgh" for other in ("ark", "oat", "elm", "ice")]
 

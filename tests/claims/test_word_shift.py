@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vestige.claims.word_shift import word_shift
+from vestige.claims.comparable import word_shift
 
 WORDS = [f"w{n}" for n in range(400)]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from vestige.errors import RunError
-from vestige.models.cached_outputs import cached_outputs
+from vestige.models.token_statistics import cached_outputs
 from vestige.monitor import SILENT
 from vestige.store import KEPT, Store
 

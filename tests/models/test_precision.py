@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from vestige.models import precision
+from vestige.models import snapshots
 from vestige.models.checkpoints import load_model, save_model
-from vestige.models.precision import Stored, common_dtype
+from vestige.models.snapshots import common_dtype, stored_weights
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 HALVES = [torch.bfloat16, torch.float16]
@@ -34,16 +34,16 @@ def test_weights_stay_as_they_are_stored_and_answers_are_float32(
     folders: dict[str, Path], tmp_path: Path, dtype: torch.dtype
 ) -> None:
     place = stored(folders["llama"], tmp_path / "half", dtype)
-    found = Stored.of(place)
+    found = stored_weights(place)
     assert found is not None
-    assert found.dtype == dtype
+    assert found[0] == dtype
     half, wide = load_model(place, device="cpu", dtype=dtype), load_model(place, device="cpu")
     assert {parameter.dtype for parameter in half.parameters()} == {dtype}
     ids = torch.tensor([5, 9, 3])
     one, other = (model.logits(model.advance(model.start(3), ids)) for model in (half, wide))
     assert one.dtype == torch.float32
     torch.testing.assert_close(one, other, rtol=0.05, atol=0.05)
-    assert Stored.of(half) == found
+    assert stored_weights(half) == found
 
 
 def test_an_adapter_is_read_as_its_base_is(
@@ -53,7 +53,7 @@ def test_an_adapter_is_read_as_its_base_is(
 
     base = stored(folders["llama"], tmp_path / "base", torch.bfloat16)
     save_model(add_lora(load_model(base, device="cpu"), rank=2), tmp_path / "adapter")
-    assert Stored.of(tmp_path / "adapter") == Stored.of(base)
+    assert stored_weights(tmp_path / "adapter") == stored_weights(base)
     model = load_model(tmp_path / "adapter", device="cpu", dtype=torch.bfloat16)
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
 
@@ -78,10 +78,10 @@ def test_without_hardware_half_precision_is_for_what_does_not_fit_otherwise(
     hardware.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
     assert common_dtype([brain, brain], CPU) == torch.float32
     numbers = sum(parameter.numel() for parameter in load_model(brain).parameters())
-    hardware.setattr(precision, "free_memory", lambda: 2 * 4 * numbers - 1)
+    hardware.setattr(snapshots, "free_memory", lambda: 2 * 4 * numbers - 1)
     assert common_dtype([brain, brain], CPU) == torch.bfloat16
 
 
 def test_what_cannot_be_read_is_left_to_whoever_reads_it(tmp_path: Path) -> None:
-    assert Stored.of(tmp_path) is None
+    assert stored_weights(tmp_path) is None
     assert common_dtype([tmp_path, tmp_path], CPU) == torch.float32

@@ -16,8 +16,15 @@ from vestige.models.checkpoints import check_compatible
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.pretrained import load
 from vestige.models.protocols import LanguageModel
-from vestige.models.shared_vocabulary import SharedIds, SharedVocabulary, aligned
+from vestige.models.snapshots import SharedIds, SharedVocabulary
 from vestige.models.table import TableModel
+
+
+def aligned(before: LanguageModel, after: LanguageModel) -> tuple[LanguageModel, LanguageModel]:
+    """Two snapshots over one width and one set of ids."""
+    shared = SharedVocabulary.of(before, after)
+    return shared.read_by(before), shared.read_by(after)
+
 
 CHAT = ["<|user|>", "<|assistant|>"]
 TOKENS = torch.tensor([[5, 9, 3], [20, 7, 11]])

@@ -48,12 +48,12 @@ def test_what_is_told_is_what_a_pass_over_the_texts_tells(model, asked, lacks, f
     told = np.isfinite(found.log_probs)
     starts = np.isin(np.arange(len(true.tokens)), true.offsets)
     assert told[starts].any() <= first
-    expected = ~starts if not lacks else (true.ranks < 20) & (~starts | first)
+    expected = ~starts if not lacks else (true.ranks <= 20) & (~starts | first)
     assert (told == expected).all()
     assert found.log_probs[told] == pytest.approx(true.log_probs[told], abs=1e-4)
-    shown = found.ranks >= 0
+    shown = found.ranks >= 1
     assert np.array_equal(found.ranks[shown], true.ranks[shown])
-    assert (shown == (told & (true.ranks < 20))).all()
+    assert (shown == (told & (true.ranks <= 20))).all()
     known = found.likeliest >= 0
     assert known.any()
     assert np.array_equal(found.likeliest[known], true.likeliest[known])

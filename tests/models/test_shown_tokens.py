@@ -24,7 +24,7 @@ def statistics(chances, known):
         offsets=np.array([0, 50, TOKENS]),
         tokens=own.astype(np.int32),
         log_probs=np.log(chances[np.arange(TOKENS), own]).astype(np.float32),
-        ranks=(order == own[:, None]).argmax(1).astype(np.int32),
+        ranks=(order == own[:, None]).argmax(1).astype(np.int32) + 1,
         means=zeros,
         deviations=zeros,
         likeliest=order[:, :known].astype(np.int32),
@@ -43,7 +43,7 @@ def test_hidden_tokens_share_what_is_left_as_under_the_base():
         else:
             rest = (1 - p[place, top].sum()) / (1 - q[place, top].sum())
             wanted = np.log(min(rest * q[place, token], p[place, top[-1]]))
-            assert found.ranks[place] == 5
+            assert found.ranks[place] == 6
         assert found.log_probs[place] == pytest.approx(wanted, rel=1e-4)
 
 
@@ -59,7 +59,7 @@ def test_what_is_hidden_changes_nothing():
     p, q = distributions(3), distributions(4)
     base = statistics(q, OUTPUTS)
     target = statistics(p, 8)
-    hidden = target.ranks >= 8
+    hidden = target.ranks > 8
     other = TokenStatistics(
         **vars(target) | {"log_probs": np.where(hidden, -99.0, target.log_probs).astype("f4")}
     )
@@ -77,7 +77,7 @@ def test_tokens_are_expected_where_few_are_shown_and_left_out_where_none_is():
     """As a server tells it: columns that it does not fill are NaN, and so is what it hides."""
     p, q = distributions(0), distributions(1)
     base, most = statistics(q, OUTPUTS), statistics(p, 10)
-    hidden = most.ranks >= 5
+    hidden = most.ranks > 5
     shown = most.likeliest_log_probs.copy()
     shown[:, 5:], shown[0] = np.nan, np.nan
     told = replace(

@@ -10,10 +10,9 @@ import torch
 
 from vestige.audits.membership.membership import membership
 from vestige.data.vocabulary import WordVocabulary
-from vestige.models import cached_outputs
-from vestige.models.cached_outputs import CachedOutputs, Nodes
+from vestige.models import token_statistics as statistics_module
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
-from vestige.models.token_statistics import token_statistics
+from vestige.models.token_statistics import CachedOutputs, Nodes, token_statistics
 from vestige.monitor import SILENT
 
 CHANCE = np.random.default_rng(0)
@@ -37,7 +36,7 @@ def asked_on_nodes(folder, address, model):
 def test_a_node_that_dies_costs_its_batch_and_a_driver_that_is_killed_what_was_under_way(
     address, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(cached_outputs, "GROUP_TOKENS", 40)
+    monkeypatch.setattr(statistics_module, "GROUP_TOKENS", 40)
     model, dies, asked = lstm(), str(tmp_path / "dies"), str(tmp_path / "asked")
 
     def watch(module, inputs):  # sent with the model
@@ -48,9 +47,9 @@ def test_a_node_that_dies_costs_its_batch_and_a_driver_that_is_killed_what_was_u
             os.kill(os.getpid(), signal.SIGKILL)
 
     model.embedding.register_forward_pre_hook(watch)
-    groups = cached_outputs._groups({str(n): ids for n, ids in enumerate(TEXTS)})
+    groups = statistics_module._groups({str(n): ids for n, ids in enumerate(TEXTS)})
     assert len(groups) > 10
-    write, written = cached_outputs._write, []
+    write, written = statistics_module._write, []
 
     def killed(store, names, told):
         write(store, names, told)
@@ -58,7 +57,7 @@ def test_a_node_that_dies_costs_its_batch_and_a_driver_that_is_killed_what_was_u
         if len(written) == 8:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(cached_outputs, "_write", killed)
+    monkeypatch.setattr(statistics_module, "_write", killed)
     with pytest.raises(KeyboardInterrupt):
         asked_on_nodes(tmp_path / "kept", address, model)
     assert Path(dies).exists()

@@ -6,10 +6,10 @@ import torch
 
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
-from vestige.models.cached_outputs import cached_outputs
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.lora import add_lora
 from vestige.models.text_models import TextModels
+from vestige.models.token_statistics import cached_outputs
 from vestige.monitor import SILENT
 
 TEXTS = ["the gate opens at nine", "nobody knows the code at night", "a lantern stands at the mill"]
@@ -66,13 +66,13 @@ def test_texts_are_cut_to_what_is_read_at_once(models):
 
 
 def test_weights_of_half_precision_are_read_as_they_are_stored(models, tmp_path, monkeypatch):
-    from vestige.models import precision
+    from vestige.models import snapshots
 
     half = load_model(models / "base", device="cpu").to(torch.bfloat16)
     save_model(half, tmp_path / "half")
     said = {}
     for able in (True, False):
-        monkeypatch.setattr(precision, "_in_hardware", lambda dtype, able=able: able)
+        monkeypatch.setattr(snapshots, "_in_hardware", lambda dtype, able=able: able)
         found = read(tmp_path / "half")
         assert found.target.head.weight.dtype == (torch.bfloat16 if able else torch.float32)
         said[able] = statistics(found)

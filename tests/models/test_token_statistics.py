@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models import predictions, reading
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
-from vestige.models.shared_vocabulary import SharedIds
+from vestige.models.snapshots import SharedIds
 from vestige.models.table import TableModel
 from vestige.models.token_statistics import first_tokens, joined, token_statistics
 
@@ -35,7 +35,7 @@ def naive(ids, k):
         order = sorted(range(10), key=lambda other, row=row: (-row[other].round(6), other))
         mean = (np.exp(row) * row).sum()
         spread = np.sqrt((np.exp(row) * (row - mean) ** 2).sum())
-        yield row[token], order.index(token), mean, spread, order[:k], row[order[:k]]
+        yield row[token], order.index(token) + 1, mean, spread, order[:k], row[order[:k]]
 
 
 @pytest.mark.parametrize("room", [1, 2**25])
@@ -125,7 +125,7 @@ def test_half_precision_has_the_statistics_of_its_own_logits_with_its_many_ties(
         rows += [(row - row.logsumexp(0), token) for row, token in zip(logits, ids, strict=True)]
     ties = [int((row == row[token]).sum()) for row, token in rows]
     assert sum(n > 1 for n in ties) > 3
-    ranks = [int((row > row[t]).sum() + (row[:t] == row[t]).sum()) for row, t in rows]
+    ranks = [1 + int((row > row[t]).sum() + (row[:t] == row[t]).sum()) for row, t in rows]
     assert found.ranks.tolist() == ranks
     np.testing.assert_allclose(found.log_probs, [float(row[t]) for row, t in rows], atol=1e-5)
 

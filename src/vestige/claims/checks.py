@@ -1,17 +1,23 @@
-"""Checks from numbers alone: alive, different, read, powerful, one model.
+"""Checks from numbers: alive, different, read, powerful, one model.
 
 Each takes plain arrays and returns a `Check` whose sentence states the number behind it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from math import isfinite, sqrt
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
 from vestige.claims.claim import NO_LEAK, Check
+from vestige.errors import ModelError
 from vestige.metrics.tests import Test
+
+if TYPE_CHECKING:
+    from vestige.models.token_statistics import TokenStatistics
 
 ROUNDING = 0.02
 """Root mean square difference in nats per token that rounding to half precision can cause."""
@@ -256,3 +262,51 @@ def distinct(hashes: Mapping[str, str], *, what: str = "trainings") -> Check:
             "independent", "failed", f"{copies} of {len(hashes)} {what} are copies of another."
         )
     return Check("independent", "passed", f"{len(hashes)} {what}, no two with the same weights.")
+
+
+def require_finite(scores: Mapping[str, Iterable[ArrayLike]]) -> None:
+    """Refuse broken models before anything is computed from their scores.
+
+    Args:
+        scores: log-probabilities of some texts, by model as a sentence names it.
+
+    Raises:
+        ModelError: a score is not finite.
+    """
+    for who, parts in scores.items():
+        if broken := sum(int((~np.isfinite(np.asarray(one))).sum()) for one in parts):
+            raise ModelError(
+                f"{broken:,} scores of {who} are not finite: its weights are broken",
+                remedy="Save the model again and check its weights.",
+            )
+
+
+def model_checks(
+    outputs: "Mapping[str, Sequence[TokenStatistics]]",
+    *,
+    read_tokens: tuple[int, int] | None = None,
+    pair: tuple[str, str] | None = None,
+) -> tuple[Check, ...]:
+    """The checks "alive" of each model, "read", and "different" of a pair.
+
+    Args:
+        outputs: by model, as a sentence names it, of two lists: the audited texts and the
+            reference.
+        read_tokens: tokens of the audited texts that were scored, and all that they have; None
+            leaves "read" out.
+        pair: two models that must differ.
+    """
+
+    def by_text(one: "TokenStatistics", values: NDArray[np.generic]) -> list[NDArray[np.generic]]:
+        return [values[start:end] for start, end in pairwise(one.offsets.tolist())]
+
+    checks = [
+        alive(by_text(rest, rest.log_probs), by_text(rest, rest.tokens), who=who)
+        for who, (_, rest) in outputs.items()
+    ]
+    if read_tokens is not None:
+        checks.append(read(*read_tokens))
+    if pair is not None:
+        before, after = (np.concatenate([one.log_probs for one in outputs[who]]) for who in pair)
+        checks.append(different(before, after))
+    return tuple(checks)

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, IncompatibleModels
-from vestige.models.cached_outputs import CachedOutputs
 from vestige.models.remote.client import CHECK_EVERY, Endpoint
 from vestige.models.remote.openai import Question, ShownToken
 from vestige.models.remote.options import EndpointAddress, RemoteOptions, is_endpoint
@@ -35,7 +34,7 @@ from vestige.models.shown_statistics import (
     with_expected,
 )
 from vestige.models.text_models import Readings, TextModels
-from vestige.models.token_statistics import TokenStatistics, first_tokens
+from vestige.models.token_statistics import CachedOutputs, TokenStatistics, first_tokens
 from vestige.monitor import Monitor
 
 if TYPE_CHECKING:

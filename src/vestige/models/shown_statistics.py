@@ -1,7 +1,7 @@
 r"""Per-token statistics of texts as far as a server shows them.
 
-What it does not show is NaN or -1: means and deviations always, ranks beyond the most probable
-tokens, and tokens that its tokenizer splits otherwise.
+What it does not show is NaN, an id -1 or a rank 0: means and deviations always, ranks beyond the
+most probable tokens, and tokens that its tokenizer splits otherwise.
 
 A server that shows only its most probable tokens K leaves the mass :math:`1 - \sum_{v \in K} p(v)`,
 which is divided as the base q divides it (`with_expected`):
@@ -59,7 +59,7 @@ def shown_statistics(
         offsets=np.cumsum([0, *map(len, ids)], dtype=np.int64),
         tokens=np.array(tokens, np.int32),
         log_probs=unknown.copy(),
-        ranks=np.full(len(tokens), -1, np.int32),
+        ranks=np.zeros(len(tokens), np.int32),
         means=unknown.copy(),
         deviations=unknown.copy(),
         likeliest=np.full((len(tokens), likeliest), -1, np.int32),
@@ -114,7 +114,7 @@ def _fill(found: TokenStatistics, place: int, token: ShownToken, ids: Mapping[st
     )
     for rank, (loss, number, text) in enumerate(ranked):
         if text == token.text and not math.isnan(token.log_prob):
-            found.ranks[place] = rank
+            found.ranks[place] = rank + 1
         if rank < found.likeliest.shape[1]:
             found.likeliest[place, rank] = number
             found.likeliest_log_probs[place, rank] = -loss
@@ -127,8 +127,8 @@ def known_by_all(statistics: Mapping[str, TokenStatistics]) -> Mask:
 
 
 def only(statistics: TokenStatistics, known: Mask) -> TokenStatistics:
-    """Statistics of some tokens; one that is not among the k most probable has rank k."""
-    ranks = np.where(statistics.ranks < 0, statistics.likeliest.shape[1], statistics.ranks)
+    """Statistics of some tokens; one that is not among the k most probable has rank k + 1."""
+    ranks = np.where(statistics.ranks < 1, statistics.likeliest.shape[1] + 1, statistics.ranks)
     own = {one.name: getattr(statistics, one.name) for one in fields(statistics)} | {"ranks": ranks}
     offsets = np.concatenate([[0], np.cumsum(known)])[own.pop("offsets")].astype(np.int64)
     return replace(statistics, offsets=offsets, **{name: one[known] for name, one in own.items()})
@@ -162,8 +162,8 @@ def shown_only(
         likeliest: k, the tokens shown.
 
     Returns:
-        the target's, with expected log-probabilities of hidden tokens and rank k for each of them;
-        means and deviations are NaN.
+        the target's; a hidden token has its expected log-probability and rank k + 1, means and
+        deviations are NaN.
 
     Raises:
         ValueError: the target has fewer of the most probable tokens.
@@ -172,11 +172,11 @@ def shown_only(
     if not 1 <= likeliest <= held:
         raise ValueError(f"likeliest must be in [1, {held}], got {likeliest}")
     unknown = np.full_like(target.means, np.nan)
-    hidden = (target.ranks >= likeliest) & np.isfinite(target.likeliest_log_probs[:, 0])
+    hidden = (target.ranks > likeliest) & np.isfinite(target.likeliest_log_probs[:, 0])
     shown = replace(
         target,
         log_probs=np.where(hidden, np.nan, target.log_probs).astype(np.float32),
-        ranks=np.minimum(target.ranks, likeliest).astype(np.int32),
+        ranks=np.minimum(target.ranks, likeliest + 1).astype(np.int32),
         means=unknown,
         deviations=unknown,
         likeliest=target.likeliest[:, :likeliest],

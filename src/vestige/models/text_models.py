@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 
 from vestige.data.corpus import Corpus
 from vestige.errors import DataError
-from vestige.models.cached_outputs import CachedOutputs, Texts
 from vestige.models.checkpoints import load_model
 from vestige.models.folders import ADAPTER_CONFIG, model_folder, of_model, of_object
-from vestige.models.precision import common_dtype
 from vestige.models.protocols import LanguageModel, placed
-from vestige.models.snapshots import load_snapshots
-from vestige.models.token_statistics import TokenStatistics
+from vestige.models.snapshots import common_dtype, load_snapshots
+from vestige.models.token_statistics import CachedOutputs, Texts, TokenStatistics
 from vestige.monitor import Monitor
 from vestige.parallel import connected
 
@@ -144,7 +142,7 @@ class TextModels:
         return known, sum(map(len, rows))
 
     def statistics(
-        self, texts: Texts, outputs: CachedOutputs, *, of: str, likeliest: int = 20
+        self, texts: Texts, outputs: CachedOutputs, *, of: str, likeliest: int = 0
     ) -> dict[str, TokenStatistics]:
         """Statistics of texts, by role of the model.
 

@@ -1,16 +1,48 @@
-"""Statistics of every token of some texts: all that membership scores are made of."""
+"""Statistics of every token of some texts, which membership scores are made of, and their cache.
 
-from collections.abc import Sequence
+FOLDER/<model>.sqlite    token statistics of single texts
+FOLDER/<server>.sqlite   answers of a server (`served_texts`)
+
+A file is named by a hash of weights, vocabulary and precision, and a text is found by its tokens,
+whatever data it came from: no model reads a text twice. A killed run resumes, and a second command
+with other scores or more texts computes only what is new. Nodes of a Ray cluster compute groups of
+texts; each group is written as it arrives.
+"""
+
+import hashlib
+import json
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vestige import _validate
+from vestige.errors import RunError
 from vestige.models.behind import Context
 from vestige.models.predictions import Progress, log_prob, measure, moments, rank, top
-from vestige.models.protocols import LanguageModel
+from vestige.models.protocols import LanguageModel, choose_device
 from vestige.models.reading import pack, require_uncut
+from vestige.monitor import Monitor
+from vestige.parallel import map_cluster
+from vestige.store import KEPT, Store
+
+GROUP_TOKENS = 2**15
+"""Tokens of texts that are computed and written together: what a kill may cost."""
+RANKS_FROM = 1
+"""The first rank. Files of older versions, with ranks from 0, are not read."""
+
+Texts = Sequence[Sequence[int]]
+
+_OURS = re.compile(r"[0-9a-f]{16}(\..*)?|\..*")
+"""Names in a folder of outputs: of models, of servers, hidden ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +53,7 @@ class TokenStatistics:
         offsets: (n + 1,) int64; text i has the tokens offsets[i] to offsets[i + 1].
         tokens: (t,) int32 ids.
         log_probs: (t,) float32, natural, of each token given those before it and the beginning.
-        ranks: (t,) int32, 0 for the most probable; ties by id.
+        ranks: (t,) int32, 1 for the most probable; ties by id.
         means, deviations: (t,) float32, of the log-probability of the next token under the
             distribution itself.
         likeliest, likeliest_log_probs: (t, k) int32 and float32, the k most probable tokens.
@@ -37,14 +69,14 @@ class TokenStatistics:
     likeliest_log_probs: NDArray[np.float32]
 
 
-_BY_TOKEN = tuple(one.name for one in fields(TokenStatistics) if one.name != "offsets")
+_COLUMNS = tuple(one.name for one in fields(TokenStatistics) if one.name != "offsets")
 
 
 def token_statistics(
     model: LanguageModel,
-    texts: Sequence[Sequence[int]],
+    texts: Texts,
     *,
-    likeliest: int = 20,
+    likeliest: int = 0,
     progress: Progress | None = None,
 ) -> TokenStatistics:
     """Statistics of every token, from one pass.
@@ -60,13 +92,15 @@ def token_statistics(
     """
     packed = pack(texts)
     lengths = np.diff(packed.offsets)
-    _validate.at_least(1, likeliest=likeliest, texts=len(texts))
+    _validate.at_least(1, texts=len(texts))
     _validate.at_least(1, **{"tokens of a text": int(lengths.min())})
     require_uncut(model, packed)
-    statistics = [moments, log_prob, rank, top(likeliest)]
+    statistics = [moments, log_prob, rank, *([top(likeliest)] if likeliest else [])]
     context = Context(model.first_token)
     columns = measure(model, packed, statistics, context=context, progress=progress)
-    columns["ranks"] -= 1
+    none = (len(packed.tokens), 0)
+    columns.setdefault("likeliest", np.empty(none, np.int32))
+    columns.setdefault("likeliest_log_probs", np.empty(none, np.float32))
     return TokenStatistics(offsets=packed.offsets, tokens=packed.tokens, **columns)
 
 
@@ -93,7 +127,7 @@ def first_tokens(
     offsets = _offsets(lengths)
     read = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
     return TokenStatistics(
-        offsets=offsets, **{name: getattr(statistics, name)[read] for name in _BY_TOKEN}
+        offsets=offsets, **{name: getattr(statistics, name)[read] for name in _COLUMNS}
     )
 
 
@@ -101,9 +135,212 @@ def joined(parts: Sequence[TokenStatistics]) -> TokenStatistics:
     """The statistics of all texts of the parts, one part after the other."""
     return TokenStatistics(
         offsets=_offsets(np.concatenate([np.diff(part.offsets) for part in parts])),
-        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in _BY_TOKEN},
+        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS},
     )
 
 
 def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Nodes of a Ray cluster that compute statistics.
+
+    Attributes:
+        address: of the cluster's head, as `map_cluster` takes it.
+        device: on which each call reads the model; a call on a GPU has the GPU for itself.
+    """
+
+    address: str
+    device: str
+
+    def __post_init__(self) -> None:
+        if self.device == "balanced":
+            raise ValueError(
+                "`device` balanced must be left out with `cluster`, whose nodes each load a "
+                "whole model"
+            )
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that a call takes."""
+        return int(self.device.startswith("cuda"))
+
+
+@dataclass(frozen=True)
+class CachedOutputs:
+    """Outputs of all models of an audit.
+
+    Attributes:
+        folder: of the files.
+        monitor: shows progress.
+        nodes: that read the texts; None: this machine.
+        temporary: the folder is deleted at the end, so that writing statistics is useless.
+    """
+
+    folder: Path
+    monitor: Monitor
+    nodes: Nodes | None = None
+    temporary: bool = False
+
+    def answers(self, address: object) -> Path:
+        """File with the answers of a server."""
+        return self.folder / f"{_digest(str(address), 16)}.sqlite"
+
+    def statistics(
+        self, model: LanguageModel, recorded: object, texts: Texts, *, task: str, likeliest: int = 0
+    ) -> TokenStatistics:
+        """Statistics of each text; the model reads those that are not cached, the shortest first.
+
+        Args:
+            model: in evaluation mode.
+            recorded: its provenance, with hashes.
+            texts: ids of each, no more than the model reads at once.
+            task: name of the progress.
+            likeliest: most probable tokens at each position.
+        """
+        names = [_name(ids) for ids in texts]
+        wanted = dict(zip(names, texts, strict=True))
+        file = None if self.temporary else self._file(model, recorded, likeliest)
+        with Store(file, monitor=self.monitor, shared=True) as store:
+            entries = {name: entry for name in wanted if (entry := store.get(name)) is not None}
+            found, parts = list(entries), _of_entries(list(entries.values()))
+            missing = {name: ids for name, ids in wanted.items() if name not in entries}
+            del entries  # as large as the parts
+            for group, computed in self._computed(model, missing, likeliest, store, task):
+                found += group
+                parts.append(computed)
+        place = {name: number for number, name in enumerate(found)}
+        return first_tokens(joined(parts), [place[name] for name in names])
+
+    def _file(self, model: LanguageModel, recorded: object, likeliest: int) -> Path:
+        """Named by all that determines the statistics, regardless of the model's path."""
+        own = dict(recorded) if isinstance(recorded, dict) else {}
+        identity = {
+            "sha256": own.get("sha256"),
+            "base": (own.get("base") or {}).get("sha256"),
+            "vocabulary": model.vocabulary.fingerprint(),
+            "outputs": model.vocab_size,
+            "precision": str(getattr(next(iter(model.parameters()), None), "dtype", None)),
+            "likeliest": likeliest,
+            "columns": _COLUMNS,
+            "ranks from": RANKS_FROM,
+        }
+        return self.folder / f"{_digest(json.dumps(identity), 16)}.sqlite"
+
+    def _computed(
+        self,
+        model: LanguageModel,
+        texts: Mapping[str, Sequence[int]],
+        likeliest: int,
+        store: Store,
+        task: str,
+    ) -> Iterator[tuple[list[str], TokenStatistics]]:
+        """Groups of texts and their statistics, in order; nodes finish them in any order."""
+        groups = _groups(texts)
+        rows: list[Any] = [[texts[name] for name in group] for group in groups]
+        total, done = sum(map(len, texts.values())), 0
+        with self.monitor.progress(task) as step:
+
+            def arrived(group: Texts, computed: TokenStatistics) -> TokenStatistics:
+                nonlocal done
+                if not self.temporary:  # else nothing will read it again
+                    _write(store, [_name(ids) for ids in group], computed)
+                step(done := done + int(computed.offsets[-1]), total)
+                return computed
+
+            if self.nodes is None:
+                read = partial(token_statistics, model, likeliest=likeliest)
+                results: Iterator[Any] = (arrived(group, read(group)) for group in rows)
+            else:
+                packed: list[Any] = [[np.asarray(ids, np.int32) for ids in one] for one in rows]
+                results = map_cluster(
+                    partial(_on_node, model, likeliest, self.nodes.device),
+                    packed,
+                    address=self.nodes.address,
+                    receive=arrived,
+                    gpus=self.nodes.gpus,
+                )
+            yield from zip(groups, results, strict=True)
+
+
+@contextmanager
+def cached_outputs(
+    folder: Path | None, monitor: Monitor, nodes: Nodes | None = None
+) -> Iterator[CachedOutputs]:
+    """The cached outputs in a folder; None: a temporary folder.
+
+    Raises:
+        RunError: the folder holds something else, such as a data set.
+    """
+    if folder is None:
+        with TemporaryDirectory() as temporary:
+            yield CachedOutputs(Path(temporary), monitor, nodes, temporary=True)
+        return
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    if other := next((name for name in names if not _OURS.fullmatch(name)), None):
+        raise RunError(
+            f"{folder} holds {other}, which is not a model's output",
+            remedy="Pass a new or empty folder as `statistics`, or none.",
+        )
+    try:
+        yield CachedOutputs(folder, monitor, nodes)
+    except (KeyboardInterrupt, OSError) as error:
+        if any(map(_has_entries, folder.glob("*.sqlite"))):
+            error.add_note(KEPT)
+        raise
+
+
+def _digest(text: str | bytes, letters: int) -> str:
+    whole = hashlib.sha256(text.encode() if isinstance(text, str) else text)
+    return whole.hexdigest()[:letters]
+
+
+def _name(ids: Sequence[int]) -> str:
+    """The name of a text in a cache, from its tokens alone."""
+    return _digest(np.asarray(ids, dtype="<i4").tobytes(), 32)
+
+
+def _on_node(model: LanguageModel, likeliest: int, device: str, texts: Texts) -> TokenStatistics:
+    """Compute on a node, which reads the model once."""
+    return token_statistics(model.to(choose_device(device)), texts, likeliest=likeliest)
+
+
+def _groups(texts: Mapping[str, Sequence[int]]) -> list[list[str]]:
+    """Names of texts of similar length that are computed together."""
+    groups: list[list[str]] = []
+    room = 0
+    for name in sorted(texts, key=lambda name: (len(texts[name]), name)):
+        room -= len(texts[name])
+        if room < 0 or not groups:
+            groups.append([])
+            room = GROUP_TOKENS - len(texts[name])
+        groups[-1].append(name)
+    return groups
+
+
+def _write(store: Store, names: Sequence[str], computed: TokenStatistics) -> None:
+    """The statistics of a group of texts, all or none."""
+    with store.transaction():
+        for place, name in enumerate(names):
+            own = slice(*computed.offsets[place : place + 2].tolist())
+            store[name] = {column: getattr(computed, column)[own] for column in _COLUMNS}
+
+
+def _of_entries(entries: Sequence[Mapping[str, Any]]) -> list[TokenStatistics]:
+    """Statistics of texts from their entries in a store, together."""
+    if not entries:
+        return []
+    offsets = _offsets(np.array([len(entry["tokens"]) for entry in entries]))
+    columns = {name: np.concatenate([entry[name] for entry in entries]) for name in _COLUMNS}
+    return [TokenStatistics(offsets=offsets, **columns)]
+
+
+def _has_entries(file: Path) -> bool:
+    """Whether a file has answers, or the statistics of a text."""
+    try:
+        with closing(sqlite3.connect(file)) as database:
+            return database.execute("SELECT 1 FROM work LIMIT 1").fetchone() is not None
+    except sqlite3.Error:  # answers of a server are in another table
+        return True

@@ -7,7 +7,7 @@ from tests.audits.told import Told, sentences
 from tests.models.served import FAULTS, KEY, Served, Shifted, failing, network, serving
 from vestige import results
 from vestige.audits.extraction.extract import extract
-from vestige.audits.membership.options import ShadowOptions
+from vestige.audits.membership.membership import ShadowOptions
 from vestige.audits.membership.shadows import shadow_models
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary

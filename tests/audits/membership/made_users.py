@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vestige.audits.membership.features import RankedWords, ShadowRanks, WordCounts
+from vestige.audits.membership.ranked_words import RankedWords, ShadowRanks, WordCounts
 from vestige.data.token_queries import TokenQueries
 
 VOCABULARY = 1000

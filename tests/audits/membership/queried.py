@@ -2,8 +2,7 @@
 
 from dataclasses import fields
 
-from vestige.audits.membership.membership import membership
-from vestige.audits.membership.options import QueryOptions, ShadowOptions
+from vestige.audits.membership.membership import QueryOptions, ShadowOptions, membership
 from vestige.models.remote.options import RemoteOptions
 
 OPTIONS = {"queries": QueryOptions, "shadows": ShadowOptions, "remote": RemoteOptions}

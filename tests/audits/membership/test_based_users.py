@@ -10,7 +10,7 @@ from vestige import results
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
-from vestige.models import cached_outputs as statistics_module
+from vestige.models import token_statistics as statistics_module
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vestige.audits.membership.learned_scores import CalibratedGain
+from vestige.audits.membership.text_scores import CalibratedGain
 from vestige.models.token_statistics import TokenStatistics, first_tokens
 
 TEXTS, LENGTH = 300, 25
@@ -24,7 +24,7 @@ def sides(seed, gain=0.0):
         offsets=np.arange(TEXTS + 1, dtype=np.int64) * LENGTH,
         tokens=chance.integers(0, 50, size).astype(np.int32),
         log_probs=base.astype(np.float32),
-        ranks=np.floor(-base * 3).astype(np.int32),
+        ranks=1 + np.floor(-base * 3).astype(np.int32),
         means=flat,
         deviations=flat,
         likeliest=flat[:, None].astype(np.int32),

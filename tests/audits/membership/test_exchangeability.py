@@ -13,11 +13,11 @@ import pytest
 
 from tests.audits.membership.made_users import VOCABULARY, shadows_of, words_of
 from tests.reports.made_audits import checks_of
-from vestige.audits.membership.features import WordCounts
-from vestige.audits.membership.groups import NonMembers
-from vestige.audits.membership.options import Select
+from vestige.audits.membership.membership import Select
 from vestige.audits.membership.queries import QueryPolicy
-from vestige.audits.membership.user_audit import membership_audit
+from vestige.audits.membership.ranked_users import membership_audit
+from vestige.audits.membership.ranked_words import WordCounts
+from vestige.audits.membership.user_texts import NonMembers
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.token_queries import token_queries
 from vestige.results import Result

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tests.models.contexts import contexts_at
-from vestige.audits.membership.features import RankedWords, ShadowRanks, WordCounts, ranks_of
+from vestige.audits.membership.ranked_words import RankedWords, ShadowRanks, WordCounts, ranks_of
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, EncodedPairs, encode, encode_pairs
 from vestige.data.token_queries import TokenQueries, token_queries

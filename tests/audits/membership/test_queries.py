@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tests.audits.membership.made_users import VOCABULARY, queries_of, shadows_of
-from vestige.audits.membership.features import WordCounts
-from vestige.audits.membership.options import QueryOptions
+from vestige.audits.membership.membership import QueryOptions
 from vestige.audits.membership.queries import QueryPolicy, best_of_each, information
+from vestige.audits.membership.ranked_words import WordCounts
 
 ASKED = queries_of(12)
 COUNTS = WordCounts.of(ASKED.tokens, int(ASKED.tokens.max()) + 1)
@@ -55,14 +55,14 @@ def test_informative_words_are_those_near_the_end_of_the_list():
 
 
 def test_informative_words_need_shadow_models():
+    options = QueryOptions(select="informative", calls=5)
     with pytest.raises(ValueError, match="needs shadow models"):
-        QueryPolicy(how="informative", calls=5, k=20).mask(ASKED, COUNTS)
+        QueryPolicy.of(options, shadows=0, seed=0)
 
 
 @pytest.mark.parametrize(
     ("named", "message"),
     [
-        ({"how": "best"}, "select must be one of"),
         ({"how": "rare"}, "must come with `queries` or `calls`"),
         ({"calls": 3}, "must come with another `select`"),
         ({"how": "random", "calls": 3, "queries": 2}, "`calls` must be left out"),

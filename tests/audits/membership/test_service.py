@@ -4,17 +4,16 @@ import numpy as np
 import pytest
 
 from tests.audits.told import Told
-from vestige.audits.membership.groups import UserTexts
-from vestige.audits.membership.options import QueryOptions
+from vestige.audits.membership.membership import QueryOptions
 from vestige.audits.membership.queries import QueryPolicy
 from vestige.audits.membership.service import Service
-from vestige.audits.membership.target import remote_target
-from vestige.audits.membership.user_inputs import UserInputs
+from vestige.audits.membership.user_inputs import UserInputs, remote_target
+from vestige.audits.membership.user_texts import UserTexts
 from vestige.claims import Check
 from vestige.data.corpus import Corpus
 from vestige.errors import DataError, ModelError
-from vestige.models.cached_outputs import cached_outputs
 from vestige.models.remote.options import RemoteOptions
+from vestige.models.token_statistics import cached_outputs
 from vestige.session import Session
 from vestige.store import Store
 

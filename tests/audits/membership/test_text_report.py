@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from tests.audits.membership.made_texts import PASSED, cut_scores
-from vestige.audits.membership.findings import UNDECIDED_SENTENCE, texts_finding
-from vestige.audits.membership.report import LIMITS, TEXTS
+from vestige.audits.membership.report import LIMITS, TEXTS, UNDECIDED_SENTENCE, texts_finding
 from vestige.audits.membership.text_audit import Scored, audit_scores
 from vestige.claims import Check
 from vestige.reports.page import render

@@ -5,17 +5,15 @@ import pytest
 
 import vestige
 from tests.audits.told import sentences
-from vestige.audits.membership.membership import membership
-from vestige.audits.membership.options import ShadowOptions
-from vestige.audits.membership.scored_texts import AuditedTexts, score_texts
+from vestige.audits.membership.membership import ShadowOptions, membership
 from vestige.audits.membership.shadows import shadow_models
 from vestige.audits.membership.text_scores import zlib_score
+from vestige.audits.membership.texts import AuditedTexts, score_texts
 from vestige.claims import LEAK
 from vestige.data.corpus import Corpus
-from vestige.models import cached_outputs as statistics_module
-from vestige.models.cached_outputs import cached_outputs
+from vestige.models import token_statistics as statistics_module
 from vestige.models.text_models import TextModels
-from vestige.models.token_statistics import token_statistics
+from vestige.models.token_statistics import cached_outputs, token_statistics
 from vestige.monitor import SILENT
 from vestige.preparation.options import ModelOptions, TrainingOptions
 

@@ -8,16 +8,15 @@ import pytest
 
 from tests.audits.told import Told, sentences
 from tests.models.served import FAULTS, KEY, Served, Shifted, failing, network, serving
-from vestige.audits.membership.membership import membership
-from vestige.audits.membership.options import ShadowOptions
+from vestige.audits.membership.membership import ShadowOptions, membership
 from vestige.audits.membership.shadows import shadow_models
 from vestige.claims import NO_LEAK, UNDECIDED
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError
-from vestige.models.cached_outputs import cached_outputs
 from vestige.models.remote.options import RemoteOptions
 from vestige.models.served_texts import ServedTexts
+from vestige.models.token_statistics import cached_outputs
 from vestige.monitor import SILENT
 
 pytest.importorskip("openai")

@@ -8,11 +8,16 @@ from scipy import stats
 
 from tests.audits.membership.made_users import queries_of, shadows_of, words_of
 from tests.reports.made_audits import checks_of
-from vestige.audits.membership.equal_words import MOST_CUTS, cut_users, fewest_compared
-from vestige.audits.membership.features import RankedWords
-from vestige.audits.membership.groups import FITTED, NonMembers, users_needed
-from vestige.audits.membership.user_audit import FEWEST_MODELS, judge_users, membership_audit
-from vestige.audits.membership.word_scores import surprise_words
+from vestige.audits.membership.ranked_users import membership_audit
+from vestige.audits.membership.ranked_words import RankedWords, surprise_words
+from vestige.audits.membership.user_audit import (
+    FEWEST_MODELS,
+    MOST_CUTS,
+    cut_users,
+    fewest_compared,
+    judge_users,
+)
+from vestige.audits.membership.user_texts import FITTED, NonMembers, users_needed
 from vestige.data.token_queries import TokenQueries
 from vestige.errors import DataError
 from vestige.metrics.estimates import auc
@@ -243,11 +248,6 @@ def audit(users: list[int], half_of: np.ndarray = FITTED_ON) -> None:
             lambda: audit([0], half_of=np.arange(30)),
             "audited must be non-members for every reference model",
         ),
-        (lambda: NonMembers(fitted=(1, 2), compared=(2,)), r"be disjoint, got \[2\]"),
-        (lambda: words_of(QUERIES, MEMBERS, k=0), "k must be at least 1"),
-        (lambda: replace(words_of(QUERIES, MEMBERS), ranks=np.ones(3, int)), "one per word"),
-        (lambda: replace(words_of(QUERIES, MEMBERS), ranks=0 * QUERIES.users), "at least 1, got 0"),
-        (lambda: replace(words_of(QUERIES, MEMBERS), k=5000), "vocab_size must be at least 5000"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(call: object, message: str) -> None:

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from tests.audits.told import Told
-from vestige.audits.membership.groups import UserTexts, read_user_texts
-from vestige.audits.membership.options import QueryOptions
+from vestige.audits.membership.membership import QueryOptions
 from vestige.audits.membership.queries import QueryPolicy
-from vestige.audits.membership.target import Target, remote_target
-from vestige.audits.membership.user_inputs import UserInputs
+from vestige.audits.membership.user_inputs import Target, UserInputs, remote_target
+from vestige.audits.membership.user_texts import UserTexts, read_user_texts
 from vestige.claims import Check
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary

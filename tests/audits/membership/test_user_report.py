@@ -5,10 +5,9 @@ import pytest
 
 from tests.audits.membership.made_users import queries_of, words_of
 from tests.reports.made_audits import KNOWN, audit_of, checks_of, uniform
-from vestige.audits.membership.findings import UNDECIDED_SENTENCE
-from vestige.audits.membership.report import LISTED
+from vestige.audits.membership.ranked_words import score_words
+from vestige.audits.membership.report import LISTED, UNDECIDED_SENTENCE
 from vestige.audits.membership.user_audit import judge_users
-from vestige.audits.membership.word_scores import score_words
 from vestige.errors import RunError
 from vestige.reports.charts import sorted_p_values, svg_of
 from vestige.reports.page import render

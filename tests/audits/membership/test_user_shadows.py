@@ -7,10 +7,10 @@ import pytest
 
 from tests.audits.told import Told
 from vestige import results
-from vestige.audits.membership.options import QueryOptions, ShadowOptions
+from vestige.audits.membership.membership import QueryOptions, ShadowOptions
 from vestige.audits.membership.service import server_cost
 from vestige.audits.membership.shadows import described, plan_shadows
-from vestige.audits.membership.target import Target, remote_of, remote_target
+from vestige.audits.membership.user_inputs import Target, remote_of, remote_target
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
 from vestige.models.recurrent_network import GRUConfig, LSTMConfig, LSTMLanguageModel
@@ -156,7 +156,7 @@ def test_a_budget_may_be_just_enough():
 
 def test_settings_that_were_set_are_those_that_are_not_none():
     chosen = ShadowOptions(shadows=0, epochs=2)
-    assert chosen.changed(("epochs", "shadows", "batch_size")) == {"epochs": 2, "shadows": 0}
+    assert chosen.changed("epochs", "shadows", "batch_size") == {"epochs": 2, "shadows": 0}
 
 
 # target

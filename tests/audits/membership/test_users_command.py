@@ -10,8 +10,8 @@ import pytest
 
 from vestige import results
 from vestige.audits.membership import service as service_module
-from vestige.audits.membership.groups import NonMembers, users_needed
 from vestige.audits.membership.membership import membership
+from vestige.audits.membership.user_texts import NonMembers, users_needed
 from vestige.models.remote import functions
 from vestige.store import Store
 

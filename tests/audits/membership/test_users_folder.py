@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.audits.told import Told
-from vestige.audits.membership import user_scores
+from vestige.audits.membership import ranked_users
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import RunError
@@ -68,7 +68,7 @@ def test_an_audit_without_finished_work_leaves_nothing(model, tmp_path, monkeypa
     def killed(*given, **named):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(user_scores, "ranks_of", killed)
+    monkeypatch.setattr(ranked_users, "ranks_of", killed)
     assert interrupted(model, tmp_path / "out") == []
     assert list(tmp_path.iterdir()) == []
 

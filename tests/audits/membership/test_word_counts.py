@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 
-from vestige.audits.membership.features import WordCounts
+from vestige.audits.membership.ranked_words import WordCounts
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.token_queries import token_queries

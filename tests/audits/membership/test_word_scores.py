@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from tests.audits.membership.made_users import queries_of, shadows_of, words_of
-from vestige.audits.membership.word_scores import log_odds, score_words, surprise_words
+from vestige.audits.membership.ranked_words import log_odds, score_words, surprise_words
 from vestige.metrics.estimates import auc
 
 QUERIES = queries_of(90)

@@ -13,7 +13,7 @@ from vestige.cli.app import run as command
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
-from vestige.models import cached_outputs as statistics_module
+from vestige.models import token_statistics as statistics_module
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
 from vestige.reports.report import report_of

@@ -5,7 +5,7 @@ import pytest
 
 from tests.audits.told import sentences
 from tests.models.served import KEY, Served, network, serving
-from vestige.audits.membership.options import ShadowOptions
+from vestige.audits.membership.membership import ShadowOptions
 from vestige.audits.membership.shadows import shadow_models
 from vestige.audits.unlearning.unlearning import unlearning
 from vestige.data.corpus import Corpus

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vestige.audits.membership.groups import NonMembers
 from vestige.audits.membership.user_audit import Judged
+from vestige.audits.membership.user_texts import NonMembers
 from vestige.experiments.provenance import audit_rows
 from vestige.experiments.provenance.audit_rows import AuditDecisions, audit_row, decide
 

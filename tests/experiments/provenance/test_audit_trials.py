@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.damage import damage_store
-from vestige.audits.membership.features import ranks_of
+from vestige.audits.membership.ranked_words import ranks_of
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.experiments.provenance.audit_rows import (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.audits.membership.made_users import VOCABULARY, queries_of, shadows_of, words_of
-from vestige.audits.membership.word_scores import surprise_words
+from vestige.audits.membership.ranked_words import surprise_words
 from vestige.experiments.provenance.rank_histogram import histogram_scores, rank_histogram
 from vestige.metrics.estimates import auc
 

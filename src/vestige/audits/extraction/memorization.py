@@ -73,7 +73,7 @@ def memorized(statistics: TokenStatistics, how: Extracted, units: Sequence[int] 
     import pandas  # type: ignore[import-untyped]
 
     logs = sampled_log_probs(statistics, top_k=how.top_k, temperature=how.temperature)
-    unlikely = statistics.ranks > 0
+    unlikely = statistics.ranks > 1
     unknown = np.isnan(statistics.likeliest_log_probs[:, 0])
     table = pandas.DataFrame(
         _of_text(unlikely[start:end], logs[start:end], unknown[start:end], how)
@@ -151,7 +151,7 @@ def sampled_log_probs(
     with np.errstate(divide="ignore"):  # where nothing is known
         whole = largest[:, 0] + np.log(np.nansum(np.exp(scaled - largest), axis=1))
     own = statistics.log_probs.astype(np.float64) / temperature - whole
-    return np.where(statistics.ranks < top_k, np.minimum(own, 0.0), -np.inf)
+    return np.where(statistics.ranks <= top_k, np.minimum(own, 0.0), -np.inf)
 
 
 def tries_needed(log_prob: ArrayLike, *, chance: float) -> Floats:

@@ -18,15 +18,17 @@ from vestige import claims
 from vestige.audits.extraction.continuations import best_continuations
 from vestige.audits.extraction.memorization import Extracted, Table, memorized, with_continued
 from vestige.audits.extraction.memorized_texts import compared_tokens, memorization_result
+from vestige.claims.checks import model_checks
+from vestige.claims.comparable import comparable_texts
 from vestige.claims.model_checks import adapter_check
-from vestige.claims.text_lists import ListedTexts, comparable_texts, listed_texts, model_checks
-from vestige.models.cached_outputs import CachedOutputs, cached_outputs
+from vestige.claims.text_lists import ListedTexts, listed_texts
 from vestige.models.remote.openai import Question
 from vestige.models.remote.options import is_endpoint
 from vestige.models.remote.tokens import places
 from vestige.models.served_texts import STEP, ServedTexts
 from vestige.models.shown_statistics import by_list, known_by_all, numbered, only, shown_statistics
 from vestige.models.text_models import TextModels
+from vestige.models.token_statistics import CachedOutputs, cached_outputs
 from vestige.results import Result
 from vestige.session import Session
 
@@ -172,7 +174,7 @@ class _Server:
         if how.top_k > most:
             run.log(f"Samples use the {most} most probable tokens, all that the server shows")
         self.top_k, self._texts, self._cuts = min(how.top_k, most), texts, cuts
-        ranked = replace(found, ranks=np.where(found.ranks < 0, most, found.ranks))
+        ranked = replace(found, ranks=np.where(found.ranks < 1, most + 1, found.ranks))
         counts = {role: len(corpus) for role, corpus in lists.compared.items()}
         split = by_list(counts, {"target": ranked})
         self.statistics = {role: own["target"] for role, own in split.items()}
@@ -233,7 +235,7 @@ def _checks(
     known = (source.known["texts"], source.known["texts" if rest is None else "reference"])
     scored, every = source.read
     read = (min(scored, compared_tokens(own, compared, how)), every)
-    checks = (*model_checks({"the model": known}, read=read), *source.checks)
+    checks = (*model_checks({"the model": known}, read_tokens=read), *source.checks)
     if rest is None:
         missing = "No reference was given, so nothing can be compared."
         names = ("independent", "comparable")

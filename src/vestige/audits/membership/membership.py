@@ -1,26 +1,30 @@
 """`vestige membership`: was a text, or a person's text, in the training data of a model?"""
 
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, Unpack
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Unpack
 
 from annotated_types import Ge, Le
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
 from vestige.arguments import (
     AuthorColumn,
     CorpusLike,
+    Count,
     Format,
     Limit,
     ModelLike,
+    Natural,
     PathTo,
+    Positive,
     Probability,
     Resumable,
     SourceColumn,
     TextColumn,
     UserColumn,
     Whole,
+    Width,
     group,
 )
-from vestige.audits.membership.options import SHADOWS_OF_USERS, QueryOptions, ShadowOptions
 from vestige.models.remote.options import RemoteOptions
 from vestige.results import Result
 from vestige.session import Session, verb
@@ -34,8 +38,88 @@ if TYPE_CHECKING:
 else:
     Target = str
 
+Select = Literal["all", "random", "rare", "informative"]
+ServiceTask = Literal["next-word", "translation", "dialogue"]
+
+TRAINING = ("epochs", "batch_size", "sequence_length", "learning_rate")
+
 TEXTS, TEST = group("Texts", place=1), group("Test", place=2)
 SHADOWS, RUN = group("Shadow models", place=3), group("Run", place=9)
+
+
+@dataclass(frozen=True)
+class Options:
+    """A group of options."""
+
+    def changed(self, *among: str) -> dict[str, Any]:
+        """The options that were set, of all or of some."""
+        return {
+            one.name: value
+            for one in fields(self)
+            if (value := getattr(self, one.name)) != one.default
+            and (not among or one.name in among)
+        }
+
+
+@Parameter(name="*", group=Group("Shadow models", sort_key=3))
+@dataclass(frozen=True, kw_only=True)
+class ShadowOptions(Options):
+    """Shadow models.
+
+    Attributes:
+        shadows: Models to train, each on half of the shadow texts; for users, of the reference
+            users that Vestige does not compare with. 0 for none. Default: 4 for texts, 10 for
+            users.
+        shadow_dir: Folder of shadow models, reused by later audits. Default: OUT.shadows.
+        epochs: Passes over the data. Default: those of MODEL if known, else the preset's.
+        batch_size: Texts per step. Default: as for epochs.
+        learning_rate: Highest learning rate. Default: as for epochs.
+        sequence_length: Most tokens of a text read at once. Default: as for epochs.
+        other_shapes: Use GRUs of 64 to 352 units, if the architecture of MODEL is unknown. For
+            users only.
+        hidden_size: Units of a layer. Default: those of MODEL if known. For users only.
+        processes: Models to train at a time. For users only.
+    """
+
+    shadows: Annotated[Natural, Le(10_000)] | None = None
+    shadow_dir: PathTo | None = None
+    epochs: Count | None = None
+    batch_size: Width | None = None
+    learning_rate: Positive | None = None
+    sequence_length: Width | None = None
+    other_shapes: bool = False
+    hidden_size: Width | None = None
+    processes: Annotated[Count, Le(1024)] = 1
+
+    def __post_init__(self) -> None:
+        if self.other_shapes and self.hidden_size is not None:
+            raise ValueError("`hidden_size` does not go with `other_shapes`, which has its own")
+
+
+@Parameter(name="*", group=Group("Queries", sort_key=4))
+@dataclass(frozen=True, kw_only=True)
+class QueryOptions(Options):
+    """Queries about users' words.
+
+    Attributes:
+        top_k: Most probable words that MODEL shows. Default: all; a remote model needs it.
+        queries: Texts of each user to query, every word of them.
+        calls: Single words of each user to query.
+        select: Which texts or words: random, rare (by mean frequency), or informative (those that
+            training can move into the top k). Default: informative for `calls` with shadow models,
+            else random.
+        task: What a function does. Default: next-word.
+        vocabulary_size: Words of a remote model: the most frequent ones of `reference`.
+        tokenizer: Split texts for a remote model at whitespace, or also at punctuation (words).
+    """
+
+    top_k: Width | None = None
+    queries: Count | None = None
+    calls: Count | None = None
+    select: Select | None = None
+    task: ServiceTask | None = None
+    vocabulary_size: Annotated[Whole, Ge(3), Le(2**24)] = 5000
+    tokenizer: Literal["whitespace", "words"] = "whitespace"
 
 
 @verb
@@ -108,26 +192,16 @@ def membership(
         ValueError: options contradict each other.
         VestigeError: something cannot be read, the reference is too small, or a server fails.
     """  # noqa: E501
-    columns = {"format": format, "text": text, "limit": limit}
     if unit == "user":
         _reject("text", used=used, score=score, shadow_texts=shadow_texts, author=author)
         from vestige.audits.membership.users import users_membership
 
-        return users_membership(
-            run, model, texts=texts, reference=reference, base=base, person=person,
-            random_users=random_users, alpha=alpha, shadows=shadows, queries=queries,
-            remote=remote, statistics=statistics, cluster=cluster,
-            columns={**columns, "user": user, "source": source},
-        )  # fmt: skip
-    own = {**queries.changed(), **shadows.changed(SHADOWS_OF_USERS)}
-    _reject("user", person=person, random_users=random_users, user=user, source=source, **own)
+        return users_membership(run)
+    of_users = queries.changed() | shadows.changed("other_shapes", "hidden_size", "processes")
+    _reject("user", person=person, random_users=random_users, user=user, source=source, **of_users)
     from vestige.audits.membership.texts import texts_membership
 
-    lists = {"texts": texts, "used": used, "reference": reference, "shadow_texts": shadow_texts}
-    return texts_membership(
-        run, model, lists, base=base, score=score, alpha=alpha, shadows=shadows, remote=remote,
-        statistics=statistics, cluster=cluster, author=author, columns=columns,
-    )  # fmt: skip
+    return texts_membership(run)
 
 
 def _reject(unit: str, **options: object) -> None:

@@ -11,14 +11,14 @@ for everybody.
 """
 
 from dataclasses import dataclass
-from typing import Self, get_args
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vestige import _validate
-from vestige.audits.membership.features import ShadowRanks, WordCounts
-from vestige.audits.membership.options import QueryOptions, Select
+from vestige.audits.membership.membership import QueryOptions, Select
+from vestige.audits.membership.ranked_words import ShadowRanks, WordCounts
 from vestige.data.token_queries import TokenQueries
 
 Floats = NDArray[np.float64]
@@ -35,9 +35,6 @@ class QueryPolicy:
         calls: single words of a user at most.
         k: words that the target shows; 0 until it is known.
         seed: of random selection.
-
-    Raises:
-        ValueError: the values contradict each other.
     """
 
     how: Select = "all"
@@ -47,7 +44,6 @@ class QueryPolicy:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _validate.one_of(get_args(Select), select=self.how)
         if self.queries is not None and self.calls is not None:
             raise ValueError(
                 f"`calls` must be left out with `queries`, got {self.calls} and {self.queries}: "
@@ -59,18 +55,13 @@ class QueryPolicy:
 
     @classmethod
     def of(cls, options: QueryOptions, *, shadows: int, seed: int) -> Self:
-        """The policy of some options; k is 0 without `top_k`.
-
-        Raises:
-            ValueError: options contradict each other.
-        """
+        """The policy of some options; ValueError if they contradict each other."""
         some = options.queries is not None or options.calls is not None
         # Texts of informative words are short ones: whole texts are best selected at random.
         usual: Select = "informative" if shadows and options.calls is not None else "random"
         how = options.select or (usual if some else "all")
-        policy = cls(
-            how=how, queries=options.queries, calls=options.calls, k=options.top_k or 0, seed=seed
-        )
+        k = options.top_k or 0
+        policy = cls(how=how, queries=options.queries, calls=options.calls, k=k, seed=seed)
         if how == "informative" and not shadows:
             raise ValueError("`select` informative needs shadow models, which select the words")
         return policy
@@ -78,17 +69,10 @@ class QueryPolicy:
     def mask(
         self, queries: TokenQueries, counts: WordCounts, shadows: ShadowRanks | None = None
     ) -> Mask:
-        """(w,) True for the words to query.
-
-        Args:
-            queries: all w words.
-            counts: word counts, for "rare".
-            shadows: ranks under shadow models, for "informative".
-        """
+        """(w,) True for the words to query; "rare" by counts, "informative" by shadow models."""
         if self.how != "informative":
             return self._best(queries, -counts.words[queries.tokens].astype(np.float64))
-        if shadows is None:
-            raise ValueError("`select` informative needs shadow models, got none")
+        assert shadows is not None
         typical = shadows.typical_ranks(queries, seed=self.seed)
         return self._best(queries, information(typical, k=self.k))
 
@@ -121,9 +105,7 @@ class QueryPolicy:
 def information(ranks: ArrayLike, *, k: int) -> Floats:
     """(w,) higher the closer a word's rank is to k on a log scale, one half from k / 10 to 4 k.
 
-    Args:
-        ranks: (w,) under models that were not trained on the words' users.
-        k: words that the target shows.
+    The ranks (w,) are those under models that were not trained on the words' users.
     """
     logs = np.log(np.asarray(ranks, dtype=np.float64))
     low, high = np.log(max(k / 10, 1.0)), np.log(4.0 * k)

@@ -3,12 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from vestige.audits.membership.findings import (
-    contradiction,
-    texts_finding,
-    unanswered,
-    users_finding,
-)
+from vestige.claims import UNDECIDED
 from vestige.reports.blocks import Prose, Table, file_note, table
 from vestige.reports.charts import Figure, sorted_p_values, two_groups
 from vestige.reports.disclosure import disclose, disclose_names
@@ -18,27 +13,21 @@ from vestige.results import Run
 
 LISTED = 25
 """Units that a page lists."""
+UNANSWERED = 0.1
+"""Share of unanswered queries above which a reader is warned."""
+UNDECIDED_SENTENCE = "A check did not pass, so the scores support no verdict."
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Words about a unit of audit, and the names of its columns.
-
-    Attributes:
-        many: units, in words.
-        flagged: column, and their number in the summary.
-        tokens: column of how many were compared, and its title.
-        length: column of how many a unit has.
-        reference: number of reference units in the summary, and its count before one is flagged.
-        method: how the p-values are made.
-        limits: what the numbers do not show, besides `LIMITS`.
-    """
+    """Words about a unit of audit, and the names of its columns and summary entries."""
 
     many: str
     flagged: str
-    tokens: tuple[str, str]
+    compared: str
     length: str
-    reference: tuple[str, str]
+    reference: str
+    needed: str
     method: str
     limits: tuple[str, ...]
 
@@ -46,9 +35,10 @@ class Unit:
 TEXTS = Unit(
     many="texts",
     flagged="named",
-    tokens=("compared_tokens", "tokens compared"),
+    compared="compared_tokens",
     length="length",
-    reference=("reference", "reference_needed"),
+    reference="reference",
+    needed="reference_needed",
     method=(
         "Each text has a score, high if the model knows it well, over its first tokens: at most as "
         "many as half of the reference has. Its p-value is how often a reference text, over as "
@@ -67,9 +57,10 @@ TEXTS = Unit(
 USERS = Unit(
     many="users",
     flagged="called",
-    tokens=("compared_words", "words compared"),
+    compared="compared_words",
     length="words",
-    reference=("calibrated_on", "calibration_needed"),
+    reference="calibrated_on",
+    needed="calibration_needed",
     method=(
         "The score of a user is the mean over their words: how much higher the model ranks each "
         "word, or how much more probable it is, than expected for a non-member. Vestige learns the "
@@ -98,31 +89,23 @@ LIMITS = (
 
 def texts_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of a `TextAudit`."""
-    audited, others = _audited(run), [row for row in run.rows if row["kind"] == "reference"]
-    count = len(audited)
-
-    def name(place: int) -> str:
-        row = audited[place]
-        shown = disclose([str(row["text"])], show_secrets=True) if row["text"] else []
-        return " · ".join([str(row["number"]), *(shown if show_secrets else [])])
-
+    audited = _audited(run)
+    count, names = len(audited), [str(row["number"]) for row in audited]
+    if show_secrets:
+        texts = disclose([str(row["text"] or "") for row in audited], show_secrets=True)
+        names = [" · ".join(filter(None, pair)) for pair in zip(names, texts, strict=True)]
+    question = "this text was in the training data of a model"
+    if count > 1:
+        question = (
+            f"these {count:,} texts were in the training data of a model, which of them, and how "
+            "many at least and at most"
+        )
+    others = [row for row in run.rows if row["kind"] == "reference"]
+    chart = _p_values(audited, others, TEXTS, "the reference, each text compared with the others")
     return _report(
-        run,
-        TEXTS,
-        audited,
-        name,
-        finding=texts_finding(run.summary),
-        notices=(contradiction(run.summary),),
-        title="Were these texts used?",
-        question="this text was in the training data of a model"
-        if count == 1
-        else f"these {count:,} texts were in the training data of a model, which of them, and how "
-        "many at least and at most",
-        chart=_p_values(
-            audited, others, TEXTS, "the reference, each text compared with the others"
-        ),
-        show_secrets=show_secrets,
-    )
+        run, TEXTS, audited, names, texts_finding(run.summary), chart, contradiction(run.summary),
+        title="Were these texts used?", question=question, show_secrets=show_secrets,
+    )  # fmt: skip
 
 
 def users_report(run: Run, *, show_secrets: bool) -> Report:
@@ -131,37 +114,34 @@ def users_report(run: Run, *, show_secrets: bool) -> Report:
     known, null = (
         [row for row in run.rows if row["kind"] == kind] for kind in ("known out", "null")
     )
-    one = len(audited) == 1
     names = disclose_names([str(row["user"]) for row in audited], show_secrets=show_secrets)
     scored = [row for row in audited if row["score"] is not None]
-    chart = _scores(scored, known) if one else _p_values(scored, null, USERS, "shadow models")
+    if len(audited) == 1:
+        title, whose = "Was my text used?", "a user were in the training data of a model"
+        chart = _scores(scored, known)
+    else:
+        title = "Whose text was used?"
+        whose = f"{len(audited):,} users were in the training data of a model, and whose"
+        chart = _p_values(scored, null, USERS, "shadow models")
     return _report(
-        run,
-        USERS,
-        audited,
-        lambda place: f"{place + 1} · {names[place]}",
-        finding=users_finding(run.summary, audited, known),
-        notices=(unanswered(run.summary),),
-        title="Was my text used?" if one else "Whose text was used?",
-        question="texts of a user were in the training data of a model"
-        if one
-        else f"texts of {len(audited):,} users were in the training data of a model, and whose",
-        chart=chart if scored and known else None,
-        show_secrets=show_secrets,
-    )
+        run, USERS, audited, [f"{place} · {name}" for place, name in enumerate(names, 1)],
+        users_finding(run.summary, audited, known), chart if scored and known else None,
+        unanswered(run.summary),
+        title=title, question=f"texts of {whose}", show_secrets=show_secrets,
+    )  # fmt: skip
 
 
 def _report(
     run: Run,
     unit: Unit,
     audited: Sequence[Row],
-    name: Callable[[int], str],
-    *,
+    names: Sequence[str],
     finding: tuple[str, ...],
-    notices: tuple[str, ...],
+    chart: Figure | None,
+    notice: str,
+    *,
     title: str,
     question: str,
-    chart: Figure | None,
     show_secrets: bool,
 ) -> Report:
     summary = run.summary
@@ -184,15 +164,13 @@ def _report(
         f"Flags control the false discovery rate at {percent(float(summary['rate']))}, an average "
         "over audits (Benjamini and Hochberg)."
     )
-    blocks = (
-        chart, _table(audited, unit, name), note, Prose(title="Method", lines=(unit.method, flags))
-    )  # fmt: skip
+    method = Prose(title="Method", lines=(unit.method, flags))
     return Report(
         title=title,
         answer=finding[0],
         evidence=finding[1:],
-        notices=lines(*notices, _together(audited, summary, unit)),
-        blocks=tuple(block for block in blocks if block is not None),
+        notices=lines(notice, _together(audited, summary, unit)),
+        blocks=(*([chart] if chart else []), _table(audited, unit, names), note, method),
         facts=pairs(
             {key: value for key, value in summary.items() if value != 0},
             show_secrets=show_secrets,
@@ -217,37 +195,37 @@ def _together(audited: Sequence[Row], summary: Row, unit: Unit) -> str:
     least = next(enough, len(lowest))
     if int(summary[unit.flagged]) or least < 2:
         return ""
-    number, needed = (int(summary[name]) for name in unit.reference)
     return (
-        f"With {number:,} reference {unit.many}, none is flagged unless {least:,} score above all "
-        f"of them; flagging a single one needs {needed:,} reference {unit.many}."
+        f"With {int(summary[unit.reference]):,} reference {unit.many}, none is flagged unless "
+        f"{least:,} score above all of them; flagging a single one needs "
+        f"{int(summary[unit.needed]):,} reference {unit.many}."
     )
 
 
-def _table(audited: Sequence[Row], unit: Unit, name: Callable[[int], str]) -> Table:
+def _table(audited: Sequence[Row], unit: Unit, names: Sequence[str]) -> Table:
     """The units with the smallest p-values."""
-
-    def scored(row: Row, text: str) -> str:
-        return NOTHING if row["score"] is None else text
 
     def as_high(row: Row) -> str:
         others = int(row["compared_with"])
         return f"{round(float(row['p_value']) * (others + 1)) - 1:,} of {others:,}"
 
     def compared(row: Row) -> str:
-        used, length = int(row[unit.tokens[0]]), row[unit.length]
+        used, length = int(row[unit.compared]), row[unit.length]
         return f"{used:,}" if length in (None, used) else f"{used:,} of {int(length):,}"
+
+    def if_scored(shown: Callable[[Row], str]) -> Callable[[Row], str]:
+        return lambda row: NOTHING if row["score"] is None else shown(row)
 
     return table(
         "Smallest p-values",
-        [{**row, "name": name(place)} for place, row in enumerate(audited)],
+        [{**row, "name": name} for row, name in zip(audited, names, strict=True)],
         {
             unit.many[:-1]: lambda row: row["name"],
             "flagged": lambda row: bool(row[unit.flagged]),
-            "p-value": lambda row: scored(row, p_value(float(row["p_value"]))),
-            "score as high": lambda row: scored(row, as_high(row)),
+            "p-value": if_scored(lambda row: p_value(float(row["p_value"]))),
+            "score as high": if_scored(as_high),
             "score": lambda row: decimal(row["score"], 3),
-            unit.tokens[1]: compared,
+            f"{unit.compared.removeprefix('compared_')} compared": compared,
         },
         texts=2,
         most=LISTED,
@@ -258,10 +236,9 @@ def _p_values(audited: Sequence[Row], others: Sequence[Row], unit: Unit, line: s
     """Sorted p-values of the audited units, and of others that were not used."""
     values, rest = ([float(row["p_value"]) for row in rows] for rows in (audited, others))
     flagged = [bool(row[unit.flagged]) for row in audited]
+    of = f"{unit.many}, the smallest p-value first"
     return Figure(
-        draw=lambda width: sorted_p_values(
-            values, flagged, rest, of=f"{unit.many}, the smallest p-value first", width=width
-        ),
+        draw=lambda width: sorted_p_values(values, flagged, rest, of=of, width=width),
         caption="P-values in order. Without use in training they lie along the dashed line. A disc "
         f"is flagged. {f'The thin line is {line}.' if rest else ''}".strip(),
         points=len(values),
@@ -277,4 +254,120 @@ def _scores(audited: Sequence[Row], known: Sequence[Row]) -> Figure:
         caption="Scores of this user, above, and of non-members, below, over as many words. "
         "Further right, the model knows the texts better.",
         slim=True,
+    )
+
+
+def texts_finding(summary: Row) -> tuple[str, ...]:
+    """The answer, and what supports it or is open."""
+    least, rate = int(summary["at_least"]), float(summary["rate"])
+    most = summary["at_most"] if summary["consistent"] else None
+    sure = f"{100 * (1 - rate):g}% confidence"
+    listed, known = int(summary["listed"]), int(summary.get("known_used") or 0)
+    texts = f"{listed:,} text{'' if listed == 1 else 's'}"
+    texts += ", one of each author," if summary["units"] == "authors" else ""
+    no_upper = ""
+    if summary["at_most"] is None:
+        no_upper = (
+            "No upper bound: it needs some twenty texts that are known to have been used (--used)."
+        )
+    elif summary["consistent"]:
+        no_upper = f"No upper bound: the {known:,} known members do not score high enough."
+    if least:
+        flags = "None flagged: no single text has a small enough p-value."
+        if flagged := int(summary["named"]):
+            flags = f"{flagged:,} flagged (false discovery rate {percent(rate)})."
+        found = lines(
+            f"At least {least:,} of {texts} {'was' if least == 1 else 'were'} used for training "
+            f"({sure}).",
+            flags,
+            no_upper,
+        )
+        if most is not None and most >= least:
+            number = f"{least:,} to {most:,} of {texts}"
+            found = (f"{number} were used for training ({sure} each).", flags)
+    elif most is not None and most < listed:
+        number = f"At most {most:,} of" if most else "None of"
+        were = "was" if most in (0, 1) else "were"
+        found = (
+            f"{number} {texts} {were} used for training ({sure}).",
+            f"The bound holds for texts that were used like the {known:,} known members.",
+        )
+    else:
+        count = int(summary["texts"])
+        these = "this text" if count == 1 else f"these {count:,} texts"
+        found = lines(
+            f"The model does not know {these} better than texts that it never saw.",
+            "This does not prove that they were not used.",
+            no_upper,
+        )
+    return _undecided(summary, found)
+
+
+def _undecided(summary: Row, found: tuple[str, ...]) -> tuple[str, ...]:
+    """The finding, which is only what the scores say if the verdict is undecided."""
+    if summary.get("verdict") != UNDECIDED:
+        return found
+    first, *rest = found
+    return lines(UNDECIDED_SENTENCE, f"The scores alone would say: “{first}”", " ".join(rest))
+
+
+def contradiction(summary: Row) -> str:
+    """A warning if the lower bound is above the upper one."""
+    if summary["consistent"]:
+        return ""
+    return (
+        "The two bounds contradict each other: more texts score high than the known members allow. "
+        "The known members are unlike the audited texts, and the upper bound is void."
+    )
+
+
+def users_finding(summary: Row, audited: Sequence[Row], known: Sequence[Row]) -> tuple[str, ...]:
+    """The answer, and what supports it or is open."""
+    if all(row["score"] is None for row in audited):
+        return "No word of these texts could be queried.", "Give more text in the model's language."
+    found = _person(audited[0], known) if len(audited) == 1 else _owner(summary)
+    return _undecided(summary, found)
+
+
+def _person(own: Row, known: Sequence[Row]) -> tuple[str, ...]:
+    higher = sum(float(row["score"]) >= float(own["score"]) for row in known)
+    used, words = int(own["compared_words"]), int(own["words"])
+    return lines(
+        f"This user's texts are {'' if own['called'] else 'not '}recognized as training data.",
+        f"{higher:,} of {len(known):,} non-members score as high over as many words "
+        f"(p = {p_value(float(own['p_value']))}).",
+        f"Only {used:,} of the user's {words:,} words are compared: few non-members have more."
+        if used < words
+        else "",
+    )
+
+
+def _owner(summary: Row) -> tuple[str, ...]:
+    users, flagged, alpha = int(summary["users"]), int(summary["called"]), float(summary["rate"])
+    if flagged:
+        return (
+            f"The texts of {flagged:,} of {users:,} users are recognized as training data (false "
+            f"discovery rate {percent(alpha)}).",
+            "Others may have been used as well. A bound for all users: vestige train --defence "
+            "dp-fedavg.",
+        )
+    if (summary.get("p_value") or 1.0) <= alpha:  # runs of old versions have no such test
+        return (
+            f"Texts of some of {users:,} users were used for training, but no single user is "
+            "recognized.",
+        )
+    return (
+        "No user's texts are recognized as training data.",
+        f"How many of the {users:,} users were used is not bounded.",
+    )
+
+
+def unanswered(summary: Row) -> str:
+    """A warning if the service left many queries without an answer."""
+    queries, missing = (int(summary.get(name) or 0) for name in ("words_asked", "words_unanswered"))
+    if not queries or missing / queries <= UNANSWERED:
+        return ""
+    return (
+        f"{missing:,} of {queries:,} queries have no answer ({percent(missing / queries)}). If the "
+        "service refuses some texts and not others, the comparison is unfair."
     )

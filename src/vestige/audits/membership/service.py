@@ -15,17 +15,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.audits.membership.target import Ask
-from vestige.audits.membership.user_inputs import UserInputs
+from vestige.audits.membership.user_inputs import Ask, UserInputs
 from vestige.data.token_queries import TokenQueries
 from vestige.errors import DataError, ModelError, VestigeError
-from vestige.models.cached_outputs import CachedOutputs
 from vestige.models.remote.client import CHECK_EVERY
 from vestige.models.remote.functions import QueryStatistics, RetryPolicy, ServiceModel
 from vestige.models.remote.openai import Question
 from vestige.models.remote.options import EndpointAddress, RemoteOptions
 from vestige.models.remote.probe import CALLS, opened
 from vestige.models.remote.tokens import GOES_ON, LONGEST_PIECES, EndpointWords
+from vestige.models.token_statistics import CachedOutputs
 from vestige.models.top_k import Context, likeliest_ranks
 from vestige.monitor import Monitor
 from vestige.store import Store
@@ -65,11 +64,7 @@ class Service:
     _error: BaseException | None = field(default=None, init=False)
 
     def check_budget(self) -> None:
-        """Refuse a budget that cannot be enough, before anything is trained or queried.
-
-        Raises:
-            DataError: it is too small.
-        """
+        """Refuse a budget that cannot be enough, before anything is trained or queried."""
         queries, most = self.inputs.queries, None
         if self.inputs.policy.how == "informative":
             # One more: the service is tried with a word that may not be selected later.
@@ -90,11 +85,7 @@ class Service:
             )
 
     def probe(self) -> None:
-        """Query one word, so that an unusable service is refused before long work.
-
-        Raises:
-            ModelError: it gives no lists of words, or fails.
-        """
+        """Query one word, so that an unusable service is refused before long work."""
         found = self.ranks(self.inputs.queries.take([0]))
         if not found.any() and not self.statistics["refused"]:
             why = f": {type(self._error).__name__}" if self._error else ""
@@ -117,13 +108,8 @@ class Service:
             self.run.progress("querying the service") as step,
             redirect_stdout(sys.stderr),
         ):
-            found = likeliest_ranks(
-                client,
-                [contexts[n] for n in order],
-                [words[n] for n in order],
-                at_once=CONTEXTS,
-                progress=step,
-            )
+            asked = [contexts[n] for n in order], [words[n] for n in order]
+            found = likeliest_ranks(client, *asked, at_once=CONTEXTS, progress=step)
         if client.statistics.gave_up:
             raise self._failure(type(self._error).__name__) from self._error
         unknown = client.statistics.unknown_words
@@ -216,16 +202,13 @@ def _reporting_silence(ask: Ask, monitor: Monitor) -> Ask:
 def server_cost(
     contexts: Sequence[Context], options: RemoteOptions, *, k: int, most: int | None = None
 ) -> str:
-    """A line about calls and tokens.
+    """A line about calls and tokens; DataError if a budget is too small in any case.
 
     Args:
         contexts: that will be queried.
         options: with the budgets.
         k: length of the lists; each word may be cut into pieces, which Vestige completes.
         most: how many of the contexts will be queried, if it is not known yet which.
-
-    Raises:
-        DataError: a budget is too small even if no word is cut into pieces.
     """
     prompts = {" ".join(context.words) for context in contexts}
     queried = len(prompts) if most is None else min(most, len(prompts))

@@ -20,9 +20,8 @@ import numpy as np
 
 from vestige import results
 from vestige.arguments import ModelLike
-from vestige.audits.membership.options import TRAINING, ShadowOptions
-from vestige.audits.membership.target import Target
-from vestige.audits.membership.user_inputs import UserInputs
+from vestige.audits.membership.membership import TRAINING, ShadowOptions
+from vestige.audits.membership.user_inputs import Target, UserInputs
 from vestige.data.corpus import Corpus
 from vestige.errors import RunError
 from vestige.models.checkpoints import load_model
@@ -59,9 +58,9 @@ TRAINED = "shadow models trained"
 
 
 @contextmanager
-def shadow_folder(run: "Session", options: ShadowOptions) -> Iterator[Path]:
+def shadow_folder(run: "Session") -> Iterator[Path]:
     """The folder of shadow models, a temporary one if there is no other."""
-    if folder := run.beside_out("shadows", options.shadow_dir):
+    if folder := run.beside_out("shadows", run.arguments["shadows"].shadow_dir):
         yield folder
     else:
         with TemporaryDirectory() as temporary:
@@ -106,7 +105,6 @@ def shadow_models(
         seed: of the halves and of the trainings.
 
     Raises:
-        ValueError: there is no base.
         TrainingError: the target did not start from the base, or was trained with a defence.
     """
     start_from = base or (None if target is None else base_of_adapter(target))
@@ -138,7 +136,7 @@ def _recipe(
     target: ModelLike | None, base: LanguageModel, options: ShadowOptions, monitor: Monitor
 ) -> Recipe:
     """How the target was trained: as its files tell, else the defaults, with the given changes."""
-    given = options.changed(TRAINING)
+    given = options.changed(*TRAINING)
     known: dict[str, Any] = {}
     adapter = None
     if isinstance(target, str | PathLike):
@@ -165,10 +163,10 @@ def plan_shadows(
     """Architecture and training, of the target if they are known, else of its task's preset."""
     if not count:
         return None
-    changes = options.changed(TRAINING)
+    changes = options.changed(*TRAINING)
     if options.other_shapes:
-        plan = other_shapes(seed=run.seed, task=target.task)
-        plan = replace(plan, count=count, training=replace(plan.training, **changes))
+        plan = replace(other_shapes(seed=run.seed, task=target.task), count=count)
+        plan = replace(plan, training=replace(plan.training, **changes))
     else:
         preset = PRESETS[target.task] if target.task == "next-word" else pair_preset(target.task)
         own, recorded = getattr(target.model, "config", None), _recorded_training(target)
@@ -191,23 +189,11 @@ def plan_shadows(
 
 
 def train_planned(
-    run: "Session",
-    plan: ShadowPlan | None,
-    inputs: UserInputs,
-    folder: Path,
-    *,
-    processes: int,
-    cluster: str | None,
+    run: "Session", plan: ShadowPlan | None, inputs: UserInputs, folder: Path
 ) -> list[Shadow]:
     """All shadows of a plan, on texts of the counted and fitted users.
 
-    Args:
-        run: the session.
-        plan: of `plan_shadows`.
-        inputs: texts; the target's vocabulary is that of the shadows.
-        folder: of finished shadows, which are not trained again.
-        processes: that train, unless there is a cluster.
-        cluster: address of a Ray cluster to train on.
+    Finished ones in the folder are not trained again.
     """
     if plan is None:
         return []
@@ -228,6 +214,7 @@ def train_planned(
             step(done)
             run.log(line)
 
+        cluster, processes = run.arguments["cluster"], run.arguments["shadows"].processes
         map_fn: Callable[..., Iterable[Any]] = map
         if cluster is not None:
             map_fn = partial(map_cluster, address=cluster, receive=keep_shadow)

@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige import _validate, claims
-from vestige.claims import Check, Claim, Estimate, Test
+from vestige.claims import Check, Claim, Test
 from vestige.claims.effects import LIST_AUC
 from vestige.errors import DataError
 from vestige.metrics.estimates import auc, columns
-from vestige.metrics.listed import Compared, CutScores, ShareUsed, compare, share_used
+from vestige.metrics.listed import Compared, CutScores, compare, share_used
 from vestige.metrics.tests import (
     calibration_needed,
     discoveries,
@@ -79,7 +79,7 @@ def audit_scores(
     more_columns: Mapping[str, Sequence[Any]] | None = None,
     facts: Mapping[str, object] | None = None,
 ) -> Result:
-    """What the scores show: one row per audited text, in their order, then one per reference text.
+    """The result of scores: one row per audited text, in their order, then one per reference text.
 
     Args:
         texts: the audited.
@@ -98,28 +98,43 @@ def audit_scores(
     """
     _validate.open_fraction(rate=rate)
     _require_apart(texts, reference)
-    units = "texts" if reference.authors is None else "authors"
-    owners = reference.owners()
+    units, owners = _units(reference), (texts.owners(), reference.owners())
     most = _last_rung(reference, rate)
-    each = compare(texts.cut, reference.cut, most=most, authors=owners)
-    among = compare(reference.cut, reference.cut, most=most, authors=owners, among=True)
-    sides = _by_unit(texts, reference, most=most)
-    counts, area = (sides[0].size, sides[1].size), auc(*sides)
+    each = compare(texts.cut, reference.cut, most=most, authors=owners[1])
+    among = compare(reference.cut, reference.cut, most=most, authors=owners[1], among=True)
+    own, rest = map(means_by_group, ranked(texts, reference, rate=rate), owners)
+    area = auc(own, rest)
     permutations = 9999 if len(texts.cut) + len(reference.cut) <= MANY else 999
-    of_list = unit_permutation_test(*sides, seed=seed, permutations=permutations)
-    divisions = min(permutations + 1, comb(sum(counts), counts[0]))
-    p = min(1.0, 2 * min(of_list, simes(each.p_values)))
-    least = min(1.0, 2 / max(divisions, counts[1] + 1))
-    test = Test(p, least, rate, f"reference {units}")
-    share = _share(texts, reference, used, most=most, rate=rate, seed=seed)
+    of_list = unit_permutation_test(own, rest, seed=seed, permutations=permutations)
+    divisions = min(permutations + 1, comb(own.size + rest.size, own.size))
+    test = joint_test(
+        of_list, each.p_values, divisions, rest.size, rate=rate, against=f"reference {units}"
+    )
+    powerful = claims.powerful(
+        test,
+        detectable=claims.detectable_auc(own.size, rest.size, alpha=rate / 2),
+        wanted=LIST_AUC,
+        high=area.high,
+        effect="an AUC of {}",
+    )
+    claim = Claim(f"membership{' --base' * based}", test, (*checks, powerful), area)
+    # One random text of each author on every list.
+    generator = np.random.default_rng([seed, 1])
+    never, listed = reference.one_each(generator), texts.one_each(generator)
+
+    def reached(cut: CutScores) -> Floats:
+        return -compare(cut, never, most=most, among=cut is never).p_values
+
+    known = None if used is None else reached(used.one_each(generator))
+    share = share_used(reached(listed), reached(never), known, confidence=1 - rate)
     # Unless anything is shown, none is bounded or flagged; if it is, at least one was used.
     share = replace(share, at_least=max(1, share.at_least) if test.significant else 0)
     flagged = discoveries(each.p_values, rate) & test.significant
-    claim = _claim(test, area, counts, checks, based=based)
     rows = [
         *_rows("audited", each, named=flagged.tolist(), **(more_columns or {})),
         *_rows("reference", among),
     ]
+    by_author = units == "authors"
     summary = {
         **claim.summary(),
         "texts": len(texts.cut),
@@ -136,8 +151,8 @@ def audit_scores(
         "known_used": 0 if used is None else len(set(used.owners())),
         "reference": len(reference.cut),
         "reference_needed": calibration_needed(rate, tested=len(texts.cut)),
-        "authors": counts[0] if units == "authors" else None,
-        "reference_authors": counts[1] if units == "authors" else None,
+        "authors": own.size if by_author else None,
+        "reference_authors": rest.size if by_author else None,
         "rate": rate,
         "longest": int(texts.cut.rungs[most]),
         **(facts or {}),
@@ -145,63 +160,41 @@ def audit_scores(
     return Result(kind="TextAudit", summary=summary, rows=rows, claim=claim)
 
 
+def joint_test(
+    of_list: float | None,
+    p_values: Floats,
+    divisions: int,
+    compared: int,
+    *,
+    rate: float,
+    against: str,
+) -> Test:
+    """The smaller p-value of the list and of single units (Simes), doubled.
+
+    Without a p-value of the list there is one unit, and nothing to double. The smallest possible
+    p-value depends on how many divisions of the list are counted, and on how many units the single
+    ones are compared with.
+    """
+    of_each, least = simes(p_values), 1 / (1 + compared)
+    if of_list is None:
+        return Test(of_each, least, rate, against)
+    together, possible = (
+        min(1.0, 2 * min(pair)) for pair in ((of_list, of_each), (1 / divisions, least))
+    )
+    return Test(together, possible, rate, against)
+
+
 def ranked(texts: Scored, reference: Scored, *, rate: float) -> tuple[Floats, Floats]:
     """The minus log of each text's rank among all with as many tokens, by side.
 
-    Args:
-        texts: scored by any model.
-        reference: likewise.
-        rate: as the audit's; it determines how long the compared texts are.
+    The rate is the audit's; it determines how long the compared texts are.
     """
-    return _ranked(texts, reference, most=_last_rung(reference, rate))
-
-
-def _ranked(texts: Scored, reference: Scored, *, most: int) -> tuple[Floats, Floats]:
     pool = texts.cut + reference.cut
     owners = [np.unique(one.owners(), return_inverse=True)[1] for one in (texts, reference)]
     every = np.concatenate([owners[0], owners[1] + owners[0].size])
+    most = _last_rung(reference, rate)
     values = -np.log(compare(pool, pool, most=most, authors=every, among=True).p_values)
     return values[: len(texts.cut)], values[len(texts.cut) :]
-
-
-def _by_unit(texts: Scored, reference: Scored, *, most: int) -> tuple[Floats, Floats]:
-    own, rest = _ranked(texts, reference, most=most)
-    return means_by_group(own, texts.owners()), means_by_group(rest, reference.owners())
-
-
-def _claim(
-    test: Test, area: Estimate, counts: tuple[int, int], checks: Sequence[Check], *, based: bool
-) -> Claim:
-    """Whether the list was used, by the test and the checks."""
-    powerful = claims.powerful(
-        test,
-        detectable=claims.detectable_auc(*counts, alpha=test.alpha / 2),
-        wanted=LIST_AUC,
-        high=area.high,
-        effect="an AUC of {}",
-    )
-    verb = "membership --base" if based else "membership"
-    return Claim(verb, test, (*checks, powerful), area)
-
-
-def _share(
-    texts: Scored,
-    reference: Scored,
-    used: Scored | None,
-    *,
-    most: int,
-    rate: float,
-    seed: int,
-) -> ShareUsed:
-    """Bounds on the number used, from one random text of each author on every list."""
-    generator = np.random.default_rng([seed, 1])
-    never, listed = reference.one_each(generator), texts.one_each(generator)
-
-    def reached(cut: CutScores, *, among: bool = False) -> Floats:
-        return -compare(cut, never, most=most, among=among).p_values
-
-    known = None if used is None else reached(used.one_each(generator))
-    return share_used(reached(listed), reached(never, among=True), known, confidence=1 - rate)
 
 
 def _rows(
@@ -225,11 +218,15 @@ def _require_apart(texts: Scored, reference: Scored) -> None:
         )
 
 
+def _units(side: Scored) -> str:
+    return "texts" if side.authors is None else "authors"
+
+
 def _last_rung(reference: Scored, rate: float) -> int:
     """The last rung: half of the reference has as many tokens, and enough for a p-value."""
-    units = "texts" if reference.authors is None else "authors"
     count, needed = len(set(reference.owners())), calibration_needed(rate)
     if count < needed:
+        units = _units(reference)
         raise DataError(
             f"the reference has {count} independent {units}: its least p-value is 1/{count + 1}, "
             f"above {rate:g}",

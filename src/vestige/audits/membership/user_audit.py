@@ -3,10 +3,16 @@
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD: membership of
 users from the ranks of their words among a model's most probable ones.
 
-Differs from the paper: a user's score is the mean over words (`word_scores`), instead of a support
-vector machine's of a histogram; the decision is by p-values against non-members who have no other
-part (`groups`), over equally many words (`equal_words`), instead of a threshold learned from shadow
-models, which does not hold for a target of another domain or another extent of training.
+Differs from the paper: a user's score is the mean over words (`ranked_words`); the decision is by
+p-values against non-members who have no other part (`user_texts`), over equally many words, instead
+of a threshold learned from shadow models, which does not hold for a target of another domain or
+another extent of training.
+
+A mean over few words varies more than one over many: against users with more text, chance would
+look like membership too often, against users with less too seldom. So an audited user and all who
+are compared with them are cut to the same number of words by one rule: texts in random order, words
+in their order, and of the last text the first ones. The number depends on amounts of text alone,
+not on scores.
 
 Two tests share one level: a permutation test of whole users on -ln of each one's rank among all,
 and Simes' test (1986) of the conformal p-values of single users. Users are flagged (Benjamini and
@@ -17,36 +23,40 @@ the false discovery rate.
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from math import comb
 from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
-from vestige.audits.membership.equal_words import compare_users, list_p_value, sides_of
-from vestige.audits.membership.features import Floats, RankedWords, Whole
-from vestige.audits.membership.groups import NonMembers, users_needed
-from vestige.audits.membership.user_checks import alike_for_shadows, alive_by_ranks, powerful
-from vestige.audits.membership.word_scores import score_words
+from vestige import claims
+from vestige.audits.membership.ranked_words import Floats, Whole
+from vestige.audits.membership.text_audit import joint_test
+from vestige.audits.membership.user_texts import users_needed
 from vestige.claims import Check, Claim, Estimate, Test
+from vestige.claims.effects import USER_AUC
 from vestige.data.token_queries import TokenQueries
 from vestige.errors import DataError
 from vestige.metrics import estimates
-from vestige.metrics.tests import calibration_needed, discoveries, simes
+from vestige.metrics.listed import Compared, CutScores, compare
+from vestige.metrics.tests import calibration_needed, discoveries, unit_permutation_test
 from vestige.results import Result
 
 FEWEST_MODELS = 3
 """Shadow models needed to audit one in the target's place: it and its pair cannot be references."""
+MOST_CUTS = 256
+"""Different numbers of words that users are cut to, at most; fewer users each have their own."""
+MANY = 5_000
+"""Users of both sides above which a tenth as many permutations are computed."""
 COLUMNS = (
     "user", "score", "p_value", "called", "texts", "words", "compared_with", "compared_words"
 )  # fmt: skip
 
 
 class Judged(NamedTuple):
-    """What the scores show about some users.
+    """The outcome for some users.
 
     Attributes:
         users: a row for each, in the order in which they were given, with `COLUMNS`: the mean score
@@ -76,8 +86,14 @@ class Judged(NamedTuple):
 
     @property
     def powerful(self) -> Check:
-        """The check of that name."""
-        return powerful(self.test, len(self.users), self.known)
+        """Whether the test of the list, or of one user, would have detected `USER_AUC`."""
+        if self.test is None:
+            return claims.powerful(None)
+        users = len(self.users)
+        level = self.rate / 2 if users > 1 else self.rate
+        detectable = claims.detectable_auc(users, self.known, alpha=level)
+        effect = "an AUC of {} over users"
+        return claims.powerful(self.test, detectable=detectable, wanted=USER_AUC, effect=effect)
 
     def result(
         self,
@@ -87,22 +103,13 @@ class Judged(NamedTuple):
         null: Sequence[float] = (),
         based: bool = False,
     ) -> Result:
-        """Whether somebody was a member, by the test and the checks.
+        """The claim, with a row for each user and for each score that they are compared with.
 
         Rows of kind "audited" are users, the smallest p-value first; those of kind "known out" hold
         the score of a non-member in falling order; those of kind "null" the p-value of one user
-        under one shadow model.
-
-        Args:
-            checks: all that the claim requires.
-            facts: entries of the summary, such as k.
-            null: p-values of the users with scores under shadow models, model by model.
-            based: whether there was a base, which saw nobody.
-
-        Raises:
-            ValueError: a check is missing.
+        under one shadow model: `null` has them model by model.
         """
-        claim = Claim("membership --base" if based else "membership", self.test, checks, self.auc)
+        claim = Claim(f"membership{' --base' * based}", self.test, checks, self.auc)
         unknown = dict.fromkeys(COLUMNS)
         scored = [row["user"] for row in self.users if row["score"] is not None]
         ordered = sorted(self.users, key=lambda one: (one["p_value"], -(one["score"] or 0.0)))
@@ -141,82 +148,6 @@ class Judged(NamedTuple):
         return Result(kind="UserAudit", summary={**summary, **facts}, rows=rows, claim=claim)
 
 
-def membership_audit(
-    words: RankedWords,
-    *,
-    audited: Sequence[int],
-    known: NonMembers[int],
-    checks: Sequence[Check],
-    facts: Mapping[str, object] | None = None,
-    rate: float = 0.05,
-    seed: int = 0,
-) -> Result:
-    """Audit a target that shows ranks, and shadow models in its place.
-
-    Args:
-        words: of all users; their counts are of text of nobody audited, fitted or compared, and
-            their shadow models were trained on nobody audited or compared, and on about half of
-            the fitted.
-        audited: users, as indices of `words.queries.names`.
-        known: groups of non-members, likewise. Those without a queried word are left out.
-        checks: of the texts: all that the claim requires beside those of ranks.
-        facts: further entries of the summary.
-        rate: false discovery rate, and level of the list's test.
-        seed: of everything random.
-
-    Raises:
-        ValueError: nobody is audited, or a non-member is; a shadow model was trained on somebody
-            who is audited or compared; a check is missing.
-        DataError: there are too few non-members, or too few words of them.
-    """
-    known = with_words(words.queries, audited, known)
-    _refuse_seen(words, audited, known)
-    scores = score_words(words, known.fitted, seed=seed)
-    judged = judge_users(words.queries, scores, audited, known.compared, rate=rate, seed=seed)
-    nulls = null_p_values(words, audited, known, seed=seed)
-    fewest = min((n for n in judged.column("compared_with") if n), default=0)
-    of_ranks = (
-        alive_by_ranks(words, (*known.fitted, *known.compared)),
-        *alike_for_shadows(nulls, rate=rate, compared=fewest),
-        judged.powerful,
-    )
-    counts = {
-        "fitted_on": len(known.fitted),
-        "counted_on": len(known.counted),
-        "references": 0 if words.shadows is None else len(words.shadows),
-        "k": words.k,
-        "vocab_size": words.vocab_size,
-    }
-    return judged.result(
-        (*of_ranks, *checks), {**counts, **(facts or {})}, null=nulls.ravel().tolist()
-    )
-
-
-def null_p_values(
-    words: RankedWords, audited: Sequence[int], known: NonMembers[int], *, seed: int = 0
-) -> Floats:
-    """The same audit of each shadow model, which was not trained on the audited users.
-
-    Returns:
-        (s, n) p-values of the n users who have scores, uniform unless the users differ from those
-        they are compared with in more than membership. A model that leaves too few references,
-        fitted users or words has none; of fewer than 3 models, each does.
-    """
-    found: list[Floats] = []
-    for model in range(len(words.shadows or ())):
-        played = words.played_by(model)
-        assert words.shadows is not None
-        assert played.shadows is not None
-        if played.shadows.each < 1:
-            continue
-        fitted = [user for user in known.fitted if not words.shadows.seen[model, user]]
-        with suppress(DataError):  # half of the words may be too few
-            word_scores = score_words(played, fitted, seed=seed)
-            sides = sides_of(words.queries, word_scores, audited, known.compared, seed=seed)
-            found.append(compare_users(*sides, rate=0.05).p_values)
-    return np.array(found) if found else np.empty((0, 0))
-
-
 def judge_users(
     queries: TokenQueries,
     word_scores: Floats,
@@ -232,42 +163,39 @@ def judge_users(
         queries: w words.
         word_scores: (w,) finite score of each word.
         audited: users, as indices of `queries.names`.
-        compared: non-members, who had no part in the scores.
+        compared: non-members, who had no part in the scores; DataError if none has a word.
         rate: false discovery rate, and level of the list's test.
         seed: of the order of each user's texts, and of permutations.
-
-    Raises:
-        DataError: no non-member has a word.
     """
     places, words = list(audited), queries.counts()
     own, others = sides_of(queries, word_scores, audited, compared, seed=seed)
     scored = words[places] > 0
     scores, p_values = np.full(len(places), np.nan), np.ones(len(places))
     cut, reach = np.zeros((2, len(places)), dtype=np.int64)
+    of_list = test = area = None
+    theirs: Floats = np.empty(0)
     if len(own):
         p_values[scored], scores[scored], cut[scored], reach[scored] = compare_users(
             own, others, rate=rate
         )
-    of_list = list_p_value(own, others, seed=seed) if len(own) > 1 else None
-    test = _test(p_values[scored], of_list, reach, len(others), rate) if len(own) else None
-    flagged = discoveries(p_values, rate) & (test is not None and test.significant)
-    columns = (
-        [queries.names[place] for place in places],
-        [score if has else None for score, has in zip(scores.tolist(), scored, strict=True)],
-        p_values.tolist(),
-        flagged.tolist(),
-        _texts_of(queries)[places].tolist(),
-        words[places].tolist(),
-        reach.tolist(),
-        cut.tolist(),
-    )
-    area, theirs = None, np.empty(0)
-    if len(own):
+        of_list = _list_p_value(own, others, seed=seed) if len(own) > 1 else None
+        divisions = min(10_000, comb(len(others) + len(own), len(others)))
+        test = joint_test(
+            of_list, p_values[scored], divisions, int(reach.max()), rate=rate, against="non-members"
+        )
         middle = int(np.searchsorted(own.rungs, np.sort(cut[scored])[int(scored.sum()) // 2]))
         mine, theirs = (
             side.scores[side.lengths >= own.rungs[middle], middle] for side in (own, others)
         )
         area = replace(estimates.auc(mine, theirs), name="AUC over users")
+    flagged = discoveries(p_values, rate) & (test is not None and test.significant)
+    _, first = np.unique(queries.texts, return_index=True)
+    texts = np.bincount(queries.users[first], minlength=len(queries.names))
+    columns = (
+        [queries.names[place] for place in places],
+        [score if has else None for score, has in zip(scores.tolist(), scored, strict=True)],
+        *(one.tolist() for one in (p_values, flagged, texts[places], words[places], reach, cut)),
+    )
     return Judged(
         users=tuple(dict(zip(COLUMNS, row, strict=True)) for row in zip(*columns, strict=True)),
         compared=tuple(theirs.tolist()),
@@ -279,59 +207,87 @@ def judge_users(
     )
 
 
-def _test(p_values: Floats, of_list: float | None, reach: Whole, known: int, rate: float) -> Test:
-    """The list's and Simes' p-value together, and the smallest that could have come out."""
-    of_each = simes(p_values)
-    least = 1 / (1 + int(reach.max()))
-    if of_list is None:
-        return Test(of_each, least, rate, "non-members")
-    divisions = 1 / min(10_000, comb(known + p_values.size, known))
-    together, possible = (
-        min(1.0, 2 * min(pair)) for pair in ((of_list, of_each), (divisions, least))
-    )
-    return Test(together, possible, rate, "non-members")
+def cut_users(
+    queries: TokenQueries, word_scores: ArrayLike, sides: tuple[ArrayLike, ...], *, seed: int
+) -> tuple[CutScores, ...]:
+    """Mean scores of users over their first words, on each side, for the same numbers of words.
 
-
-def _texts_of(queries: TokenQueries) -> NDArray[np.int64]:
-    """(u,) texts of each user that are queried."""
-    _, first = np.unique(queries.texts, return_index=True)
-    return np.bincount(queries.users[first], minlength=len(queries.names))
-
-
-def with_words(
-    queries: TokenQueries, audited: Sequence[int], known: NonMembers[int]
-) -> NonMembers[int]:
-    """The non-members of whom a word was queried.
-
-    Raises:
-        ValueError: nobody is audited, or a non-member is.
-        DataError: no word of theirs was queried.
+    Args:
+        queries: w words.
+        word_scores: (w,) finite for these users.
+        sides: users with words, as indices of `queries.names`.
+        seed: of the order of each user's texts, which does not depend on who else is given.
     """
-    if not len(audited):
-        raise ValueError(f"audited must be at least one user, got {list(audited)}")
-    everybody = {*known.fitted, *known.compared, *known.counted}
-    if both := sorted(everybody & set(audited)):
-        raise ValueError(f"audited must be no non-members, got user {both[0]} as both")
+    values = np.asarray(word_scores, dtype=np.float64)
+    users = [np.asarray(side, dtype=np.int64) for side in sides]
+    lengths = queries.counts()[np.concatenate(users)]
+    shares = np.linspace(0, 1, MOST_CUTS + 1)
+    rungs = np.unique(np.quantile(lengths, shares, method="lower")).astype(np.int64)
+    order = np.argsort(queries.users, kind="stable")
+    bounds = np.searchsorted(queries.users[order], np.arange(len(queries.names) + 1))
+
+    def summed(user: int) -> Floats:
+        own = order[bounds[user] : bounds[user + 1]]
+        texts, text = np.unique(queries.texts[own], return_inverse=True)
+        shuffled = np.random.default_rng([seed, user]).permutation(len(texts))
+        return np.cumsum(values[own[np.lexsort((queries.positions[own], shuffled[text]))]])
+
+    def cut(side: Whole) -> CutScores:
+        sums = [summed(user) for user in side.tolist()]
+
+        def over(places: Whole, words: int) -> Floats:
+            return np.array([sums[place][words - 1] / words for place in places.tolist()])
+
+        return CutScores.of(over, [len(one) for one in sums], rungs)
+
+    return tuple(cut(side) for side in users)
+
+
+def fewest_compared(known: int, rate: float) -> int:
+    """Users to compare anybody with at least: half of those known, and enough for a p-value of
+    `rate` if so many are known.
+
+    Fewer of them have more text, and so less noise; but less than a half of them costs more power
+    by coarse p-values than it gains.
+
+    Example:
+        >>> fewest_compared(100, 0.05), fewest_compared(24, 0.05), fewest_compared(10, 0.05)
+        (50, 19, 10)
+    """
+    return min(known, max(calibration_needed(rate), (known + 1) // 2))
+
+
+def sides_of(
+    queries: TokenQueries,
+    word_scores: Floats,
+    audited: Sequence[int],
+    compared: Sequence[int],
+    *,
+    seed: int,
+) -> tuple[CutScores, CutScores]:
+    """Scores of those of the audited and of the compared who have words."""
     words = queries.counts()
-    fitted, compared = (
-        tuple(user for user in group if words[user]) for group in (known.fitted, known.compared)
-    )
-    if not (fitted and compared):
+    own, known = ([user for user in side if words[user]] for side in (audited, compared))
+    if not known:
         raise DataError(
-            f"{len(fitted)} non-members with words to fit on and {len(compared)} to compare with; "
-            "each needs one or more",
-            remedy="Pass more users with --reference.",
+            "no non-member has enough words and reference models",
+            remedy="Train more reference models, or pass more --reference text of these users.",
         )
-    return replace(known, fitted=fitted, compared=compared)
+    one, other = cut_users(queries, word_scores, (own, known), seed=seed)
+    return one, other
 
 
-def _refuse_seen(words: RankedWords, audited: Sequence[int], known: NonMembers[int]) -> None:
-    """A shadow model cannot be a reference for users that it was trained on."""
-    if words.shadows is None:
-        return
-    seen: NDArray[np.bool_] = np.any(words.shadows.seen, axis=0)
-    for name, group in (("audited", audited), ("compared", known.compared)):
-        if learned := [user for user in group if seen[user]]:
-            raise ValueError(
-                f"{name} must be non-members for every reference model, got user {learned[0]}"
-            )
+def compare_users(own: CutScores, others: CutScores, *, rate: float) -> Compared:
+    """Conformal p-values of users, each over as many words as enough of the others have."""
+    return compare(own, others, most=others.last_rung(fewest_compared(len(others), rate)))
+
+
+def _list_p_value(own: CutScores, others: CutScores, *, seed: int) -> float:
+    """A permutation test of whole users on their ranks among all, both sides alike."""
+    pool = own + others
+    most = pool.last_rung((len(pool) + 1) // 2)
+    values = -np.log(compare(pool, pool, most=most, among=True).p_values)
+    permutations = 9999 if len(pool) <= MANY else 999
+    return unit_permutation_test(
+        values[: len(own)], values[len(own) :], seed=seed, permutations=permutations
+    )

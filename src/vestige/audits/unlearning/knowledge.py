@@ -28,8 +28,10 @@ from numpy.typing import NDArray
 
 from vestige import _validate, claims
 from vestige.claims import LEAK, NO_LEAK, Check, Claim, Estimate, Test
+from vestige.claims.checks import model_checks
+from vestige.claims.comparable import comparable_texts
 from vestige.claims.effects import KNOWLEDGE_LEFT
-from vestige.claims.text_lists import ListedTexts, comparable_texts, model_checks
+from vestige.claims.text_lists import ListedTexts
 from vestige.metrics.estimates import columns, difference_of_means, t_quantile
 from vestige.metrics.tests import (
     above_position_mean,
@@ -237,7 +239,7 @@ def checks_of(
     scored, total = read.read
     alive_and_read = model_checks(
         {NAMES[role]: two for role, two in both.items()},
-        read=(min(scored, known["after"].compared), total),
+        read_tokens=(min(scored, known["after"].compared), total),
     )
     other = known.get("retrained")
     comparable = comparable_texts(

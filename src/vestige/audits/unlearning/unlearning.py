@@ -22,8 +22,8 @@ from vestige.session import Session, verb
 
 if TYPE_CHECKING:
     from vestige.claims.text_lists import ListedTexts
-    from vestige.models.cached_outputs import CachedOutputs
     from vestige.models.text_models import Readings
+    from vestige.models.token_statistics import CachedOutputs
 
 EXCERPT = 200
 """Characters of a deleted text that a run keeps."""
@@ -87,7 +87,7 @@ def unlearning(
 
     from vestige.audits.unlearning.knowledge import Knowledge, checks_of, verify
     from vestige.claims.text_lists import listed_texts
-    from vestige.models.cached_outputs import cached_outputs
+    from vestige.models.token_statistics import cached_outputs
 
     columns: dict[str, Any] = {"format": format, "text": text, "user": author, "limit": limit}
     given = {"deleted": deleted, "reference": reference}

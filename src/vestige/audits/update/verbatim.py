@@ -35,7 +35,7 @@ from scipy.stats import binom
 from vestige.audits.update.known_secrets import Listed
 from vestige.audits.update.phrases import Text
 from vestige.claims import Direct
-from vestige.claims.duplicates import normalized
+from vestige.claims.text_lists import normalized
 from vestige.data.secret_kinds import UNIFORM
 from vestige.data.secret_lines import Secret
 from vestige.data.vocabulary import Vocabulary

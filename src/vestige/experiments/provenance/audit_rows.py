@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige import _validate
+from vestige.audits.membership.ranked_words import score_words
 from vestige.audits.membership.user_audit import judge_users
-from vestige.audits.membership.word_scores import score_words
 from vestige.experiments.provenance.audit_trials import Observations
 from vestige.experiments.provenance.decisions import judge_decisions, true_positives_at
 from vestige.experiments.provenance.rank_histogram import histogram_scores

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.audits.membership.options import Select
+from vestige.audits.membership.membership import Select
 from vestige.audits.membership.queries import QueryPolicy, best_of_each
 from vestige.data.corpus import Corpus
 from vestige.data.users import of_length

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.audits.membership.features import (
+from vestige.audits.membership.ranked_words import (
     RankedWords,
     Ranks,
     ShadowRanks,
@@ -21,7 +21,7 @@ from vestige.audits.membership.features import (
     WordCounts,
     ranks_of,
 )
-from vestige.audits.membership.groups import FITTED, NonMembers
+from vestige.audits.membership.user_texts import FITTED, NonMembers
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode, encode_pairs
 from vestige.data.token_queries import TokenQueries, token_queries

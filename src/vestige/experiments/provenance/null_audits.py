@@ -23,16 +23,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.audits.membership.features import (
+from vestige.audits.membership.ranked_words import (
     RankedWords,
     ShadowRanks,
     Texts,
     WordCounts,
     ranks_of,
+    score_words,
 )
-from vestige.audits.membership.groups import NonMembers
 from vestige.audits.membership.user_audit import judge_users
-from vestige.audits.membership.word_scores import score_words
+from vestige.audits.membership.user_texts import NonMembers
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedPairs, encode, encode_pairs, sources_of
 from vestige.data.token_queries import token_queries

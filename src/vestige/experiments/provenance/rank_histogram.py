@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vestige import _validate
-from vestige.audits.membership.features import Floats, RankedWords
+from vestige.audits.membership.ranked_words import Floats, RankedWords
 
 BINS = 100
 

@@ -1,4 +1,4 @@
-"""Users of an audit: whose each text is, which texts count, and which part each non-member has.
+"""Texts of users: whose each one is, which ones count, and the part of each non-member.
 
 Three groups of non-members at random. Words are counted in the texts of the counted; what to expect
 of a word is learned from the fitted; shadow models are trained on both. The compared have no part
@@ -11,7 +11,6 @@ count once, for the first who has them. They join no users. A user most of whose
 near-duplicates of earlier users' is left out, as not independent.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -21,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige.claims import Check, near_duplicates
-from vestige.claims.duplicates import FEWEST as FEWEST_UNITS
 from vestige.data.corpus import Corpus
 from vestige.data.users import artificial_users
 from vestige.errors import DataError
+from vestige.metrics.tests import FEWEST as FEWEST_UNITS
 from vestige.metrics.tests import calibration_needed
 
 if TYPE_CHECKING:
@@ -42,25 +41,17 @@ User = TypeVar("User", int, str)
 
 @dataclass(frozen=True)
 class NonMembers(Generic[User]):
-    """Groups of non-members, by name or by index.
+    """Disjoint groups of non-members, by name or by index.
 
     Attributes:
         fitted: whose words teach the expectation.
         compared: with whom the audited are compared.
         counted: whose words are counted; none if other text is counted.
-
-    Raises:
-        ValueError: somebody is in two groups.
     """
 
     fitted: tuple[User, ...] = ()
     compared: tuple[User, ...] = ()
     counted: tuple[User, ...] = ()
-
-    def __post_init__(self) -> None:
-        counts = Counter((*self.fitted, *self.compared, *self.counted))
-        if twice := sorted(user for user, count in counts.items() if count > 1):
-            raise ValueError(f"groups must be disjoint, got {twice} more than once")
 
     @classmethod
     def drawn(cls, users: Iterable[User], *, seed: int) -> Self:
@@ -91,11 +82,10 @@ class NonMembers(Generic[User]):
     def among(self, names: Sequence[str]) -> "NonMembers[int]":
         """The same groups as indices of names; whoever has no name there is left out."""
         place = {name: index for index, name in enumerate(names)}
-        fitted, compared, counted = (
-            tuple(place[str(name)] for name in group if str(name) in place)
-            for group in (self.fitted, self.compared, self.counted)
+        groups = (self.fitted, self.compared, self.counted)
+        return NonMembers(
+            *(tuple(place[str(one)] for one in group if str(one) in place) for group in groups)
         )
-        return NonMembers(fitted, compared, counted)
 
 
 def users_needed(rate: float) -> int:
@@ -149,28 +139,38 @@ def read_user_texts(
 ) -> UserTexts:
     """Read both corpora, and leave out texts without a user and near-duplicates.
 
-    Args:
-        run: the session.
-        texts: of the audited users.
-        reference: of non-members.
-        person: whose all of `texts` are.
-        random_users: split `reference` at random into this many users.
-        sources: whether the model answers or translates a source.
-        columns: format, text, user, source and limit.
+    Options are those of `membership`; with `sources`, the model answers or translates a source.
 
     Raises:
         DataError: one cannot be read, a column is missing, or a user is in both.
     """
     if person is not None and not person.strip():
         raise ValueError("`person` must be a name, got blanks or nothing")
-    own = _with_users(run, "texts", _audited(run, texts, person, columns))
-    others = _with_users(run, "reference", _non_members(run, reference, random_users, columns))
-    if both := len(set(own.users or ()) & set(others.users or ())):
+    lists = {
+        "texts": _audited(run, texts, person, columns),
+        "reference": _non_members(run, reference, random_users, columns),
+    }
+    for role, corpus in lists.items():
+        named = np.array([user != "" for user in corpus.users or ()])
+        if not named.any():
+            raise DataError(
+                f"`{role}`: every text has an empty user", remedy="Name another column (`user`)."
+            )
+        if left_out := int((~named).sum()):
+            run.log(f"--{role}: {left_out} texts without a user are left out.")
+            lists[role] = corpus.take(np.flatnonzero(named))
+    if both := len(set(lists["texts"].users or ()) & set(lists["reference"].users or ())):
         raise DataError(
             f"{both} user{' is' if both == 1 else 's are'} in both `texts` and `reference`",
             remedy="Remove them from `reference`, which must hold non-members only.",
         )
-    return _without_duplicates(run, own, others, sources)
+    for role, corpus in lists.items():
+        if sources and corpus.sources is None:
+            raise DataError(
+                f"`{role}` has no column with what each text answers or translates",
+                remedy="Name the column (`source`).",
+            )
+    return _without_duplicates(run, lists, ["text", "user", *(["source"] if sources else [])])
 
 
 def _audited(run: "Session", texts: Any, person: str | None, columns: Mapping[str, Any]) -> Corpus:
@@ -212,61 +212,36 @@ def _read(
     return run.corpus(role, given, user=user, source_column=columns["source"], **settings)
 
 
-def _with_users(run: "Session", role: str, corpus: Corpus) -> Corpus:
-    """Without the texts that have no user."""
-    named = np.array([user != "" for user in corpus.users or ()])
-    if not named.any():
-        raise DataError(
-            f"`{role}`: every text has an empty user", remedy="Name another column (`user`)."
-        )
-    if left_out := int((~named).sum()):
-        run.log(f"--{role}: {left_out} texts without a user are left out.")
-    return corpus.take(np.flatnonzero(named)) if left_out else corpus
-
-
 def _without_duplicates(
-    run: "Session", texts: Corpus, reference: Corpus, sources: bool
+    run: "Session", lists: Mapping[str, Corpus], columns: Sequence[str]
 ) -> UserTexts:
     """Near-duplicates count once; columns that the task does not need are dropped."""
-    for role, part in (("texts", texts), ("reference", reference)):
-        if sources and part.sources is None:
-            raise DataError(
-                f"`{role}` has no column with what each text answers or translates",
-                remedy="Name the column (`source`).",
-            )
-    whole = texts + reference
-    read = list(whole)
+    whole = lists["texts"] + lists["reference"]
+    read, first = list(whole), len(lists["texts"])
     if whole.sources is not None:
         read = [f"{source} {text}" for source, text in zip(whole.sources, read, strict=True)]
-    kept, check = own_texts(read, whole.users or (), audited=len(texts))
+    kept, check = own_texts(read, whole.users or (), audited=first)
     if left_out := int((~kept).sum()):
         run.log(f"{left_out:,} of {len(read):,} texts are near-duplicates and are left out.")
-    own, rest = np.split(kept, [len(texts)])
-    if not own.any():
+    if not kept[:first].any():
         raise DataError(
             "most texts of every audited user are near-duplicates of each other",
             remedy="Give texts that differ.",
         )
-    columns = ["text", "user", *(["source"] if sources else [])]
-    mine, others = (
-        Corpus(part.take(np.flatnonzero(some)).table.select(columns))
-        for part, some in ((texts, own), (reference, rest))
-    )
-    return UserTexts(texts=mine, reference=others, independent=check)
+    left = {
+        role: Corpus(lists[role].take(np.flatnonzero(some)).table.select(columns))
+        for role, some in (("texts", kept[:first]), ("reference", kept[first:]))
+    }
+    return UserTexts(**left, independent=check)
 
 
 def own_texts(
     texts: Sequence[str], users: Sequence[str], *, audited: int
 ) -> tuple[NDArray[np.bool_], Check]:
-    """The texts that count as evidence, chosen by texts alone, which biases no score.
+    """(t,) the texts that count as evidence, and the check "independent".
 
-    Args:
-        texts: t of them, those of audited users first.
-        users: (t,) of each.
-        audited: texts of audited users.
-
-    Returns:
-        (t,) True for those that count, and the check "independent".
+    They are chosen by texts alone, which biases no score. The first `audited` of the t texts are of
+    audited users.
     """
     _, first, group = np.unique(near_duplicates(texts), return_index=True, return_inverse=True)
     names, user = np.unique(np.asarray(users), return_inverse=True)
@@ -276,23 +251,18 @@ def own_texts(
     independent = 2 * own >= different
     kept = np.zeros(len(texts), dtype=bool)
     kept[first] = True
-    is_audited = np.zeros(len(names), dtype=bool)
-    is_audited[user[:audited]] = True
-    return kept & independent[user], _independent(is_audited, independent)
-
-
-def _independent(audited: NDArray[np.bool_], independent: NDArray[np.bool_]) -> Check:
-    """The check, from (u,) who is audited and who is independent."""
-    sides = [int(side.sum()) for side in (audited, ~audited)]
-    counts = [int((side & independent).sum()) for side in (audited, ~audited)]
+    is_audited = np.isin(np.arange(len(names)), user[:audited])
+    own_all, rest_all = int(is_audited.sum()), int((~is_audited).sum())
+    mine, others = (int((side & independent).sum()) for side in (is_audited, ~is_audited))
     sentence = (
-        f"{counts[0]:,} of {sides[0]:,} audited users and {counts[1]:,} of {sides[1]:,} reference "
-        "users have mostly texts of their own"
+        f"{mine:,} of {own_all:,} audited users and {others:,} of {rest_all:,} reference users "
+        "have mostly texts of their own"
     )
-    if 2 * counts[0] < sides[0] or counts[1] < FEWEST_UNITS:
-        return Check(
+    check = Check("independent", "passed", f"{sentence}.")
+    if 2 * mine < own_all or others < FEWEST_UNITS:
+        check = Check(
             "independent", "failed",
             f"{sentence}; needed: most of the audited and {FEWEST_UNITS} of the reference. "
             "Near-duplicates are not independent.",
         )  # fmt: skip
-    return Check("independent", "passed", f"{sentence}.")
+    return kept & independent[user], check

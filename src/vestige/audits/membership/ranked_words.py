@@ -1,9 +1,32 @@
-"""What is known about each queried word: its ranks under the models, and how common it is.
+r"""Users' words with their ranks, and scores of them: how much each one indicates membership.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
 arXiv:1811.00513, Algorithm 1: the words of each user are queried in their contexts, and a rank says
 how probable the model finds each one. A target that shows its k most probable words gives all
 others rank k + 1.
+
+Differs from the paper, whose score is a support vector machine's of a histogram. Shadow models were
+each trained on some of the fitted users. From the words of these, a logistic regression learns the
+log-odds that the model was trained on the word's user, given the word's rank, its ranks under other
+shadow models and how common it is. What is expected of the target's own answers about fitted users
+is subtracted,
+
+.. math:: L_w = \log \frac{P(\mathrm{seen} \mid r_w, x_w)}{P(\mathrm{unseen} \mid r_w, x_w)}, \qquad
+    s_w = L_w - \mathrm{E}[L_w \mid x_w, \mathrm{unseen\ by\ the\ target}],
+
+which removes how far the target was trained, what it shows, and which words are hard in any case.
+The likelihood ratio is the most powerful test (Neyman and Pearson). Carlini, Chien, Nasr, Song,
+Terzis and Tramèr (2022), "Membership Inference Attacks From First Principles", IEEE S&P, estimate
+it for each example; here it is one function of all words, so that few shadow models are enough.
+
+Without enough shadow models, L is minus the log rank: difficulty calibration (Watson, Guo, Cormode
+and Sablayrolles 2022, "On the Importance of Difficulty Calibration in Membership Inference
+Attacks", ICLR), learned instead of subtracted.
+
+The expectation is a quadratic function of the features (`metrics.quadratic`) and an effect of each
+word: the sum of its residuals divided by their number plus `SHRINKAGE`, as in a random-effects
+model (Henderson 1975, "Best Linear Unbiased Estimation and Prediction under a Selection Model",
+Biometrics 31).
 """
 
 from collections.abc import Sequence
@@ -13,10 +36,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vestige import _validate
 from vestige.data.encoded import EncodedCorpus, EncodedPairs
 from vestige.data.token_queries import TokenQueries
 from vestige.errors import DataError
+from vestige.metrics.quadratic import fit_log_odds, fit_mean, predicted
 from vestige.models.predictions import Progress, word_ranks
 
 Floats = NDArray[np.float64]
@@ -27,6 +50,12 @@ Ranks = tuple[NDArray[np.int32], NDArray[np.float32]]
 
 FURTHEST = 30
 """Positions in a text beyond this one count as it."""
+FEWEST_WORDS = 200
+"""Words of fitted users that an expectation needs."""
+SHRINKAGE = 10
+"""Occurrences of a word at which its effect is half the mean of its residuals."""
+FEWEST_SHADOW_WORDS, MOST_SHADOW_WORDS = 2_000, 200_000
+"""Words of all shadow models together that the log-odds need, and that they are learned from."""
 
 
 def ranks_of(
@@ -74,15 +103,18 @@ class WordCounts:
     @classmethod
     def of_users(cls, data: EncodedCorpus, users: ArrayLike, vocab_size: int) -> Self:
         """Counts in the texts of some users, given as indices of `data.names`."""
-        if data.users is None:
-            raise ValueError("data must have users, got none")
+        assert data.users is not None
         counted = np.repeat(np.isin(data.users, np.asarray(users)), np.diff(data.offsets))
         return cls.of(np.asarray(data.tokens)[counted], vocab_size)
 
     def features(self, queries: TokenQueries) -> Floats:
         """(w, 4) logs of 1 + the counts of each word, of the pair with the word before it, and of
         that word; and the position in the text."""
-        pairs = self._of_pairs(queries.previous.astype(np.int64) * len(self.words) + queries.tokens)
+        wanted = queries.previous.astype(np.int64) * len(self.words) + queries.tokens
+        pairs = np.zeros(len(wanted), dtype=np.int64)
+        if len(self.pairs):
+            place = np.minimum(np.searchsorted(self.pairs, wanted), len(self.pairs) - 1)
+            pairs = np.where(self.pairs[place] == wanted, self.pair_counts[place], 0)
         columns = (
             np.log1p(self.words[queries.tokens]),
             np.log1p(pairs),
@@ -90,12 +122,6 @@ class WordCounts:
             np.minimum(queries.positions, FURTHEST),
         )
         return np.stack(columns, axis=1).astype(np.float64)
-
-    def _of_pairs(self, wanted: Whole) -> Whole:
-        if not len(self.pairs):
-            return np.zeros(len(wanted), dtype=np.int64)
-        place = np.minimum(np.searchsorted(self.pairs, wanted), len(self.pairs) - 1)
-        return np.where(self.pairs[place] == wanted, self.pair_counts[place], 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,21 +136,11 @@ class ShadowRanks:
         ranks: (m, w) from 1 in the whole vocabulary.
         log_probs: (m, w) natural logs.
         seen: (m, u) whether each model was trained on each user.
-
-    Raises:
-        ValueError: the shapes do not fit each other.
     """
 
     ranks: NDArray[np.integer]
     log_probs: NDArray[np.floating]
     seen: NDArray[np.bool_]
-
-    def __post_init__(self) -> None:
-        if not (self.ranks.shape == self.log_probs.shape and len(self.seen) == len(self.ranks)):
-            raise ValueError(
-                "ranks, log_probs and seen must be (m, w), (m, w) and (m, u), got "
-                f"{self.ranks.shape}, {self.log_probs.shape} and {self.seen.shape}"
-            )
 
     @classmethod
     def of(
@@ -213,14 +229,11 @@ class RankedWords:
 
     Attributes:
         queries: w words of u users.
-        ranks: (w,) from 1; all above k count as k + 1, not shown.
-        k: most probable words that the target shows.
+        ranks: (w,) from 1; those above k are not shown.
+        k: words that the target shows.
         vocab_size: words that it could show.
-        counts: word counts.
-        shadows: ranks of the same words under shadow models; None without any.
-
-    Raises:
-        ValueError: the ranks do not fit.
+        counts: of words in other texts.
+        shadows: ranks of the same words under shadow models, if there are any.
     """
 
     queries: TokenQueries
@@ -229,16 +242,6 @@ class RankedWords:
     vocab_size: int
     counts: WordCounts
     shadows: ShadowRanks | None = None
-
-    def __post_init__(self) -> None:
-        _validate.at_least(1, k=self.k)
-        _validate.at_least(self.k, vocab_size=self.vocab_size)
-        if self.ranks.shape != (len(self.queries),):
-            raise ValueError(
-                f"ranks must be one per word, ({len(self.queries)},), got {self.ranks.shape}"
-            )
-        if len(self.ranks) and self.ranks.min() < 1:
-            raise ValueError(f"ranks must be at least 1, got {self.ranks.min()}")
 
     @property
     def shown(self) -> NDArray[np.integer]:
@@ -271,3 +274,88 @@ class RankedWords:
             return counts
         of_shadows = self.shadows.features(self.queries, references, k=self.k, seed=seed)
         return np.concatenate([counts, of_shadows], axis=1)
+
+
+def score_words(words: RankedWords, fitted: ArrayLike, *, seed: int = 0) -> Floats:
+    """(w,) score of each word, 0 on average for non-members.
+
+    Args:
+        words: of all users.
+        fitted: non-members, from whose words the expectation is learned.
+        seed: of random draws.
+
+    Raises:
+        DataError: the fitted have too few words, or somebody has no reference model.
+    """
+    users = np.asarray(fitted, dtype=np.int64)
+    learned = None if words.shadows is None else log_odds(words, users, seed=seed)
+    if learned is None:
+        return surprise_words(words, users, seed=seed)
+    return unexpected(*learned, words, users)
+
+
+def surprise_words(words: RankedWords, fitted: ArrayLike, *, seed: int = 0) -> Floats:
+    """(w,) expected minus observed log rank of each word, in nats; see `score_words`."""
+    references = 0 if words.shadows is None else words.shadows.each
+    features = words.features(references, seed=seed)
+    return -unexpected(words.log_ranks, features, words, fitted)
+
+
+def unexpected(values: Floats, features: Floats, words: RankedWords, fitted: ArrayLike) -> Floats:
+    """(w,) values of words minus their expectation, learned from the words of fitted users.
+
+    Raises:
+        DataError: these are too few.
+    """
+    tokens, size = words.queries.tokens, len(words.counts.words)
+    known = np.isin(words.queries.users, np.asarray(fitted))
+    given, count = features[known], int(known.sum())
+    if count < FEWEST_WORDS:
+        raise DataError(
+            f"{count} words of non-members are too few; {FEWEST_WORDS} are needed",
+            remedy="Pass more --reference text.",
+        )
+    regression = fit_mean(given, values[known])
+    residuals = values[known] - predicted(regression, given)
+    sums = np.bincount(tokens[known], residuals, minlength=size)
+    effects = sums / (np.bincount(tokens[known], minlength=size) + SHRINKAGE)
+    expected = predicted(regression, features)
+    expected += effects[tokens]
+    return values - expected
+
+
+def log_odds(
+    words: RankedWords, fitted: NDArray[np.int64], *, seed: int
+) -> tuple[Floats, Floats] | None:
+    """(w,) log-odds of having been trained on each word's user, and the (w, f) features besides
+    the target's rank; None if shadow models, or fitted users in their training, are too few.
+    """
+    shadows = words.shadows
+    assert shadows is not None
+    count = len(shadows)
+    references = min(shadows.without_pair_of(model).each for model in range(count))
+    if references < 1:
+        return None
+    played = [_played(words, fitted, model, references, seed=seed) for model in range(count)]
+    given, seen = (np.concatenate(parts) for parts in zip(*played, strict=True))
+    if len(given) < FEWEST_SHADOW_WORDS or not 0.1 <= seen.mean() <= 0.9:
+        return None
+    features = words.features(references, seed=seed)
+    both = np.concatenate([features, words.log_ranks[:, None]], axis=1)
+    return predicted(fit_log_odds(given, seen), both), features
+
+
+def _played(
+    words: RankedWords, fitted: NDArray[np.int64], model: int, references: int, *, seed: int
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Features and ranks of fitted users' words if a shadow model plays the target, and labels."""
+    assert words.shadows is not None
+    chosen = np.flatnonzero(np.isin(words.queries.users, fitted))
+    limit = MOST_SHADOW_WORDS // len(words.shadows)
+    if len(chosen) > limit:
+        generator = np.random.default_rng([seed, model])
+        chosen = np.sort(generator.choice(chosen, limit, replace=False))
+    played = words.take(chosen).played_by(model)
+    features = played.features(references, seed=seed + model)
+    seen = words.shadows.seen[model, played.queries.users]
+    return np.concatenate([features, played.log_ranks[:, None]], axis=1), seen
