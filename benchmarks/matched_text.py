@@ -2,7 +2,7 @@
 
 P(p <= 0.05) by quarter of the audited users' word counts, in six layouts of texts: by the rule that
 stood before (whole texts of the others until the audited user's amount is reached, who has less
-with all of it), and by that of `audits/membership/equal_words.py`; and how many are found who were
+with all of it), and by that of `audits/membership/user_audit.py`; and how many are found who were
 in. The evidence of a word is normal with deviation 1, a user's mean differs by 0.03, a text's by
 0.1, and that of users who were in is higher by 0.15. Last, the false discoveries at a rate of 0.05
 where half of the audited were in, by 0.4: everyone is compared with those who have text enough, and

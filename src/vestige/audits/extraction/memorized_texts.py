@@ -1,7 +1,7 @@
 """Whether more is extracted of texts than of a reference: summary, rows and claim.
 
 A text counts for the verdict with the share of its passages that are sampled, each compared at the
-same position (`metrics.equal_length`); a permutation test compares independent units. Every
+same position (`metrics.tests`); a permutation test compares independent units. Every
 interval counts units as well.
 """
 
