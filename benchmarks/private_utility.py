@@ -110,7 +110,7 @@ class World:
         """Comments with canaries among them, planted once."""
         from datasets import Dataset
 
-        from vestige.integrations.planting import plant
+        from vestige.integrations.transformers import plant
 
         reddit = Path(os.environ["VESTIGE_DATA"]) / "reddit_college"
         every = comments_of(reddit, options.authors + options.held, options.each)
@@ -159,7 +159,7 @@ def trained(world: World, privacy: DPSGD | None, seed: int) -> tuple[Any, dict[s
     from peft import LoraConfig, get_peft_model
     from transformers import Trainer, TrainingArguments
 
-    from vestige.integrations.private_trainer import PrivateTrainer
+    from vestige.integrations.transformers import PrivateTrainer
 
     options = world.options
     torch.manual_seed(seed)

@@ -15,7 +15,7 @@ from memaudit_beside.peer import quiet
 from memaudit_beside.questions import Row, of_exposure
 from memaudit_beside.worlds import CANARIES, Planted, World
 from vestige.data.manifest import Manifest
-from vestige.integrations.leakage_callback import LeakageCallback
+from vestige.integrations.transformers import LeakageCallback
 
 COPIES, SHORT, BLOCK = 4, 8, 64
 Ids = Sequence[Sequence[int]]

@@ -32,8 +32,7 @@ from vestige.data.manifest import Manifest
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, VestigeError
 from vestige.integrations.leakage import TextGap
-from vestige.integrations.leakage_callback import Leakage, LeakageCallback
-from vestige.integrations.planting import plant
+from vestige.integrations.transformers import Leakage, LeakageCallback, plant
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 
 TEXTS = sentences(60, seed=0)

@@ -18,7 +18,7 @@ from transformers import (
 from tests.integrations.test_leakage_callback import DATA, TEXTS, tokenizer
 from vestige.data.manifest import Manifest
 from vestige.integrations.measurement import Measurement
-from vestige.integrations.planting import plant
+from vestige.integrations.transformers import plant
 
 TEMPLATE = (
     "{% for m in messages %}{% if m['role'] == 'assistant' %}{{ 'assistant\n' }}{% generation %}"
