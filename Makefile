@@ -21,7 +21,7 @@ PYTEST = VESTIGE_EXAMPLES=$(ORDER) OMP_NUM_THREADS=$(TEST_THREADS) TOKENIZERS_PA
 	$(if $(filter random,$(ORDER)),-p randomly --randomly-seed=$(SEED))
 
 # Whose results are numbers that a processor computes.
-NUMERIC := tests/models tests/attacks tests/training tests/defences tests/metrics
+NUMERIC := tests/models tests/training tests/privacy tests/defences tests/metrics
 
 # What tests compare ours with, or run, and nothing else needs; the names are Debian's.
 PEERS := chromium apertium apertium-eng-spa wordnet-base
