@@ -17,7 +17,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vestige.data import atomic_write
+from vestige.data import writing
 from vestige.data.files import Excerpt, Name, conform, read_object, storable
 from vestige.data.files import plain as plain
 from vestige.data.files import to_json as to_json
@@ -249,14 +249,14 @@ def save(
     result = result_of(result)
     record, table = _record(result, run), _table(result)
     with new_directory(directory) as partial:
-        atomic_write.write_text(partial / "summary.json", to_json(result.summary) + "\n")
-        with atomic_write.replacing(partial / "rows.parquet") as file:
+        writing.write_text(partial / "summary.json", to_json(result.summary) + "\n")
+        with writing.replacing(partial / "rows.parquet") as file:
             pq.write_table(table, file)
         record["files"] = {name: _sha256(partial / name) for name in _SEALED}
         files = {} if more is None else more(_as_read(result, record, directory))
         for name, text in files.items():
-            atomic_write.write_text(partial / name, text)
-        atomic_write.write_text(partial / "run.json", to_json(record) + "\n")
+            writing.write_text(partial / name, text)
+        writing.write_text(partial / "run.json", to_json(record) + "\n")
     return directory
 
 

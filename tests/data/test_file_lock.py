@@ -10,13 +10,13 @@ from pathlib import Path
 import filelock
 import pytest
 
-from vestige.data.file_lock import LOCK, alone, claimed, discard, locked, vacant
+from vestige.data.writing import LOCK, alone, claimed, discard, locked, vacant
 from vestige.errors import RunError
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from vestige.data.file_lock import alone, locked
+from vestige.data.writing import alone, locked
 with (alone if "alone" in sys.argv else locked)(Path(sys.argv[1])):
     print("held", flush=True)
     if sys.argv[2] == "forever":

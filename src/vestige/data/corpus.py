@@ -20,7 +20,7 @@ import pyarrow.parquet
 from numpy.typing import ArrayLike, NDArray
 
 from vestige import _validate
-from vestige.data.atomic_write import replacing
+from vestige.data.writing import replacing
 from vestige.errors import DataError
 
 COLUMNS = ("text", "user", "label", "source")

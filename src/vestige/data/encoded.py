@@ -18,11 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from vestige.data.atomic_write import replacing, write_text
 from vestige.data.corpus import Corpus
-from vestige.data.file_lock import LOCK, discard, locked
 from vestige.data.files import Count, Excerpt, Sha256, read_json, require_regular
 from vestige.data.vocabulary import Vocabulary
+from vestige.data.writing import LOCK, discard, locked, replacing, write_text
 from vestige.errors import DataError
 
 _FORMAT = "vestige-encoded-3"

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from vestige import _validate
-from vestige.data.atomic_write import write_text
 from vestige.data.corpus import Corpus
 from vestige.data.files import Schema, read_json
+from vestige.data.writing import write_text
 from vestige.errors import DataError
 
 UNK, EOS = "<unk>", "<eos>"

@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from vestige.data.formats.reading import ending, existing, raw_lines
+from vestige.data.files import existing, raw_lines
+from vestige.data.formats.reading import ending
 from vestige.errors import DataError
 
 PACKAGED = "glove-6b-50d"

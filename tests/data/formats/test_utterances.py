@@ -238,7 +238,7 @@ def test_arguments_are_checked(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r'line 1 has no column "scenario"'):
         read_utterances(path, format="nlu-evaluation")
     written(tmp_path / "v.jsonl", ROW)
-    with pytest.raises(DataError, match="has 2 tables; one is needed"):
+    with pytest.raises(DataError, match="has no part named train"):
         read_utterances(tmp_path, format="nlu-evaluation")
 
 

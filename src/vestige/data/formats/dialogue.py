@@ -7,7 +7,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vestige.data.corpus import Corpus
-from vestige.data.formats.reading import TABLES, ending, not_empty, raw_lines
+from vestige.data.files import raw_lines
+from vestige.data.formats.reading import (
+    ROWS,
+    TABLES,
+    ReadOptions,
+    corpus_format,
+    ending,
+    first_row,
+    named,
+    not_empty,
+)
 from vestige.data.formats.tables import read_table, rows
 from vestige.errors import DataError
 
@@ -26,7 +36,6 @@ Chat = list[dict[str, str]]
 
 _ROLES = {"human": "user", "gpt": "assistant"}  # of ShareGPT
 _ADDRESSED = re.compile(r"([^\s:,]+)[:,]\s+(.*)", re.DOTALL)
-_LINES = "movie_lines"
 _SEPARATOR = re.compile(r" \+\+\+\$\+\+\+(?: |$)")
 _MARK_UP = re.compile(r"</?[a-z]+>", re.IGNORECASE)
 _NUMBER = re.compile(r"L[0-9]+")
@@ -38,7 +47,8 @@ class _Line(NamedTuple):
     text: str
 
 
-def read_cornell(path: str | Path) -> Corpus:
+@corpus_format("cornell", named("movie_lines*.txt", inside=["movie_lines*.txt"]))
+def read_cornell(path: Path) -> Corpus:
     """The replies of every character in the Cornell Movie-Dialogs, in the order of the script.
 
     Danescu-Niculescu-Mizil and Lee (2011), "Chameleons in imagined conversations". A document is a
@@ -59,11 +69,10 @@ def read_cornell(path: str | Path) -> Corpus:
     Raises:
         DataError: there is no such file, or a line of it is at fault.
     """
-    path = Path(path)
-    files = sorted(path.glob(f"{_LINES}*.txt")) if path.is_dir() else [path]
+    files = sorted(path.glob("movie_lines*.txt")) if path.is_dir() else [path]
     if len(files) != 1:
         raise DataError(
-            f"{path} has {len(files)} files {_LINES}*.txt; one is needed",
+            f"{path} has {len(files)} files movie_lines*.txt; one is needed",
             remedy="Pass the file of the lines.",
         )
     script = _script(files[0])
@@ -150,7 +159,14 @@ def _decoded(line: bytes) -> str:
     return line.decode("latin-1")
 
 
-def read_ubuntu_irc(path: str | Path) -> Corpus:
+def _is_chat(source: str, options: ReadOptions) -> bool:
+    if options.text_column != "text" or options.user_column or options.source_column:
+        return False  # named columns: a plain table is meant
+    return first_row(source).keys() == {"log", "time", "user", "text"}
+
+
+@corpus_format("ubuntu-irc", _is_chat, stage=ROWS)
+def read_ubuntu_irc(path: Path) -> Corpus:
     """The replies that are addressed to a nickname ("ann: try this").
 
     Stands in for Lowe et al. (2015), "The Ubuntu Dialogue Corpus", who find conversations in the
@@ -170,17 +186,13 @@ def read_ubuntu_irc(path: str | Path) -> Corpus:
     Raises:
         DataError: naming file and line, and what is wrong there.
     """
-    path = Path(path)
     files = [path]
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if ending(file) in TABLES)
     if not files:
         raise DataError(f"{path} has no messages", remedy="Pass the file messages.jsonl.gz.")
     parts = [read_table(file, user_column="user", label_column="log") for file in files]
-    return not_empty(_replies(Corpus.concatenate(parts)), path)
-
-
-def _replies(messages: Corpus) -> Corpus:
+    messages = Corpus.concatenate(parts)
     last: dict[tuple[str, str], str] = {}  # by log and nickname in lower case
     places: list[int] = []
     texts: list[str] = []
@@ -189,20 +201,27 @@ def _replies(messages: Corpus) -> Corpus:
     for place, (message, user, log) in enumerate(every):
         text = message.strip()
         addressed = _ADDRESSED.fullmatch(text)
-        named = addressed and (log, addressed[1].lower())
-        said = text
-        if addressed and named in last:
-            said = addressed[2].strip()
-            if said and addressed[1].lower() != user.lower():
+        key = addressed and (log, addressed[1].lower())
+        answer = text
+        if addressed and key in last:
+            answer = addressed[2].strip()
+            if answer and addressed[1].lower() != user.lower():
                 places.append(place)
-                texts.append(said)
-                sources.append(last[named])
-        last[log, user.lower()] = said or text
+                texts.append(answer)
+                sources.append(last[key])
+        last[log, user.lower()] = answer or text
     kept = messages.take(places)
-    return Corpus.from_texts(texts, users=kept.users, labels=kept.labels, sources=sources)
+    corpus = Corpus.from_texts(texts, users=kept.users, labels=kept.labels, sources=sources)
+    return not_empty(corpus, path)
 
 
-def read_reddit(path: str | Path) -> Corpus:
+def _is_reddit(source: str, options: ReadOptions) -> bool:
+    row = first_row(source) if options.text_column == "text" else {}
+    return "text" not in row and row.keys() >= {"author", "body", "subreddit"}
+
+
+@corpus_format("reddit", _is_reddit, stage=ROWS)
+def read_reddit(path: Path) -> Corpus:
     """Comments in the order of the file; users are authors, labels subreddits.
 
     Baumgartner et al. (2020), "The Pushshift Reddit Dataset".
@@ -213,12 +232,14 @@ def read_reddit(path: str | Path) -> Corpus:
     Raises:
         DataError: there is no such file, or a line is at fault.
     """
-    path = Path(path)
     files = sorted(path.glob("*.jsonl*")) if path.is_dir() else [path]
     if not files:
         raise DataError(f"{path} has no .jsonl file", remedy="Pass the folder of the comments.")
     columns = {"text_column": "body", "user_column": "author", "label_column": "subreddit"}
     return Corpus.concatenate([read_table(file, **columns) for file in files])
+
+
+# Chats in the columns of a table
 
 
 def chats(path: Path, column: str) -> Iterator[Chat]:

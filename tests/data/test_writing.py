@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from vestige.data import atomic_write
-from vestige.data.atomic_write import (
+from vestige.data import writing
+from vestige.data.writing import (
     append_line,
     make_directory,
     new_directory,
@@ -23,7 +23,7 @@ from vestige.data.atomic_write import (
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from vestige.data.atomic_write import new_directory, replacing
+from vestige.data.writing import new_directory, replacing
 path = Path(sys.argv[2])
 with (replacing if sys.argv[1] == "file" else new_directory)(path) as part:
     if sys.argv[1] == "file":
@@ -171,7 +171,7 @@ def test_what_a_killed_process_left_goes_and_what_a_living_one_writes_stays(tmp_
 
 
 def test_a_part_that_is_taken_for_a_dead_ones_is_made_again(tmp_path, monkeypatch) -> None:
-    lock, tried = atomic_write._open_locked, []
+    lock, tried = writing._open_locked, []
 
     def swept(part: Path) -> int | None:
         tried.append(part)
@@ -179,7 +179,7 @@ def test_a_part_that_is_taken_for_a_dead_ones_is_made_again(tmp_path, monkeypatc
             part.unlink()
         return lock(part)
 
-    monkeypatch.setattr(atomic_write, "_open_locked", swept)
+    monkeypatch.setattr(writing, "_open_locked", swept)
     write_text(tmp_path / "x", "whole")
     assert (tmp_path / "x").read_text() == "whole"
     assert len(set(tried)) == 2
@@ -211,7 +211,7 @@ def test_a_part_goes_with_the_process_where_its_block_was_never_entered(tmp_path
     code = """
 import sys
 from pathlib import Path
-from vestige.data.atomic_write import replacing
+from vestige.data.writing import replacing
 
 sys.held = replacing(Path(sys.argv[1]) / "x")
 sys.held.__enter__()
