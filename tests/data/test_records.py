@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vestige.data.corpus import Corpus
-from vestige.data.records import (
+from vestige.data.division import (
     BYTES,
     NOBODY,
     ReadRecords,

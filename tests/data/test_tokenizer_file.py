@@ -15,8 +15,7 @@ from tokenizers import Tokenizer, models, normalizers, processors
 
 from vestige.data.corpus import Corpus
 from vestige.data.patterns import slow_reason
-from vestige.data.subwords import SubwordVocabulary
-from vestige.data.tokenizer_file import require_sound
+from vestige.data.subwords import SubwordVocabulary, require_sound
 from vestige.data.vocabulary import load_vocabulary
 from vestige.errors import DataError
 
@@ -190,7 +189,7 @@ def test_what_real_tokenizers_replace_is_taken(tmp_path):
 CHECK = """
 import sys
 from pathlib import Path
-from vestige.data.tokenizer_file import require_sound
+from vestige.data.subwords import require_sound
 require_sound(Path(sys.argv[1]))
 """
 

@@ -41,10 +41,8 @@ def planted_secrets(source: object) -> "SecretManifest | None":
     from vestige.data.manifest import format_of
     from vestige.data.secret_manifest import FORMAT, SecretManifest
 
-    if not isinstance(source, str | PathLike):
-        return None
-    file = Path(source) / MANIFEST
-    if not file.is_file():
+    file = Path(source) / MANIFEST if isinstance(source, str | PathLike) else None
+    if file is None or not file.is_file():
         return None
     if format_of(file) not in (FORMAT, None):
         raise ValueError(
@@ -78,14 +76,8 @@ def read_source(
         )
     if format == "auto" and (folder / MANIFEST).is_file() and (folder / CORPUS).is_file():
         source = str(folder / CORPUS)
-    return read_corpus(
-        source,
-        format=format,
-        text_column=text,
-        user_column=user,
-        source_column=source_column,
-        limit=limit,
-    )
+    columns = {"text_column": text, "user_column": user, "source_column": source_column}
+    return read_corpus(source, format=format, limit=limit, **columns)
 
 
 def read_parts(source: "Source", **reading: Any) -> "UtteranceSplits":
@@ -133,9 +125,6 @@ def utterance_parts(
         columns = {name: value for name, value in reading.items() if name.endswith("_column")}
         return found.train, read_parts(validation, **columns).train, found.test
     copies = [place for own in planted.train_positions for place in own] if planted else []
-    train, held = found.train.split(
-        HOLD_OUT if hold_out is None else hold_out,
-        seed=seed,
-        keep=[place for place in copies if place < len(found.train)],
-    )
-    return train, held, found.test
+    keep = [place for place in copies if place < len(found.train)]
+    share = HOLD_OUT if hold_out is None else hold_out
+    return *found.train.split(share, seed=seed, keep=keep), found.test
