@@ -15,6 +15,7 @@ import os
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import partial
 from pathlib import Path
@@ -25,21 +26,16 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from vestige.errors import DataError, VestigeError
 from vestige.memory import free_memory
 
-LARGEST: Final = 2**28
-"""Bytes of JSON or of lists: four times a manifest of a million canaries."""
-LONGEST_LINE = 2**26
-"""Bytes of a line: ten times the Bible."""
-DEEPEST: Final = 32
-"""Nested objects and lists of JSON. Ours have at most six."""
+LARGEST: Final = 2**28  # bytes of JSON or of a list: four times a manifest of a million canaries
+LONGEST_LINE = 2**26  # bytes: ten times the Bible
+DEEPEST: Final = 32  # nested objects and lists of JSON; ours have at most six
 MOST_VALUES, MOST_BYTES, DEEPEST_COLUMN = 2**27, 2**31, 8
 """Cells of a table of results, its bytes in memory, and nested lists in a column."""
 
-Count = Annotated[int, Field(ge=0, le=2**53)]
-"""A number that a float can hold exactly, too."""
+Count = Annotated[int, Field(ge=0, le=2**53)]  # a float can hold it exactly, too
 Seed = Annotated[int, Field(ge=0, lt=2**128)]
 Name = Annotated[str, Field(min_length=1, max_length=10_000)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-"""In hexadecimal."""
 
 
 class Schema(BaseModel):
@@ -57,13 +53,26 @@ class Excerpt(Schema):
 
 
 class Measurements(Excerpt):
-    """Measurements of a training, which may be infinite."""
+    """As `Excerpt`, with numbers that may be infinite."""
 
     model_config = ConfigDict(allow_inf_nan=True)
 
 
 AnySchema = TypeVar("AnySchema", bound=Schema)
 T = TypeVar("T")
+
+
+class Fault(Exception):
+    """What is wrong at a place, which `located` adds. Quotes no text."""
+
+
+@contextmanager
+def located(where: object, *, remedy: str) -> Iterator[None]:
+    """Turn a `Fault` into a DataError about a place, such as a line of a file."""
+    try:
+        yield
+    except Fault as fault:
+        raise DataError(f"{where}: {fault}", remedy=remedy) from None
 
 
 # Bytes and lines
@@ -75,7 +84,7 @@ def require_regular(path: Path, *, error: type[VestigeError], remedy: str) -> in
         found = os.stat(path)
     except FileNotFoundError as problem:
         raise error(f"{path} is missing", remedy=remedy) from problem
-    except (OSError, ValueError) as problem:  # ValueError: a null byte in the name
+    except (OSError, ValueError) as problem:  # a null byte in the name
         raise _unreadable(path, problem, error, remedy) from problem
     if not stat.S_ISREG(found.st_mode):
         kind = _KINDS.get(stat.S_IFMT(found.st_mode), "no ordinary file")
@@ -96,8 +105,7 @@ def existing(path: str | Path) -> Path:
 
 def read_bytes(path: Path, *, limit: int, error: type[VestigeError], remedy: str) -> bytes:
     """The content of an ordinary file of at most `limit` bytes."""
-    size = require_regular(path, error=error, remedy=remedy)
-    if size > limit:
+    if (size := require_regular(path, error=error, remedy=remedy)) > limit:
         raise error(f"{path} has {size:,} bytes; at most {limit:,} are expected", remedy=remedy)
     try:
         with path.open("rb") as file:
@@ -120,11 +128,7 @@ def read_lines(file: Path, *, one: str) -> list[str]:
 
 
 def lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file, as a stream; gzip when the name ends in `.gz`.
-
-    Raises:
-        DataError: as `raw_lines`, or a line is not UTF-8 (with its number and the byte).
-    """
+    """The lines of a UTF-8 file, as a stream; see `raw_lines`."""
     for number, line in enumerate(raw_lines(path), start=1):
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -137,7 +141,7 @@ def lines(path: Path) -> Iterator[str]:
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:
-    """The undecoded lines of a file, gzip or not.
+    """The undecoded lines of a file, gzip when the name ends in `.gz`.
 
     Raises:
         DataError: the file is missing, unreadable or cut short; a line is longer than
@@ -164,10 +168,7 @@ def raw_lines(path: Path) -> Iterator[bytes]:
 
 
 def within_memory(parts: Iterable[T], size: Callable[[T], int], path: Path) -> Iterator[T]:
-    """The parts of a file; DataError once they have more bytes than are free.
-
-    A small file can unpack to any size.
-    """
+    """The parts of a file, which may unpack to any size; DataError if memory cannot hold them."""
     room, used = free_memory(), 0
     for part in parts:
         used += size(part)
@@ -200,11 +201,7 @@ def read_object(
 ) -> dict[str, Any]:
     """Read the object in a JSON file: no name twice, bounded depth, numbers of float64.
 
-    Args:
-        path: ordinary file in UTF-8.
-        error: class to raise.
-        remedy: for a file with a fault.
-        finite: refuse NaN and infinities, which a failed training may have written.
+    `finite` refuses NaN and infinities, which a failed training may have written.
     """
     content = read_bytes(path, limit=LARGEST, error=error, remedy=remedy)
     return parse_object(content, path, error=error, remedy=remedy, finite=finite)
@@ -214,26 +211,30 @@ def parse_object(
     content: bytes, where: object, *, error: type[VestigeError], remedy: str, finite: bool = True
 ) -> dict[str, Any]:
     """Parse a JSON object as `read_object` does; `where` names file and line in messages."""
+
+    def constant(text: str) -> float:
+        if finite:
+            raise ValueError(f"{text} is not a JSON number")
+        return float(text)
+
     try:
-        constants = _no_number if finite else float
         found = json.loads(
-            content.decode("utf-8"), object_pairs_hook=_without_twins, parse_constant=constants
+            content.decode("utf-8"), object_pairs_hook=_without_twins, parse_constant=constant
         )
         _require_plain(found, finite=finite)
-        if not isinstance(found, dict):
-            names = {list: "a list", str: "a text", type(None): "null", bool: "a truth value"}
-            raise ValueError(f"it is {names.get(type(found), 'a number')}, not an object")
+        if isinstance(found, dict):
+            return found
+        kind = _NAMES.get(type(found), "a number")
+        fault = f"cannot be used: it is {kind}, not an object"
     except json.JSONDecodeError as problem:
-        reason = f"{problem.msg} in line {problem.lineno}"
-        raise error(f"{where} is not JSON: {reason}", remedy=remedy) from problem
+        fault = f"is not JSON: {problem.msg} in line {problem.lineno}"
     except UnicodeDecodeError as problem:
-        raise error(
-            f"{where} is not UTF-8: byte {problem.start + 1:,} cannot be read", remedy=remedy
-        ) from problem
-    except (ValueError, RecursionError) as problem:
-        fault = problem if isinstance(problem, ValueError) else _TOO_DEEP
-        raise error(f"{where} cannot be used: {fault}", remedy=remedy) from problem
-    return found
+        fault = f"is not UTF-8: byte {problem.start + 1:,} cannot be read"
+    except ValueError as problem:
+        fault = f"cannot be used: {problem}"
+    except RecursionError:
+        fault = f"cannot be used: {_TOO_DEEP}"
+    raise error(f"{where} {fault}", remedy=remedy)
 
 
 def conform(
@@ -254,9 +255,10 @@ def conform(
         # Raised below: the cause would carry the values into a traceback or another process.
         first = problem.errors(include_url=False, include_input=False, include_context=False)[0]
         more = problem.error_count() - 1
-    fault = _field(first["loc"], first["type"], first["msg"])
-    rest = f" ({more:,} more)" if more else ""
-    raise error(f"{where} has unexpected content: {fault}{rest}", remedy=remedy)
+    fault = _field(first["loc"], first["type"], first["msg"]) + (
+        f" ({more:,} more)" if more else ""
+    )
+    raise error(f"{where} has unexpected content: {fault}", remedy=remedy)
 
 
 def to_json(value: object) -> str:
@@ -274,9 +276,7 @@ def to_json(value: object) -> str:
 def plain(value: object, *, finite: bool = False) -> Any:
     """Value as mappings, lists, numbers and strings that UTF-8 can hold.
 
-    Args:
-        value: of any kind.
-        finite: write None for NaN and infinities.
+    With `finite`, NaN and infinities become None.
 
     Example:
         >>> plain({"rank": (1, 2), 3: b"runs"[:0]})
@@ -311,11 +311,16 @@ def read_rows(path: Path, *, error: type[VestigeError], remedy: str) -> list[dic
     require_regular(path, error=error, remedy=remedy)
     try:
         with pq.ParquetFile(path) as file:
-            _require_bounded(file.metadata)
+            facts = file.metadata
+            groups = map(facts.row_group, range(facts.num_row_groups))
+            size = sum(max(0, group.total_byte_size) for group in groups)
+            if facts.num_rows * max(1, facts.num_columns) > MOST_VALUES or size > MOST_BYTES:
+                shape = f"{facts.num_rows:,} rows of {facts.num_columns:,} columns"
+                raise ValueError(f"it has {shape}, {size:,} bytes: too large for a result")
             for field in file.schema_arrow:
                 _require_plain_column(field.type, DEEPEST_COLUMN)
             table = file.read()
-            if table.num_rows != file.metadata.num_rows:
+            if table.num_rows != facts.num_rows:
                 raise ValueError("its footer states another number of rows")
             if len(set(table.column_names)) < table.num_columns:
                 raise ValueError("two of its columns have one name")
@@ -325,22 +330,8 @@ def read_rows(path: Path, *, error: type[VestigeError], remedy: str) -> list[dic
         raise error(f"{path} cannot be read: {problem}", remedy=remedy) from problem
 
 
-def storable(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows for Parquet: columns with whole numbers beyond 64 bits become floats."""
-    rows = list(rows)
-    found = {
-        name for row in rows for name, value in row.items()
-        if isinstance(value, int) and not -(2**63) <= value < 2**63
-    }  # fmt: skip
-    for row in rows:
-        row.update({name: float(row[name]) for name in found if isinstance(row.get(name), int)})
-    return rows
-
-
-_KINDS = {
-    **{stat.S_IFDIR: "a directory", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"},
-    **dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device"),
-}
+_KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
+_KINDS |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
 _TOO_DEEP = f"objects and lists are nested more than {DEEPEST} deep"
 _PLAINLY = {
     "missing": "it is missing",
@@ -348,6 +339,7 @@ _PLAINLY = {
     **dict.fromkeys(("list_type", "tuple_type"), "it should be a list"),
     "bool_type": "it should be true or false",
 }
+_NAMES = {list: "a list", str: "a text", type(None): "null", bool: "a truth value"}
 _PLAIN_COLUMNS = ("integer", "floating", "boolean", "string", "large_string", "null")
 
 
@@ -376,10 +368,6 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _no_number(text: str) -> None:
-    raise ValueError(f"{text} is not a JSON number")
-
-
 def _require_plain(value: Any, *, finite: bool) -> None:
     """Refuse numbers beyond float64, halves of surrogate pairs, and depth; level by level."""
     level = [value]
@@ -402,16 +390,6 @@ def _require_plain(value: Any, *, finite: bool) -> None:
         if not level:
             return
     raise ValueError(_TOO_DEEP)
-
-
-def _require_bounded(facts: Any) -> None:
-    groups = [facts.row_group(place) for place in range(facts.num_row_groups)]
-    size = sum(max(0, group.total_byte_size) for group in groups)
-    if facts.num_rows * max(1, facts.num_columns) > MOST_VALUES or size > MOST_BYTES:
-        raise ValueError(
-            f"it has {facts.num_rows:,} rows of {facts.num_columns:,} columns, {size:,} bytes: "
-            "too large for a result"
-        )
 
 
 def _require_plain_column(kind: Any, depth: int) -> None:

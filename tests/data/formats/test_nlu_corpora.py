@@ -159,7 +159,7 @@ def test_a_faulty_row_is_named(annotation: str, says: str, tmp_path: Path) -> No
 
 
 def test_a_missing_scenario_or_column_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match='row 1 below the header has no text in the column "scena'):
+    with pytest.raises(DataError, match='row 1 below the header: no text in the column "scena'):
         read_utterances(table(tmp_path, "1; ;b;fine;x"))
     path = table(tmp_path, "1;fine", header="answerid;answer_annotation\n")
     with pytest.raises(DataError, match='has no column "scenario"'):

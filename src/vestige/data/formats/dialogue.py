@@ -1,4 +1,7 @@
-"""What people wrote to each other: film scripts, chats, comments, and chats in tables."""
+"""What people wrote to each other: film scripts, chats, comments, and chats in tables.
+
+As all formats, they raise DataError with file, line or row, fault and remedy.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -64,10 +67,7 @@ def read_cornell(path: Path) -> Corpus:
 
     Returns:
         users are the characters' ids ("u0"), since films share names; labels are the films'
-        titles, or their ids without the characters' file; sources are what is answered.
-
-    Raises:
-        DataError: there is no such file, or a line of it is at fault.
+        titles, or their ids without the characters' file.
     """
     files = sorted(path.glob("movie_lines*.txt")) if path.is_dir() else [path]
     if len(files) != 1:
@@ -178,13 +178,8 @@ def read_ubuntu_irc(path: Path) -> Corpus:
     of the text. It counts as one only if someone of that name wrote before.
 
     Args:
-        path: a table of messages (`log`, `time`, `user`, `text`), or a folder of such files.
-
-    Returns:
-        users are nicknames, labels the logs.
-
-    Raises:
-        DataError: naming file and line, and what is wrong there.
+        path: a table of messages (`log`, `time`, `user`, `text`), or a folder of such files. Users
+            of the corpus are nicknames, labels the logs.
     """
     files = [path]
     if path.is_dir():
@@ -228,9 +223,6 @@ def read_reddit(path: Path) -> Corpus:
 
     Args:
         path: JSON lines with `author`, `body` and `subreddit`, gzip or not, or a folder of them.
-
-    Raises:
-        DataError: there is no such file, or a line is at fault.
     """
     files = sorted(path.glob("*.jsonl*")) if path.is_dir() else [path]
     if not files:
@@ -243,11 +235,7 @@ def read_reddit(path: Path) -> Corpus:
 
 
 def chats(path: Path, column: str) -> Iterator[Chat]:
-    """The chats in a column of a table: turns with role and content, or with from and value.
-
-    Raises:
-        DataError: naming file, line or row, and the column, where it is no list of turns.
-    """
+    """The chats in a column of a table: turns with role and content, or with from and value."""
     for where, row in rows(path, [column]):
         try:
             yield [_turn(one) for one in row[column] or ()]
@@ -269,11 +257,7 @@ def _turn(given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def joined(path: Path, columns: Sequence[str]) -> Iterator[str]:
-    """The texts of several columns of each row, a line end between them.
-
-    Raises:
-        DataError: naming file, line or row, and a column that is missing or no text.
-    """
+    """The texts of several columns of each row, a line end between them."""
     for where, row in rows(path, columns):
         for name in columns:
             if not isinstance(row[name], str | None):

@@ -33,11 +33,8 @@ def read_federalist(
     """The papers of some authors, in order, without headings, footnotes and "PUBLIUS".
 
     Args:
-        authors: some of `AUTHORS`.
-        documents: unit of a document, "paragraph" or "sentence".
-
-    Returns:
-        users are the authors, labels the papers' numbers ("1" to "85").
+        authors: some of `AUTHORS`, who are the users of the corpus.
+        documents: unit of a document; labels are the papers' numbers ("1" to "85").
 
     Raises:
         ValueError: there is no such author or kind of document.

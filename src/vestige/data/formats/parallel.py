@@ -20,13 +20,7 @@ _HALVES = (".enc", ".dec")
 
 
 def parallel_lines(files: Sequence[Path]) -> Iterator[tuple[str, ...]]:
-    """Lines of the same number of all files of a folder, stripped.
-
-    Blank lines at the files' ends are ignored.
-
-    Raises:
-        DataError: a file is missing, no UTF-8, or has other lines than the others.
-    """
+    """Stripped lines of the same number of all files of a folder; blank last lines are ignored."""
     columns = [[line.strip() for line in lines(file)] for file in files]
     counts = [next((n for n in range(len(c), 0, -1) if c[n - 1]), 0) for c in columns]
     if any(len(column) < max(counts) for column in columns):
@@ -49,9 +43,6 @@ def read_pairs(path: Path) -> Corpus:
     Args:
         path: a `.enc` or `.dec` file beside its other half, or a folder of such files, whose
             pairs follow one another in the order of their names.
-
-    Raises:
-        DataError: a half is missing, or the halves differ in their numbers of lines.
     """
     files = [path]
     if path.is_dir():
@@ -86,15 +77,10 @@ def read_sated(path: str | Path, *, source: str = "en", target: str = "fr") -> C
     Args:
         path: the folder of the files, the folder above it where that is called `en-fr`, or one
             of the files, for its part alone.
-        source: the ending of the files to translate from.
-        target: the ending of the files to translate to.
+        source, target: the endings of the files to translate from and to; two languages.
 
     Returns:
         labels are the names of the parts: "train", "dev", "test". A talk may have lines in each.
-
-    Raises:
-        ValueError: source and target are one language.
-        DataError: a file is missing, has other lines than the others, or lacks a talk.
     """
     if source == target:
         raise ValueError(f"source and target must be two languages, got {source!r} for both")

@@ -61,13 +61,7 @@ def read_table(
 
     Args:
         path: a `.jsonl`, `.json` (an object a line), `.csv`, `.tsv` or `.parquet` file.
-        text_column: the documents.
-        user_column: the user of each document.
-        label_column: the class of each document.
-        source_column: what each document answers or translates.
-
-    Raises:
-        DataError: naming file, line or column, and the columns that there are.
+        text_column, user_column, label_column, source_column: columns of the corpus.
     """
     path = existing(path)
     wanted = _wanted(text=text_column, user=user_column, label=label_column, source=source_column)
@@ -93,11 +87,7 @@ CORPUS_FORMATS.add(
 
 
 def rows(path: str | Path, columns: Sequence[str]) -> Iterator[tuple[str, Row]]:
-    """The rows of a file whose name says its format, each with its place for messages.
-
-    Raises:
-        DataError: naming file, line or row, and a column that is missing.
-    """
+    """The rows of a file whose name says its format, each with its place for messages."""
     path = existing(path)
     if ending(path) in _JSON:
         for where, row in _json_rows(path):
@@ -113,11 +103,7 @@ def rows(path: str | Path, columns: Sequence[str]) -> Iterator[tuple[str, Row]]:
 
 
 def first_rows(path: str | Path, most: int = 100) -> list[Row]:
-    """At most `most` first rows with all their columns; no more of the file is read.
-
-    Raises:
-        DataError: naming the file, and the line if one of these rows is at fault.
-    """
+    """At most `most` first rows with all their columns; no more of the file is read."""
     path = existing(path)
     if ending(path) in _JSON:
         return [row for _, row in islice(_json_rows(path), most)]
@@ -352,9 +338,6 @@ def read_hub(name: str, options: ReadOptions) -> Corpus:
         name: "owner/name", with "@configuration" and ":split" where wanted (":train" if not),
             or the folder of a saved data set.
         options: columns, and the number of rows to fetch.
-
-    Raises:
-        DataError: it cannot be fetched, or lacks the columns.
     """
     wanted = _wanted(
         text=options.text_column, user=options.user_column, source=options.source_column

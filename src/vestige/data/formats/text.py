@@ -61,10 +61,6 @@ def read_penn_treebank(path: str | Path, *, split: str = "train") -> Corpus:
     Args:
         path: the folder of `ptb.train.txt` and the others, or one of its files.
         split: "train", "valid" or "test" part of a folder.
-
-    Raises:
-        ValueError: there is no such split.
-        DataError: the folder lacks the file, or the file cannot be read.
     """
     patterns = (f"ptb*.{split}.txt", f"{split}.txt")
     return read_plain_text(_part(Path(path), split, "ptb.{}.txt", *patterns))
@@ -74,8 +70,7 @@ def read_wikitext(path: str | Path, *, split: str = "train") -> Corpus:
     """The paragraphs and headings of one part of WikiText, labelled with the titles of articles.
 
     Merity et al. (2017), "Pointer Sentinel Mixture Models": a paragraph a line, headings between
-    ` = ` signs, blank lines around headings. Arguments and errors are those of
-    `read_penn_treebank`, for `wiki.*.tokens` files.
+    ` = ` signs, blank lines around headings. Arguments are those of `read_penn_treebank`.
     """
     patterns = (f"*{split}*.tokens", f"*{split}*.raw")
     file = _part(Path(path), split, "wiki.{}.tokens", *patterns)
@@ -132,9 +127,6 @@ def read_newsgroups(path: Path) -> Corpus:
     Lang (1995), "NewsWeeder: Learning to Filter Netnews", the 20 Newsgroups data: a raw message a
     file. Headers, quotes and signatures are left out, and messages of which nothing is left. Users
     are the writers' addresses, labels the groups' names.
-
-    Raises:
-        DataError: there is no such folder, it holds no message, or a file is no message.
     """
     if not path.is_dir():
         raise DataError(f"{path} is not a folder", remedy="Pass the folder of a newsgroup.")

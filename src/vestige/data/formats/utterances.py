@@ -6,15 +6,16 @@ adds formats through the entry-point group `vestige.utterance_formats`.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from vestige import _validate
-from vestige.data.files import Excerpt, conform, lines, raw_lines
+from vestige.data.files import Excerpt, Fault, conform, lines, located, raw_lines
 from vestige.data.formats.parallel import parallel_lines
 from vestige.data.formats.reading import (
     AUTO,
@@ -42,10 +43,11 @@ _PARTS = {"train": ("train",), "validation": ("validation", "valid", "dev"), "te
 _PARALLEL = ("seq.in", "seq.out", "label")
 _ANNOTATED = ("scenario", "intent", "answer_annotation")
 _SLOT = re.compile(r"\[([^\[\]:]*):([^\[\]]*)\]")
-_SHAPE = (
-    'The file must be {"Intent": [{"data": [{"text": "...", "entity": "..."}, ...]}, ...]}, '
-    'where "entity" may be left out.'
+_REMEDY = (
+    "Write words, an intent, and a tag for every word: O, B-name, or I-name after B-name or I-name."
 )
+_BRACKETS = "Write every slot as [name : words]; use no other brackets, and leave nothing empty."
+_SHAPE = 'The file must be {"Intent": [{"data": [{"text": "...", "entity": "a slot"}, ...]}, ...]}.'
 
 
 def read_utterances(
@@ -69,7 +71,7 @@ def read_utterances(
 
     Raises:
         ValueError: the format is unknown, or the limit is not positive.
-        DataError: naming the file, the line where there is one, and the remedy.
+        DataError: naming the file, the line and the remedy.
     """
     _validate.one_of((AUTO, *UTTERANCE_FORMATS.names()), format=format)
     _validate.positive(limit=1 if limit is None else limit)
@@ -79,8 +81,8 @@ def read_utterances(
     options = ReadOptions(
         tokens_column=tokens_column, tags_column=tags_column, intent_column=intent_column
     )
-    found = UTTERANCE_FORMATS
-    chosen = detected(found, str(path), options) if format == AUTO else found[format]
+    chosen = None if format == AUTO else UTTERANCE_FORMATS[format]
+    chosen = chosen or detected(UTTERANCE_FORMATS, str(path), options)
     if chosen is None:
         raise _unknown(path)
     splits = chosen.read(str(path), options)
@@ -94,12 +96,8 @@ def read_utterances(
 def write_utterances(utterances: Utterances, path: str | Path) -> None:
     """Write utterances as JSON lines for `read_utterances`, whole or not at all.
 
-    Args:
-        utterances: at least one.
-        path: a name that ends in `.jsonl`; the file is replaced where there is one.
-
     Raises:
-        ValueError: there are no utterances, or the name ends otherwise.
+        ValueError: there are no utterances, or the name does not end in `.jsonl`.
     """
     path = Path(path)
     _validate.positive(utterances=len(utterances))
@@ -123,26 +121,44 @@ def _unknown(path: Path) -> DataError:
     )
 
 
-def _checked(tokens: Sequence[str], tags: Sequence[str], intent: str, where: str) -> Utterance:
+Located = Iterable[tuple[str, Any]]  # rows, each with its place for messages
+
+
+def _splits(
+    path: Path,
+    parts: Mapping[str, Path],
+    read: Callable[[Path], Located],
+    make: Callable[[Any], Utterance],
+    remedy: str,
+) -> UtteranceSplits:
+    """The parts of a source, whose rows `make` turns into utterances."""
+    if "train" not in parts:
+        raise DataError(
+            f"{path} has no part named train",
+            remedy="Name the parts train, validation (or valid or dev) and test, or pass a file.",
+        )
+    found = {name: _gathered(read(one), make, one, remedy) for name, one in parts.items()}
+    return UtteranceSplits(**found)
+
+
+def _gathered(
+    rows: Located, make: Callable[[Any], Utterance], source: Path, remedy: str
+) -> Utterances:
+    made = []
+    for where, row in rows:
+        with located(where, remedy=remedy):
+            made.append(make(row))
+    if not made:
+        raise DataError(f"{source} has no utterances", remedy="Pass labelled utterances.")
+    return Utterances.of(made)
+
+
+def _utterance(tokens: Sequence[str], tags: Sequence[str], intent: str) -> Utterance:
     found = Utterance(tuple(tokens), tuple(tags), intent)
     problem = fault(found)
     if problem is not None:
-        raise DataError(
-            f"{where}: {problem}",
-            remedy="Write words, an intent, and a tag for every word: O, B-name, or I-name after "
-            "B-name or I-name.",
-        )
+        raise Fault(problem)
     return found
-
-
-def _gathered(found: Iterable[Utterance], source: object) -> Utterances:
-    utterances = Utterances.of(found)
-    if not len(utterances):
-        raise DataError(
-            f"{source} has no utterances",
-            remedy="Pass a file or folder with labelled utterances.",
-        )
-    return utterances
 
 
 def _named_parts(entries: Iterable[Path]) -> dict[str, Path]:
@@ -161,17 +177,6 @@ def _named_parts(entries: Iterable[Path]) -> dict[str, Path]:
     return found
 
 
-def _splits(
-    path: Path, parts: Mapping[str, Path], read: Callable[[Path], Iterable[Utterance]]
-) -> UtteranceSplits:
-    if "train" not in parts:
-        raise DataError(
-            f"{path} has no part named train",
-            remedy="Name the parts train, validation (or valid or dev) and test, or pass a file.",
-        )
-    return UtteranceSplits(**{name: _gathered(read(one), one) for name, one in parts.items()})
-
-
 # Tables: a column of words, one of tags, one of intents.
 
 
@@ -188,35 +193,27 @@ def _is_table(path: Path) -> bool:
 
 
 def _read_tables(path: Path, options: ReadOptions) -> UtteranceSplits:
-    return _splits(path, _tables(path), partial(_table_rows, options=options))
-
-
-def _table_rows(path: Path, options: ReadOptions) -> Iterator[Utterance]:
     columns = (options.tokens_column, options.tags_column, options.intent_column)
-    for where, row in rows(path, columns):
+
+    def make(row: Mapping[str, Any]) -> Utterance:
         intent = row[columns[2]]
         if not isinstance(intent, str):
-            raise DataError(
-                f'{where}: "{columns[2]}" is {type(intent).__name__}, not text',
-                remedy="Choose another column for the intent, or write its name as text.",
-            )
-        words, tags = (_words(row[column], column, where) for column in columns[:2])
-        yield _checked(words, tags, intent.strip(), where)
+            raise Fault(f'"{columns[2]}" is {type(intent).__name__}, not text')
+        words, tags = (_words(row[column], column) for column in columns[:2])
+        return _utterance(words, tags, intent.strip())
+
+    return _splits(path, _tables(path), partial(rows, columns=columns), make, _REMEDY)
 
 
-def _words(value: object, column: str, where: str) -> list[str]:
+def _words(value: object, column: str) -> list[str]:
     if isinstance(value, str):
         return value.split()
-    problem = f"is {type(value).__name__}, neither text nor a list"
-    if isinstance(value, list):
-        strange = [word for word in value if not isinstance(word, str)]
-        if not strange:
-            return value
-        problem = f"has {type(strange[0]).__name__}, not only text"
-    raise DataError(
-        f'{where}: "{column}" {problem}',
-        remedy="Write a list of words, or text with blanks between the words.",
-    )
+    if not isinstance(value, list):
+        raise Fault(f'"{column}" is {type(value).__name__}, neither text nor a list')
+    for word in value:
+        if not isinstance(word, str):
+            raise Fault(f'"{column}" has {type(word).__name__}, not only text')
+    return value
 
 
 # Parallel files: a line of `seq.in` (words), `seq.out` (BIO tags) and `label` (intent) each.
@@ -225,6 +222,7 @@ def _words(value: object, column: str, where: str) -> list[str]:
 
 
 def _folders(path: Path) -> list[Path]:
+    """The folders in a folder."""
     if not path.is_dir():
         raise DataError(f"{path} is a file, not a folder", remedy="Pass its folder.")
     return [entry for entry in sorted(path.iterdir()) if entry.is_dir()]
@@ -243,23 +241,55 @@ def _is_parallel(path: Path) -> bool:
 
 
 def _read_parallel(path: Path, _: ReadOptions) -> UtteranceSplits:
-    return _splits(path, _parallel_folders(path), _parallel_part)
+    def make(row: tuple[str, ...]) -> Utterance:
+        tokens, tags, intent = row
+        return _utterance(tokens.split(), tags.split(), intent)
+
+    return _splits(path, _parallel_folders(path), _parallel_rows, make, _REMEDY)
 
 
-def _parallel_part(folder: Path) -> Iterator[Utterance]:
+def _parallel_rows(folder: Path) -> Located:
     names = f"{', '.join(_PARALLEL[:2])} and {_PARALLEL[2]}"
     missing = [name for name in _PARALLEL if not (folder / name).is_file()]
     if missing:
         raise DataError(f"{folder} has no {missing[0]}", remedy=f"Put {names} into one folder.")
-    rows = parallel_lines([folder / name for name in _PARALLEL])
-    for number, (tokens, tags, intent) in enumerate(rows, start=1):
-        yield _checked(tokens.split(), tags.split(), intent, f"{folder}, line {number} of {names}")
+    found = parallel_lines([folder / name for name in _PARALLEL])
+    return ((f"{folder}, line {n} of {names}", row) for n, row in enumerate(found, start=1))
 
 
-# Annotated text
+# NLU-Evaluation-Data. Liu et al. (2019), "Benchmarking Natural Language Understanding Services for
+# building Conversational Agents". A text reads "wake me at [time : nine am]"; the paper's 64
+# intents are the pairs of scenario and intent. The corpus has no split of its own.
 
 
-def _from_pieces(pieces: Iterable[tuple[str, str | None]], intent: str, where: str) -> Utterance:
+def _is_nlu_evaluation(path: Path) -> bool:
+    files = list(_tables(path).values())
+    if len(files) != 1 or ending(files[0]) not in (".csv", ".tsv"):
+        return False
+    return all(column in next(lines(files[0]), "") for column in _ANNOTATED)
+
+
+def _read_nlu_evaluation(path: Path, _: ReadOptions) -> UtteranceSplits:
+    read = partial(rows, columns=_ANNOTATED)
+    return _splits(path, _tables(path), read, _from_brackets, _BRACKETS)
+
+
+def _from_brackets(row: Mapping[str, Any]) -> Utterance:
+    for column in _ANNOTATED:
+        if not isinstance(row[column], str) or not row[column].strip():
+            raise Fault(f'no text in the column "{column}"')
+    scenario, intent, text = (row[column].strip() for column in _ANNOTATED)
+    # Text outside of slots alternates with name and content of a slot.
+    outside, *inside = _SLOT.split(text)
+    pieces: list[tuple[str, str | None]] = [(outside, None)]
+    for slot, content, after in zip(inside[::3], inside[1::3], inside[2::3], strict=True):
+        pieces += [(content, slot.strip()), (after, None)]
+    if any("[" in piece or "]" in piece for piece, slot in pieces if slot is None):
+        raise Fault("a bracket is not closed, not opened or has no colon")
+    return _from_pieces(pieces, f"{scenario}_{intent}")
+
+
+def _from_pieces(pieces: Iterable[tuple[str, str | None]], intent: str) -> Utterance:
     """An utterance from pieces of its text, each with the slot that it fills, or None.
 
     Words end at blanks and where a piece ends: "Prince" and "'s songs" are three words.
@@ -274,50 +304,8 @@ def _from_pieces(pieces: Iterable[tuple[str, str | None]], intent: str, where: s
         elif words and slot:
             tags += [f"B-{slot}"] + [f"I-{slot}"] * (len(words) - 1)
         else:
-            raise DataError(
-                f"{where}: a slot has no {'words' if slot else 'name'}",
-                remedy="Add a name and at least one word, or remove it.",
-            )
-    return _checked(tokens, tags, intent, where)
-
-
-# NLU-Evaluation-Data. Liu et al. (2019), "Benchmarking Natural Language Understanding Services for
-# building Conversational Agents". A text reads "wake me at [time : nine am]"; the paper's 64
-# intents are the pairs of scenario and intent. The corpus has no split of its own.
-
-
-def _is_nlu_evaluation(path: Path) -> bool:
-    tables = _tables(path)
-    if len(tables) != 1 or ending(*tables.values()) not in (".csv", ".tsv"):
-        return False
-    header = next(lines(*tables.values()), "")
-    return all(column in header for column in _ANNOTATED)
-
-
-def _read_nlu_evaluation(path: Path, _: ReadOptions) -> UtteranceSplits:
-    return _splits(path, _tables(path), _annotated)
-
-
-def _annotated(file: Path) -> Iterator[Utterance]:
-    for where, row in rows(file, _ANNOTATED):
-        for column in _ANNOTATED:
-            if not isinstance(row[column], str) or not row[column].strip():
-                raise DataError(
-                    f'{where} has no text in the column "{column}"',
-                    remedy="Fill it in or remove the row.",
-                )
-        scenario, intent, text = (row[column].strip() for column in _ANNOTATED)
-        # Text outside of slots alternates with name and content of a slot.
-        outside, *inside = _SLOT.split(text)
-        pieces: list[tuple[str, str | None]] = [(outside, None)]
-        for slot, content, after in zip(inside[::3], inside[1::3], inside[2::3], strict=True):
-            pieces += [(content, slot.strip()), (after, None)]
-        if any("[" in piece or "]" in piece for piece, slot in pieces if slot is None):
-            raise DataError(
-                f"{where}: a bracket is not closed, not opened or has no colon",
-                remedy="Write every slot as [name : words]; use no other brackets.",
-            )
-        yield _from_pieces(pieces, f"{scenario}_{intent}", where)
+            raise Fault(f"a slot has no {'words' if slot else 'name'}")
+    return _utterance(tokens, tags, intent)
 
 
 # The original Snips files: 2017-06-custom-intent-engines of snips/nlu-benchmark. Coucke et al.
@@ -352,7 +340,8 @@ def _read_snips(path: Path, _: ReadOptions) -> UtteranceSplits:
         )
 
     def read(files: list[Path]) -> Utterances:
-        return _gathered((one for file in files for one in _snips(file)), path)
+        found = (one for file in files for one in _snips(file))
+        return _gathered(found, lambda said: _from_pieces(*said), path, _SHAPE)
 
     full = [path / name / f"train_{name}_full.json" for name in names]
     train = read([f if f.exists() else f.with_stem(f.stem.removesuffix("_full")) for f in full])
@@ -361,18 +350,16 @@ def _read_snips(path: Path, _: ReadOptions) -> UtteranceSplits:
     return UtteranceSplits(train=train, validation=read(held) if held_out else None)
 
 
-def _snips(path: Path) -> Iterator[Utterance]:
+def _snips(path: Path) -> Located:
     try:
         content = json.loads(_joined_halves(path))
     except (ValueError, RecursionError) as error:
-        raise DataError(
-            f"{path}: invalid JSON: {reason(error)}", remedy="Fetch it again."
-        ) from error
+        raise DataError(f"{path}: invalid JSON: {reason(error)}", remedy="Fetch it.") from error
     found = conform(content, dict[str, list[_Said]], path, error=DataError, remedy=_SHAPE)
     for intent, utterances in found.items():
         for number, said in enumerate(utterances, start=1):
             pieces = [(piece.text, piece.entity) for piece in said.data]
-            yield _from_pieces(pieces, intent.strip(), f"{path}, utterance {number}")
+            yield f"{path}, utterance {number}", (pieces, intent.strip())
 
 
 def _joined_halves(path: Path) -> str:
