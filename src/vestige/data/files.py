@@ -274,9 +274,7 @@ def to_json(value: object) -> str:
 
 
 def plain(value: object, *, finite: bool = False) -> Any:
-    """Value as mappings, lists, numbers and strings that UTF-8 can hold.
-
-    With `finite`, NaN and infinities become None.
+    """Value as mappings, lists, strings that UTF-8 can hold, and numbers (`finite`: or None).
 
     Example:
         >>> plain({"rank": (1, 2), 3: b"runs"[:0]})

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from vestige.data.corpus import Corpus
     from vestige.data.manifest import Manifest
     from vestige.data.secret_manifest import SecretManifest
     from vestige.data.utterances import Utterances, UtteranceSplits
@@ -49,35 +48,6 @@ def planted_secrets(source: object) -> "SecretManifest | None":
             f"{source} is text with canaries, not labelled utterances. Plant with --task nlu"
         )
     return SecretManifest.load(file)
-
-
-def read_source(
-    source: str,
-    *,
-    format: str = "auto",
-    text: str = "text",
-    user: str | None = None,
-    source_column: str | None = None,
-    limit: int | None = None,
-) -> "Corpus":
-    """The corpus that DATA names, as `read_corpus` reads it; of a planted directory, its corpus.
-
-    Raises:
-        DataError: it cannot be read, or holds labelled utterances.
-    """
-    from vestige.data.formats.reading import read_corpus
-    from vestige.errors import DataError
-
-    folder = Path(source)
-    if (folder / MANIFEST).is_file() and (folder / TRAIN).is_file():
-        raise DataError(
-            f"{source} is labelled utterances with planted secrets, not text",
-            remedy="Pass --task nlu if the command has it, or other DATA.",
-        )
-    if format == "auto" and (folder / MANIFEST).is_file() and (folder / CORPUS).is_file():
-        source = str(folder / CORPUS)
-    columns = {"text_column": text, "user_column": user, "source_column": source_column}
-    return read_corpus(source, format=format, limit=limit, **columns)
 
 
 def read_parts(source: "Source", **reading: Any) -> "UtteranceSplits":

@@ -14,12 +14,11 @@ from vestige.data.files import raw_lines
 from vestige.data.formats.reading import (
     ROWS,
     TABLES,
-    ReadOptions,
     corpus_format,
     ending,
-    first_row,
     named,
     not_empty,
+    with_columns,
 )
 from vestige.data.formats.tables import read_table, rows
 from vestige.errors import DataError
@@ -159,13 +158,7 @@ def _decoded(line: bytes) -> str:
     return line.decode("latin-1")
 
 
-def _is_chat(source: str, options: ReadOptions) -> bool:
-    if options.text_column != "text" or options.user_column or options.source_column:
-        return False  # named columns: a plain table is meant
-    return first_row(source).keys() == {"log", "time", "user", "text"}
-
-
-@corpus_format("ubuntu-irc", _is_chat, stage=ROWS)
+@corpus_format("ubuntu-irc", with_columns("log", "time", "user", "text"), stage=ROWS)
 def read_ubuntu_irc(path: Path) -> Corpus:
     """The replies that are addressed to a nickname ("ann: try this").
 
@@ -210,12 +203,7 @@ def read_ubuntu_irc(path: Path) -> Corpus:
     return not_empty(corpus, path)
 
 
-def _is_reddit(source: str, options: ReadOptions) -> bool:
-    row = first_row(source) if options.text_column == "text" else {}
-    return "text" not in row and row.keys() >= {"author", "body", "subreddit"}
-
-
-@corpus_format("reddit", _is_reddit, stage=ROWS)
+@corpus_format("reddit", with_columns("author", "body", "subreddit"), stage=ROWS)
 def read_reddit(path: Path) -> Corpus:
     """Comments in the order of the file; users are authors, labels subreddits.
 

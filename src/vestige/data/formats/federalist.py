@@ -11,13 +11,12 @@ import json
 import re
 from collections.abc import Collection, Iterator
 from importlib.util import find_spec
-from os.path import exists
 from pathlib import Path
 from typing import Literal, get_args
 
 from vestige import _validate
 from vestige.data.corpus import Corpus
-from vestige.data.formats.reading import CORPUS_FORMATS, CorpusFormat, ReadOptions, not_empty
+from vestige.data.formats.reading import CORPUS_FORMATS, CorpusFormat, ReadOptions, named, not_empty
 from vestige.errors import DataError, reason
 
 AUTHORS = ("Hamilton", "Jay", "Madison", "Hamilton & Madison")
@@ -96,8 +95,6 @@ def _read_authors(source: str, _: ReadOptions) -> Corpus:
     return read_federalist([name.strip() for name in names.split(",")] if names else AUTHORS)
 
 
-def _is_federalist(source: str, _: ReadOptions) -> bool:
-    return source.partition(":")[0] == "federalist" and not exists(source)
-
-
-CORPUS_FORMATS.add("federalist", CorpusFormat(read=_read_authors, detect=_is_federalist))
+CORPUS_FORMATS.add(
+    "federalist", CorpusFormat(read=_read_authors, detect=named(called="federalist(:.*)?"))
+)

@@ -6,6 +6,7 @@ group `vestige.formats`: an entry point names a module that registers when it is
 """
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -18,6 +19,7 @@ import numpy as np
 from vestige import _validate
 from vestige.data.corpus import Corpus
 from vestige.data.files import lines
+from vestige.data.sources import CORPUS, MANIFEST, TRAIN
 from vestige.errors import DataError
 from vestige.registry import Registry
 
@@ -120,6 +122,32 @@ def read_corpus(
     return corpus if limit is None else corpus.take(np.arange(min(limit, len(corpus))))
 
 
+def read_source(
+    source: str,
+    *,
+    format: str = AUTO,
+    text: str = "text",
+    user: str | None = None,
+    source_column: str | None = None,
+    limit: int | None = None,
+) -> Corpus:
+    """The corpus that DATA names, as `read_corpus` reads it; of a planted directory, its corpus.
+
+    Raises:
+        DataError: it cannot be read, or holds labelled utterances.
+    """
+    folder = Path(source)
+    if (folder / MANIFEST).is_file() and (folder / TRAIN).is_file():
+        raise DataError(
+            f"{source} is labelled utterances with planted secrets, not text",
+            remedy="Pass --task nlu if the command has it, or other DATA.",
+        )
+    if format == AUTO and (folder / MANIFEST).is_file() and (folder / CORPUS).is_file():
+        source = str(folder / CORPUS)
+    columns = {"text_column": text, "user_column": user, "source_column": source_column}
+    return read_corpus(source, format=format, limit=limit, **columns)
+
+
 def detected(
     formats: Registry[Format[Content]], source: str, options: ReadOptions
 ) -> Format[Content] | None:
@@ -157,24 +185,30 @@ def _unknown(source: str) -> DataError:
 # What formats share
 
 
-def named(*files: str, inside: Sequence[str] = (), beside: str = "") -> Detect:
+def named(
+    *files: str, inside: Sequence[str] = (), beside: str = "", called: str | None = None
+) -> Detect:
     """Detection by names.
 
     Args:
         files: patterns of a file's name without `.gz`.
         inside: patterns of a file in a folder.
         beside: ending of another file of the same name, for files that are no tables.
+        called: regular expression of a name that is no path; endings of tables are none.
     """
 
     def detect(source: str, _: ReadOptions) -> bool:
         if isdir(source):
             return any(any(Path(source).glob(pattern)) for pattern in inside)
+        suffix = ending(Path(source))
+        if not exists(source):
+            table = suffix.startswith((".txt", *TABLES))
+            return called is not None and not table and re.fullmatch(called, source) is not None
         name = basename(source).removesuffix(".gz")
         if any(fnmatchcase(name, pattern) for pattern in files):
-            return exists(source)
-        if not beside or ending(Path(source)) in ("", *TABLES):
-            return False
-        return exists(source) and Path(source).with_suffix(beside).is_file()
+            return True
+        alone = not beside or suffix in ("", *TABLES)
+        return not alone and Path(source).with_suffix(beside).is_file()
 
     return detect
 
@@ -191,8 +225,26 @@ def ending_in(files: tuple[str, ...], inside: tuple[str, ...]) -> Detect:
     return detect
 
 
-def first_row(source: str) -> dict[str, Any]:
-    """The first object of JSON lines, in a file or in a folder's first table; else nothing."""
+def with_columns(*columns: str) -> Detect:
+    """Detection by the first row of JSON lines, in a file or in a folder's first table.
+
+    It has these columns; no other ones if "text" is one of them, and no "text" if not. With named
+    columns, a plain table is meant.
+    """
+
+    def detect(source: str, options: ReadOptions) -> bool:
+        if options.text_column != "text":
+            return False
+        if "text" in columns:
+            plain = options.user_column or options.source_column
+            return not plain and _first_row(source).keys() == set(columns)
+        found = _first_row(source).keys()
+        return "text" not in found and found >= set(columns)
+
+    return detect
+
+
+def _first_row(source: str) -> dict[str, Any]:
     path = Path(source)
     if path.is_dir():
         path = next(iter(fitting(path, TABLES)), path)

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from os.path import exists, join
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from vestige.data.formats.reading import (
     ending,
     ending_in,
     files_of,
+    named,
     not_empty,
 )
 from vestige.errors import DataError, reason
@@ -370,13 +370,8 @@ def _fetched(name: str, limit: int | None) -> Any:
         ) from error
 
 
-def _is_data_set(source: str, _: ReadOptions) -> bool:
-    """A folder that `datasets` saved, or a name on the hub."""
-    if exists(source):
-        return any(exists(join(source, name)) for name in ("state.json", "dataset_dict.json"))
-    of_file = ending(Path(source)).startswith((".txt", *TABLES))
-    owned = re.fullmatch(r"[\w-][\w.-]*/[\w.-]+(@[^:/]+)?(:.+)?", source)
-    return not of_file and owned is not None
-
-
-CORPUS_FORMATS.add("hub", CorpusFormat(read=read_hub, detect=_is_data_set))
+_DATA_SET = named(
+    inside=("state.json", "dataset_dict.json"),
+    called=r"[\w-][\w.-]*/[\w.-]+(@[^:/]+)?(:.+)?",
+)
+CORPUS_FORMATS.add("hub", CorpusFormat(read=read_hub, detect=_DATA_SET))
