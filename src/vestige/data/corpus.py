@@ -35,21 +35,20 @@ class Rows:
         return int(self.table.num_rows)
 
     def take(self, indices: ArrayLike) -> Self:
-        """The rows at the given places, in the given order.
-
-        Args:
-            indices: (k,) places in [0, len(self)); a place may come twice.
-
-        Raises:
-            ValueError: a place lies outside.
-        """
+        """The rows at (k,) places in [0, len(self)), in their order; ValueError for one outside."""
         places = np.asarray(indices, dtype=np.int64).reshape(-1)
         if places.size and not 0 <= places.min() <= places.max() < len(self):
             raise ValueError(f"indices must lie in [0, {len(self)}), got {places}")
         return type(self)(self.table.take(pa.array(places)))
 
+    def kept(self, keep: Sequence[int]) -> NDArray[np.bool_]:
+        """(len(self),) whether a place is among those to keep; ValueError for one outside."""
+        if len(keep) and not 0 <= min(keep) <= max(keep) < len(self):
+            raise ValueError(f"keep must lie in [0, {len(self)}), got {min(keep)} to {max(keep)}")
+        return np.isin(np.arange(len(self)), np.asarray(keep, dtype=np.int64))
+
     def split(self, fraction: float, *, seed: int, keep: Sequence[int] = ()) -> tuple[Self, Self]:
-        """Hold out random rows; both parts keep the order.
+        """(the rest, a random share of the rows), both in order.
 
         One row more or less changes the choice of all: where a guarantee is claimed for each row,
         use `division.divide`.
@@ -58,20 +57,12 @@ class Rows:
             fraction: share to hold out, in [0, 1).
             seed: of the choice.
             keep: places that are never held out, such as planted canaries.
-
-        Returns:
-            (the rest, the part held out).
-
-        Raises:
-            ValueError: the fraction is out of range, or a place lies outside.
         """
         _validate.fraction(fraction=fraction)
-        if len(keep) and not 0 <= min(keep) <= max(keep) < len(self):
-            raise ValueError(f"keep must lie in [0, {len(self)}), got {min(keep)} to {max(keep)}")
         held_out = np.zeros(len(self), dtype=bool)
         drawn = np.random.default_rng(seed).permutation(len(self))
         held_out[drawn[: round(fraction * len(self))]] = True
-        held_out[list(keep)] = False
+        held_out &= ~self.kept(keep)
         return self.take(np.flatnonzero(~held_out)), self.take(np.flatnonzero(held_out))
 
 
@@ -114,13 +105,7 @@ class Corpus(Rows):
         labels: Iterable[str] | None = None,
         sources: Iterable[str] | None = None,
     ) -> Self:
-        """A corpus from any iterable, read once and a batch at a time.
-
-        Args:
-            texts: the documents.
-            users: user ID per text.
-            labels: class per text.
-            sources: source text per text.
+        """A corpus from any iterables of equal length, read once and a batch at a time.
 
         Raises:
             ValueError: users, labels or sources are fewer or more than the texts.
@@ -173,11 +158,7 @@ class Corpus(Rows):
         return values
 
     def owners(self) -> tuple[list[str], NDArray[np.int64]]:
-        """Users in the order of their first documents, and (len(self),) places among them.
-
-        Raises:
-            DataError: the corpus has no users.
-        """
+        """Users by their first documents, and (len(self),) places among them; DataError without."""
         if "user" not in self.table.column_names:
             raise DataError(
                 "the corpus has no users",
@@ -259,13 +240,9 @@ def write_corpus(
     """Write a corpus as JSON lines for `read_corpus`, whole or not at all.
 
     Args:
-        corpus: its columns are called `text`, `user`, `label` and `source` in the file. Blank
-            documents are written; readers of tables leave them out.
+        corpus: its columns keep their names. Blank documents are written, but not read.
         path: a name that ends in `.jsonl`.
         progress: called with the number of documents written so far.
-
-    Raises:
-        DataError: the name ends otherwise.
     """
     path, done = Path(path), 0
     if path.suffix != ".jsonl":

@@ -39,9 +39,7 @@ _HOLD_OUT, _CAP = b"hold-out", b"cap"
 def record_hashes(corpus: Corpus, *, purpose: bytes = b"") -> Hashes:
     """(len(corpus),) hashes of texts, each with its source where the corpus has sources.
 
-    Args:
-        corpus: the records.
-        purpose: of the hashes, at most 16 bytes; those of two purposes are independent.
+    Hashes for two purposes (of at most 16 bytes) are independent.
 
     Example:
         >>> hashes = record_hashes(Corpus.from_texts(["to be", "or not", "to be"]))
@@ -177,7 +175,7 @@ class Division:
 
     @cached_property
     def within_cap(self) -> Corpus:
-        """Records for training and records held out."""
+        """Records for training or held out."""
         return self._part(self.capped)
 
     @cached_property
@@ -242,10 +240,7 @@ def divide(
         (562, 38, 400)
     """
     _validate.fraction(fraction=fraction)
-    if len(keep) and not 0 <= min(keep) <= max(keep) < len(corpus):
-        raise ValueError(f"keep must lie in [0, {len(corpus)}), got {min(keep)} to {max(keep)}")
-    kept = np.zeros(len(corpus), dtype=bool)
-    kept[list(keep)] = True
+    kept = corpus.kept(keep)
     capped = np.ones(len(corpus), dtype=bool)
     if most_per_user is not None:
         _validate.at_least(1, most_per_user=most_per_user)

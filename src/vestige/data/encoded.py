@@ -112,11 +112,7 @@ def encode(
 
 
 def load_encoded(directory: Path) -> EncodedCorpus:
-    """The encoding in a folder, mapped from disk.
-
-    Raises:
-        DataError: there is none, or one of its files is cut or changed.
-    """
+    """The encoding in a folder, mapped from disk; DataError if a file is missing or changed."""
     directory = Path(directory)
     record = _record(directory)
     if record is None:
@@ -278,9 +274,6 @@ def encode_pairs(
     corpus: Corpus, source_vocabulary: Vocabulary, vocabulary: Vocabulary
 ) -> EncodedPairs:
     """Encode a corpus with sources, in memory; its documents are the targets.
-
-    Raises:
-        DataError: the corpus is empty or has no sources.
 
     Example:
         >>> from vestige.data.vocabulary import WordVocabulary

@@ -81,7 +81,6 @@ def utterance_parts(
 
     Raises:
         ValueError: the validation part is given twice.
-        DataError: a file cannot be read.
     """
     found = read_parts(data, **reading)
     if validation is not None and hold_out is not None:

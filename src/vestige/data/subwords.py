@@ -84,15 +84,9 @@ class SubwordVocabulary:
 
     @classmethod
     def train_bpe(cls, corpus: Corpus, *, size: int) -> Self:
-        """A byte-level BPE tokenizer learnt from a corpus.
+        """A byte-level BPE tokenizer learnt from a corpus, which is read as a stream.
 
-        Args:
-            corpus: read as a stream.
-            size: tokens at most, with the 256 bytes and the end-of-text token.
-
-        Raises:
-            ValueError: size is below 257.
-            DataError: the corpus is empty.
+        `size` is the most tokens, with the 256 bytes and the end-of-text token.
         """
         from tokenizers import ByteLevelBPETokenizer
         from transformers import PreTrainedTokenizerFast
@@ -173,11 +167,7 @@ class SubwordVocabulary:
 
 
 def read_tokenizer(source: str | Path) -> Any:
-    """The tokenizer of a model folder or of a model on the hub, as transformers reads it.
-
-    Raises:
-        DataError: there is none, or it cannot be read.
-    """
+    """The tokenizer of a model folder or of the hub, as transformers reads it, or DataError."""
     from transformers import AutoTokenizer
 
     folder = Path(source)
@@ -284,11 +274,7 @@ def _tokenizer_errors(what: object) -> Iterator[None]:
 
 
 def require_sound(file: Path) -> None:
-    """Require a tokenizer.json that loads in bounded time and memory, without a panic.
-
-    Raises:
-        DataError: it cannot, or asks for sizes that no tokenizer has.
-    """
+    """DataError unless a tokenizer.json loads in bounded time and memory, and without a panic."""
     content = read_object(file, error=DataError, remedy=_REMEDY)
     problem = next(filter(None, map(_fault, _objects(content))), None)
     problem = problem or _tried(str(file), hashlib.sha256(file.read_bytes()).hexdigest())

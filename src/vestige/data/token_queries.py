@@ -62,9 +62,6 @@ class TokenQueries:
 def token_queries(data: EncodedCorpus, vocabulary: Vocabulary) -> TokenQueries:
     """Positions of all known words of a corpus with users; ends of texts are left out.
 
-    Raises:
-        DataError: the corpus has no users, or no word that the vocabulary knows.
-
     Example:
         >>> from vestige.data.corpus import Corpus
         >>> from vestige.data.encoded import encode

@@ -46,16 +46,7 @@ def users_with(
     shortest: int = 1,
     longest: int | None = None,
 ) -> list[str]:
-    """Users with enough documents of the right length, in alphabetical order.
-
-    Args:
-        corpus: with users, of whom only persons count.
-        fewest, most: documents of the right length per user; None for any number.
-        shortest, longest: words of a document; None for any number.
-
-    Raises:
-        ValueError: a limit is out of range.
-        DataError: the corpus has no users.
+    """Persons with `fewest` to `most` documents of the right length, in alphabetical order.
 
     Example:
         >>> corpus = Corpus.from_texts(["a b", "c", "d e"], users=["ann", "ann", "bob"])
@@ -86,7 +77,7 @@ def documents_of(
 
     Args:
         corpus: with users.
-        names: whose documents.
+        names: different users.
         each: documents of a user.
         seed: of the choice.
         fewest: documents that a user must have (None: `each`); a user with fewer than `each` has
@@ -94,7 +85,6 @@ def documents_of(
         shortest, longest: words of a document; None for any number.
 
     Raises:
-        ValueError: names are none or repeat, or a limit is out of range.
         DataError: the corpus has no users, or some of them have too few such documents.
     """
     _validate.all_different(names=names)
@@ -121,11 +111,7 @@ def documents_of(
 def disjoint_groups(
     names: Sequence[str], sizes: Sequence[int], *, seed: int
 ) -> tuple[list[str], ...]:
-    """Disjoint random groups of different users, of the given sizes.
-
-    Raises:
-        ValueError: a name comes twice, or a size is below 0.
-        DataError: there are too few names.
+    """Disjoint random groups of different users, of the given sizes; DataError if too few.
 
     Example:
         >>> members, others = disjoint_groups(["ann", "bob", "cy"], [1, 2], seed=0)
@@ -147,12 +133,7 @@ def disjoint_groups(
 
 
 def artificial_users(corpus: Corpus, n: int, *, seed: int) -> Corpus:
-    """Documents in their order, with random users of equally many ("artificial 000" and so on).
-
-    Raises:
-        ValueError: n is not positive.
-        DataError: there are fewer documents than users.
-    """
+    """Documents in their order, with n random users of equally many, "artificial 000" and so on."""
     _validate.positive(n=n)
     if n > len(corpus):
         raise DataError(

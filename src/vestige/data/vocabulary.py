@@ -87,9 +87,6 @@ class WordVocabulary:
         tokenise: "whitespace" splits at blanks only, as corpora that come tokenised want it;
             "words" splits off punctuation too.
 
-    Raises:
-        ValueError: the words repeat, lack a special one, or `tokenise` is unknown.
-
     Example:
         >>> vocabulary = WordVocabulary.build(Corpus.from_texts(["to be or not to be"]), size=4)
         >>> vocabulary.words
@@ -135,7 +132,6 @@ class WordVocabulary:
             keep: texts whose words are kept however rare they are, in place of the rarest others.
 
         Raises:
-            ValueError: size below 3 or min_count below 1.
             DataError: no word is left, or `keep` has more words than `size` has room for.
         """
         _validate.at_least(3, size=3 if size is None else size)
@@ -228,11 +224,7 @@ class WordVocabulary:
 
 
 def differences(one: Vocabulary, other: Vocabulary) -> tuple[str, ...]:
-    """Differences between two vocabularies, in words.
-
-    Raises:
-        ValueError: an id stands for different texts; the message says which.
-    """
+    """Differences between two vocabularies, in words; ValueError if an id has two texts."""
     if one.fingerprint() == other.fingerprint():
         return ()
     ours, theirs = one.texts(), other.texts()

@@ -40,13 +40,9 @@ def replacing(path: Path, *, shared: bool = False, new: bool = False) -> Iterato
     When the block raises, `path` stays as it was. Missing directories are made.
 
     Args:
-        path: the file.
+        path: the file, which errors name.
         shared: let others read it, as far as the umask allows.
-        new: refuse to replace an existing file.
-
-    Raises:
-        OSError: it cannot be written; the error names `path`.
-        FileExistsError: `new`, and something exists at `path`.
+        new: FileExistsError if something exists at `path`.
     """
     with naming(path):
         make_directory(path.parent, shared=shared)
@@ -74,11 +70,7 @@ def beside(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """Private directory that becomes `path` when the block ends well.
-
-    Raises:
-        OSError: it cannot be made, or something exists at `path`.
-    """
+    """Private directory that becomes `path` when the block ends well; OSError if that exists."""
     with beside(path) as part:
         yield part
         if os.path.lexists(path):
@@ -245,10 +237,9 @@ def _umask() -> int:
 
 @contextmanager
 def alone(directory: Path) -> Iterator[None]:
-    """Hold the lock of a directory, made private if it is missing. A process may hold it twice.
+    """Hold the lock of a directory, made if it is missing; RunError if another process does.
 
-    Raises:
-        RunError: another process holds it, or it cannot be written or locked.
+    A process may hold it twice.
     """
     with _held(directory / LOCK, directory):
         yield
@@ -256,23 +247,14 @@ def alone(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def exclusive(file: Path) -> Iterator[None]:
-    """Hold the lock `.NAME.lock` of a file; directories made for it go if they stay empty.
-
-    Raises:
-        RunError: as `alone`.
-    """
+    """As `alone`, of a file (`.NAME.lock`); directories made for it go if they stay empty."""
     with _tidy(file.parent), _held(file.with_name(f".{file.name}{LOCK}"), file):
         yield
 
 
 @contextmanager
 def claimed(directory: Path, *, worth: Callable[[Path], bool]) -> Iterator[None]:
-    """As `alone`; after a failure, what the block put into a vacant directory is removed.
-
-    Args:
-        directory: to lock.
-        worth: whether its content is to be kept after a failure.
-    """
+    """As `alone`; after a failure, a vacant directory is emptied again unless `worth` keeping."""
     with _tidy(directory), alone(directory):
         empty = vacant(directory)
         try:
@@ -287,11 +269,7 @@ def claimed(directory: Path, *, worth: Callable[[Path], bool]) -> Iterator[None]
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Wait for the lock file `path`, made if it is missing, and hold it for the block.
-
-    Raises:
-        RunError: it cannot be made or locked.
-    """
+    """Wait for the lock file `path`, made if it is missing, and hold it for the block."""
     with _held(path, path.parent, wait=True):
         yield
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vestige.data.corpus import Corpus
-from vestige.data.files import raw_lines
+from vestige.data.files import Fault, located, raw_lines
 from vestige.data.formats.reading import (
     ROWS,
     TABLES,
     corpus_format,
-    ending,
+    files_of,
     named,
     not_empty,
     with_columns,
@@ -41,6 +41,10 @@ _ADDRESSED = re.compile(r"([^\s:,]+)[:,]\s+(.*)", re.DOTALL)
 _SEPARATOR = re.compile(r" \+\+\+\$\+\+\+(?: |$)")
 _MARK_UP = re.compile(r"</?[a-z]+>", re.IGNORECASE)
 _NUMBER = re.compile(r"L[0-9]+")
+_REMEDY = (
+    'Separate fields by " +++$+++ ", and number lines differently; fix or remove the line, or '
+    "download the file again."
+)
 
 
 class _Line(NamedTuple):
@@ -68,21 +72,26 @@ def read_cornell(path: Path) -> Corpus:
         users are the characters' ids ("u0"), since films share names; labels are the films'
         titles, or their ids without the characters' file.
     """
-    files = sorted(path.glob("movie_lines*.txt")) if path.is_dir() else [path]
+    files = files_of(path, (), "movie_lines*.txt")
     if len(files) != 1:
         raise DataError(
             f"{path} has {len(files)} files movie_lines*.txt; one is needed",
             remedy="Pass the file of the lines.",
         )
-    script = _script(files[0])
+    script: dict[int, _Line] = {}
+    for where, (name, character, film, _, text) in _fields(files[0], 5):
+        with located(where, remedy=_REMEDY):
+            number = _number(name)
+            if number in script:
+                raise Fault(f"the line {name} occurs twice")
+            script[number] = _Line(character.strip(), film.strip(), _MARK_UP.sub("", text).strip())
     conversations = files[0].with_name("movie_conversations.txt")
     places = _listed(conversations) if conversations.is_file() else _consecutive(script)
     pairs = [(script[a], script[b]) for a, b in places if a in script and b in script]
-    pairs = [(line, reply) for line, reply in pairs if line.character != reply.character]
+    pairs = [(a, b) for a, b in pairs if a.text and b.text and a.character != b.character]
     films = files[0].with_name("movie_characters_metadata.txt")
-    titles: dict[str, str] = {}
-    if films.is_file():
-        titles = {row[2].strip(): row[3].strip() for _, row in _fields(films, 6)}
+    rows = _fields(films, 6) if films.is_file() else ()
+    titles = {row[2].strip(): row[3].strip() for _, row in rows}
     corpus = Corpus.from_texts(
         (reply.text for _, reply in pairs),
         users=(reply.character for _, reply in pairs),
@@ -92,44 +101,24 @@ def read_cornell(path: Path) -> Corpus:
     return not_empty(corpus, files[0])
 
 
-def _script(file: Path) -> dict[int, _Line]:
-    """The lines with words, by number."""
-    found: dict[int, _Line] = {}
-    for where, (name, character, film, _, text) in _fields(file, 5):
-        number = _number(name, where)
-        if number in found:
-            raise DataError(
-                f"{where}: the line {name} occurs twice",
-                remedy="Line numbers must differ; download the file again.",
-            )
-        if words := _MARK_UP.sub("", text).strip():
-            found[number] = _Line(character.strip(), film.strip(), words)
-    return found
-
-
 def _consecutive(script: Mapping[int, _Line]) -> Iterator[tuple[int, int]]:
-    for first, second in pairwise(sorted(script)):
+    for first, second in pairwise(sorted(number for number, line in script.items() if line.text)):
         if second == first + 1 and script[first].film == script[second].film:
             yield first, second
 
 
 def _listed(file: Path) -> Iterator[tuple[int, int]]:
     for where, row in _fields(file, 4):
-        names = row[3].strip()
-        if not re.fullmatch(r"\[('L[0-9]+'(, )?)+\]", names):
-            raise DataError(
-                f"{where}: its last field is not a list of lines such as ['L1', 'L2']",
-                remedy="Download the file again, or remove it to order by line numbers.",
-            )
-        yield from pairwise(_number(name, where) for name in _NUMBER.findall(names))
+        with located(where, remedy=_REMEDY):
+            if not re.fullmatch(r"\[('L[0-9]+'(, )?)+\]", row[3].strip()):
+                raise Fault("its last field is not a list of lines such as ['L1', 'L2']")
+            numbers = [_number(name) for name in _NUMBER.findall(row[3])]
+        yield from pairwise(numbers)
 
 
-def _number(name: str, where: str) -> int:
+def _number(name: str) -> int:
     if not _NUMBER.fullmatch(name.strip()):
-        raise DataError(
-            f"{where}: expected a line number such as L1045",
-            remedy="Fix or remove the line, or download the file again.",
-        )
+        raise Fault("expected a line number such as L1045")
     return int(name.strip()[1:])
 
 
@@ -140,11 +129,9 @@ def _fields(file: Path, count: int) -> Iterator[tuple[str, list[str]]]:
             continue
         where = f"{file}, line {number}"
         row = _SEPARATOR.split(_decoded(line).rstrip("\r\n"), maxsplit=count - 1)
-        if len(row) < count:
-            raise DataError(
-                f"{where}: {len(row)} fields; {count} are needed",
-                remedy='Separate fields by " +++$+++ "; fix or remove the line.',
-            )
+        with located(where, remedy=_REMEDY):
+            if len(row) < count:
+                raise Fault(f"{len(row)} fields; {count} are needed")
         yield where, row
 
 
@@ -174,12 +161,8 @@ def read_ubuntu_irc(path: Path) -> Corpus:
         path: a table of messages (`log`, `time`, `user`, `text`), or a folder of such files. Users
             of the corpus are nicknames, labels the logs.
     """
-    files = [path]
-    if path.is_dir():
-        files = sorted(file for file in path.iterdir() if ending(file) in TABLES)
-    if not files:
-        raise DataError(f"{path} has no messages", remedy="Pass the file messages.jsonl.gz.")
-    parts = [read_table(file, user_column="user", label_column="log") for file in files]
+    columns = {"user_column": "user", "label_column": "log"}
+    parts = [read_table(file, **columns) for file in files_of(path, TABLES)]
     messages = Corpus.concatenate(parts)
     last: dict[tuple[str, str], str] = {}  # by log and nickname in lower case
     places: list[int] = []
@@ -212,10 +195,8 @@ def read_reddit(path: Path) -> Corpus:
     Args:
         path: JSON lines with `author`, `body` and `subreddit`, gzip or not, or a folder of them.
     """
-    files = sorted(path.glob("*.jsonl*")) if path.is_dir() else [path]
-    if not files:
-        raise DataError(f"{path} has no .jsonl file", remedy="Pass the folder of the comments.")
     columns = {"text_column": "body", "user_column": "author", "label_column": "subreddit"}
+    files = files_of(path, (), "*.jsonl*")
     return Corpus.concatenate([read_table(file, **columns) for file in files])
 
 
@@ -246,11 +227,10 @@ def _turn(given: Mapping[str, Any]) -> dict[str, str]:
 
 def joined(path: Path, columns: Sequence[str]) -> Iterator[str]:
     """The texts of several columns of each row, a line end between them."""
+    remedy = "Convert its values to strings, or pass another --text column."
     for where, row in rows(path, columns):
         for name in columns:
             if not isinstance(row[name], str | None):
-                raise DataError(
-                    f'{where}: "{name}" is {type(row[name]).__name__}, not text',
-                    remedy="Convert its values to strings, or pass another --text column.",
-                )
+                problem = f'{where}: "{name}" is {type(row[name]).__name__}, not text'
+                raise DataError(problem, remedy=remedy)
         yield "\n".join(row[name] for name in columns if row[name])

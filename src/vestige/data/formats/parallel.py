@@ -21,14 +21,19 @@ _HALVES = (".enc", ".dec")
 
 def parallel_lines(files: Sequence[Path]) -> Iterator[tuple[str, ...]]:
     """Stripped lines of the same number of all files of a folder; blank last lines are ignored."""
+    names = ", ".join(file.name for file in files)
+    remedy = f"Put {names} into one folder; line n of each must belong together."
+    for file in files:
+        if not file.exists():
+            raise DataError(f"{file} does not exist", remedy=remedy)
     columns = [[line.strip() for line in lines(file)] for file in files]
     counts = [next((n for n in range(len(c), 0, -1) if c[n - 1]), 0) for c in columns]
     if any(len(column) < max(counts) for column in columns):
-        found = (f"{file.name} {count}" for file, count in zip(files, counts, strict=True))
+        found = ", ".join(f"{file.name} {n}" for file, n in zip(files, counts, strict=True))
         raise DataError(
-            f"{files[0].parent}: the files have different numbers of lines ({', '.join(found)}); "
+            f"{files[0].parent}: the files have different numbers of lines ({found}); "
             f"line {min(counts) + 1} is missing in one",
-            remedy="Line n of each file must belong together; download or write them again.",
+            remedy=remedy,
         )
     return zip(*(column[: max(counts)] for column in columns), strict=True)
 
@@ -52,16 +57,8 @@ def read_pairs(path: Path) -> Corpus:
             f"{path} has no pairs of a .enc and a .dec file",
             remedy="Pass a folder with both, or one file next to the other.",
         )
-    pairs: list[tuple[str, ...]] = []
-    for file in files:
-        halves = [file.with_suffix(end) for end in _HALVES]
-        for half in halves:
-            if not half.is_file():
-                raise DataError(
-                    f"{half} does not exist; it is half of a pair",
-                    remedy="Put NAME.enc and NAME.dec into one folder; line n answers line n.",
-                )
-        pairs += [pair for pair in parallel_lines(halves) if all(pair)]
+    halves = ([file.with_suffix(end) for end in _HALVES] for file in files)
+    pairs = [pair for both in halves for pair in parallel_lines(both) if all(pair)]
     sources, texts = ([pair[half] for pair in pairs] for half in (0, 1))
     return not_empty(Corpus.from_texts(texts, sources=sources), path)
 
@@ -122,13 +119,6 @@ def _parts(path: Path, source: str, target: str) -> list[Path]:
 def _translations(part: Path, source: str, target: str) -> Iterator[tuple[str, str, str]]:
     """(talk, sentence, its translation), pairs that are not whole left out."""
     files = [part.with_name(f"{part.name}.{end}") for end in ("usr", source, target)]
-    missing = [file for file in files if not file.is_file()]
-    if missing:
-        raise DataError(
-            f"{missing[0]} does not exist; it belongs to the part {part.name}",
-            remedy=f"Put {', '.join(file.name for file in files)} into one folder, or pass other "
-            "languages.",
-        )
     for number, (talk, *pair) in enumerate(parallel_lines(files), start=1):
         sentence, translated = (html.unescape(half).strip() for half in pair)
         if not (sentence and translated):

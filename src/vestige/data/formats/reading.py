@@ -131,11 +131,7 @@ def read_source(
     source_column: str | None = None,
     limit: int | None = None,
 ) -> Corpus:
-    """The corpus that DATA names, as `read_corpus` reads it; of a planted directory, its corpus.
-
-    Raises:
-        DataError: it cannot be read, or holds labelled utterances.
-    """
+    """The corpus that DATA names, as `read_corpus` reads it; of a planted directory, its corpus."""
     folder = Path(source)
     if (folder / MANIFEST).is_file() and (folder / TRAIN).is_file():
         raise DataError(
@@ -194,7 +190,7 @@ def named(
         files: patterns of a file's name without `.gz`.
         inside: patterns of a file in a folder.
         beside: ending of another file of the same name, for files that are no tables.
-        called: regular expression of a name that is no path; endings of tables are none.
+        called: regular expression of a source that is no path, and ends as no table does.
     """
 
     def detect(source: str, _: ReadOptions) -> bool:
@@ -275,12 +271,15 @@ def fitting(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
     return [entry for entry in entries if entry.is_file() and ending(entry) in suffixes]
 
 
-def files_of(source: Path, suffixes: tuple[str, ...]) -> list[Path]:
-    """One file, or the files of a folder that have one of the endings; DataError if it has none."""
-    files = fitting(source, suffixes) if source.is_dir() else [source]
+def files_of(source: Path, suffixes: tuple[str, ...] = (), *patterns: str) -> list[Path]:
+    """One file, or those of a folder with one of the endings or names; DataError without any."""
+    if not source.is_dir():
+        return [source]
+    matching = [file for pattern in patterns for file in sorted(source.glob(pattern))]
+    files = fitting(source, suffixes) or matching
     if not files:
+        wanted = patterns[0] if patterns else f"file ending in {', '.join(filter(None, suffixes))}"
         raise DataError(
-            f"{source} has no file ending in {', '.join(filter(None, suffixes))}",
-            remedy="Pass a file, or a folder with such files.",
+            f"{source} has no {wanted}", remedy="Pass a file, or a folder with such files."
         )
     return files

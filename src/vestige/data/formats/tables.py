@@ -19,7 +19,7 @@ import pyarrow.json
 import pyarrow.parquet
 
 from vestige.data.corpus import Corpus
-from vestige.data.files import existing, lines, within_memory
+from vestige.data.files import Fault, existing, lines, located, within_memory
 from vestige.data.formats.reading import (
     CORPUS_FORMATS,
     TABLE,
@@ -219,10 +219,8 @@ def _read_json_slowly(path: Path, columns: Sequence[str]) -> pa.Table:
         for column in columns:
             value = row.get(column)
             if not isinstance(value, str | None):
-                raise DataError(
-                    f'{where}: "{column}" is {type(value).__name__}, not text',
-                    remedy="Choose another column, or convert its values to strings.",
-                )
+                problem = f'{where}: "{column}" is {type(value).__name__}, not text'
+                raise DataError(problem, remedy="Choose another column, or convert its values.")
             values[column].append(value)
     if seen:  # else the file is empty, which is said later
         _check_columns(columns, sorted(seen), str(path))
@@ -234,19 +232,14 @@ def _json_rows(path: Path) -> Iterator[tuple[str, Row]]:
         if not line.strip():
             continue
         where = f"{path}, line {number}"
-        try:
-            row = json.loads(line)
-            json.dumps(row, ensure_ascii=False).encode()  # finds surrogates without a partner
-        except (ValueError, RecursionError) as error:
-            raise DataError(
-                f"{where}: invalid JSON: {reason(error)}",
-                remedy="Fix or remove the line; every line must be one JSON object.",
-            ) from error
-        if not isinstance(row, dict):
-            raise DataError(
-                f"{where}: {type(row).__name__} instead of a JSON object",
-                remedy="Write one object per line, for example with `jq -c '.[]'`.",
-            )
+        with located(where, remedy="Write one JSON object per line, as `jq -c '.[]'` does."):
+            try:
+                row = json.loads(line)
+                json.dumps(row, ensure_ascii=False).encode()  # finds surrogates without a partner
+            except (ValueError, RecursionError) as error:
+                raise Fault(f"invalid JSON: {reason(error)}") from error
+            if not isinstance(row, dict):
+                raise Fault(f"{type(row).__name__} instead of a JSON object")
         yield where, row
 
 

@@ -92,16 +92,10 @@ def read_wikitext(path: str | Path, *, split: str = "train") -> Corpus:
 def _part(path: Path, split: str, name: str, *patterns: str) -> Path:
     """A file, or that of a split in a folder."""
     _validate.one_of(SPLITS, split=split)
-    if not path.is_dir():
-        return path
-    files = [file for pattern in patterns for file in sorted(path.glob(pattern))]
-    if not files:
-        every = [name.format(part) for part in SPLITS]
-        raise DataError(
-            f"{path} has no {name.format(split)}",
-            remedy=f"Pass the folder of {every[0]}, {every[1]} and {every[2]}.",
-        )
-    return files[0]
+    if path.is_dir() and not any(any(path.glob(pattern)) for pattern in patterns):
+        remedy = f"Pass the folder of {', '.join(name.format(part) for part in SPLITS)}."
+        raise DataError(f"{path} has no {name.format(split)}", remedy=remedy)
+    return files_of(path, (), *patterns)[0]
 
 
 corpus_format("penn-treebank", named(inside=["ptb*.train.txt", "ptb*.valid.txt", "ptb*.test.txt"]))(

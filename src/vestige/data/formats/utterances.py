@@ -249,12 +249,9 @@ def _read_parallel(path: Path, _: ReadOptions) -> UtteranceSplits:
 
 
 def _parallel_rows(folder: Path) -> Located:
-    names = f"{', '.join(_PARALLEL[:2])} and {_PARALLEL[2]}"
-    missing = [name for name in _PARALLEL if not (folder / name).is_file()]
-    if missing:
-        raise DataError(f"{folder} has no {missing[0]}", remedy=f"Put {names} into one folder.")
     found = parallel_lines([folder / name for name in _PARALLEL])
-    return ((f"{folder}, line {n} of {names}", row) for n, row in enumerate(found, start=1))
+    where = f"{', '.join(_PARALLEL[:2])} and {_PARALLEL[2]}"
+    return ((f"{folder}, line {n} of {where}", row) for n, row in enumerate(found, start=1))
 
 
 # NLU-Evaluation-Data. Liu et al. (2019), "Benchmarking Natural Language Understanding Services for
