@@ -140,8 +140,14 @@ def read_source(
         )
     if format == AUTO and (folder / MANIFEST).is_file() and (folder / CORPUS).is_file():
         source = str(folder / CORPUS)
-    columns = {"text_column": text, "user_column": user, "source_column": source_column}
-    return read_corpus(source, format=format, limit=limit, **columns)
+    return read_corpus(
+        source,
+        format=format,
+        text_column=text,
+        user_column=user,
+        source_column=source_column,
+        limit=limit,
+    )
 
 
 def detected(

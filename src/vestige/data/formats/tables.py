@@ -220,7 +220,9 @@ def _read_json_slowly(path: Path, columns: Sequence[str]) -> pa.Table:
             value = row.get(column)
             if not isinstance(value, str | None):
                 problem = f'{where}: "{column}" is {type(value).__name__}, not text'
-                raise DataError(problem, remedy="Choose another column, or convert its values.")
+                raise DataError(
+                    problem, remedy="Choose another column, or convert its values to text."
+                )
             values[column].append(value)
     if seen:  # else the file is empty, which is said later
         _check_columns(columns, sorted(seen), str(path))

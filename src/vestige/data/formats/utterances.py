@@ -352,9 +352,10 @@ def _snips(path: Path) -> Located:
         content = json.loads(_joined_halves(path))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: invalid JSON: {reason(error)}", remedy="Fetch it.") from error
-    found = conform(content, dict[str, list[_Said]], path, error=DataError, remedy=_SHAPE)
-    for intent, utterances in found.items():
-        for number, said in enumerate(utterances, start=1):
+    check = partial(conform, error=DataError, remedy=_SHAPE)
+    for place, (intent, given) in enumerate(check(content, dict[str, Any], path).items(), start=1):
+        found = check(given, list[_Said], f"{path}, intent {place}")
+        for number, said in enumerate(found, start=1):
             pieces = [(piece.text, piece.entity) for piece in said.data]
             yield f"{path}, utterance {number}", (pieces, intent.strip())
 
