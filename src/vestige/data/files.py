@@ -15,7 +15,6 @@ import os
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import partial
 from pathlib import Path
@@ -63,16 +62,11 @@ T = TypeVar("T")
 
 
 class Fault(Exception):
-    """What is wrong at a place, which `located` adds. Quotes no text."""
+    """What is wrong in a line or row. Quotes no text."""
 
-
-@contextmanager
-def located(where: object, *, remedy: str) -> Iterator[None]:
-    """Turn a `Fault` into a DataError about a place, such as a line of a file."""
-    try:
-        yield
-    except Fault as fault:
-        raise DataError(f"{where}: {fault}", remedy=remedy) from None
+    def at(self, where: object, remedy: str) -> DataError:
+        """The error that names the place."""
+        return DataError(f"{where}: {self}", remedy=remedy)
 
 
 # Bytes and lines

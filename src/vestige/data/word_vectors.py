@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from vestige.data.files import Fault, existing, located, raw_lines
+from vestige.data.files import Fault, existing, raw_lines
 from vestige.data.formats.reading import ending
 from vestige.errors import DataError
 
@@ -110,8 +110,9 @@ def _from_text(path: Path, wanted: set[bytes] | None) -> WordVectors:
     kept: dict[bytes, str] = {}
     buffer = bytearray()  # grows in place: 400,000 rows never become Python objects
     stated, width, count = None, 0, 0
-    for number, line in enumerate(raw_lines(path), start=1):
-        with located(f"{path}, line {number}", remedy=_REMEDY):
+    number = 0
+    try:
+        for number, line in enumerate(raw_lines(path), start=1):
             if number == 1:
                 stated, width = _first_line(line.split())
             if (number == 1 and stated is not None) or not line.strip():
@@ -124,6 +125,8 @@ def _from_text(path: Path, wanted: set[bytes] | None) -> WordVectors:
             if (wanted is None or word in wanted) and word not in kept:
                 buffer += _vector(numbers).tobytes()
                 kept[word] = _decoded(word)
+    except Fault as fault:
+        raise fault.at(f"{path}, line {number}", _REMEDY) from None
     if not width:
         raise DataError(f"{path} is empty", remedy=_REMEDY)
     if stated is not None and count != stated:

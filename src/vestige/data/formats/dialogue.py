@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vestige.data.corpus import Corpus
-from vestige.data.files import Fault, located, raw_lines
+from vestige.data.files import raw_lines
 from vestige.data.formats.reading import (
     ROWS,
     TABLES,
@@ -80,11 +80,10 @@ def read_cornell(path: Path) -> Corpus:
         )
     script: dict[int, _Line] = {}
     for where, (name, character, film, _, text) in _fields(files[0], 5):
-        with located(where, remedy=_REMEDY):
-            number = _number(name)
-            if number in script:
-                raise Fault(f"the line {name} occurs twice")
-            script[number] = _Line(character.strip(), film.strip(), _MARK_UP.sub("", text).strip())
+        number = _number(name, where)
+        if number in script:
+            raise DataError(f"{where}: the line {name} occurs twice", remedy=_REMEDY)
+        script[number] = _Line(character.strip(), film.strip(), _MARK_UP.sub("", text).strip())
     conversations = files[0].with_name("movie_conversations.txt")
     places = _listed(conversations) if conversations.is_file() else _consecutive(script)
     pairs = [(script[a], script[b]) for a, b in places if a in script and b in script]
@@ -109,16 +108,15 @@ def _consecutive(script: Mapping[int, _Line]) -> Iterator[tuple[int, int]]:
 
 def _listed(file: Path) -> Iterator[tuple[int, int]]:
     for where, row in _fields(file, 4):
-        with located(where, remedy=_REMEDY):
-            if not re.fullmatch(r"\[('L[0-9]+'(, )?)+\]", row[3].strip()):
-                raise Fault("its last field is not a list of lines such as ['L1', 'L2']")
-            numbers = [_number(name) for name in _NUMBER.findall(row[3])]
-        yield from pairwise(numbers)
+        if not re.fullmatch(r"\[('L[0-9]+'(, )?)+\]", row[3].strip()):
+            problem = f"{where}: its last field is not a list of lines such as ['L1', 'L2']"
+            raise DataError(problem, remedy=_REMEDY)
+        yield from pairwise(_number(name, where) for name in _NUMBER.findall(row[3]))
 
 
-def _number(name: str) -> int:
+def _number(name: str, where: str) -> int:
     if not _NUMBER.fullmatch(name.strip()):
-        raise Fault("expected a line number such as L1045")
+        raise DataError(f"{where}: expected a line number such as L1045", remedy=_REMEDY)
     return int(name.strip()[1:])
 
 
@@ -129,9 +127,9 @@ def _fields(file: Path, count: int) -> Iterator[tuple[str, list[str]]]:
             continue
         where = f"{file}, line {number}"
         row = _SEPARATOR.split(_decoded(line).rstrip("\r\n"), maxsplit=count - 1)
-        with located(where, remedy=_REMEDY):
-            if len(row) < count:
-                raise Fault(f"{len(row)} fields; {count} are needed")
+        if len(row) < count:
+            problem = f"{where}: {len(row)} fields; {count} are needed"
+            raise DataError(problem, remedy=_REMEDY)
         yield where, row
 
 

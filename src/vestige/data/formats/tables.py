@@ -19,7 +19,7 @@ import pyarrow.json
 import pyarrow.parquet
 
 from vestige.data.corpus import Corpus
-from vestige.data.files import Fault, existing, lines, located, within_memory
+from vestige.data.files import existing, lines, within_memory
 from vestige.data.formats.reading import (
     CORPUS_FORMATS,
     TABLE,
@@ -234,14 +234,15 @@ def _json_rows(path: Path) -> Iterator[tuple[str, Row]]:
         if not line.strip():
             continue
         where = f"{path}, line {number}"
-        with located(where, remedy="Write one JSON object per line, as `jq -c '.[]'` does."):
-            try:
-                row = json.loads(line)
-                json.dumps(row, ensure_ascii=False).encode()  # finds surrogates without a partner
-            except (ValueError, RecursionError) as error:
-                raise Fault(f"invalid JSON: {reason(error)}") from error
-            if not isinstance(row, dict):
-                raise Fault(f"{type(row).__name__} instead of a JSON object")
+        remedy = "Write one JSON object per line, as `jq -c '.[]'` does."
+        try:
+            row = json.loads(line)
+            json.dumps(row, ensure_ascii=False).encode()  # finds surrogates without a partner
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{where}: invalid JSON: {reason(error)}", remedy=remedy) from error
+        if not isinstance(row, dict):
+            problem = f"{where}: {type(row).__name__} instead of a JSON object"
+            raise DataError(problem, remedy=remedy)
         yield where, row
 
 

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired
 
 import numpy as np
+from typing_extensions import TypedDict
 
 from vestige import _validate
-from vestige.data.files import Excerpt, Fault, conform, lines, located, raw_lines
+from vestige.data.files import Fault, conform, lines, raw_lines
 from vestige.data.formats.parallel import parallel_lines
 from vestige.data.formats.reading import (
     AUTO,
@@ -144,10 +145,12 @@ def _splits(
 def _gathered(
     rows: Located, make: Callable[[Any], Utterance], source: Path, remedy: str
 ) -> Utterances:
-    made = []
-    for where, row in rows:
-        with located(where, remedy=remedy):
+    made, where = [], ""
+    try:
+        for where, row in rows:  # noqa: B007  named below
             made.append(make(row))
+    except Fault as found:
+        raise found.at(where, remedy) from None
     if not made:
         raise DataError(f"{source} has no utterances", remedy="Pass labelled utterances.")
     return Utterances.of(made)
@@ -311,12 +314,12 @@ def _from_pieces(pieces: Iterable[tuple[str, str | None]], intent: str) -> Utter
 # train_X_full.json (or train_X.json) and, where there is a validation part, validate_X.json.
 
 
-class _Piece(Excerpt):
+class _Piece(TypedDict):
     text: str
-    entity: str | None = None
+    entity: NotRequired[str | None]
 
 
-class _Said(Excerpt):
+class _Said(TypedDict):
     data: list[_Piece]
 
 
@@ -356,7 +359,7 @@ def _snips(path: Path) -> Located:
     for place, (intent, given) in enumerate(check(content, dict[str, Any], path).items(), start=1):
         found = check(given, list[_Said], f"{path}, intent {place}")
         for number, said in enumerate(found, start=1):
-            pieces = [(piece.text, piece.entity) for piece in said.data]
+            pieces = [(piece["text"], piece.get("entity")) for piece in said["data"]]
             yield f"{path}, utterance {number}", (pieces, intent.strip())
 
 
