@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NotRequired
+from typing import Any
 
 import numpy as np
-from typing_extensions import TypedDict
 
 from vestige import _validate
-from vestige.data.files import Fault, conform, lines, raw_lines
+from vestige.data.files import Fault, lines, raw_lines
 from vestige.data.formats.parallel import parallel_lines
 from vestige.data.formats.reading import (
     AUTO,
@@ -314,15 +313,6 @@ def _from_pieces(pieces: Iterable[tuple[str, str | None]], intent: str) -> Utter
 # train_X_full.json (or train_X.json) and, where there is a validation part, validate_X.json.
 
 
-class _Piece(TypedDict):
-    text: str
-    entity: NotRequired[str | None]
-
-
-class _Said(TypedDict):
-    data: list[_Piece]
-
-
 def _snips_intents(path: Path) -> list[str]:
     return [e.name for e in _folders(path) if any(e.glob(f"train_{e.name}*.json"))]
 
@@ -341,7 +331,7 @@ def _read_snips(path: Path, _: ReadOptions) -> UtteranceSplits:
 
     def read(files: list[Path]) -> Utterances:
         found = (one for file in files for one in _snips(file))
-        return _gathered(found, lambda said: _from_pieces(*said), path, _SHAPE)
+        return _gathered(found, _from_snips, path, _SHAPE)
 
     full = [path / name / f"train_{name}_full.json" for name in names]
     train = read([f if f.exists() else f.with_stem(f.stem.removesuffix("_full")) for f in full])
@@ -355,12 +345,27 @@ def _snips(path: Path) -> Located:
         content = json.loads(_joined_halves(path))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: invalid JSON: {reason(error)}", remedy="Fetch it.") from error
-    check = partial(conform, error=DataError, remedy=_SHAPE)
-    for place, (intent, given) in enumerate(check(content, dict[str, Any], path).items(), start=1):
-        found = check(given, list[_Said], f"{path}, intent {place}")
-        for number, said in enumerate(found, start=1):
-            pieces = [(piece["text"], piece.get("entity")) for piece in said["data"]]
-            yield f"{path}, utterance {number}", (pieces, intent.strip())
+    if not isinstance(content, dict):
+        raise DataError(f"{path} is not a JSON object", remedy=_SHAPE)
+    for intent, utterances in content.items():
+        if not isinstance(utterances, list):
+            raise DataError(f"{path}: an intent has no list of utterances", remedy=_SHAPE)
+        for number, said in enumerate(utterances, start=1):
+            yield f"{path}, utterance {number}", (said, intent.strip())
+
+
+def _from_snips(row: tuple[Any, str]) -> Utterance:
+    said, intent = row
+    data = said.get("data") if isinstance(said, dict) else None
+    if not isinstance(data, list):
+        raise Fault('it has no list "data"')
+    pieces = []
+    for number, piece in enumerate(data, start=1):
+        text, slot = (piece.get("text"), piece.get("entity")) if isinstance(piece, dict) else (0, 0)
+        if not isinstance(text, str) or not isinstance(slot, str | None):
+            raise Fault(f'piece {number} has no "text", or a value is not text')
+        pieces.append((text, slot))
+    return _from_pieces(pieces, intent)
 
 
 def _joined_halves(path: Path) -> str:
