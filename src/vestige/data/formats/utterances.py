@@ -317,10 +317,6 @@ def _snips_intents(path: Path) -> list[str]:
     return [e.name for e in _folders(path) if any(e.glob(f"train_{e.name}*.json"))]
 
 
-def _is_snips(path: Path) -> bool:
-    return path.is_dir() and bool(_snips_intents(path))
-
-
 def _read_snips(path: Path, _: ReadOptions) -> UtteranceSplits:
     names = _snips_intents(path)
     if not names:
@@ -399,5 +395,5 @@ def _add(
 
 _add("parallel", _read_parallel, _is_parallel, NAMES)
 _add("nlu-evaluation", _read_nlu_evaluation, _is_nlu_evaluation, ROWS)
-_add("snips-json", _read_snips, _is_snips, TABLE)
+_add("snips-json", _read_snips, lambda path: path.is_dir() and any(_snips_intents(path)), TABLE)
 _add("table", _read_tables, _is_table, TEXT)
