@@ -114,8 +114,8 @@ def measured(paths: Sequence[str], manifest: str, test: str, text: str) -> list[
     """What `vestige compare` measures of trainings, completion left out."""
     from vestige.audits.exposure.canaries import canary_exposure
     from vestige.data.encoded import encode
+    from vestige.data.formats.reading import read_source
     from vestige.data.manifest import load_canaries
-    from vestige.data.sources import read_source
     from vestige.models.checkpoints import load_model
     from vestige.training.evaluate import score_documents
 

@@ -29,7 +29,7 @@ from update_pairs.methods import METHODS
 from update_pairs.protocol import Row
 from update_pairs.searches import BUDGET
 
-from vestige.data.atomic_write import write_text
+from vestige.data.writing import write_text
 from vestige.memory import keep_freed_pages
 from vestige.models.checkpoints import load_model
 from vestige.models.protocols import LanguageModel

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from vestige.data.file_lock import alone
+from vestige.data.writing import alone
 from vestige.errors import RunError
 from vestige.monitor import SILENT
 from vestige.new_files import FILE, NOT_KEPT, resumable, save_run

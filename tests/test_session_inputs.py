@@ -7,10 +7,11 @@ import pytest
 
 from vestige.data.corpus import Corpus
 from vestige.data.files import read_lines
+from vestige.data.formats.reading import read_source
 from vestige.data.manifest import Canary, load_canaries, manifest_file
 from vestige.data.planting import plant
 from vestige.data.secret_manifest import load_secrets
-from vestige.data.sources import planting, read_source
+from vestige.data.sources import planting
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import AccessDenied, DataError, IncompatibleModels, ManifestError, ModelError
 from vestige.models.checkpoints import save_model

@@ -28,7 +28,7 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from check_calibration.planted import Secret, inserted, secrets
 from check_calibration.world import BASES, CORPORA, LENGTH, base, one_step, pool, tokenizer
-from vestige.data.atomic_write import new_directory
+from vestige.data.writing import new_directory
 
 COPIES, EPOCHS, METHODS = (1, 5, 20), (1, 2, 4, 8), ("full", "lora")
 VARIANTS = ("plain", "listed", "wrong", "dp")

@@ -28,7 +28,7 @@ from transformers import (
 )
 
 import vestige
-from vestige.data.atomic_write import new_directory, replacing_name
+from vestige.data.writing import new_directory, replacing_name
 from vestige.memory import keep_freed_pages
 
 CORPORA = ("reddit", "wikitext", "irc", "newsgroups")

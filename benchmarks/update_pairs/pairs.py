@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from update_pairs.texts import TEXTS, Parts, chat, planted, read_parts, shuffled
-from vestige.data.atomic_write import write_text
 from vestige.data.corpus import Corpus
+from vestige.data.writing import write_text
 from vestige.experiments.runner import run_trials
 from vestige.experiments.updates.settings import Snapshot, Start
 from vestige.experiments.updates.subwords import AdapterStart, GPT2Start

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from update_pairs.methods import METHODS
 from update_pairs.protocol import Found, Row
-from vestige.data.atomic_write import write_text
+from vestige.data.writing import write_text
 from vestige.models.checkpoints import load_model
 from vestige.models.protocols import LanguageModel
 

@@ -73,7 +73,7 @@ def demo(
         VestigeError: the text is not installed, or `out` exists.
     """
     from vestige.audits.update.diff import diff
-    from vestige.data.file_lock import claimed
+    from vestige.data.writing import claimed
     from vestige.reports.page import write_page
 
     run.seed = seed

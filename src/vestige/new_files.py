@@ -8,9 +8,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from vestige.data import atomic_write
-from vestige.data.file_lock import claimed
+from vestige.data import writing
 from vestige.data.files import read_object
+from vestige.data.writing import claimed
 from vestige.errors import RunError
 from vestige.monitor import SILENT, Monitor
 from vestige.store import KEPT, Store
@@ -55,7 +55,7 @@ def new_directory(directory: Path) -> Iterator[Path]:
     Raises:
         RunError: the directory exists by then, or cannot be written.
     """
-    with _written(directory), atomic_write.new_directory(directory) as partial:
+    with _written(directory), writing.new_directory(directory) as partial:
         yield partial
 
 
@@ -70,7 +70,7 @@ def new_file(path: Path, *, shared: bool) -> Iterator[BinaryIO]:
     Raises:
         RunError: something exists there by then, or it cannot be written.
     """
-    with _written(path), atomic_write.replacing(path, shared=shared, new=True) as file:
+    with _written(path), writing.replacing(path, shared=shared, new=True) as file:
         yield file
 
 
@@ -172,7 +172,7 @@ def _written(path: Path) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, FileExistsError) or error.errno == errno.ENOTEMPTY:
             raise _exists(path) from error
-        full = error.errno in atomic_write.FULL
+        full = error.errno in writing.FULL
         raise RunError(
             f"{path} cannot be written: {error.strerror or error}",
             remedy="Make room on that disk, or choose an --out on another."

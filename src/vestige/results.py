@@ -17,8 +17,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vestige.data import atomic_write
-from vestige.data.files import Excerpt, Name, conform, read_object, storable
+from vestige.data import writing
+from vestige.data.files import Excerpt, Name, conform, read_object
 from vestige.data.files import plain as plain
 from vestige.data.files import to_json as to_json
 from vestige.errors import RunError
@@ -249,14 +249,14 @@ def save(
     result = result_of(result)
     record, table = _record(result, run), _table(result)
     with new_directory(directory) as partial:
-        atomic_write.write_text(partial / "summary.json", to_json(result.summary) + "\n")
-        with atomic_write.replacing(partial / "rows.parquet") as file:
+        writing.write_text(partial / "summary.json", to_json(result.summary) + "\n")
+        with writing.replacing(partial / "rows.parquet") as file:
             pq.write_table(table, file)
         record["files"] = {name: _sha256(partial / name) for name in _SEALED}
         files = {} if more is None else more(_as_read(result, record, directory))
         for name, text in files.items():
-            atomic_write.write_text(partial / name, text)
-        atomic_write.write_text(partial / "run.json", to_json(record) + "\n")
+            writing.write_text(partial / name, text)
+        writing.write_text(partial / "run.json", to_json(record) + "\n")
     return directory
 
 
@@ -292,12 +292,18 @@ def _record(result: Result, run: Mapping[str, object]) -> dict[str, object]:
 
 
 def _table(result: Result) -> "pa.Table":
-    """All columns of all rows, in order of first appearance; null where a row has none."""
+    """All columns of all rows, in order of first appearance; null where a row has none.
+
+    Columns with whole numbers beyond 64 bits become floats.
+    """
     import pyarrow as pa
 
-    rows = storable(plain(row) for row in result.rows)
-    names = dict.fromkeys(name for row in rows for name in row)
-    return pa.table({name: [row.get(name) for row in rows] for name in names})
+    rows = [plain(row) for row in result.rows]
+    columns = {n: [row.get(n) for row in rows] for n in dict.fromkeys(n for r in rows for n in r)}
+    for name, values in columns.items():
+        if any(isinstance(value, int) and not -(2**63) <= value < 2**63 for value in values):
+            columns[name] = [float(one) if isinstance(one, int) else one for one in values]
+    return pa.table(columns)
 
 
 def load(directory: str | Path) -> Run:

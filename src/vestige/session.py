@@ -144,7 +144,7 @@ class Session:
         Raises:
             DataError: it cannot be read.
         """
-        from vestige.data.sources import read_source
+        from vestige.data.formats.reading import read_source
         from vestige.models.folders import of_corpus
 
         if isinstance(given, str | PathLike):

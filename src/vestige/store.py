@@ -25,8 +25,7 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
-from vestige.data.atomic_write import FULL, PRIVATE_FILE, make_directory, replacing_name
-from vestige.data.file_lock import exclusive
+from vestige.data.writing import FULL, PRIVATE_FILE, exclusive, make_directory, replacing_name
 from vestige.errors import RunError
 from vestige.monitor import SILENT, Monitor
 

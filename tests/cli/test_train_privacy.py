@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from vestige import results
-from vestige.data.records import hash_texts
+from vestige.data.division import hash_texts
 from vestige.privacy.accounting import Mechanism, composed_epsilon
 
 WORDS = ["the gate opens", "a lantern stands", "the miller knows", "nobody sleeps", "a code rings"]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from vestige.data.corpus import Corpus
+from vestige.data.lexicon import WORDS_BY_ROLE
 from vestige.data.vocabulary import WordVocabulary
-from vestige.data.word_list import WORDS_BY_ROLE
 
 
 @pytest.fixture(scope="session")

@@ -7,12 +7,11 @@ from hypothesis import strategies as st
 
 from vestige.data.canaries import PATTERNS, frequency_canaries, given_canaries, random_canaries
 from vestige.data.corpus import Corpus
-from vestige.data.lexicon import Lexicon
+from vestige.data.lexicon import TEMPLATES, WORDS_BY_ROLE, Lexicon
 from vestige.data.manifest import Canary
 from vestige.data.planting import occurrences
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
-from vestige.data.word_list import TEMPLATES, WORDS_BY_ROLE
 from vestige.errors import DataError
 
 

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vestige.data.corpus import Corpus, write_corpus
-from vestige.data.formats.reading import read_corpus
 from vestige.data.formats.tables import read_table
 from vestige.errors import DataError
 
@@ -108,7 +107,7 @@ def test_adding_keeps_the_columns_that_both_have() -> None:
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=20), st.integers(0, 3))
 def test_a_source_stays_with_its_document(texts: list[str], seed: int) -> None:
     corpus = Corpus.from_texts(texts, users=texts, sources=[f"to {text}" for text in texts])
-    parts = [*corpus.split(0.5, seed=seed), *corpus.split(0.5, seed=seed, by_user=True)]
+    parts = corpus.split(0.5, seed=seed)
     for part in (*parts, Corpus.concatenate(parts), corpus.take([0, 0])):
         assert part.sources == [f"to {text}" for text in part]
 
@@ -135,25 +134,10 @@ def test_a_split_is_a_partition_in_order(size: int, fraction: float, seed: int) 
         assert all(a < b for a, b in pairwise(part))
 
 
-@given(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=40), st.integers(0, 5))
-def test_a_split_by_user_puts_no_user_on_both_sides(users: list[str], seed: int) -> None:
-    corpus = Corpus.from_texts([str(i) for i in range(len(users))], users=users)
-    rest, held_out = corpus.split(0.5, seed=seed, by_user=True)
-    assert not set(rest.users or []) & set(held_out.users or [])
-    assert len(rest) + len(held_out) == len(users)
-    assert len(set(held_out.users or [])) == round(0.5 * len(set(users)))
-
-
 def test_a_seed_decides_a_split(corpus: Corpus) -> None:
     first = corpus.split(0.3, seed=1)[1].fingerprint()
     assert corpus.split(0.3, seed=1)[1].fingerprint() == first
     assert corpus.split(0.3, seed=2)[1].fingerprint() != first
-
-
-def test_no_split_by_user_without_users() -> None:
-    with pytest.raises(DataError, match="has no users") as caught:
-        Corpus.from_texts(["a"]).split(0.5, seed=0, by_user=True)
-    assert "column" in caught.value.remedy
 
 
 @pytest.mark.parametrize(
@@ -192,43 +176,20 @@ def test_a_foreign_column_is_left_behind() -> None:
 PRINTABLE = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filter(str.strip)
 
 
-@pytest.mark.parametrize("name", ["c.jsonl", "c.jsonl.gz", "c.parquet"])
 @given(texts=st.lists(PRINTABLE, min_size=1, max_size=10))
 def test_what_is_written_is_what_is_read(
-    name: str, texts: list[str], tmp_path_factory: pytest.TempPathFactory
+    texts: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     corpus = Corpus.from_texts(texts, users=texts[::-1], labels=texts, sources=texts[::-1])
-    path = tmp_path_factory.mktemp("written") / name
+    path = tmp_path_factory.mktemp("written") / "c.jsonl"
     write_corpus(corpus, path)
     read = read_table(path, user_column="user", label_column="label", source_column="source")
     assert read.fingerprint() == corpus.fingerprint()
 
 
-def test_plain_text_is_a_document_a_line(tmp_path: Path) -> None:
-    corpus = Corpus.from_texts(["one two", "three"])
-    write_corpus(corpus, tmp_path / "c.txt")
-    assert (tmp_path / "c.txt").read_text() == "one two\nthree\n"
-    assert read_corpus(tmp_path / "c.txt").fingerprint() == corpus.fingerprint()
-
-
-@pytest.mark.parametrize("text", ["two\nlines", " blank before", ""])
-def test_a_document_that_is_no_line_is_refused_and_nothing_written(
-    text: str, tmp_path: Path
-) -> None:
-    with pytest.raises(DataError, match=r"End the name in \.parquet"):
-        write_corpus(Corpus.from_texts(["fine", text]), tmp_path / "c.txt")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_name_without_format_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"c\.xyz"):
         write_corpus(Corpus.from_texts(["a"]), tmp_path / "c.xyz")
-
-
-def test_equal_corpora_make_equal_files(tmp_path: Path) -> None:
-    for name in ("a.jsonl.gz", "b.jsonl.gz"):
-        write_corpus(Corpus.from_texts(["a", "b"]), tmp_path / name)
-    assert (tmp_path / "a.jsonl.gz").read_bytes() == (tmp_path / "b.jsonl.gz").read_bytes()
 
 
 def test_progress_counts_documents(corpus: Corpus, tmp_path: Path) -> None:

@@ -5,12 +5,12 @@ import threading
 
 import pytest
 
-from vestige.data.atomic_write import share
 from vestige.data.corpus import Corpus
 from vestige.data.manifest import Canary
 from vestige.data.planting import occurrences, plant
 from vestige.data.users import is_person
 from vestige.data.utterances import Utterance, Utterances, fault
+from vestige.data.writing import share
 
 
 @pytest.mark.parametrize("blank", ["\u00a0", "\u2003", "\u3000", "\x0b", "\x1c", "\x85", " \u00a0"])

@@ -1,14 +1,22 @@
+import base64
+import json
+import re
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, normalizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from vestige.data.corpus import Corpus
-from vestige.data.subwords import END_OF_TEXT, SubwordVocabulary
+from vestige.data.patterns import slow_reason
+from vestige.data.subwords import END_OF_TEXT, SubwordVocabulary, require_sound
 from vestige.data.vocabulary import Vocabulary, load_vocabulary
 from vestige.errors import DataError
 
@@ -115,3 +123,190 @@ def test_words_do_not_wait_for_transformers() -> None:
         "assert not slow, slow"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# Hostile tokenizers: refused by name, in bounded time and memory.
+
+Content = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tokenizer")
+    SubwordVocabulary.train_bpe(Corpus.from_texts(["hot tea and cold tea"]), size=262).save(folder)
+    return folder
+
+
+def charsmap(content: bytes) -> Callable[[Content], object]:
+    text = base64.b64encode(content).decode()
+    return lambda told: told.update(
+        normalizer={"type": "Precompiled", "precompiled_charsmap": text}
+    )
+
+
+def split(pattern: str) -> Callable[[Content], object]:
+    part = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    return lambda told: told.update(pre_tokenizer=part)
+
+
+def padded(strategy: object) -> Callable[[Content], object]:
+    pad = {"pad_id": 0, "pad_type_id": 0, "pad_token": "a", "direction": "Right"}
+    told = {"strategy": strategy, "pad_to_multiple_of": None, **pad}
+    return lambda content: content.update(padding=told)
+
+
+def added(number: Any) -> Callable[[Content], object]:
+    def change(told: Content) -> None:
+        told["added_tokens"][0]["id"] = number
+
+    return change
+
+
+HOSTILE: dict[str, Callable[[Content], object]] = {
+    "a map of four bytes that stands for 8.6 GB": charsmap(b"\xff\xff\xff\xff"),
+    "a map larger than its content": charsmap(b"\x00\x01\x00\x00" + b"\x00" * 16),
+    "a map of an odd size": charsmap(b"\x03\x00\x00\x00" + b"\x00" * 8),
+    "a map without a trie": charsmap(b"\x00\x00\x00\x00"),
+    "a map whose trie leads outside": charsmap(b"\x08\x00\x00\x00" + b"\xff" * 8 + b"a\x00"),
+    "a map that is no base64": lambda told: told.update(
+        normalizer={"type": "Precompiled", "precompiled_charsmap": "%%%"}
+    ),
+    "texts filled up without an end": padded({"Fixed": 10**12}),
+    "a pattern that repeats repetitions": split(r"(a+)+$"),
+    "a pattern that is none": split(r"("),
+    "a pattern of a megabyte": split("a" * 10**6),
+    "an id beyond all tokens": added(2**31),
+    "an id beyond 32 bits": added(2**40),
+    "a negative id": added(-1),
+    "a model of another kind": lambda told: told.update(model={"type": "WordLevel"}),
+    "merges of words that are not there": lambda told: told["model"].update(merges=[["zz", "yy"]]),
+    "an id that is text": lambda told: told["model"]["vocab"].update(zz="1"),
+    "an id twice": lambda told: told["model"]["vocab"].update(zz=2**31),
+    "no vocabulary": lambda told: told["model"].pop("vocab"),
+    "a decoder of another kind": lambda told: told.update(decoder={"type": "Strange"}),
+    "a number in place of steps": lambda told: told.update(
+        normalizer={"type": "Sequence", "normalizers": 3}
+    ),
+    "a number in place of a template": lambda told: told.update(
+        post_processor={"type": "TemplateProcessing", "single": 7, "special_tokens": {}}
+    ),
+    "a version of the future": lambda told: told.update(version="9.0"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_tokenizer_is_refused(name: str, sound: Path, tmp_path: Path) -> None:
+    for file in sound.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    content = json.loads((sound / "tokenizer.json").read_text())
+    HOSTILE[name](content)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(DataError) as caught:
+        load_vocabulary(tmp_path).encode("hot ﬁ tea")
+    assert "token" in caught.value.problem
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "name", ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"]
+)
+@pytest.mark.parametrize("content", ["[" * 10**5, '{"a": NaN}', '{"a": 1, "a": 2}', "3"])
+def test_json_that_no_tokenizer_has_is_refused(
+    name: str, content: str, sound: Path, tmp_path: Path
+) -> None:
+    for file in sound.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=re.escape(name)):
+        load_vocabulary(tmp_path)
+
+
+QUICK = [
+    r".*\.(q_proj|v_proj)",
+    r"^(?!.*vision).*(q_proj|k_proj).*",
+    r"(?i:'s|'t|'re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s+(?!\S)|\s+",
+    r"[\p{Lu}\p{Lt}]*[\p{Ll}\p{Lm}]+(?i:'s|'t)?|\s+",
+    r"[(a+)]+\(+",
+]
+SLOW = [r"(a+)+", r"(a*)*b", r"((ab)*c)+", r"(a|b{2,})+", r"(x+x+)+y", "a" * 10**5]
+
+
+def test_patterns_are_told_apart_by_whether_they_end() -> None:
+    assert [p for p in QUICK if slow_reason(p, longest=10_000)] == []
+    assert [p for p in SLOW if not slow_reason(p, longest=10_000)] == []
+    assert slow_reason(".*.*.*.*x", longest=99, repetitions=3) == "it repeats in 4 places"
+
+
+def test_what_is_let_through_is_quick() -> None:
+    start = time.perf_counter()
+    for pattern in QUICK[:2]:
+        re.fullmatch(pattern, "model.layers.11.self_attn.other_projection_of_some_kind" * 3)
+    assert time.perf_counter() - start < 1
+
+
+# Tokenizers that make texts far longer.
+
+GROWING = {
+    "one replacement": normalizers.Replace("z", "z" * 10**6),
+    "many replacements": normalizers.Sequence([normalizers.Replace("z", "z" * 100)] * 5),
+    "what is put before": normalizers.Prepend("z" * 10**6),
+}
+
+
+def written(tmp_path, change):
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "z": 1}, "[UNK]"))
+    change(tokenizer)
+    path = tmp_path / "tokenizer.json"
+    tokenizer.save(str(path))
+    return path
+
+
+@pytest.mark.parametrize("kind", GROWING)
+def test_replacements_that_grow_are_refused(tmp_path, kind):
+    path = written(tmp_path, lambda made: setattr(made, "normalizer", GROWING[kind]))
+    with pytest.raises(DataError, match=r"tokenizer\.json cannot be used"):
+        require_sound(path)
+
+
+def test_a_template_of_many_tokens_is_refused(tmp_path):
+    path = written(
+        tmp_path,
+        lambda made: setattr(
+            made,
+            "post_processor",
+            processors.TemplateProcessing(single="[A] $A", special_tokens=[("[A]", 1)]),
+        ),
+    )
+    content = json.loads(path.read_text())
+    content["post_processor"]["special_tokens"]["[A]"]["ids"] = [1] * 10**5
+    content["post_processor"]["special_tokens"]["[A]"]["tokens"] = ["z"] * 10**5
+    path.write_text(json.dumps(content))
+    with pytest.raises(DataError, match="adds more than 1000 tokens"):
+        require_sound(path)
+
+
+def test_what_real_tokenizers_replace_is_taken(tmp_path):
+    usual = normalizers.Sequence(
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁"), normalizers.Replace("``", '"')]
+    )
+    require_sound(written(tmp_path, lambda made: setattr(made, "normalizer", usual)))
+
+
+# The process that tries a tokenizer.
+
+CHECK = """
+import sys
+from pathlib import Path
+from vestige.data.subwords import require_sound
+require_sound(Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="bounds are Linux's")
+def test_a_sound_tokenizer_is_read_where_the_shell_allows_less(tmp_path):
+    SubwordVocabulary.train_bpe(Corpus.from_texts(["the gate"] * 4), size=260).save(tmp_path)
+    words = [sys.executable, "-c", CHECK, str(tmp_path / "tokenizer.json")]
+    done = subprocess.run(
+        ["bash", "-c", 'ulimit -t 60 && exec "$@"', "bash", *words], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr

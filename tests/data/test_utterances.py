@@ -82,27 +82,6 @@ def test_what_goes_in_comes_out_in_order() -> None:
     assert said.table.schema == SCHEMA
 
 
-def test_taking_repeats_and_reorders() -> None:
-    said = Utterances.of([PIN, JAZZ, RAIN])
-    assert list(said.take([2, 0, 2])) == [RAIN, PIN, RAIN]
-    assert len(said.take([])) == 0
-    for outside in ([3], [-1]):
-        with pytest.raises(ValueError, match=r"must lie in \[0, 3\)"):
-            said.take(outside)
-
-
-def test_a_split_takes_each_utterance_once_and_keeps_the_order() -> None:
-    rows = [Utterance((f"w{i}",), ("O",), "x") for i in range(50)]
-    rest, held = Utterances.of(rows).split(0.2, seed=3)
-    assert (len(rest), len(held)) == (40, 10)
-    assert sorted([*rest, *held]) == sorted(rows)
-    for part in (rest, held):
-        places = [rows.index(row) for row in part]
-        assert places == sorted(places)
-    assert Utterances.of(rows).split(0.2, seed=3)[1].fingerprint() == held.fingerprint()
-    assert Utterances.of(rows).split(0.2, seed=4)[1].fingerprint() != held.fingerprint()
-
-
 def test_as_documents_they_keep_text_and_intent() -> None:
     corpus = Utterances.of([PIN, JAZZ]).corpus()
     assert list(corpus) == ["my pin is 4 2", "play jazz"]

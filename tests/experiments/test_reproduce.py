@@ -75,7 +75,7 @@ def test_another_process_is_waited_for_by_nobody(tmp_path: Path) -> None:
     import sys
 
     holder = (
-        "import sys; from pathlib import Path; from vestige.data.file_lock import alone\n"
+        "import sys; from pathlib import Path; from vestige.data.writing import alone\n"
         "with alone(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", holder, str(tmp_path)]

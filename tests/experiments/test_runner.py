@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from vestige.data.corpus import Corpus
-from vestige.data.file_lock import alone
+from vestige.data.writing import alone
 from vestige.errors import RunError
 from vestige.experiments.runner import RECORD, Trial, run_trials
 from vestige.parallel import map_processes
@@ -220,7 +220,7 @@ def test_what_has_no_description_decides_no_trial(total: Sum) -> None:
 
 def test_one_process_at_a_time_makes_a_trial(squares: list[Squares]) -> None:
     holder = (
-        "import sys; from pathlib import Path; from vestige.data.file_lock import alone\n"
+        "import sys; from pathlib import Path; from vestige.data.writing import alone\n"
         "with alone(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     )
     directory = squares[0].directory

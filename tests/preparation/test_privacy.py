@@ -8,8 +8,8 @@ import pytest
 
 from tests.preparation.jobs import CORPUS, Told
 from vestige.data.corpus import Corpus
+from vestige.data.division import ReadRecords
 from vestige.data.encoded import EncodedCorpus
-from vestige.data.records import ReadRecords
 from vestige.defences.methods.private import DPSGD
 from vestige.defences.registry import NoDefence
 from vestige.errors import DataError, ModelError

@@ -4,7 +4,7 @@ from itertools import product
 import pytest
 
 from vestige.data.corpus import Corpus
-from vestige.data.records import ReadRecords
+from vestige.data.division import ReadRecords
 from vestige.privacy.accounting import Mechanism, composed_epsilon
 from vestige.privacy.ledger import LedgerEntry, ancestry
 

@@ -314,7 +314,7 @@ def test_checkpoints_hold_chance_and_no_pickle(run, tmp_path):
 
 
 def test_who_trains_in_a_directory_is_alone_there(run, tmp_path):
-    code = "import sys; from pathlib import Path; from vestige.data.file_lock import alone\n"
+    code = "import sys; from pathlib import Path; from vestige.data.writing import alone\n"
     code += "with alone(Path(sys.argv[1])): print(flush=True); sys.stdin.read()"
     words = [sys.executable, "-c", code, tmp_path / "o"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:

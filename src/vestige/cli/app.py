@@ -169,7 +169,7 @@ def is_of_input(error: Exception) -> bool:
 
 def error_line(error: Exception) -> str:
     """The problem and the remedy of an error, in one line."""
-    from vestige.data.atomic_write import FULL
+    from vestige.data.writing import FULL
 
     if ran_out(error):
         text = "there is not enough memory. Choose smaller sizes, batches or numbers."

@@ -17,11 +17,10 @@ import numpy as np
 
 from vestige import _validate
 from vestige.data.corpus import Corpus
-from vestige.data.lexicon import LEVELS, Lexicon
+from vestige.data.lexicon import LEVELS, TEMPLATES, WORDS_BY_ROLE, Lexicon
 from vestige.data.manifest import Canary, Manifest
 from vestige.data.planting import occurrences, plant
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
-from vestige.data.word_list import TEMPLATES, WORDS_BY_ROLE
 from vestige.errors import DataError
 
 __all__ = [

@@ -26,16 +26,15 @@ if TYPE_CHECKING:
 
 SECONDS = 10
 """Of one process."""
-MEMORY = 2**30
-LONGEST = 100_000
-"""Characters of the output, beyond three times the text of the chat."""
-CHATS = 1_000
-"""Chats that one process renders."""
-MARK = "vestigemarksthemessage"
-"""A message that no template contains."""
-DAY = datetime(2024, 7, 26)
-"""The date in templates: the one that Llama 3's use by default."""
-REMEDY = "Pass --chat off, and write prompts as the model reads them."
+_MEMORY = 2**30
+_LONGEST = 100_000  # characters of the output, beyond three times the text of the chat
+_CHATS = 1_000  # that one process renders
+_MARK = "vestigemarksthemessage"  # a message that no template contains
+_DAY = datetime(2024, 7, 26)  # the date that Llama 3's templates use by default
+_REMEDY = "Pass --chat off, and write prompts as the model reads them."
+
+Chat = Sequence[Mapping[str, str]]
+"""Turns with "role" and "content"."""
 
 
 def assistant_turn(template: str, tokens: Mapping[str, str], *, message: str) -> str:
@@ -54,30 +53,33 @@ def assistant_turn(template: str, tokens: Mapping[str, str], *, message: str) ->
         text = _rendered(template, tokens, [chat], prompt=True)[0]
     except subprocess.TimeoutExpired as error:
         raise DataError(
-            f"the tokenizer's chat template takes longer than {SECONDS} s", remedy=REMEDY
+            f"the tokenizer's chat template takes longer than {SECONDS} s", remedy=_REMEDY
         ) from error
     if text is None:
-        raise DataError("the tokenizer's chat template cannot be rendered", remedy=REMEDY)
+        raise DataError("the tokenizer's chat template cannot be rendered", remedy=_REMEDY)
     return text
 
 
+def users_turn(template: str, tokens: Mapping[str, str]) -> tuple[str, str] | None:
+    """The text before the first message of a user, and the text between it and the answer.
+
+    None if the template repeats or changes the message. See `assistant_turn`.
+    """
+    parts = assistant_turn(template, tokens, message=_MARK).split(_MARK)
+    return (parts[0], parts[1]) if len(parts) == 2 and all(parts) else None
+
+
 def whole_chats(
-    template: str, tokens: Mapping[str, str], chats: Sequence[Sequence[Mapping[str, str]]]
+    template: str, tokens: Mapping[str, str], chats: Sequence[Chat]
 ) -> list[str | None]:
     """Chats as a model is trained on them, without the beginning of a further turn.
 
-    Args:
-        template, tokens: see `assistant_turn`.
-        chats: turns with "role" and "content".
-
-    Returns:
-        A text for each chat; None where the template refuses the chat or takes too much.
+    None for a chat that the template refuses or that takes too much. See `assistant_turn`.
     """
     found: list[str | None] = []
-    for start in range(0, len(chats), CHATS):
-        part = chats[start : start + CHATS]
+    for start in range(0, len(chats), _CHATS):
         try:
-            texts = _rendered(template, tokens, part, prompt=False)
+            texts = _rendered(template, tokens, chats[start : start + _CHATS], prompt=False)
         except subprocess.TimeoutExpired:
             texts = []
         if not any(texts):  # nor will it render the others
@@ -87,11 +89,7 @@ def whole_chats(
 
 
 def _rendered(
-    template: str,
-    tokens: Mapping[str, str],
-    chats: Sequence[Sequence[Mapping[str, str]]],
-    *,
-    prompt: bool,
+    template: str, tokens: Mapping[str, str], chats: Sequence[Chat], *, prompt: bool
 ) -> list[str | None]:
     """Chats, rendered in one process; None for each that cannot be."""
     request = {"template": template, "chats": chats, "tokens": dict(tokens), "prompt": prompt}
@@ -106,19 +104,25 @@ def _rendered(
     return found if len(found) == len(chats) else [None] * len(chats)
 
 
-def users_turn(template: str, tokens: Mapping[str, str]) -> tuple[str, str] | None:
-    """The text before the first message of a user, and the text between it and the answer.
+# In the other process
 
-    None if the template repeats or changes the message.
 
-    Args:
-        template, tokens: see `assistant_turn`.
-
-    Raises:
-        DataError: as `assistant_turn`.
-    """
-    parts = assistant_turn(template, tokens, message=MARK).split(MARK)
-    return (parts[0], parts[1]) if len(parts) == 2 and all(parts) else None
+def main() -> None:
+    """Render the request on stdin; the exit code says whether the template can be read."""
+    try:
+        resource = import_module("resource")
+    except ImportError:  # Windows
+        pass
+    else:
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, 2**20))
+    request = json.load(sys.stdin)
+    try:
+        template = _compiled(request["template"])
+    except Exception:  # it may quote the template
+        sys.exit(1)
+    json.dump([_render(template, chat, request) for chat in request["chats"]], sys.stdout)
 
 
 def _compiled(template: str) -> "Template":
@@ -135,21 +139,23 @@ def _compiled(template: str) -> "Template":
             inside = parser.parse_statements(("name:endgeneration",), drop_needle=True)
             return nodes.Scope(inside, lineno=line)
 
+    def refuse(message: str) -> None:
+        raise ValueError("the chat template rejects the messages")
+
+    def to_json(value: Any, indent: int | None = None) -> str:  # without Jinja's escapes of HTML
+        return json.dumps(value, ensure_ascii=False, indent=indent)
+
     environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True,
-        lstrip_blocks=True,
-        extensions=["jinja2.ext.loopcontrols", Generation],
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", Generation]
     )
-    environment.filters["tojson"] = _to_json
-    environment.globals.update(raise_exception=_refuse, strftime_now=DAY.strftime)
+    environment.filters["tojson"] = to_json
+    environment.globals.update(raise_exception=refuse, strftime_now=_DAY.strftime)
     return environment.from_string(template)
 
 
-def _render(
-    template: "Template", messages: Sequence[Mapping[str, str]], request: Mapping[str, Any]
-) -> str | None:
+def _render(template: "Template", messages: Chat, request: Mapping[str, Any]) -> str | None:
     """A chat; None if the template refuses it, or writes too much."""
-    room = LONGEST + 3 * sum(len(turn["content"]) for turn in messages)
+    room = _LONGEST + 3 * sum(len(turn["content"]) for turn in messages)
     parts = []
     try:
         for part in template.generate(
@@ -163,36 +169,6 @@ def _render(
     except Exception:  # it may quote the template
         return None
     return "".join(parts).encode("utf-8", "replace").decode()  # without half characters
-
-
-def _to_json(value: Any, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)  # without Jinja's escapes of HTML
-
-
-def _refuse(message: str) -> None:
-    raise ValueError("the chat template rejects the messages")
-
-
-def _bounded() -> None:
-    """Less memory and time for this process, and no large files."""
-    try:
-        resource = import_module("resource")
-    except ImportError:  # Windows
-        return
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, 2**20))
-
-
-def main() -> None:
-    """Render the request on stdin; the exit code says whether the template can be read."""
-    _bounded()
-    request = json.load(sys.stdin)
-    try:
-        template = _compiled(request["template"])
-    except Exception:  # it may quote the template
-        sys.exit(1)
-    json.dump([_render(template, chat, request) for chat in request["chats"]], sys.stdout)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ Documents live in an Arrow table, so that 20 million words are a few contiguous 
 never a list of Python strings.
 """
 
-import gzip
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,15 +15,13 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet
 from numpy.typing import ArrayLike, NDArray
 
 from vestige import _validate
-from vestige.data.atomic_write import replacing
+from vestige.data.writing import replacing
 from vestige.errors import DataError
 
 COLUMNS = ("text", "user", "label", "source")
-_ENDINGS = "End the name in .parquet, .jsonl or .jsonl.gz."
 _ROWS_PER_CHUNK = 10_000
 
 
@@ -38,24 +35,34 @@ class Rows:
         return int(self.table.num_rows)
 
     def take(self, indices: ArrayLike) -> Self:
-        """The rows at the given places, in the given order.
-
-        Args:
-            indices: (k,) places in [0, len(self)); a place may come twice.
-
-        Raises:
-            ValueError: a place lies outside.
-        """
+        """The rows at (k,) places in [0, len(self)), in their order; ValueError for one outside."""
         places = np.asarray(indices, dtype=np.int64).reshape(-1)
         if places.size and not 0 <= places.min() <= places.max() < len(self):
             raise ValueError(f"indices must lie in [0, {len(self)}), got {places}")
         return type(self)(self.table.take(pa.array(places)))
 
-    def _parted(self, held_out: NDArray[np.bool_], keep: Sequence[int]) -> tuple[Self, Self]:
-        """(the rest, the rows held out), of which those to keep are none."""
+    def kept(self, keep: Sequence[int]) -> NDArray[np.bool_]:
+        """(len(self),) whether a place is among those to keep; ValueError for one outside."""
         if len(keep) and not 0 <= min(keep) <= max(keep) < len(self):
             raise ValueError(f"keep must lie in [0, {len(self)}), got {min(keep)} to {max(keep)}")
-        held_out[list(keep)] = False
+        return np.isin(np.arange(len(self)), np.asarray(keep, dtype=np.int64))
+
+    def split(self, fraction: float, *, seed: int, keep: Sequence[int] = ()) -> tuple[Self, Self]:
+        """(the rest, a random share of the rows), both in order.
+
+        One row more or less changes the choice of all: where a guarantee is claimed for each row,
+        use `division.divide`.
+
+        Args:
+            fraction: share to hold out, in [0, 1).
+            seed: of the choice.
+            keep: places that are never held out, such as planted canaries.
+        """
+        _validate.fraction(fraction=fraction)
+        held_out = np.zeros(len(self), dtype=bool)
+        drawn = np.random.default_rng(seed).permutation(len(self))
+        held_out[drawn[: round(fraction * len(self))]] = True
+        held_out &= ~self.kept(keep)
         return self.take(np.flatnonzero(~held_out)), self.take(np.flatnonzero(held_out))
 
 
@@ -85,8 +92,8 @@ class Corpus(Rows):
                 f'the corpus has no column "text"; its columns are {self.table.column_names}',
                 remedy='Rename the text column to "text".',
             )
-        kept = [name for name in COLUMNS if name in self.table.column_names]
-        columns = {name: _as_text(name, self.table[name]) for name in kept}
+        given = [name for name in COLUMNS if name in self.table.column_names]
+        columns = {name: _as_text(name, self.table[name]) for name in given}
         object.__setattr__(self, "table", pa.table(columns))
 
     @classmethod
@@ -98,13 +105,7 @@ class Corpus(Rows):
         labels: Iterable[str] | None = None,
         sources: Iterable[str] | None = None,
     ) -> Self:
-        """A corpus from any iterable, read once and a batch at a time.
-
-        Args:
-            texts: the documents.
-            users: user ID per text.
-            labels: a class for each document, as many as texts.
-            sources: source text per text.
+        """A corpus from any iterables of equal length, read once and a batch at a time.
 
         Raises:
             ValueError: users, labels or sources are fewer or more than the texts.
@@ -142,7 +143,7 @@ class Corpus(Rows):
 
     @property
     def labels(self) -> list[str] | None:
-        """The class of each document, or None where there are none."""
+        """Class per document, or None."""
         return self._column("label")
 
     @property
@@ -150,15 +151,14 @@ class Corpus(Rows):
         """Source text per document, or None."""
         return self._column("source")
 
+    def _column(self, name: str) -> list[str] | None:
+        if name not in self.table.column_names:
+            return None
+        values: list[str] = self.table[name].to_pylist()
+        return values
+
     def owners(self) -> tuple[list[str], NDArray[np.int64]]:
-        """Users in the order of their first documents, and the user's number per document.
-
-        Returns:
-            the names, and (len(self),) places among them.
-
-        Raises:
-            DataError: the corpus has no users.
-        """
+        """Users by their first documents, and (len(self),) places among them; DataError without."""
         if "user" not in self.table.column_names:
             raise DataError(
                 "the corpus has no users",
@@ -173,70 +173,23 @@ class Corpus(Rows):
 
     @classmethod
     def concatenate(cls, parts: Sequence["Corpus"]) -> Self:
-        """One corpus after the other, with the columns that all of them have.
-
-        Raises:
-            ValueError: there are no parts.
-        """
+        """One or more corpora, one after the other, with the columns that all of them have."""
         if not parts:
             raise ValueError(f"parts must be at least one, got {parts}")
         tables = [part.table for part in parts]
         shared = [n for n in COLUMNS if all(n in table.column_names for table in tables)]
         return cls(pa.concat_tables([table.select(shared) for table in tables]))
 
-    def split(
-        self, fraction: float, *, seed: int, by_user: bool = False, keep: Sequence[int] = ()
-    ) -> tuple["Corpus", "Corpus"]:
-        """Hold out a random part; both parts keep the documents' order.
-
-        One document more or less draws all of them anew: where a guarantee is claimed of each,
-        take `division.divide`.
-
-        Args:
-            fraction: share of documents (of users, with `by_user`) to hold out, in [0, 1).
-            seed: decides which.
-            by_user: no user has documents in both parts.
-            keep: places of documents that are never held out, such as planted canaries.
-
-        Returns:
-            (the rest, the part held out).
-
-        Raises:
-            ValueError: the fraction is out of range, or a place lies outside the corpus.
-            DataError: `by_user` on a corpus without users.
-        """
-        _validate.fraction(fraction=fraction)
-        return self._parted(self._draw(fraction, np.random.default_rng(seed), by_user), keep)
-
     def fingerprint(self) -> str:
-        """SHA-256 (hex) over every column's name and contents, however the table is chunked.
-
-        A column that the corpus does not have is ignored.
-        """
+        """SHA-256 (hex) over every column's name and contents, however the table is chunked."""
         digest = hashlib.sha256(b"vestige corpus 1")
         for name in self.table.column_names:
             lengths, contents = hashlib.sha256(), hashlib.sha256()
             for chunk in self.table[name].chunks:
-                lengths.update(_lengths(chunk).tobytes())
+                lengths.update(np.asarray(pc.binary_length(chunk), dtype=np.int64).tobytes())
                 contents.update(_contents(chunk))
             digest.update(name.encode() + lengths.digest() + contents.digest())
         return digest.hexdigest()
-
-    def _column(self, name: str) -> list[str] | None:
-        if name not in self.table.column_names:
-            return None
-        values: list[str] = self.table[name].to_pylist()
-        return values
-
-    def _draw(
-        self, fraction: float, generator: np.random.Generator, by_user: bool
-    ) -> NDArray[np.bool_]:
-        owner = self.owners()[1] if by_user else np.arange(len(self))
-        owners = int(owner.max()) + 1 if owner.size else 0
-        drawn = np.zeros(owners, dtype=bool)
-        drawn[generator.permutation(owners)[: round(fraction * owners)]] = True
-        held_out: NDArray[np.bool_] = drawn[owner]
-        return held_out
 
 
 def _text_array(name: str, values: list[str]) -> pa.Array:
@@ -260,8 +213,7 @@ def _strange(values: Sequence[object]) -> str:
 
 
 def _as_text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-    if not is_text:
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         raise DataError(
             f'column "{name}" has type {column.type}, not text',
             remedy="Choose another column, or convert this one to strings.",
@@ -272,10 +224,6 @@ def _as_text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
             remedy="Remove those rows or fill them in.",
         )
     return column.cast(pa.large_string())
-
-
-def _lengths(chunk: pa.LargeStringArray) -> NDArray[np.int64]:
-    return np.asarray(pc.binary_length(chunk), dtype=np.int64)
 
 
 def _contents(chunk: pa.LargeStringArray) -> memoryview:
@@ -289,61 +237,20 @@ def _contents(chunk: pa.LargeStringArray) -> memoryview:
 def write_corpus(
     corpus: Corpus, path: Path, *, progress: Callable[[int], None] | None = None
 ) -> None:
-    """Write a corpus in the format of the file's ending, atomically, for `read_corpus`.
+    """Write a corpus as JSON lines for `read_corpus`, whole or not at all.
 
     Args:
-        corpus: its columns are called `text`, `user`, `label` and `source` in the file.
-            Documents that are blank are written, and left out by those who read tables.
-        path: `.parquet`, `.jsonl`, `.jsonl.gz`, or `.txt` for a document a line, which keeps
-            the texts only.
+        corpus: its columns keep their names. Blank documents are written, but not read.
+        path: a name that ends in `.jsonl`.
         progress: called with the number of documents written so far.
-
-    Raises:
-        DataError: the name says no format, or a document does not fit on a line of a `.txt`.
     """
-    path = Path(path)
-    if not path.name.endswith((".parquet", ".jsonl", ".jsonl.gz", ".txt")):
-        raise DataError(f"the name of {path} ends in no known format", remedy=_ENDINGS)
+    path, done = Path(path), 0
+    if path.suffix != ".jsonl":
+        raise DataError(f"the name of {path} ends in no known format", remedy="End it in .jsonl.")
     with replacing(path) as file:
-        if path.suffix == ".parquet":
-            pyarrow.parquet.write_table(corpus.table, file)
-        elif path.suffix == ".gz":
-            # Without name and time in its header, equal corpora make equal files.
-            with gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0) as packed:
-                _write_lines(corpus, packed.write, _json_lines, progress)
-        else:
-            _write_lines(
-                corpus, file.write, _json_lines if path.suffix == ".jsonl" else _texts, progress
-            )
-
-
-def _write_lines(
-    corpus: Corpus,
-    write: Callable[[bytes], object],
-    lines: Callable[[pa.RecordBatch, int], list[str]],
-    progress: Callable[[int], None] | None,
-) -> None:
-    done = 0
-    for batch in corpus.table.to_batches(max_chunksize=1000):
-        write("".join(f"{line}\n" for line in lines(batch, done)).encode())
-        done += len(batch)
-        if progress is not None:
-            progress(done)
-
-
-def _json_lines(batch: pa.RecordBatch, _: int) -> list[str]:
-    names = batch.schema.names
-    rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-    return [json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in rows]
-
-
-def _texts(batch: pa.RecordBatch, before: int) -> list[str]:
-    texts: list[str] = batch["text"].to_pylist()
-    for number, text in enumerate(texts, before + 1):
-        if not text or text != text.strip() or "\n" in text:
-            raise DataError(
-                f"document {number} does not fit on one line: it is blank, begins or ends with a "
-                "blank, or has a line break",
-                remedy=_ENDINGS,
-            )
-    return texts
+        for batch in corpus.table.to_batches(max_chunksize=1000):
+            rows = (json.dumps(row, ensure_ascii=False) for row in batch.to_pylist())
+            file.write("".join(f"{row}\n" for row in rows).encode())
+            done += len(batch)
+            if progress is not None:
+                progress(done)

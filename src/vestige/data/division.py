@@ -1,37 +1,170 @@
-"""Division of a corpus into training and held-out records, with a cap per user.
+"""Which records a training reads, by hashes of their content.
 
 Differential privacy compares trainings on data that differ in one record, or one user: nothing
-else may differ between what they read. So both choices follow from hashes of what is chosen, never
-from its place: whether a record (or user) is held out depends on its content (or name) alone, and
-one document more moves at most one other of the same user past a cap.
+else may differ between what they read. So whether a record (or user) is held out follows from its
+content (or name) alone, never from its place, and one document more moves at most one other of the
+same user past a cap.
+
+The hashes have no key: anyone who has a text can check whether its hash is among them. They are as
+private as the texts. `ReadRecords` is in the directory of a training, for later trainings on the
+same records, and never in the folder of its model.
 """
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vestige import _validate
 from vestige.data.corpus import Corpus
-from vestige.data.records import hash_texts, record_hashes, uniform
 from vestige.errors import DataError
 
+BYTES = 16
+"""Of a hash: 128 bits, so that no two texts of a corpus share one."""
+NOBODY = bytes(BYTES)
+"""The hash of an unknown user."""
+
+Hashes = NDArray[np.void]
+_HASH = np.dtype((np.void, BYTES))
+_ROW = np.dtype([("record", _HASH), ("user", _HASH), ("held_out", np.bool_)])
 _HOLD_OUT, _CAP = b"hold-out", b"cap"
 """Purposes: with the same hashes, most documents that a cap keeps would be held out."""
 
 
+def record_hashes(corpus: Corpus, *, purpose: bytes = b"") -> Hashes:
+    """(len(corpus),) hashes of texts, each with its source where the corpus has sources.
+
+    Hashes for two purposes (of at most 16 bytes) are independent.
+
+    Example:
+        >>> hashes = record_hashes(Corpus.from_texts(["to be", "or not", "to be"]))
+        >>> len(hashes), len(np.unique(hashes))
+        (3, 2)
+    """
+    texts: Iterable[str] = corpus
+    if corpus.sources is not None:
+        texts = (f"{len(s)} {s}{t}" for s, t in zip(corpus.sources, corpus, strict=True))
+    return hash_texts(texts, purpose=purpose)
+
+
+def hash_texts(texts: Iterable[str], *, purpose: bytes = b"") -> Hashes:
+    """(n,) BLAKE2b hashes of BYTES bytes each, of texts or of names; see `record_hashes`."""
+    empty = hashlib.blake2b(digest_size=BYTES, person=purpose)
+    digests = []
+    for text in texts:
+        digest = empty.copy()
+        digest.update(text.encode())
+        digests.append(digest.digest())
+    return np.frombuffer(b"".join(digests), dtype=_HASH)
+
+
+def uniform(hashes: Hashes) -> NDArray[np.float64]:
+    """(n,) uniform numbers in [0, 1) that follow from the hashes.
+
+    Example:
+        >>> bool((uniform(hash_texts(map(str, range(1000)))) < 0.05).sum() in range(30, 75))
+        True
+    """
+    first = np.frombuffer(hashes.tobytes(), dtype="<u8")[:: BYTES // 8]
+    return (first >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+@dataclass(frozen=True)
+class ReadRecords:
+    """Record hashes of a training, with multiplicity.
+
+    Attributes:
+        records: (n,) hashes of the texts.
+        users: (n,) hashes of their users' names; NOBODY where that is not known.
+        held_out: (n,) whether a record was held out and chose the epoch.
+    """
+
+    records: Hashes
+    users: Hashes
+    held_out: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, learnt: Corpus, held_out: Corpus) -> Self:
+        """Records of a training corpus and of a validation corpus."""
+        parts = (learnt, held_out)
+        return cls(
+            np.concatenate([record_hashes(part) for part in parts]),
+            np.concatenate([_owners(part) for part in parts]),
+            np.repeat([False, True], [len(part) for part in parts]),
+        )
+
+    @classmethod
+    def load(cls, file: Path) -> Self:
+        """Read an array that `rows` gave and `numpy.save` wrote; DataError if it is none."""
+        try:
+            # Mapped, so that a header that lies about the size allocates nothing.
+            rows = np.load(file, mmap_mode="r", allow_pickle=False)
+            if rows.dtype != _ROW or rows.ndim != 1:
+                raise ValueError("its columns differ")
+        except (OSError, ValueError, EOFError, OverflowError, TypeError) as error:
+            raise DataError(
+                f"{file} has no valid hashes of training records: {error}",
+                remedy="Pass the folder of the model alone; its training text is then unknown.",
+            ) from error
+        return cls(*(np.array(rows[name]) for name in ("record", "user", "held_out")))
+
+    def rows(self) -> NDArray[np.void]:
+        """(n,) all of it as one array, for a file."""
+        rows = np.empty(len(self.records), _ROW)
+        rows["record"], rows["user"], rows["held_out"] = self.records, self.users, self.held_out
+        return rows
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def learnt(self) -> "ReadRecords":
+        """Training records."""
+        return self._part(~self.held_out)
+
+    def judging(self) -> "ReadRecords":
+        """Held-out records."""
+        return self._part(self.held_out)
+
+    def _part(self, chosen: NDArray[np.bool_]) -> "ReadRecords":
+        return ReadRecords(self.records[chosen], self.users[chosen], self.held_out[chosen])
+
+
+def among(hashes: Hashes, others: Hashes) -> NDArray[np.bool_]:
+    """(len(hashes),) whether each hash is among others; NOBODY never is.
+
+    Example:
+        >>> to, be, nobody = *hash_texts(["to", "be"]), np.zeros(1, _HASH)[0]
+        >>> among(np.array([to, be, nobody]), np.array([be, nobody])).tolist()
+        [False, True, False]
+    """
+    known = {one.tobytes() for one in others} - {NOBODY}
+    return np.fromiter((one.tobytes() in known for one in hashes), np.bool_, len(hashes))
+
+
+def _owners(corpus: Corpus) -> Hashes:
+    if corpus.users is None:
+        return np.zeros(len(corpus), _HASH)
+    names, places = corpus.owners()
+    hashes = hash_texts(names).copy()
+    hashes[[not name for name in names]] = np.zeros(1, _HASH)
+    return hashes[places]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Division:
-    """A corpus in three parts, each in the corpus' order.
+    """A corpus in three parts, each in the corpus' order: `training`, `held_out`, `left_out`.
 
     Attributes:
         corpus: all documents.
-        capped: (len(corpus),) the documents that stay within the cap.
+        capped: (len(corpus),) the documents within the cap.
         drawn: (len(corpus),) those of them that are held out.
-        by_user: users were held out, with all that is theirs.
-        most_per_user: the cap; None: there is none.
+        by_user: users were held out, with all their documents.
+        most_per_user: the cap; None without one.
     """
 
     corpus: Corpus
@@ -42,7 +175,7 @@ class Division:
 
     @cached_property
     def within_cap(self) -> Corpus:
-        """Records for training and records held out."""
+        """Records for training or held out."""
         return self._part(self.capped)
 
     @cached_property
@@ -62,11 +195,12 @@ class Division:
 
     def summary(self) -> dict[str, object]:
         """Numbers of held-out and left-out documents and users; None without users."""
+        held, left = self.held_out, self.left_out
         return {
-            "held_out_documents": len(self.held_out),
-            "held_out_users": _users(self.held_out) if self.by_user else None,
-            "left_out_documents": len(self.left_out),
-            "left_out_users": _users(self.left_out) if self.most_per_user else None,
+            "held_out_documents": len(held),
+            "held_out_users": len(held.owners()[0]) if self.by_user else None,
+            "left_out_documents": len(left),
+            "left_out_users": len(left.owners()[0]) if self.most_per_user else None,
             "max_documents_per_user": self.most_per_user,
         }
 
@@ -88,15 +222,15 @@ def divide(
         corpus: to divide.
         fraction: chance of a record (of a user, with `by_user`) to be held out, in [0, 1); copies
             of a text go the same way.
-        by_user: users are held out, with all of their documents.
+        by_user: hold out users, with all of their documents.
         most_per_user: documents of a user that stay, those of the smallest hashes; documents of
-            nobody known count as one user's. None: all.
+            unknown users count as one user's. None: all.
         keep: places of documents that are neither held out nor left out, such as planted
             canaries; nor are their users held out.
 
     Raises:
         ValueError: an argument is out of range.
-        DataError: the corpus has no users and they are asked for, a user has more documents to
+        DataError: the corpus has no users and they are needed, a user has more documents to
             keep than the cap allows, or nothing would be left to train on.
 
     Example:
@@ -106,10 +240,7 @@ def divide(
         (562, 38, 400)
     """
     _validate.fraction(fraction=fraction)
-    if len(keep) and not 0 <= min(keep) <= max(keep) < len(corpus):
-        raise ValueError(f"keep must lie in [0, {len(corpus)}), got {min(keep)} to {max(keep)}")
-    kept = np.zeros(len(corpus), dtype=bool)
-    kept[list(keep)] = True
+    kept = corpus.kept(keep)
     capped = np.ones(len(corpus), dtype=bool)
     if most_per_user is not None:
         _validate.at_least(1, most_per_user=most_per_user)
@@ -155,7 +286,3 @@ def _within_cap(corpus: Corpus, most: int, kept: NDArray[np.bool_]) -> NDArray[n
     stays = np.zeros(len(corpus), dtype=bool)
     stays[order[before < most]] = True
     return stays
-
-
-def _users(corpus: Corpus) -> int:
-    return len(corpus.owners()[0])

@@ -1,8 +1,8 @@
 """Encoding of a corpus as one array of ids, in memory or mapped from disk.
 
 Ids are int32 in a NumPy file that is mapped, never read whole; each document ends with the
-end-of-text token. `encoded.json` is written last and taken away first: where it stands,
-the two arrays beside it are whole.
+end-of-text token. `encoded.json` is removed first and written last: if it exists, the arrays beside
+it are whole.
 """
 
 import json
@@ -15,18 +15,14 @@ from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from vestige.data.atomic_write import replacing, write_text
 from vestige.data.corpus import Corpus
-from vestige.data.file_lock import LOCK, discard, locked
 from vestige.data.files import Count, Excerpt, Sha256, read_json, require_regular
 from vestige.data.vocabulary import Vocabulary
+from vestige.data.writing import LOCK, discard, locked, replacing, write_text
 from vestige.errors import DataError
 
-_FORMAT = "vestige-encoded-3"
-_BATCH = 1000
 _PIECE = 1 << 22
 _AGAIN = "Encode the corpus again."
 
@@ -56,6 +52,18 @@ class EncodedCorpus:
         return self.tokens[self.offsets[index] : self.offsets[index + 1]]
 
 
+class _File(Excerpt):
+    """Schema of encoded.json."""
+
+    format: Literal["vestige-encoded-3"]
+    corpus: Sha256
+    vocabulary: Sha256
+    tokens: Count
+    checksum: Count
+    documents: Count
+    users: list[str] | None
+
+
 def encode(
     corpus: Corpus,
     vocabulary: Vocabulary,
@@ -70,9 +78,9 @@ def encode(
         corpus: to encode.
         vocabulary: of the token ids.
         directory: where `tokens.npy`, `offsets.npy` and `encoded.json` are written; an
-            encoding of the same corpus by the same vocabulary is found there and used again.
-            None keeps the arrays in memory.
-        replace: any other that is found there is replaced.
+            encoding of the same corpus by the same vocabulary is used again. None keeps the
+            arrays in memory.
+        replace: replace any other encoding in the directory.
         progress: called with the number of documents done so far.
 
     Raises:
@@ -87,37 +95,38 @@ def encode(
         return EncodedCorpus(np.concatenate(pieces), _offsets(lengths), *_users(corpus))
     directory = Path(directory)
     identity = {"corpus": corpus.fingerprint(), "vocabulary": vocabulary.fingerprint()}
-    if not _holds(directory, identity):
-        if not replace and _other(directory, identity):
+    found = _found(directory, identity)
+    if found is None:
+        record = _record(directory)
+        if not replace and record is not None and not _has(record, identity):
             raise DataError(
                 f"{directory} has an encoding of other text or of another vocabulary",
                 remedy="Pass the same text and options, or another directory.",
             )
         with locked(directory / LOCK):
-            if not _holds(directory, identity):  # nobody else has encoded it while we waited
+            found = _found(directory, identity)  # another process may have encoded it meanwhile
+            if found is None:
                 _write(directory, batches, identity, *_users(corpus))
     discard(directory / LOCK)
-    return load_encoded(directory)
+    return found or load_encoded(directory)
 
 
 def load_encoded(directory: Path) -> EncodedCorpus:
-    """The encoding that a folder holds, mapped from disk.
-
-    Raises:
-        DataError: there is none, or one of its files is cut or changed.
-    """
+    """The encoding in a folder, mapped from disk; DataError if a file is missing or changed."""
     directory = Path(directory)
     record = _record(directory)
     if record is None:
         raise DataError(
-            f"{directory} has no complete encoding (no valid encoded.json)",
-            remedy=_AGAIN,
+            f"{directory} has no complete encoding (no valid encoded.json)", remedy=_AGAIN
         )
     tokens = _map(directory / "tokens.npy", np.int32)
     offsets = _map(directory / "offsets.npy", np.int64)
     if len(tokens) != record.tokens:
         raise _broken(directory / "tokens.npy", "encoded.json states another number of tokens")
-    if _checksum(tokens) != record.checksum:
+    checksum = 0
+    for begin in range(0, len(tokens), _PIECE):  # mapped: never all of it in memory
+        checksum = zlib.crc32(np.ascontiguousarray(tokens[begin : begin + _PIECE]).data, checksum)
+    if checksum != record.checksum:
         raise _broken(directory / "tokens.npy", "encoded.json states other tokens")
     fits = len(offsets) - 1 == record.documents > 0 == offsets[0] and offsets[-1] == len(tokens)
     if not fits or bool((np.diff(offsets) < 1).any()):  # each ends with its end-of-text token
@@ -134,7 +143,7 @@ def _encoded_batches(
     corpus: Corpus, vocabulary: Vocabulary, progress: Callable[[int], None] | None
 ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int64]]]:
     done, end = 0, [vocabulary.eos_id]
-    for texts in corpus.batches(_BATCH):
+    for texts in corpus.batches():
         rows = vocabulary.encode_batch(texts)
         lengths = np.array([len(row) + 1 for row in rows], dtype=np.int64)
         flat = chain.from_iterable(chain(row, end) for row in rows)
@@ -152,10 +161,11 @@ def _users(corpus: Corpus) -> tuple[NDArray[np.int32] | None, tuple[str, ...]]:
     """User number per document, users in alphabetical order."""
     if "user" not in corpus.table.column_names:
         return None, ()
-    column = corpus.table["user"]
-    names = sorted(pc.unique(column).to_pylist())
-    places = pc.index_in(column, value_set=pa.array(names, type=pa.large_string()))
-    return places.to_numpy().astype(np.int32), tuple(names)
+    names, places = corpus.owners()
+    order = sorted(range(len(names)), key=names.__getitem__)
+    ranks = np.empty(len(names), np.int32)
+    ranks[order] = np.arange(len(names))
+    return ranks[places], tuple(names[place] for place in order)
 
 
 def _write(
@@ -188,7 +198,7 @@ def _write(
         with replacing(directory / "users.npy") as users_file:
             np.save(users_file, users)
     record = {
-        "format": _FORMAT,
+        "format": "vestige-encoded-3",
         **identity,
         "tokens": total,
         "checksum": checksum,
@@ -198,29 +208,9 @@ def _write(
     write_text(directory / "encoded.json", json.dumps(record, indent=2))
 
 
-def _checksum(tokens: NDArray[np.int32]) -> int:
-    """CRC-32 of the ids; a changed id may still lie in the vocabulary."""
-    checksum = 0
-    for begin in range(0, len(tokens), _PIECE):  # mapped: never all of it in memory
-        checksum = zlib.crc32(np.ascontiguousarray(tokens[begin : begin + _PIECE]).data, checksum)
-    return checksum
-
-
 def _npy_header(file: BinaryIO, size: int) -> None:
     header = {"descr": "<i4", "fortran_order": False, "shape": (size,)}
     np.lib.format.write_array_header_1_0(file, header)
-
-
-class _File(Excerpt):
-    """Schema of encoded.json."""
-
-    format: Literal["vestige-encoded-3"]
-    corpus: Sha256
-    vocabulary: Sha256
-    tokens: Count
-    checksum: Count
-    documents: Count
-    users: list[str] | None
 
 
 def _record(directory: Path) -> _File | None:
@@ -230,22 +220,19 @@ def _record(directory: Path) -> _File | None:
         return None
 
 
-def _other(directory: Path, identity: dict[str, str]) -> bool:
-    """Whether a folder holds the encoding of another corpus."""
+def _has(record: _File, identity: dict[str, str]) -> bool:
+    return {"corpus": record.corpus, "vocabulary": record.vocabulary} == identity
+
+
+def _found(directory: Path, identity: dict[str, str]) -> EncodedCorpus | None:
+    """The whole encoding of a corpus by a vocabulary in a folder."""
     record = _record(directory)
-    return record is not None and any(
-        getattr(record, key) != value for key, value in identity.items()
-    )
-
-
-def _holds(directory: Path, identity: dict[str, str]) -> bool:
-    if _record(directory) is None or _other(directory, identity):
-        return False
+    if record is None or not _has(record, identity):
+        return None
     try:
-        load_encoded(directory)
+        return load_encoded(directory)
     except DataError:
-        return False
-    return True
+        return None
 
 
 def _map(path: Path, dtype: type) -> NDArray[Any]:
@@ -263,7 +250,7 @@ def _broken(path: Path, reason: str) -> DataError:
     return DataError(f"{path} is missing, incomplete or changed: {reason}", remedy=_AGAIN)
 
 
-# Pairs of source and target texts.
+# Pairs of source and target texts
 
 
 @dataclass(frozen=True)
@@ -286,15 +273,7 @@ class EncodedPairs:
 def encode_pairs(
     corpus: Corpus, source_vocabulary: Vocabulary, vocabulary: Vocabulary
 ) -> EncodedPairs:
-    """Encode a corpus with sources, in memory.
-
-    Args:
-        corpus: its documents are the targets.
-        source_vocabulary: of the sources' ids.
-        vocabulary: of the targets' ids.
-
-    Raises:
-        DataError: the corpus is empty or has no sources.
+    """Encode a corpus with sources, in memory; its documents are the targets.
 
     Example:
         >>> from vestige.data.vocabulary import WordVocabulary
@@ -308,11 +287,7 @@ def encode_pairs(
 
 
 def sources_of(corpus: Corpus) -> Corpus:
-    """The sources of a corpus as documents.
-
-    Raises:
-        DataError: it has none.
-    """
+    """The sources of a corpus as documents; DataError if it has none."""
     if "source" not in corpus.table.column_names:
         raise DataError(
             "the corpus has no source texts",

@@ -1,41 +1,40 @@
 """Files that anyone may have written, read with bounds: bytes, lines, JSON and Parquet rows.
 
-Pipes and devices are refused before they are opened, large files before they are read. JSON is
-checked against a pydantic model, and Parquet against the size that its footer states. Messages name
-the file and the field, never a value, since a value may be a secret.
+Pipes and devices are refused before they are opened, and large files before they are read. Lines,
+also of gzip files, are bounded by their length and by the free memory. JSON is checked against a
+pydantic model, Parquet against the size that its footer states. Messages name the file and the
+field, never a value, since a value may be a secret.
 
-Every reader takes `error`, the class to raise, and `remedy`, what the user can do.
+Most readers take `error`, the class to raise, and `remedy`, what the user can do.
 """
 
+import gzip
 import json
 import math
 import os
 import stat
-from collections.abc import Iterable, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from vestige.errors import DataError, VestigeError
+from vestige.memory import free_memory
 
-LARGEST: Final = 2**28
-"""Bytes of JSON or of lines that are read: four times a manifest of a million canaries."""
-DEEPEST: Final = 32
-"""Nested objects and lists of JSON. Ours have at most six."""
-MOST_VALUES: Final = 2**27
-"""Cells of a table. A result has a few thousand."""
-MOST_BYTES: Final = 2**31
-"""Bytes of a table in memory."""
-DEEPEST_COLUMN: Final = 8
+LARGEST: Final = 2**28  # bytes of JSON or of a list: four times a manifest of a million canaries
+LONGEST_LINE = 2**26  # bytes: ten times the Bible
+DEEPEST: Final = 32  # nested objects and lists of JSON; ours have at most six
+MOST_VALUES, MOST_BYTES, DEEPEST_COLUMN = 2**27, 2**31, 8
+"""Cells of a table of results, its bytes in memory, and nested lists in a column."""
 
-Count = Annotated[int, Field(ge=0, le=2**53)]
-"""A number that a float can hold exactly, too."""
+Count = Annotated[int, Field(ge=0, le=2**53)]  # a float can hold it exactly, too
 Seed = Annotated[int, Field(ge=0, lt=2**128)]
 Name = Annotated[str, Field(min_length=1, max_length=10_000)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-"""In hexadecimal."""
 
 
 class Schema(BaseModel):
@@ -53,13 +52,21 @@ class Excerpt(Schema):
 
 
 class Measurements(Excerpt):
-    """Measurements of a training, which may be infinite."""
+    """As `Excerpt`, with numbers that may be infinite."""
 
     model_config = ConfigDict(allow_inf_nan=True)
 
 
 AnySchema = TypeVar("AnySchema", bound=Schema)
-Checked = TypeVar("Checked")
+T = TypeVar("T")
+
+
+class Fault(Exception):
+    """What is wrong in a line or row. Quotes no text."""
+
+    def at(self, where: object, remedy: str) -> DataError:
+        """The error that names the place."""
+        return DataError(f"{where}: {self}", remedy=remedy)
 
 
 # Bytes and lines
@@ -71,7 +78,7 @@ def require_regular(path: Path, *, error: type[VestigeError], remedy: str) -> in
         found = os.stat(path)
     except FileNotFoundError as problem:
         raise error(f"{path} is missing", remedy=remedy) from problem
-    except (OSError, ValueError) as problem:  # ValueError: a null byte in the name
+    except (OSError, ValueError) as problem:  # a null byte in the name
         raise _unreadable(path, problem, error, remedy) from problem
     if not stat.S_ISREG(found.st_mode):
         kind = _KINDS.get(stat.S_IFMT(found.st_mode), "no ordinary file")
@@ -79,10 +86,20 @@ def require_regular(path: Path, *, error: type[VestigeError], remedy: str) -> in
     return found.st_size
 
 
+def existing(path: str | Path) -> Path:
+    """The path of a data file; DataError if it is missing, a folder, or without an end."""
+    path = Path(path)
+    if path.is_dir():
+        raise DataError(f"{path} is a folder, not a file", remedy="Pass a file in it.")
+    if not path.exists():
+        raise DataError(f"{path} does not exist", remedy="Check the path.")
+    require_regular(path, error=DataError, remedy="Write its output to a file first.")
+    return path
+
+
 def read_bytes(path: Path, *, limit: int, error: type[VestigeError], remedy: str) -> bytes:
     """The content of an ordinary file of at most `limit` bytes."""
-    size = require_regular(path, error=error, remedy=remedy)
-    if size > limit:
+    if (size := require_regular(path, error=error, remedy=remedy)) > limit:
         raise error(f"{path} has {size:,} bytes; at most {limit:,} are expected", remedy=remedy)
     try:
         with path.open("rb") as file:
@@ -92,7 +109,7 @@ def read_bytes(path: Path, *, limit: int, error: type[VestigeError], remedy: str
 
 
 def read_lines(file: Path, *, one: str) -> list[str]:
-    """The lines of a UTF-8 file; `one` names what a line holds, such as "phrase"."""
+    """The lines of a short UTF-8 file; `one` names what a line holds, such as "phrase"."""
     remedy = f"Pass a UTF-8 file with one {one} per line."
     content = read_bytes(file, limit=LARGEST, error=DataError, remedy=remedy)
     try:
@@ -102,6 +119,59 @@ def read_lines(file: Path, *, one: str) -> list[str]:
             f"{file}: not UTF-8 at byte {error.start}: {error.reason}",
             remedy=f"Convert it with iconv. {remedy}",
         ) from error
+
+
+def lines(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file, as a stream; see `raw_lines`."""
+    for number, line in enumerate(raw_lines(path), start=1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{path}, line {number}, byte {error.start + 1} (0x{line[error.start]:02x}): not "
+                "UTF-8",
+                remedy="Convert the file, for example with `iconv -f latin1 -t utf-8`.",
+            ) from error
+
+
+def raw_lines(path: Path) -> Iterator[bytes]:
+    """The undecoded lines of a file, gzip when the name ends in `.gz`.
+
+    Raises:
+        DataError: the file is missing, unreadable or cut short; a line is longer than
+            `LONGEST_LINE`, or all of them are more than memory holds.
+    """
+    existing(path)
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            rows = iter(partial(file.readline, LONGEST_LINE + 1), b"")
+            for number, line in enumerate(within_memory(rows, len, path), start=1):
+                if len(line) > LONGEST_LINE:
+                    raise DataError(
+                        f"{path}, line {number}: more than {LONGEST_LINE:,} bytes",
+                        remedy="Write one document per line; `fold` breaks lines.",
+                    )
+                yield line
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(
+            f"{path} is incomplete or not a gzip file: {error}",
+            remedy="Download or compress it again; `gzip -t` tests it.",
+        ) from error
+    except OSError as error:
+        raise _unreadable(path, error, DataError, "Check its permissions.") from error
+
+
+def within_memory(parts: Iterable[T], size: Callable[[T], int], path: Path) -> Iterator[T]:
+    """The parts of a file, which may unpack to any size; DataError if memory cannot hold them."""
+    room, used = free_memory(), 0
+    for part in parts:
+        used += size(part)
+        if used > room:
+            raise DataError(
+                f"{path} has more than {room:,} bytes of text, too many for memory",
+                remedy="Split the file.",
+            )
+        yield part
 
 
 # JSON
@@ -115,15 +185,7 @@ def read_json(
     remedy: str,
     finite: bool = True,
 ) -> AnySchema:
-    """Read a JSON object and check it against a schema.
-
-    Args:
-        path: ordinary file in UTF-8.
-        schema: of its object.
-        error: class to raise.
-        remedy: for a file with a fault.
-        finite: refuse NaN and infinities, which a failed training may have written.
-    """
+    """Read a JSON object and check it against a schema; see `read_object`."""
     content = read_object(path, error=error, remedy=remedy, finite=finite)
     return conform(content, schema, path, error=error, remedy=remedy)
 
@@ -131,51 +193,52 @@ def read_json(
 def read_object(
     path: Path, *, error: type[VestigeError], remedy: str, finite: bool = True
 ) -> dict[str, Any]:
-    """Read the object in a JSON file: finite numbers, no name twice, bounded depth."""
+    """Read the object in a JSON file: no name twice, bounded depth, numbers of float64.
+
+    `finite` refuses NaN and infinities, which a failed training may have written.
+    """
     content = read_bytes(path, limit=LARGEST, error=error, remedy=remedy)
     return parse_object(content, path, error=error, remedy=remedy, finite=finite)
 
 
 def parse_object(
-    content: bytes,
-    where: object,
-    *,
-    error: type[VestigeError],
-    remedy: str,
-    finite: bool = True,
+    content: bytes, where: object, *, error: type[VestigeError], remedy: str, finite: bool = True
 ) -> dict[str, Any]:
     """Parse a JSON object as `read_object` does; `where` names file and line in messages."""
+
+    def constant(text: str) -> float:
+        if finite:
+            raise ValueError(f"{text} is not a JSON number")
+        return float(text)
+
     try:
-        constants = _no_number if finite else float
         found = json.loads(
-            content.decode("utf-8"), object_pairs_hook=_without_twins, parse_constant=constants
+            content.decode("utf-8"), object_pairs_hook=_without_twins, parse_constant=constant
         )
         _require_plain(found, finite=finite)
-        if not isinstance(found, dict):
-            names = {list: "a list", str: "a text", type(None): "null", bool: "a truth value"}
-            raise ValueError(f"it is {names.get(type(found), 'a number')}, not an object")
+        if isinstance(found, dict):
+            return found
+        kind = _NAMES.get(type(found), "a number")
+        fault = f"cannot be used: it is {kind}, not an object"
     except json.JSONDecodeError as problem:
-        reason = f"{problem.msg} in line {problem.lineno}"
-        raise error(f"{where} is not JSON: {reason}", remedy=remedy) from problem
+        fault = f"is not JSON: {problem.msg} in line {problem.lineno}"
     except UnicodeDecodeError as problem:
-        raise error(
-            f"{where} is not UTF-8: byte {problem.start + 1:,} cannot be read", remedy=remedy
-        ) from problem
+        fault = f"is not UTF-8: byte {problem.start + 1:,} cannot be read"
     except ValueError as problem:
-        raise error(f"{where} cannot be used: {problem}", remedy=remedy) from problem
-    except RecursionError as problem:
-        raise error(f"{where} cannot be used: {_TOO_DEEP}", remedy=remedy) from problem
-    return found
+        fault = f"cannot be used: {problem}"
+    except RecursionError:
+        fault = f"cannot be used: {_TOO_DEEP}"
+    raise error(f"{where} {fault}", remedy=remedy)
 
 
 def conform(
     content: Mapping[str, Any],
-    schema: type[Checked],
+    schema: type[T],
     where: object,
     *,
     error: type[VestigeError],
     remedy: str,
-) -> Checked:
+) -> T:
     """Check an object against a schema or dataclass; the error names the first wrong field."""
     try:
         checker = TypeAdapter(schema)
@@ -186,9 +249,10 @@ def conform(
         # Raised below: the cause would carry the values into a traceback or another process.
         first = problem.errors(include_url=False, include_input=False, include_context=False)[0]
         more = problem.error_count() - 1
-    fault = _field(first["loc"], first["type"], first["msg"])
-    rest = f" ({more:,} more)" if more else ""
-    raise error(f"{where} has unexpected content: {fault}{rest}", remedy=remedy)
+    fault = _field(first["loc"], first["type"], first["msg"]) + (
+        f" ({more:,} more)" if more else ""
+    )
+    raise error(f"{where} has unexpected content: {fault}", remedy=remedy)
 
 
 def to_json(value: object) -> str:
@@ -200,11 +264,11 @@ def to_json(value: object) -> str:
           "threshold": null
         }
     """
-    return json.dumps(_finite(plain(value)), indent=2, ensure_ascii=False, allow_nan=False)
+    return json.dumps(plain(value, finite=True), indent=2, ensure_ascii=False, allow_nan=False)
 
 
-def plain(value: object) -> Any:
-    """Value as mappings, lists, numbers and strings that UTF-8 can hold.
+def plain(value: object, *, finite: bool = False) -> Any:
+    """Value as mappings, lists, strings that UTF-8 can hold, and numbers (`finite`: or None).
 
     Example:
         >>> plain({"rank": (1, 2), 3: b"runs"[:0]})
@@ -212,14 +276,16 @@ def plain(value: object) -> Any:
     """
     if isinstance(value, str):  # a model's text can have half a surrogate pair
         return value.encode("utf-8", "replace").decode()
+    if finite and isinstance(value, float) and not math.isfinite(value):
+        return None
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, Mapping):
-        return {plain(str(key)): plain(item) for key, item in value.items()}
+        return {plain(str(key)): plain(item, finite=finite) for key, item in value.items()}
     if hasattr(value, "tolist"):
-        return plain(value.tolist())
+        return plain(value.tolist(), finite=finite)
     if isinstance(value, Iterable):
-        return [plain(item) for item in value]
+        return [plain(item, finite=finite) for item in value]
     return plain(str(value))
 
 
@@ -237,11 +303,16 @@ def read_rows(path: Path, *, error: type[VestigeError], remedy: str) -> list[dic
     require_regular(path, error=error, remedy=remedy)
     try:
         with pq.ParquetFile(path) as file:
-            _require_bounded(file.metadata)
+            facts = file.metadata
+            groups = map(facts.row_group, range(facts.num_row_groups))
+            size = sum(max(0, group.total_byte_size) for group in groups)
+            if facts.num_rows * max(1, facts.num_columns) > MOST_VALUES or size > MOST_BYTES:
+                shape = f"{facts.num_rows:,} rows of {facts.num_columns:,} columns"
+                raise ValueError(f"it has {shape}, {size:,} bytes: too large for a result")
             for field in file.schema_arrow:
                 _require_plain_column(field.type, DEEPEST_COLUMN)
             table = file.read()
-            if table.num_rows != file.metadata.num_rows:
+            if table.num_rows != facts.num_rows:
                 raise ValueError("its footer states another number of rows")
             if len(set(table.column_names)) < table.num_columns:
                 raise ValueError("two of its columns have one name")
@@ -251,37 +322,17 @@ def read_rows(path: Path, *, error: type[VestigeError], remedy: str) -> list[dic
         raise error(f"{path} cannot be read: {problem}", remedy=remedy) from problem
 
 
-def storable(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows for Parquet: columns with whole numbers beyond 64 bits become floats."""
-    rows = list(rows)
-    beyond = {
-        name
-        for row in rows
-        for name, value in row.items()
-        if isinstance(value, int) and not -(2**63) <= value < 2**63
-    }
-    for row in rows:
-        row.update({n: float(row[n]) for n in beyond if isinstance(row.get(n), int)})
-    return rows
-
-
-_KINDS = {
-    stat.S_IFDIR: "a directory",
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
+_KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
+_KINDS |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
 _TOO_DEEP = f"objects and lists are nested more than {DEEPEST} deep"
 _PLAINLY = {
     "missing": "it is missing",
-    "model_type": "it should be an object",
-    "dict_type": "it should be an object",
-    "dataclass_type": "it should be an object",
-    "list_type": "it should be a list",
-    "tuple_type": "it should be a list",
+    **dict.fromkeys(("model_type", "dict_type", "dataclass_type"), "it should be an object"),
+    **dict.fromkeys(("list_type", "tuple_type"), "it should be a list"),
     "bool_type": "it should be true or false",
 }
+_NAMES = {list: "a list", str: "a text", type(None): "null", bool: "a truth value"}
+_PLAIN_COLUMNS = ("integer", "floating", "boolean", "string", "large_string", "null")
 
 
 def _unreadable(
@@ -309,10 +360,6 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _no_number(text: str) -> None:
-    raise ValueError(f"{text} is not a JSON number")
-
-
 def _require_plain(value: Any, *, finite: bool) -> None:
     """Refuse numbers beyond float64, halves of surrogate pairs, and depth; level by level."""
     level = [value]
@@ -327,7 +374,9 @@ def _require_plain(value: Any, *, finite: bool) -> None:
             elif isinstance(item, str):
                 if not item.isascii() and any("\ud800" <= letter <= "\udfff" for letter in item):
                     raise ValueError("a text in it has half a surrogate pair")
-            elif _too_large(item, finite):
+            elif (isinstance(item, int) and item.bit_length() > 1023) or (
+                finite and isinstance(item, float) and not math.isfinite(item)
+            ):
                 raise ValueError("a number in it is too large")
         level = inner
         if not level:
@@ -335,46 +384,11 @@ def _require_plain(value: Any, *, finite: bool) -> None:
     raise ValueError(_TOO_DEEP)
 
 
-def _too_large(item: Any, finite: bool) -> bool:
-    if isinstance(item, int):
-        return item.bit_length() > 1023
-    return finite and isinstance(item, float) and not math.isfinite(item)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return value
-
-
-def _require_bounded(facts: Any) -> None:
-    groups = [facts.row_group(place) for place in range(facts.num_row_groups)]
-    size = sum(max(0, group.total_byte_size) for group in groups)
-    if facts.num_rows * max(1, facts.num_columns) > MOST_VALUES or size > MOST_BYTES:
-        raise ValueError(
-            f"it has {facts.num_rows:,} rows of {facts.num_columns:,} columns, {size:,} bytes: "
-            "too large for a result"
-        )
-
-
 def _require_plain_column(kind: Any, depth: int) -> None:
     from pyarrow import types
 
-    if depth and types.is_list(kind):
-        _require_plain_column(kind.value_type, depth - 1)
-    elif depth and types.is_struct(kind):
-        for inner in kind:
-            _require_plain_column(inner.type, depth - 1)
-    elif not (
-        types.is_integer(kind)
-        or types.is_floating(kind)
-        or types.is_boolean(kind)
-        or types.is_string(kind)
-        or types.is_large_string(kind)
-        or types.is_null(kind)
-    ):
+    if depth and (types.is_list(kind) or types.is_struct(kind)):
+        for place in range(kind.num_fields):
+            _require_plain_column(kind.field(place).type, depth - 1)
+    elif not any(getattr(types, f"is_{name}")(kind) for name in _PLAIN_COLUMNS):
         raise ValueError(f"a column of it has the type {str(kind)[:60]}")

@@ -1,4 +1,9 @@
-"""Word frequencies of a corpus, in quintiles.
+"""Words for phrases that read like English, names of persons, and words of a corpus by frequency.
+
+Some hundreds of words by part of speech, written for this project, common ones and rare ones,
+so that news, forum and encyclopaedia corpora find some in each of their frequency quintiles.
+Nouns are plural and verbs are in the simple past, so that any of them agree. Words that make
+an insult of a harmless neighbour are left out. Names are common ones, listed for this project.
 
 Zanella-Béguelin et al. (2020), "Analyzing Information Leakage of Updates to Natural Language
 Models", section 3.2: the quintiles are fifths of the vocabulary's words by frequency.
@@ -7,6 +12,7 @@ Models", section 3.2: the quintiles are fifths of the vocabulary's words by freq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Self
 
 from vestige.data.corpus import Corpus
@@ -15,12 +21,41 @@ from vestige.data.vocabulary import EOS, UNK, WordVocabulary, alphabetic_words, 
 LEVELS = 5
 
 
+def _sections(name: str) -> dict[str, tuple[str, ...]]:
+    """The words of a file beside this one, from sections headed "# noun" and so on."""
+    listing = Path(__file__).with_name(name).read_text("utf-8")
+    sections = (section.split() for section in listing.split("#")[1:])
+    return {role: tuple(words) for role, *words in sections}
+
+
+WORDS_BY_ROLE = _sections("word_list.txt")
+_NAMES = _sections("person_names.txt")
+GIVEN, FAMILY = _NAMES["given"], _NAMES["family"]
+
+TEMPLATES: dict[int, tuple[tuple[str, ...], ...]] = {
+    2: (("noun", "verb"), ("adjective", "noun")),
+    3: (("noun", "verb", "noun"), ("noun", "adverb", "verb")),
+    4: (("noun", "verb", "adjective", "noun"), ("noun", "adverb", "verb", "noun")),
+    5: (
+        ("noun", "adverb", "verb", "adjective", "noun"),
+        ("noun", "verb", "adverb", "adjective", "noun"),
+        ("adjective", "noun", "adverb", "verb", "noun"),
+        ("adjective", "noun", "verb", "adjective", "noun"),
+    ),
+    6: (
+        ("adjective", "noun", "adverb", "verb", "adjective", "noun"),
+        ("adjective", "noun", "verb", "adverb", "adjective", "noun"),
+    ),
+}
+"""Parts of speech of a phrase, by its number of words."""
+
+
 @dataclass(frozen=True)
 class Lexicon:
     """The words of a vocabulary that occur in a corpus, with their counts.
 
     Attributes:
-        vocabulary: decides how text is taken apart.
+        vocabulary: splits text into words.
         counts: each word's count, least frequent first, equal counts in alphabetical order;
             without `<unk>` and `<eos>`.
 
@@ -38,12 +73,8 @@ class Lexicon:
     def of(cls, corpus: Corpus, vocabulary: WordVocabulary) -> Self:
         """Count the words of a vocabulary in a corpus."""
         numbers = word_counts(corpus, vocabulary).tolist()
-        pairs = [
-            (count, word)
-            for word, count in zip(vocabulary.words, numbers, strict=True)
-            if count and word not in (UNK, EOS)
-        ]
-        return cls(vocabulary, {word: count for count, word in sorted(pairs)})
+        pairs = sorted(zip(numbers, vocabulary.words, strict=True))
+        return cls(vocabulary, {w: count for count, w in pairs if count and w not in (UNK, EOS)})
 
     def level(self, word: str) -> int:
         """Quintile of a word: 0 for the least frequent fifth, 4 for the most frequent."""

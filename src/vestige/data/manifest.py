@@ -17,11 +17,11 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import Field
 
-from vestige.data.atomic_write import write_text
 from vestige.data.corpus import Corpus
 from vestige.data.files import Count, Name, Schema, Seed, Sha256, conform, read_object
 from vestige.data.sources import MANIFEST
 from vestige.data.vocabulary import Vocabulary
+from vestige.data.writing import write_text
 from vestige.errors import DataError, IncompatibleModels, ManifestError
 from vestige.monitor import SILENT, Monitor
 

@@ -13,8 +13,7 @@ from math import prod
 
 import numpy as np
 
-from vestige.data.person_names import FAMILY, GIVEN
-from vestige.data.word_list import WORDS_BY_ROLE
+from vestige.data.lexicon import FAMILY, GIVEN, WORDS_BY_ROLE
 
 UNIFORM = frozenset({"code", "phone", "card", "iban", "key"})
 """Kinds of random characters, each as frequent as another."""

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from vestige.data.corpus import Corpus
     from vestige.data.manifest import Manifest
     from vestige.data.secret_manifest import SecretManifest
     from vestige.data.utterances import Utterances, UtteranceSplits
@@ -41,51 +40,14 @@ def planted_secrets(source: object) -> "SecretManifest | None":
     from vestige.data.manifest import format_of
     from vestige.data.secret_manifest import FORMAT, SecretManifest
 
-    if not isinstance(source, str | PathLike):
-        return None
-    file = Path(source) / MANIFEST
-    if not file.is_file():
+    file = Path(source) / MANIFEST if isinstance(source, str | PathLike) else None
+    if file is None or not file.is_file():
         return None
     if format_of(file) not in (FORMAT, None):
         raise ValueError(
             f"{source} is text with canaries, not labelled utterances. Plant with --task nlu"
         )
     return SecretManifest.load(file)
-
-
-def read_source(
-    source: str,
-    *,
-    format: str = "auto",
-    text: str = "text",
-    user: str | None = None,
-    source_column: str | None = None,
-    limit: int | None = None,
-) -> "Corpus":
-    """The corpus that DATA names, as `read_corpus` reads it; of a planted directory, its corpus.
-
-    Raises:
-        DataError: it cannot be read, or holds labelled utterances.
-    """
-    from vestige.data.formats.reading import read_corpus
-    from vestige.errors import DataError
-
-    folder = Path(source)
-    if (folder / MANIFEST).is_file() and (folder / TRAIN).is_file():
-        raise DataError(
-            f"{source} is labelled utterances with planted secrets, not text",
-            remedy="Pass --task nlu if the command has it, or other DATA.",
-        )
-    if format == "auto" and (folder / MANIFEST).is_file() and (folder / CORPUS).is_file():
-        source = str(folder / CORPUS)
-    return read_corpus(
-        source,
-        format=format,
-        text_column=text,
-        user_column=user,
-        source_column=source_column,
-        limit=limit,
-    )
 
 
 def read_parts(source: "Source", **reading: Any) -> "UtteranceSplits":
@@ -119,7 +81,6 @@ def utterance_parts(
 
     Raises:
         ValueError: the validation part is given twice.
-        DataError: a file cannot be read.
     """
     found = read_parts(data, **reading)
     if validation is not None and hold_out is not None:
@@ -133,9 +94,6 @@ def utterance_parts(
         columns = {name: value for name, value in reading.items() if name.endswith("_column")}
         return found.train, read_parts(validation, **columns).train, found.test
     copies = [place for own in planted.train_positions for place in own] if planted else []
-    train, held = found.train.split(
-        HOLD_OUT if hold_out is None else hold_out,
-        seed=seed,
-        keep=[place for place in copies if place < len(found.train)],
-    )
-    return train, held, found.test
+    keep = [place for place in copies if place < len(found.train)]
+    share = HOLD_OUT if hold_out is None else hold_out
+    return *found.train.split(share, seed=seed, keep=keep), found.test

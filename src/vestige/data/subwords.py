@@ -1,13 +1,25 @@
-"""Vocabularies of Hugging Face tokenizers.
+"""Vocabularies of Hugging Face tokenizers, and checks of a tokenizer.json before it is loaded.
 
 Byte-level BPE: Radford et al. (2019), "Language Models are Unsupervised Multitask Learners".
 `transformers` and `tokenizers` are imported when first needed: they take seconds.
+
+The library that reads a tokenizer.json is written in Rust. On some files it panics, which Python
+sees as an exception that is no Exception; takes the memory that a number in the file asks for; or
+ends the process. So `require_sound` checks sizes and patterns, then lets another process with
+bounds on memory and time read the file.
 """
 
+import base64
+import binascii
 import hashlib
 import json
+import math
+import subprocess
+import sys
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Self
@@ -15,13 +27,14 @@ from typing import Any, Self
 from vestige import _validate
 from vestige.data.corpus import Corpus
 from vestige.data.files import read_object
-from vestige.data.tokenizer_file import MOST_TOKENS, REMEDY, no_panics, require_sound
+from vestige.data.patterns import slow_reason
 from vestige.errors import DataError
 
 FILE = "tokenizer.json"
 SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 END_OF_TEXT = "<|endoftext|>"
 _ALPHABET = 256  # a byte-level BPE begins with one token for each byte
+_REMEDY = "Download the tokenizer again from its source. If the error remains, do not use it."
 
 
 class SubwordVocabulary:
@@ -49,40 +62,31 @@ class SubwordVocabulary:
                 "the tokenizer has no end-of-text token",
                 remedy='Set "eos_token" in tokenizer_config.json.',
             )
-        with no_panics("the tokenizer"):
+        with _tokenizer_errors("the tokenizer"):
             largest = max(tokenizer.get_vocab().values(), default=0)
-        if largest >= MOST_TOKENS:
-            raise DataError(f"the tokenizer has an id of {largest:,}", remedy=REMEDY)
+        if largest >= _MOST_TOKENS:
+            raise DataError(f"the tokenizer has an id of {largest:,}", remedy=_REMEDY)
         self.tokenizer = tokenizer
         self.largest = largest
         self.eos_id: int = int(tokenizer.eos_token_id)
-        bos = tokenizer.bos_token_id
-        begins = bos not in (None, self.eos_id) and self._begins_with(bos)
+        bos, unk = tokenizer.bos_token_id, tokenizer.unk_token_id
+        begins = bos not in (None, self.eos_id) and (
+            tokenizer.backend_tokenizer.encode("a").ids[:1] == [bos]
+        )
         self.bos_id: int | None = int(bos) if begins else None
-        unk = tokenizer.unk_token_id
         # Byte-level tokenizers name their end-of-text token as <unk> too, and never use it.
         self.unk_id: int | None = None if unk in (None, self.eos_id) else int(unk)
 
     @classmethod
     def from_pretrained(cls, source: str | Path) -> Self:
-        """The tokenizer of a model folder or of a model on the hub.
-
-        Raises:
-            DataError: there is none, or it cannot be read.
-        """
+        """The tokenizer of a model folder or of a model on the hub; see `read_tokenizer`."""
         return cls(read_tokenizer(source))
 
     @classmethod
     def train_bpe(cls, corpus: Corpus, *, size: int) -> Self:
-        """A byte-level BPE tokenizer learnt from a corpus.
+        """A byte-level BPE tokenizer learnt from a corpus, which is read as a stream.
 
-        Args:
-            corpus: read as a stream.
-            size: tokens at most, the 256 bytes and the end-of-text token counted.
-
-        Raises:
-            ValueError: size is below 257.
-            DataError: the corpus is empty.
+        `size` is the most tokens, with the 256 bytes and the end-of-text token.
         """
         from tokenizers import ByteLevelBPETokenizer
         from transformers import PreTrainedTokenizerFast
@@ -111,7 +115,7 @@ class SubwordVocabulary:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         backend = self.tokenizer.backend_tokenizer
-        with no_panics("the text"):
+        with _tokenizer_errors("the text"):
             encodings = backend.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
@@ -119,13 +123,8 @@ class SubwordVocabulary:
         return self.encode_batch([text])[0]
 
     def decode(self, ids: Sequence[int]) -> str:
-        return str(
-            self.tokenizer.decode(
-                [int(token) for token in ids],
-                skip_special_tokens=False,
-                clean_up_tokenization_spaces=False,
-            )
-        )
+        plain = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
+        return str(self.tokenizer.decode([int(token) for token in ids], **plain))
 
     def piece(self, token: int) -> str:
         raw = self.tokenizer.convert_ids_to_tokens(int(token))
@@ -158,10 +157,6 @@ class SubwordVocabulary:
             content.pop(setting, None)
         return content
 
-    def _begins_with(self, token: int) -> bool:
-        """Whether the tokenizer begins every text with a token, as Llama's does."""
-        return bool(self.tokenizer.backend_tokenizer.encode("a").ids[:1] == [token])
-
     def save(self, directory: Path) -> None:
         Path(directory).mkdir(parents=True, exist_ok=True)
         self.tokenizer.save_pretrained(str(directory))
@@ -172,24 +167,20 @@ class SubwordVocabulary:
 
 
 def read_tokenizer(source: str | Path) -> Any:
-    """The tokenizer of a model folder or of a model on the hub, as transformers reads it.
-
-    Raises:
-        DataError: there is none, or it cannot be read.
-    """
+    """The tokenizer of a model folder or of the hub, as transformers reads it, or DataError."""
     from transformers import AutoTokenizer
 
     folder = Path(source)
-    packed = {}
     if folder.suffix == ".gguf":  # which holds its tokenizer, too
-        folder, packed = folder.parent, {"gguf_file": folder.name}
-    for name in SETTINGS if not packed else ():
-        if (folder / name).exists():
-            read_object(folder / name, error=DataError, remedy=REMEDY)
-    if (folder / FILE).exists() and not packed:
-        require_sound(folder / FILE)
-    with no_panics(f"the tokenizer in {source}"):
-        address = str(folder) if packed else str(source)
+        address, packed = str(folder.parent), {"gguf_file": folder.name}
+    else:
+        address, packed = str(source), {}
+        for name in SETTINGS:
+            if (folder / name).exists():
+                read_object(folder / name, error=DataError, remedy=_REMEDY)
+        if (folder / FILE).exists():
+            require_sound(folder / FILE)
+    with _tokenizer_errors(f"the tokenizer in {source}"):
         return AutoTokenizer.from_pretrained(address, trust_remote_code=False, **packed)
 
 
@@ -211,30 +202,19 @@ def word_pieces(
         return_offsets_mapping=True,
         verbose=False,
     )
-    columns = found["input_ids"], found["offset_mapping"]
-    return [
-        _by_word(words, ids, [end for _, end in places])
-        for words, ids, places in zip(utterances, *columns, strict=True)
-    ]
-
-
-def _by_word(
-    words: Sequence[str], ids: Sequence[int], piece_ends: Sequence[int]
-) -> list[list[int]]:
-    """Pieces by the word in which they end; a blank belongs to the next word."""
-    ends = list(accumulate(len(word) + 1 for word in words))
-    pieces: list[list[int]] = [[] for _ in words]
-    for id, end in zip(ids, piece_ends, strict=True):
-        pieces[bisect_left(ends, end + 1)].append(id)
-    return pieces
+    columns = zip(utterances, found["input_ids"], found["offset_mapping"], strict=True)
+    every = []
+    for words, ids, places in columns:  # a piece belongs to the word in which it ends
+        ends = list(accumulate(len(word) + 1 for word in words))
+        pieces: list[list[int]] = [[] for _ in words]
+        for id, (_, end) in zip(ids, places, strict=True):
+            pieces[bisect_left(ends, end + 1)].append(id)
+        every.append(pieces)
+    return every
 
 
 def special_tokens(vocabulary: SubwordVocabulary) -> tuple[list[int], list[int]]:
-    """Special tokens before and after a text.
-
-    Raises:
-        DataError: it also reads the text in another way then.
-    """
+    """Special tokens before and after a text; DataError if they change how it is read."""
     tokenizer = vocabulary.tokenizer
     inner = tokenizer("a", add_special_tokens=False)["input_ids"]
     whole = tokenizer("a")["input_ids"]
@@ -245,3 +225,137 @@ def special_tokens(vocabulary: SubwordVocabulary) -> tuple[list[int], list[int]]
         "the tokenizer changes a text when it adds special tokens",
         remedy="Pass an encoder whose tokenizer puts them before and after a text.",
     )
+
+
+# Checks of a tokenizer.json
+
+
+_MOST_TOKENS = 2**24
+_WIDEST = 2**20  # tokens that a text may be filled up with
+_SIZES = ("Fixed", "pad_to_multiple_of", "max_length", "stride", "max_input_chars_per_word")
+_ADDED = 1000  # letters of a replacement, tokens that a template adds
+_GROWTH = 1000  # times that a text may grow
+_LONGEST = 20_000  # letters of a regular expression
+_SECONDS = 120
+_MEMORY, _FOR_EACH_BYTE = 2**32, 64  # bytes, and further ones for each byte of the file
+
+_PROBE = """
+import resource, sys
+path, memory, seconds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+bounds = {resource.RLIMIT_AS: memory, resource.RLIMIT_CPU: seconds, resource.RLIMIT_CORE: 0}
+for what, most in bounds.items():
+    hard = resource.getrlimit(what)[1]  # which nobody may raise
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(what, (most, most))
+from tokenizers import Tokenizer
+tokenizer = Tokenizer.from_file(path)
+texts = ["a", "The quick brown fox, 12345!", "h\\u00e9llo \\ufb01 \\u2460", "\\n\\t ", "a" * 40]
+for ids in tokenizer.encode_batch(texts):
+    tokenizer.decode(ids.ids)
+"""
+
+
+@contextmanager
+def _tokenizer_errors(what: object) -> Iterator[None]:
+    """Turn any error of the tokenizer library, and its panics, into a DataError about `what`."""
+    try:
+        yield
+    except Exception as error:  # from KeyError to the library's own
+        raise DataError(
+            f"{what} cannot be read: {str(error)[:200]}",
+            remedy="Pass a folder with tokenizer.json and tokenizer_config.json.",
+        ) from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise DataError(
+            f"{what} cannot be used: the tokenizer library failed", remedy=_REMEDY
+        ) from None
+
+
+def require_sound(file: Path) -> None:
+    """DataError unless a tokenizer.json loads in bounded time and memory, and without a panic."""
+    content = read_object(file, error=DataError, remedy=_REMEDY)
+    problem = next(filter(None, map(_fault, _objects(content))), None)
+    problem = problem or _tried(str(file), hashlib.sha256(file.read_bytes()).hexdigest())
+    if problem is not None:
+        raise DataError(f"{file} cannot be used: {problem}", remedy=_REMEDY)
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    """All objects in JSON, outer ones first."""
+    if isinstance(value, dict):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value:
+        if isinstance(inner, dict | list):
+            yield from _objects(inner)
+
+
+def _fault(part: dict[str, Any]) -> str | None:
+    """Fault of an object in a tokenizer.json, by the fields that decide on sizes."""
+    for name, most in {"id": _MOST_TOKENS, **dict.fromkeys(_SIZES, _WIDEST)}.items():
+        number = part.get(name)
+        if isinstance(number, int | float) and not 0 <= number <= most:
+            return f'a "{name}" in it is larger than {most:,}, or negative'
+    pattern = part.get("Regex")
+    slow = slow_reason(pattern, longest=_LONGEST) if isinstance(pattern, str) else None
+    if slow is not None:
+        return f"a regular expression in it may not terminate: {slow}"
+    added = max(len(_text(part.get(name))) for name in ("content", "prepend"))
+    if part.get("type") in ("Replace", "Prepend") and added > _ADDED:
+        return f"it replaces text by more than {_ADDED} letters"
+    steps = _members(part.get("normalizers") or part.get("decoders"))
+    grows = [len(_text(one.get("content"))) for one in steps if one.get("type") == "Replace"]
+    if math.prod(length for length in grows if length > 2) > _GROWTH:
+        return "its replacements in sequence make texts far longer"
+    if part.get("type") == "TemplateProcessing":
+        special = part.get("special_tokens")
+        tokens = _members([*special.values()] if isinstance(special, dict) else None)
+        lists = [one.get("ids") for one in tokens]
+        longest = max((len(one) for one in lists if isinstance(one, list)), default=1)
+        sides = [part.get(side) for side in ("single", "pair")]
+        pieces = max((len(side) for side in sides if isinstance(side, list)), default=0)
+        if pieces * longest > _ADDED:
+            return f"it adds more than {_ADDED} tokens to every text"
+    return _charsmap(part.get("precompiled_charsmap"))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _members(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _charsmap(text: Any) -> str | None:
+    """Fault of SentencePiece's normalisation, which states its own size."""
+    if not isinstance(text, str):
+        return None
+    try:
+        content = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return "its precompiled_charsmap is not base64"
+    size = int.from_bytes(content[:4], "little")
+    if content and (len(content) < 4 or size % 4 or size > len(content) - 4):
+        return "its precompiled_charsmap states another size than it has"
+    return None
+
+
+@lru_cache(maxsize=256)
+def _tried(path: str, _: str) -> str | None:
+    """Outcome of loading a file in another process; cached by content."""
+    if not sys.platform.startswith("linux"):
+        return None
+    memory = _MEMORY + _FOR_EACH_BYTE * Path(path).stat().st_size
+    words = [sys.executable, "-c", _PROBE, path, str(memory), str(_SECONDS)]
+    try:
+        done = subprocess.run(
+            words, capture_output=True, timeout=2 * _SECONDS, check=False, stdin=subprocess.DEVNULL
+        )
+    except subprocess.TimeoutExpired:
+        return f"reading it takes more than {2 * _SECONDS} seconds"
+    if done.returncode == 0:
+        return None
+    ended = "ends the process" if done.returncode < 0 else "fails"
+    return f"the tokenizer library {ended} on it (memory limit {memory / 2**30:.1f} GiB)"

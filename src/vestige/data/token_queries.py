@@ -22,8 +22,8 @@ class TokenQueries:
     """w words of the texts of some users, in the order of the corpus.
 
     Attributes:
-        users: (w,) whose each word is, as a place in `names`.
-        texts: (w,) the document that it stands in.
+        users: (w,) the user of each word, as a place in `names`.
+        texts: (w,) its document.
         positions: (w,) its place there, from 0.
         tokens: (w,) its id.
         previous: (w,) the id before it; the end of a text where it is the first.
@@ -62,41 +62,34 @@ class TokenQueries:
 def token_queries(data: EncodedCorpus, vocabulary: Vocabulary) -> TokenQueries:
     """Positions of all known words of a corpus with users; ends of texts are left out.
 
-    Raises:
-        DataError: the corpus has no users, or no word that the vocabulary knows.
-
     Example:
         >>> from vestige.data.corpus import Corpus
         >>> from vestige.data.encoded import encode
         >>> from vestige.data.vocabulary import WordVocabulary
         >>> corpus = Corpus.from_texts(["to be", "be ?"], users=["ann", "bob"])
         >>> vocabulary = WordVocabulary(("<unk>", "<eos>", "to", "be"))
-        >>> asked = token_queries(encode(corpus, vocabulary), vocabulary)
-        >>> asked.tokens.tolist(), asked.previous.tolist(), asked.users.tolist()
+        >>> queries = token_queries(encode(corpus, vocabulary), vocabulary)
+        >>> queries.tokens.tolist(), queries.previous.tolist(), queries.users.tolist()
         ([2, 3, 3], [1, 2, 1], [0, 0, 1])
     """
     if data.users is None:
-        raise DataError(
-            "the texts have no users",
-            remedy="Pass the user column with --user.",
-        )
+        raise DataError("the texts have no users", remedy="Pass the user column with --user.")
     texts = np.repeat(np.arange(len(data), dtype=np.int32), np.diff(data.offsets))
-    positions = np.arange(len(data.tokens)) - data.offsets[texts]
+    positions = (np.arange(len(data.tokens)) - data.offsets[texts]).astype(np.int32)
     tokens = np.array(data.tokens)
-    previous = np.where(positions == 0, vocabulary.eos_id, np.roll(tokens, 1))
-    known = tokens != vocabulary.eos_id
-    if vocabulary.unk_id is not None:
-        known &= tokens != vocabulary.unk_id
+    previous = np.where(positions == 0, vocabulary.eos_id, np.roll(tokens, 1)).astype(np.int32)
+    known = (tokens != vocabulary.eos_id) & (tokens != vocabulary.unk_id)
     if not known.any():
         raise DataError(
             "the vocabulary knows no word of the texts",
             remedy="Pass texts in the language of the model, split into words as it splits them.",
         )
+    texts = texts[known]
     return TokenQueries(
-        users=data.users[texts[known]].astype(np.int32),
-        texts=texts[known],
-        positions=positions[known].astype(np.int32),
-        tokens=tokens[known].astype(np.int32),
-        previous=previous[known].astype(np.int32),
+        users=data.users[texts],
+        texts=texts,
+        positions=positions[known],
+        tokens=tokens[known],
+        previous=previous[known],
         names=data.names,
     )

@@ -24,9 +24,7 @@ _BOT = re.compile(r"(?:(?<![A-Za-z])[Bb]ot|(?<=[a-z])Bot)(?![a-z])|(?<![A-Z])BOT
 
 
 def is_person(name: str) -> bool:
-    """Whether a name may be a person's, and not a deleted account's or a bot's.
-
-    A bot has "bot" as a word of its name: RemindMeBot and wiki_bot, but not Talbot.
+    """Whether a name may be a person's: no deleted account, and without "bot" as a word.
 
     Example:
         >>> [name for name in ("ann", "[deleted]", "RemindMeBot", "Talbot") if is_person(name)]
@@ -36,11 +34,7 @@ def is_person(name: str) -> bool:
 
 
 def of_length(corpus: Corpus, *, shortest: int = 1, longest: int | None = None) -> Corpus:
-    """The documents of `shortest` to `longest` words between blanks, in order.
-
-    Raises:
-        ValueError: shortest is below 0, or above longest.
-    """
+    """The documents of `shortest` to `longest` words between blanks, in order."""
     return corpus.take(np.flatnonzero(_fits(corpus, shortest, longest)))
 
 
@@ -52,16 +46,7 @@ def users_with(
     shortest: int = 1,
     longest: int | None = None,
 ) -> list[str]:
-    """Users with enough documents of the right length, in alphabetical order.
-
-    Args:
-        corpus: with users; those who are no person (`is_person`) are left out.
-        fewest, most: documents of the right length per user; None for any number.
-        shortest, longest: words of a document; None for any number.
-
-    Raises:
-        ValueError: a limit is out of range.
-        DataError: the corpus has no users.
+    """Persons with `fewest` to `most` documents of the right length, in alphabetical order.
 
     Example:
         >>> corpus = Corpus.from_texts(["a b", "c", "d e"], users=["ann", "ann", "bob"])
@@ -92,33 +77,32 @@ def documents_of(
 
     Args:
         corpus: with users.
-        names: whose documents.
+        names: different users.
         each: documents of a user.
-        seed: decides which.
+        seed: of the choice.
         fewest: documents that a user must have (None: `each`); a user with fewer than `each` has
             all of them.
         shortest, longest: words of a document; None for any number.
 
     Raises:
-        ValueError: names are none or repeat, or a limit is out of range.
         DataError: the corpus has no users, or some of them have too few such documents.
     """
     _validate.all_different(names=names)
     _validate.positive(each=each)
-    (every, owner), named = corpus.owners(), set(names)
-    wanted = np.array([name in named for name in every], dtype=bool)
-    fit = np.flatnonzero(wanted[owner] & _fits(corpus, shortest, longest))
+    (every, owner), wanted = corpus.owners(), set(names)
+    chosen = np.array([name in wanted for name in every], dtype=bool)
+    fit = np.flatnonzero(chosen[owner] & _fits(corpus, shortest, longest))
     counts = np.bincount(owner[fit], minlength=len(every))
     fewest = each if fewest is None else fewest
-    lacking = int((counts[wanted] < fewest).sum()) + len(names) - int(wanted.sum())
+    lacking = int((counts[chosen] < fewest).sum()) + len(names) - int(chosen.sum())
     if lacking:
         raise DataError(
             f"{lacking} of {len(names)} users have fewer than {fewest} documents of the right "
             "length",
             remedy="Choose users with more documents, ask for fewer documents or other lengths.",
         )
-    chance = np.random.default_rng(seed).random(len(corpus))[fit]
-    drawn = fit[np.lexsort((chance, owner[fit]))]  # by user, each user's in random order
+    random = np.random.default_rng(seed).random(len(corpus))[fit]
+    drawn = fit[np.lexsort((random, owner[fit]))]  # by user, each user's in random order
     starts = np.cumsum(counts) - counts
     turn = np.arange(len(drawn)) - starts[owner[drawn]]  # 0 for a user's first
     return corpus.take(np.sort(drawn[turn < each]))
@@ -127,16 +111,7 @@ def documents_of(
 def disjoint_groups(
     names: Sequence[str], sizes: Sequence[int], *, seed: int
 ) -> tuple[list[str], ...]:
-    """Disjoint random groups of users: members, others, users of shadow models and so on.
-
-    Args:
-        names: users, all different; in any order.
-        sizes: of the groups, which are in random order.
-        seed: decides who is in which.
-
-    Raises:
-        ValueError: a name comes twice, or a size is below 0.
-        DataError: there are too few names.
+    """Disjoint random groups of different users, of the given sizes; DataError if too few.
 
     Example:
         >>> members, others = disjoint_groups(["ann", "bob", "cy"], [1, 2], seed=0)
@@ -158,20 +133,7 @@ def disjoint_groups(
 
 
 def artificial_users(corpus: Corpus, n: int, *, seed: int) -> Corpus:
-    """Split a corpus at random into n artificial users.
-
-    Args:
-        corpus: documents, which keep their order.
-        n: users; each has as many documents as any other, or one more.
-        seed: decides whose each document is.
-
-    Returns:
-        the documents with users named "artificial 000" and so on.
-
-    Raises:
-        ValueError: n is not positive.
-        DataError: there are fewer documents than users.
-    """
+    """Documents in their order, with n random users of equally many, "artificial 000" and so on."""
     _validate.positive(n=n)
     if n > len(corpus):
         raise DataError(
@@ -188,11 +150,6 @@ def _fits(corpus: Corpus, shortest: int, longest: int | None) -> NDArray[np.bool
     """(documents,) whether each has the right length."""
     _validate.at_least(0, shortest=shortest)
     _validate.at_least(shortest, longest=shortest if longest is None else longest)
-    lengths = _lengths(corpus)
+    lengths = np.fromiter((len(text.split()) for text in corpus), np.int64, len(corpus))
     fits = lengths >= shortest
     return fits if longest is None else fits & (lengths <= longest)
-
-
-def _lengths(corpus: Corpus) -> NDArray[np.int64]:
-    """(documents,) words between blanks."""
-    return np.fromiter((len(text.split()) for text in corpus), np.int64, len(corpus))

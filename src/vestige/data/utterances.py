@@ -2,7 +2,7 @@
 
 Utterances live in an Arrow table, as a corpus's documents do. Slots are tagged in the BIO scheme
 (Ramshaw and Marcus 1995, "Text Chunking using Transformation-Based Learning"): "B-city" begins
-a slot, "I-city" goes on with it, "O" is outside of all slots.
+a slot, "I-city" continues it, "O" is outside of all slots.
 """
 
 import hashlib
@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from vestige import _validate
 from vestige.data.corpus import Corpus, Rows
 from vestige.errors import DataError
 
@@ -23,16 +22,12 @@ SCHEMA = pa.schema([("tokens", _WORDS), ("tags", _WORDS), ("intent", pa.large_st
 OUTSIDE = "O"
 UNKNOWN, IGNORED = -1, -100
 """The ids of a label that the model does not have, and of the tag of what begins no word."""
+_SEPARATORS = {ord(one): f"\x1d{n}" for n, one in enumerate("\x1d\x1e\x1f")}
+"""Escapes of the separators in a fingerprint."""
 
 
 class Utterance(NamedTuple):
-    """One labelled utterance.
-
-    Attributes:
-        tokens: its words, at least one.
-        tags: a BIO tag for each word.
-        intent: of the utterance.
-    """
+    """One labelled utterance: its words (at least one), a BIO tag for each, and its intent."""
 
     tokens: tuple[str, ...]
     tags: tuple[str, ...]
@@ -42,10 +37,6 @@ class Utterance(NamedTuple):
     def text(self) -> str:
         """The words with a blank between them."""
         return " ".join(self.tokens)
-
-
-_SEPARATORS = {ord(one): f"\x1d{n}" for n, one in enumerate("\x1d\x1e\x1f")}
-"""Escapes of the separators in a fingerprint."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +57,7 @@ class Utterances(Rows):
 
     @classmethod
     def of(cls, utterances: Iterable[Utterance]) -> Self:
-        """Utterances from any iterable, each checked.
-
-        Raises:
-            DataError: an utterance has no words, or its tags are not well formed (saying which).
-        """
+        """Utterances from any iterable, each checked; DataError says which has a fault."""
         rows = list(utterances)
         for number, row in enumerate(rows, 1):
             problem = fault(row)
@@ -79,11 +66,7 @@ class Utterances(Rows):
                     f"utterance {number}: {problem}",
                     remedy="Give every word one tag: O, B-name, or I-name after B-name or I-name.",
                 )
-        columns = {
-            "tokens": [row.tokens for row in rows],
-            "tags": [row.tags for row in rows],
-            "intent": [row.intent for row in rows],
-        }
+        columns = {name: [row[place] for row in rows] for place, name in enumerate(SCHEMA.names)}
         return cls(pa.table(columns, schema=SCHEMA))
 
     def __iter__(self) -> Iterator[Utterance]:
@@ -103,41 +86,17 @@ class Utterances(Rows):
 
     def corpus(self) -> Corpus:
         """The utterances as plain documents, their intents as labels."""
-        return Corpus.from_texts((u.text for u in self), labels=self.intents)
-
-    def split(
-        self, fraction: float, *, seed: int, keep: Sequence[int] = ()
-    ) -> tuple["Utterances", "Utterances"]:
-        """Hold out a random part; both parts keep the order.
-
-        Args:
-            fraction: share to hold out, in [0, 1).
-            seed: decides which.
-            keep: places of utterances that are never held out, such as planted canaries.
-
-        Returns:
-            (the rest, the part held out).
-
-        Raises:
-            ValueError: the fraction is out of range, or a place lies outside.
-        """
-        _validate.fraction(fraction=fraction)
-        held = np.zeros(len(self), dtype=bool)
-        drawn = np.random.default_rng(seed).permutation(len(self))
-        held[drawn[: round(fraction * len(self))]] = True
-        return self._parted(held, keep)
+        return Corpus.from_texts((one.text for one in self), labels=self.intents)
 
     def fingerprint(self) -> str:
-        """SHA-256 (hex) over all that is in them, however the table is chunked."""
+        """SHA-256 (hex) over the content, however the table is chunked."""
         whole = self.table.combine_chunks()
         digest = hashlib.sha256(b"vestige utterances 1")
         for column in whole.columns:
-            for array in column.chunks:
-                for text in array.to_pylist():
-                    parts = [text] if isinstance(text, str) else [str(len(text)), *text]
-                    # Separators inside a text are told from ours.
-                    plain = [part.translate(_SEPARATORS) for part in parts]
-                    digest.update("\x1f".join(plain).encode() + b"\x1e")
+            for text in column.to_pylist():
+                parts = [text] if isinstance(text, str) else [str(len(text)), *text]
+                escaped = [part.translate(_SEPARATORS) for part in parts]
+                digest.update("\x1f".join(escaped).encode() + b"\x1e")
         return digest.hexdigest()
 
 
@@ -158,10 +117,6 @@ def fault(utterance: Utterance) -> str | None:
     for number, word in enumerate(tokens, 1):
         if not word or word.split() != [word]:
             return f"word {number} is empty or contains a blank"
-    return _fault_of_tags(tags)
-
-
-def _fault_of_tags(tags: Sequence[str]) -> str | None:
     before = OUTSIDE
     for number, tag in enumerate(tags, 1):
         kind, _, name = tag.partition("-")
@@ -175,13 +130,7 @@ def _fault_of_tags(tags: Sequence[str]) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class UtteranceSplits:
-    """Training, validation and test parts of a corpus.
-
-    Attributes:
-        train: the part to train on; all there is, where the corpus has no parts.
-        validation: the part to stop and choose by, or None.
-        test: the part to report on, or None.
-    """
+    """The parts of a corpus: to train on, to stop and choose by, and to report on."""
 
     train: Utterances
     validation: Utterances | None = None
@@ -193,7 +142,7 @@ class UtteranceSplits:
         return {name: part for name, part in parts.items() if part is not None}
 
 
-# Ids of utterances: words by a vocabulary, intents and tags by the labels of a model.
+# Ids of utterances
 
 
 class Labels(NamedTuple):
@@ -251,14 +200,7 @@ class EncodedUtterances:
         intents: Sequence[str],
         labels: Labels,
     ) -> "EncodedUtterances":
-        """Encoded utterances from ids.
-
-        Args:
-            tokens: the ids of each utterance.
-            tags: a tag for each id; None for one that begins no word.
-            intents: the intent of each utterance.
-            labels: of the model.
-        """
+        """From ids and intents by utterance, and a tag for each id (None: it begins no word)."""
         tag_ids: dict[str | None, int] = {tag: number for number, tag in enumerate(labels.tags)}
         tag_ids[None] = IGNORED
         intent_ids = {intent: number for number, intent in enumerate(labels.intents)}
@@ -294,13 +236,10 @@ class EncodedUtterances:
         self, chosen: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Tokens (b, t), tags (b, t) and intents (b,) of b utterances of one length."""
-        length = int(self.lengths[chosen[0]])
-        places = self.offsets[chosen][:, None] + np.arange(length)
-        return (
-            self.tokens[places].astype(np.int64),
-            self.tags[places].astype(np.int64),
-            self.intents[chosen].astype(np.int64),
-        )
+        places = self.offsets[chosen][:, None] + np.arange(int(self.lengths[chosen[0]]))
+        arrays = self.tokens[places], self.tags[places], self.intents[chosen]
+        tokens, tags, intents = (array.astype(np.int64) for array in arrays)
+        return tokens, tags, intents
 
     def fingerprint(self) -> str:
         """SHA-256 (hex) over ids and labels."""

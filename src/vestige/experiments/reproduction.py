@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
 from vestige import _validate, results
-from vestige.data.atomic_write import write_text
+from vestige.data.writing import write_text
 from vestige.experiments.runner import MapFn, Trial, run_trials
 from vestige.experiments.tables import Table, load_table, markdown, read_table
 from vestige.monitor import SILENT, Monitor

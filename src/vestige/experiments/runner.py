@@ -17,9 +17,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vestige.data.atomic_write import write_text
-from vestige.data.file_lock import LOCK, alone, discard
 from vestige.data.files import read_object
+from vestige.data.writing import LOCK, alone, discard, write_text
 from vestige.errors import RunError
 from vestige.monitor import SILENT, Monitor
 from vestige.results import to_json

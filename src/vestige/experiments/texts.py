@@ -10,8 +10,8 @@ from vestige import _validate
 from vestige.data.corpus import Corpus
 from vestige.data.formats.dialogue import read_reddit
 from vestige.data.formats.text import read_newsgroups, read_penn_treebank, read_wikitext
+from vestige.data.lexicon import TEMPLATES, WORDS_BY_ROLE
 from vestige.data.vocabulary import WordVocabulary
-from vestige.data.word_list import TEMPLATES, WORDS_BY_ROLE
 from vestige.errors import DataError
 
 NEWSGROUPS = ("rec.sport.hockey", "talk.politics.mideast")

@@ -19,9 +19,9 @@ import numpy as np
 import torch
 
 from vestige import claims
-from vestige.data.atomic_write import write_text
 from vestige.data.files import LARGEST, parse_object, read_bytes
 from vestige.data.manifest import BY_COIN, Manifest, manifest_file
+from vestige.data.writing import write_text
 from vestige.errors import NotFinite, VestigeError
 from vestige.integrations.canary_search import CanarySearch
 from vestige.integrations.leakage import LeakageSnapshot

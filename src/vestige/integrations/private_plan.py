@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.data.atomic_write import write_text
 from vestige.data.files import read_bytes
+from vestige.data.writing import write_text
 from vestige.defences.methods.private import DPSGD, PrivacyPlan
 from vestige.errors import DataError, TrainingError
 from vestige.integrations.model_history import ModelHistory, history_of, remember

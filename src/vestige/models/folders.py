@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
-from vestige.data import atomic_write
+from vestige.data import writing
 from vestige.data.files import read_object
 from vestige.errors import ModelError
 
@@ -56,9 +56,9 @@ def replacing(directory: Path) -> Iterator[Path]:
     try:
         if directory.exists() and not directory.is_dir():
             raise NotADirectoryError(f"{directory} is a file")
-        with atomic_write.beside(directory) as fresh:
+        with writing.beside(directory) as fresh:
             yield fresh
-            atomic_write.share(fresh)
+            writing.share(fresh)
             _swap(fresh, directory)
     except (OSError, SafetensorError) as error:
         raise ModelError(

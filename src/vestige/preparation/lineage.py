@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from vestige.data.atomic_write import replacing, write_text
+from vestige.data.division import ReadRecords
 from vestige.data.files import LARGEST, read_bytes
-from vestige.data.records import ReadRecords
+from vestige.data.writing import replacing, write_text
 from vestige.defences.registry import DEFENCES, NoDefence
 from vestige.errors import ModelError
 from vestige.models.folders import model_folder

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from vestige import new_files
-from vestige.data.sources import CORPUS, MANIFEST, TEST, TRAIN, VALIDATION, read_source
+from vestige.data.sources import CORPUS, MANIFEST, TEST, TRAIN, VALIDATION
 from vestige.monitor import Monitor, Step
 from vestige.results import Result
 
@@ -139,6 +139,7 @@ def verify_planting(directory: Path) -> Planting:
         ManifestError: it does not, or the manifest was changed.
         DataError: a file cannot be read.
     """
+    from vestige.data.formats.reading import read_source
     from vestige.data.manifest import Manifest, format_of
     from vestige.data.secret_manifest import FORMAT, SecretManifest
     from vestige.data.sources import read_parts

@@ -5,11 +5,11 @@ from os import PathLike, fspath
 from typing import Any, NamedTuple
 
 from vestige.data.corpus import Corpus
-from vestige.data.division import Division, divide
+from vestige.data.division import Division, ReadRecords, divide
+from vestige.data.formats.reading import read_source
 from vestige.data.manifest import Manifest
-from vestige.data.records import ReadRecords
 from vestige.data.secret_manifest import SecretManifest
-from vestige.data.sources import planted_secrets, planting, read_source, utterance_parts
+from vestige.data.sources import planted_secrets, planting, utterance_parts
 from vestige.data.utterances import Utterances
 from vestige.errors import DataError
 from vestige.monitor import SILENT, Monitor
@@ -40,11 +40,9 @@ class Texts(NamedTuple):
     @property
     def records(self) -> ReadRecords:
         """Hashes of what is learned and of what validates."""
-        if isinstance(self.training, Corpus):
-            return ReadRecords.of(self.training, self.held)
-        return ReadRecords.of_texts(
-            [one.text for one in self.training], [one.text for one in self.held]
-        )
+        parts = (self.training, self.held)
+        texts, held = (one if isinstance(one, Corpus) else one.corpus() for one in parts)
+        return ReadRecords.of(texts, held)
 
 
 def read_utterances(data: Any, *, seed: int, **reading: Any) -> Texts:

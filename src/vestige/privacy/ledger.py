@@ -21,8 +21,8 @@ from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from typing import Any, ClassVar, Final, Literal
 
+from vestige.data.division import ReadRecords, among
 from vestige.data.files import parse_object
-from vestige.data.records import ReadRecords, among
 from vestige.errors import ModelError
 from vestige.privacy.accounting import (
     Accountant,

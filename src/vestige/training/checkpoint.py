@@ -24,7 +24,6 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from vestige.data.atomic_write import make_directory, replacing_name, write_text
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.files import (
     LARGEST,
@@ -35,6 +34,7 @@ from vestige.data.files import (
     read_bytes,
     read_object,
 )
+from vestige.data.writing import make_directory, replacing_name, write_text
 from vestige.errors import TrainingError
 from vestige.models.protocols import LanguageModel, Network
 from vestige.training.history import EpochRecord

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vestige.data import file_lock
+from vestige.data import writing
 from vestige.errors import RunError
 
 DATA = "data"
@@ -26,7 +26,7 @@ def claimed(out: Path, resume: bool) -> Iterator[None]:
         RunError: it is in use, or belongs to something else.
     """
     _check(out, resume)
-    with file_lock.claimed(out, worth=lambda directory: (directory / CHECKPOINT).exists()):
+    with writing.claimed(out, worth=lambda directory: (directory / CHECKPOINT).exists()):
         _check(out, resume)  # another process may have begun before the lock
         try:
             yield
@@ -50,7 +50,7 @@ def _check(out: Path, resume: bool) -> None:
     """Raise RunError for a directory of something else."""
     if out.exists() and not out.is_dir():
         raise RunError(f"{out} is a file", remedy="Choose another --out.")
-    if file_lock.vacant(out):
+    if writing.vacant(out):
         return
     if not resume:
         raise _exists(out)

@@ -10,7 +10,7 @@ What remains outside: deleting a file does not overwrite the blocks of the disk 
 import os
 from pathlib import Path
 
-from vestige.data.atomic_write import replacing
+from vestige.data.writing import replacing
 from vestige.errors import TrainingError
 from vestige.training.checkpoint import CHECKPOINT, MODEL
 from vestige.training.secret import BYTES, Secret

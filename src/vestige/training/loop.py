@@ -16,9 +16,8 @@ from typing import Any
 
 import torch
 
-from vestige.data.atomic_write import append_line
 from vestige.data.encoded import EncodedCorpus
-from vestige.data.file_lock import alone
+from vestige.data.writing import alone, append_line
 from vestige.errors import TrainingError
 from vestige.models.checkpoints import save_model
 from vestige.models.protocols import LanguageModel, Network

@@ -26,10 +26,9 @@ from typing import Annotated, Any
 import torch
 from pydantic import Field
 
-from vestige.data.atomic_write import replacing, write_text
 from vestige.data.encoded import encode, encode_pairs
-from vestige.data.file_lock import discard, locked
 from vestige.data.files import Count, Measurements, Sha256, read_json
+from vestige.data.writing import discard, locked, replacing, write_text
 from vestige.errors import TrainingError, VestigeError
 from vestige.models import folders
 from vestige.models.folders import fingerprint

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
-from vestige.data.file_lock import alone
 from vestige.data.vocabulary import Vocabulary
+from vestige.data.writing import alone
 from vestige.models.checkpoints import load_model
 from vestige.models.protocols import LanguageModel
 from vestige.training.config import TrainingConfig

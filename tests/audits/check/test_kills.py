@@ -19,7 +19,7 @@ import pyarrow.parquet
 
 from vestige.audits.check import check, control, passages, report, secrets, work
 from vestige.cli import app
-from vestige.data import atomic_write
+from vestige.data import writing
 from vestige.store import Store
 
 work.LARGEST_SEARCH = work.LEAST_SEARCH = 1 / 64
@@ -33,7 +33,7 @@ calls = {
     "folder": (check.shutil, "rmtree"),
     "rows": (pyarrow.parquet, "write_table"),
     "page": (report, "facts"),
-    "file": (atomic_write.os, "replace"),
+    "file": (writing.os, "replace"),
     "done": (Store, "clear"),
 }
 

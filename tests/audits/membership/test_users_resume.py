@@ -33,7 +33,7 @@ import torch._dynamo  # every optimizer imports it, for seconds: once here, not 
 import sklearn.ensemble
 from vestige import results
 from vestige.cli.app import run as command
-from vestige.data import atomic_write
+from vestige.data import writing
 from vestige.audits.membership.service import StoredAnswers
 from vestige.audits.membership.user_inputs import UserInputs
 from vestige.store import Store
@@ -48,7 +48,7 @@ places = {
     "record": (shadows, "write_text"),
     "recorded": (shadows, "_there"),
     "ranks": (UserInputs, "key"),
-    "file": (atomic_write.os, "replace"),
+    "file": (writing.os, "replace"),
     "save": (results, "save"),
     "rows": (parquet, "write_table"),
 }

@@ -10,8 +10,8 @@ from tests.cli.conftest import table_model
 from vestige import diff, results
 from vestige.audits.update import plan, searches
 from vestige.claims import UNDECIDED
-from vestige.data.file_lock import alone
 from vestige.data.files import plain
+from vestige.data.writing import alone
 from vestige.errors import RunError
 from vestige.models.checkpoints import save_model
 from vestige.new_files import FILE

@@ -121,7 +121,7 @@ def test_a_fault_names_file_and_line(
 
 
 def test_a_folder_without_lines_and_lines_without_replies_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"0 files movie_lines\*\.txt; one is needed"):
+    with pytest.raises(DataError, match=r"has no movie_lines\*\.txt"):
         read_cornell(tmp_path)
     with pytest.raises(DataError, match="has no text"):
         read_cornell(film(tmp_path / "movie_lines.txt", SPOKEN[3:5]))
@@ -200,7 +200,7 @@ def test_a_faulty_message_is_named(line: str, says: str, tmp_path: Path) -> None
 
 
 def test_no_messages_no_replies_and_a_cut_file_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="has no messages"):
+    with pytest.raises(DataError, match="has no file ending in"):
         read_ubuntu_irc(tmp_path)
     with pytest.raises(DataError, match="has no text"):
         read_ubuntu_irc(chat(tmp_path / "m.jsonl.gz", MESSAGES[:3]))
@@ -234,7 +234,7 @@ def test_comments_have_author_and_subreddit(tmp_path: Path) -> None:
 
 
 def test_several_files_of_comments_are_one_corpus(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"has no \.jsonl file"):
+    with pytest.raises(DataError, match=r"has no \*\.jsonl"):
         read_reddit(tmp_path)
     for name in ("b", "a"):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(COMMENT | {"body": name}) + "\n")

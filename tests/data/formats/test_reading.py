@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset
 
-from vestige.data.formats import reading, tables
+from vestige.data import files
+from vestige.data.formats import tables
 from vestige.data.formats.reading import CORPUS_FORMATS, read_corpus
 from vestige.errors import DataError
 
@@ -183,7 +184,7 @@ def test_what_is_no_file_is_never_opened(ending: str, tmp_path: Path) -> None:
 def test_a_line_without_an_end_is_named(
     ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(files, "LONGEST_LINE", 1000)
     monkeypatch.setattr(tables, "BLOCK", 500)
     first = {".jso": b'{"text": "a"}\n', ".csv": b"text\n"}.get(ending[:4], b"a\n")
     start = b'{"text": "' if ".json" in ending else b'"' if ".csv" in ending else b""
@@ -197,7 +198,7 @@ def test_a_line_without_an_end_is_named(
 def test_a_small_file_that_holds_more_than_memory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "free_memory", lambda: 10**6)
+    monkeypatch.setattr(files, "free_memory", lambda: 10**6)
     (tmp_path / "bomb.txt.gz").write_bytes(gzip.compress(b"hot tea\n" * 10**6))
     text = pa.DictionaryArray.from_arrays(pa.array([0] * 10**4, pa.int32()), ["x" * 10**4])
     pq.write_table(pa.table({"text": text}), tmp_path / "bomb.parquet")

@@ -11,9 +11,8 @@ import pytest
 from datasets import Dataset, DatasetDict
 
 from vestige.data.formats import tables
-from vestige.data.formats.hub import read_hub
 from vestige.data.formats.reading import ReadOptions, read_corpus
-from vestige.data.formats.tables import read_table
+from vestige.data.formats.tables import read_hub, read_table
 from vestige.errors import DataError
 
 ROWS = [

@@ -25,8 +25,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from vestige.claims import LEAK, NO_LEAK, Claim
-from vestige.data.atomic_write import write_text
 from vestige.data.files import Name, Schema, read_json
+from vestige.data.writing import write_text
 from vestige.errors import RunError
 from vestige.reports.disclosure import printable
 from vestige.reports.quantities import QUANTITIES, measured

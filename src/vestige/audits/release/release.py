@@ -224,7 +224,7 @@ def _write(
     """Write the page or card, and the files for pipelines and baselines."""
     from vestige.audits.release.conditions import write_baseline
     from vestige.audits.release.report import SUITE, cases, changes_table, markdown
-    from vestige.data.atomic_write import write_text
+    from vestige.data.writing import write_text
     from vestige.reports.junit import junit
     from vestige.reports.page import write_card, write_page
 

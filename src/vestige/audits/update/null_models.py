@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from vestige.arguments import ModelLike, ModelsLike
 from vestige.audits.update.nulls import LIKE
 from vestige.audits.update.plan import duration
-from vestige.data.file_lock import claimed, vacant
+from vestige.data.writing import claimed, vacant
 from vestige.errors import DataError, TrainingError
 from vestige.models.folders import is_model, model_folder, sha256_of
 from vestige.models.snapshots import SharedIds, SharedVocabulary, Snapshots, shown

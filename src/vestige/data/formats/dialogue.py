@@ -1,4 +1,7 @@
-"""What people wrote to each other: film scripts, chats, comments, and chats in tables."""
+"""What people wrote to each other: film scripts, chats, comments, and chats in tables.
+
+As all formats, they raise DataError with file, line or row, fault and remedy.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,7 +10,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vestige.data.corpus import Corpus
-from vestige.data.formats.reading import TABLES, ending, not_empty, raw_lines
+from vestige.data.files import raw_lines
+from vestige.data.formats.reading import (
+    ROWS,
+    TABLES,
+    corpus_format,
+    files_of,
+    named,
+    not_empty,
+    with_columns,
+)
 from vestige.data.formats.tables import read_table, rows
 from vestige.errors import DataError
 
@@ -26,10 +38,13 @@ Chat = list[dict[str, str]]
 
 _ROLES = {"human": "user", "gpt": "assistant"}  # of ShareGPT
 _ADDRESSED = re.compile(r"([^\s:,]+)[:,]\s+(.*)", re.DOTALL)
-_LINES = "movie_lines"
 _SEPARATOR = re.compile(r" \+\+\+\$\+\+\+(?: |$)")
 _MARK_UP = re.compile(r"</?[a-z]+>", re.IGNORECASE)
 _NUMBER = re.compile(r"L[0-9]+")
+_REMEDY = (
+    'Separate fields by " +++$+++ ", and number lines differently; fix or remove the line, or '
+    "download the file again."
+)
 
 
 class _Line(NamedTuple):
@@ -38,7 +53,8 @@ class _Line(NamedTuple):
     text: str
 
 
-def read_cornell(path: str | Path) -> Corpus:
+@corpus_format("cornell", named("movie_lines*.txt", inside=["movie_lines*.txt"]))
+def read_cornell(path: Path) -> Corpus:
     """The replies of every character in the Cornell Movie-Dialogs, in the order of the script.
 
     Danescu-Niculescu-Mizil and Lee (2011), "Chameleons in imagined conversations". A document is a
@@ -54,27 +70,27 @@ def read_cornell(path: str | Path) -> Corpus:
 
     Returns:
         users are the characters' ids ("u0"), since films share names; labels are the films'
-        titles, or their ids without the characters' file; sources are what is answered.
-
-    Raises:
-        DataError: there is no such file, or a line of it is at fault.
+        titles, or their ids without the characters' file.
     """
-    path = Path(path)
-    files = sorted(path.glob(f"{_LINES}*.txt")) if path.is_dir() else [path]
+    files = files_of(path, (), "movie_lines*.txt")
     if len(files) != 1:
         raise DataError(
-            f"{path} has {len(files)} files {_LINES}*.txt; one is needed",
+            f"{path} has {len(files)} files movie_lines*.txt; one is needed",
             remedy="Pass the file of the lines.",
         )
-    script = _script(files[0])
+    script: dict[int, _Line] = {}
+    for where, (name, character, film, _, text) in _fields(files[0], 5):
+        number = _number(name, where)
+        if number in script:
+            raise DataError(f"{where}: the line {name} occurs twice", remedy=_REMEDY)
+        script[number] = _Line(character.strip(), film.strip(), _MARK_UP.sub("", text).strip())
     conversations = files[0].with_name("movie_conversations.txt")
     places = _listed(conversations) if conversations.is_file() else _consecutive(script)
     pairs = [(script[a], script[b]) for a, b in places if a in script and b in script]
-    pairs = [(line, reply) for line, reply in pairs if line.character != reply.character]
+    pairs = [(a, b) for a, b in pairs if a.text and b.text and a.character != b.character]
     films = files[0].with_name("movie_characters_metadata.txt")
-    titles: dict[str, str] = {}
-    if films.is_file():
-        titles = {row[2].strip(): row[3].strip() for _, row in _fields(films, 6)}
+    rows = _fields(films, 6) if films.is_file() else ()
+    titles = {row[2].strip(): row[3].strip() for _, row in rows}
     corpus = Corpus.from_texts(
         (reply.text for _, reply in pairs),
         users=(reply.character for _, reply in pairs),
@@ -84,44 +100,23 @@ def read_cornell(path: str | Path) -> Corpus:
     return not_empty(corpus, files[0])
 
 
-def _script(file: Path) -> dict[int, _Line]:
-    """The lines with words, by number."""
-    found: dict[int, _Line] = {}
-    for where, (name, character, film, _, text) in _fields(file, 5):
-        number = _number(name, where)
-        if number in found:
-            raise DataError(
-                f"{where}: the line {name} occurs twice",
-                remedy="Line numbers must differ; download the file again.",
-            )
-        if words := _MARK_UP.sub("", text).strip():
-            found[number] = _Line(character.strip(), film.strip(), words)
-    return found
-
-
 def _consecutive(script: Mapping[int, _Line]) -> Iterator[tuple[int, int]]:
-    for first, second in pairwise(sorted(script)):
+    for first, second in pairwise(sorted(number for number, line in script.items() if line.text)):
         if second == first + 1 and script[first].film == script[second].film:
             yield first, second
 
 
 def _listed(file: Path) -> Iterator[tuple[int, int]]:
     for where, row in _fields(file, 4):
-        names = row[3].strip()
-        if not re.fullmatch(r"\[('L[0-9]+'(, )?)+\]", names):
-            raise DataError(
-                f"{where}: its last field is not a list of lines such as ['L1', 'L2']",
-                remedy="Download the file again, or remove it to order by line numbers.",
-            )
-        yield from pairwise(_number(name, where) for name in _NUMBER.findall(names))
+        if not re.fullmatch(r"\[('L[0-9]+'(, )?)+\]", row[3].strip()):
+            problem = f"{where}: its last field is not a list of lines such as ['L1', 'L2']"
+            raise DataError(problem, remedy=_REMEDY)
+        yield from pairwise(_number(name, where) for name in _NUMBER.findall(row[3]))
 
 
 def _number(name: str, where: str) -> int:
     if not _NUMBER.fullmatch(name.strip()):
-        raise DataError(
-            f"{where}: expected a line number such as L1045",
-            remedy="Fix or remove the line, or download the file again.",
-        )
+        raise DataError(f"{where}: expected a line number such as L1045", remedy=_REMEDY)
     return int(name.strip()[1:])
 
 
@@ -133,10 +128,8 @@ def _fields(file: Path, count: int) -> Iterator[tuple[str, list[str]]]:
         where = f"{file}, line {number}"
         row = _SEPARATOR.split(_decoded(line).rstrip("\r\n"), maxsplit=count - 1)
         if len(row) < count:
-            raise DataError(
-                f"{where}: {len(row)} fields; {count} are needed",
-                remedy='Separate fields by " +++$+++ "; fix or remove the line.',
-            )
+            problem = f"{where}: {len(row)} fields; {count} are needed"
+            raise DataError(problem, remedy=_REMEDY)
         yield where, row
 
 
@@ -150,7 +143,8 @@ def _decoded(line: bytes) -> str:
     return line.decode("latin-1")
 
 
-def read_ubuntu_irc(path: str | Path) -> Corpus:
+@corpus_format("ubuntu-irc", with_columns("log", "time", "user", "text"), stage=ROWS)
+def read_ubuntu_irc(path: Path) -> Corpus:
     """The replies that are addressed to a nickname ("ann: try this").
 
     Stands in for Lowe et al. (2015), "The Ubuntu Dialogue Corpus", who find conversations in the
@@ -162,25 +156,12 @@ def read_ubuntu_irc(path: str | Path) -> Corpus:
     of the text. It counts as one only if someone of that name wrote before.
 
     Args:
-        path: a table of messages (`log`, `time`, `user`, `text`), or a folder of such files.
-
-    Returns:
-        users are nicknames, labels the logs.
-
-    Raises:
-        DataError: naming file and line, and what is wrong there.
+        path: a table of messages (`log`, `time`, `user`, `text`), or a folder of such files. Users
+            of the corpus are nicknames, labels the logs.
     """
-    path = Path(path)
-    files = [path]
-    if path.is_dir():
-        files = sorted(file for file in path.iterdir() if ending(file) in TABLES)
-    if not files:
-        raise DataError(f"{path} has no messages", remedy="Pass the file messages.jsonl.gz.")
-    parts = [read_table(file, user_column="user", label_column="log") for file in files]
-    return not_empty(_replies(Corpus.concatenate(parts)), path)
-
-
-def _replies(messages: Corpus) -> Corpus:
+    columns = {"user_column": "user", "label_column": "log"}
+    parts = [read_table(file, **columns) for file in files_of(path, TABLES)]
+    messages = Corpus.concatenate(parts)
     last: dict[tuple[str, str], str] = {}  # by log and nickname in lower case
     places: list[int] = []
     texts: list[str] = []
@@ -189,44 +170,39 @@ def _replies(messages: Corpus) -> Corpus:
     for place, (message, user, log) in enumerate(every):
         text = message.strip()
         addressed = _ADDRESSED.fullmatch(text)
-        named = addressed and (log, addressed[1].lower())
-        said = text
-        if addressed and named in last:
-            said = addressed[2].strip()
-            if said and addressed[1].lower() != user.lower():
+        key = addressed and (log, addressed[1].lower())
+        answer = text
+        if addressed and key in last:
+            answer = addressed[2].strip()
+            if answer and addressed[1].lower() != user.lower():
                 places.append(place)
-                texts.append(said)
-                sources.append(last[named])
-        last[log, user.lower()] = said or text
+                texts.append(answer)
+                sources.append(last[key])
+        last[log, user.lower()] = answer or text
     kept = messages.take(places)
-    return Corpus.from_texts(texts, users=kept.users, labels=kept.labels, sources=sources)
+    corpus = Corpus.from_texts(texts, users=kept.users, labels=kept.labels, sources=sources)
+    return not_empty(corpus, path)
 
 
-def read_reddit(path: str | Path) -> Corpus:
+@corpus_format("reddit", with_columns("author", "body", "subreddit"), stage=ROWS)
+def read_reddit(path: Path) -> Corpus:
     """Comments in the order of the file; users are authors, labels subreddits.
 
     Baumgartner et al. (2020), "The Pushshift Reddit Dataset".
 
     Args:
         path: JSON lines with `author`, `body` and `subreddit`, gzip or not, or a folder of them.
-
-    Raises:
-        DataError: there is no such file, or a line is at fault.
     """
-    path = Path(path)
-    files = sorted(path.glob("*.jsonl*")) if path.is_dir() else [path]
-    if not files:
-        raise DataError(f"{path} has no .jsonl file", remedy="Pass the folder of the comments.")
     columns = {"text_column": "body", "user_column": "author", "label_column": "subreddit"}
+    files = files_of(path, (), "*.jsonl*")
     return Corpus.concatenate([read_table(file, **columns) for file in files])
 
 
-def chats(path: Path, column: str) -> Iterator[Chat]:
-    """The chats in a column of a table: turns with role and content, or with from and value.
+# Chats in the columns of a table
 
-    Raises:
-        DataError: naming file, line or row, and the column, where it is no list of turns.
-    """
+
+def chats(path: Path, column: str) -> Iterator[Chat]:
+    """The chats in a column of a table: turns with role and content, or with from and value."""
     for where, row in rows(path, [column]):
         try:
             yield [_turn(one) for one in row[column] or ()]
@@ -248,16 +224,11 @@ def _turn(given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def joined(path: Path, columns: Sequence[str]) -> Iterator[str]:
-    """The texts of several columns of each row, a line end between them.
-
-    Raises:
-        DataError: naming file, line or row, and a column that is missing or no text.
-    """
+    """The texts of several columns of each row, a line end between them."""
+    remedy = "Convert its values to strings, or pass another --text column."
     for where, row in rows(path, columns):
         for name in columns:
             if not isinstance(row[name], str | None):
-                raise DataError(
-                    f'{where}: "{name}" is {type(row[name]).__name__}, not text',
-                    remedy="Convert its values to strings, or pass another --text column.",
-                )
+                problem = f'{where}: "{name}" is {type(row[name]).__name__}, not text'
+                raise DataError(problem, remedy=remedy)
         yield "\n".join(row[name] for name in columns if row[name])

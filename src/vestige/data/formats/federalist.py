@@ -16,7 +16,7 @@ from typing import Literal, get_args
 
 from vestige import _validate
 from vestige.data.corpus import Corpus
-from vestige.data.formats.reading import ReadOptions, not_empty
+from vestige.data.formats.reading import CORPUS_FORMATS, CorpusFormat, ReadOptions, named, not_empty
 from vestige.errors import DataError, reason
 
 AUTHORS = ("Hamilton", "Jay", "Madison", "Hamilton & Madison")
@@ -32,11 +32,8 @@ def read_federalist(
     """The papers of some authors, in order, without headings, footnotes and "PUBLIUS".
 
     Args:
-        authors: some of `AUTHORS`.
-        documents: unit of a document, "paragraph" or "sentence".
-
-    Returns:
-        users are the authors, labels the papers' numbers ("1" to "85").
+        authors: some of `AUTHORS`, who are the users of the corpus.
+        documents: unit of a document; labels are the papers' numbers ("1" to "85").
 
     Raises:
         ValueError: there is no such author or kind of document.
@@ -45,17 +42,14 @@ def read_federalist(
     for author in authors:
         _validate.one_of(AUTHORS, authors=author)
     _validate.one_of(get_args(Documents), documents=documents)
-    texts: list[str] = []
-    users: list[str] = []
-    labels: list[str] = []
+    found: list[tuple[str, str, str]] = []
     for number, author, paper in _papers():
         if author in authors:
             pieces = list(_paragraphs(paper))
             if documents == "sentence":
                 pieces = [piece for one in pieces for piece in _SENTENCE_END.split(one)]
-            texts += pieces
-            users += [author] * len(pieces)
-            labels += [number] * len(pieces)
+            found += [(piece, author, number) for piece in pieces]
+    texts, users, labels = ([row[place] for row in found] for place in range(3))
     return not_empty(Corpus.from_texts(texts, users=users, labels=labels), "the Federalist")
 
 
@@ -90,13 +84,17 @@ def _papers() -> Iterator[tuple[str, str, str]]:
 def _paragraphs(paper: str) -> Iterator[str]:
     body = _ADDRESS.split(paper, maxsplit=1)[-1].split("PUBLIUS")[0]
     for block in re.split(r"\n\s*\n", body):
-        text = " ".join(block.replace("_", "").split())
-        text = re.sub(r"\s?\[\d+\]", "", text)
+        text = re.sub(r"\s?\[\d+\]", "", " ".join(block.replace("_", "").split()))
         if text:
             yield text
 
 
-def read_authors(source: str, _: ReadOptions) -> Corpus:
+def _read_authors(source: str, _: ReadOptions) -> Corpus:
     """The papers of the authors in a name such as "federalist:Hamilton,Jay"."""
-    named = source.partition(":")[2]
-    return read_federalist([name.strip() for name in named.split(",")] if named else AUTHORS)
+    names = source.partition(":")[2]
+    return read_federalist([name.strip() for name in names.split(",")] if names else AUTHORS)
+
+
+CORPUS_FORMATS.add(
+    "federalist", CorpusFormat(read=_read_authors, detect=named(called="federalist(:.*)?"))
+)

@@ -5,34 +5,41 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vestige.data.corpus import Corpus
-from vestige.data.formats.reading import ReadOptions, lines, not_empty
+from vestige.data.files import lines
+from vestige.data.formats.reading import (
+    CORPUS_FORMATS,
+    CorpusFormat,
+    ReadOptions,
+    corpus_format,
+    named,
+    not_empty,
+)
 from vestige.errors import DataError
 
-HALVES = (".enc", ".dec")
-TALKS = ".usr"
+_HALVES = (".enc", ".dec")
 
 
 def parallel_lines(files: Sequence[Path]) -> Iterator[tuple[str, ...]]:
-    """Lines of the same number of all files of a folder, stripped.
-
-    Blank lines at the files' ends are ignored.
-
-    Raises:
-        DataError: a file is missing, no UTF-8, or has other lines than the others.
-    """
+    """Stripped lines of the same number of all files of a folder; blank last lines are ignored."""
+    names = ", ".join(file.name for file in files)
+    remedy = f"Put {names} into one folder; line n of each must belong together."
+    for file in files:
+        if not file.exists():
+            raise DataError(f"{file} does not exist", remedy=remedy)
     columns = [[line.strip() for line in lines(file)] for file in files]
     counts = [next((n for n in range(len(c), 0, -1) if c[n - 1]), 0) for c in columns]
     if any(len(column) < max(counts) for column in columns):
-        named = (f"{file.name} {count}" for file, count in zip(files, counts, strict=True))
+        found = ", ".join(f"{file.name} {n}" for file, n in zip(files, counts, strict=True))
         raise DataError(
-            f"{files[0].parent}: the files have different numbers of lines ({', '.join(named)}); "
+            f"{files[0].parent}: the files have different numbers of lines ({found}); "
             f"line {min(counts) + 1} is missing in one",
-            remedy="Line n of each file must belong together; download or write them again.",
+            remedy=remedy,
         )
     return zip(*(column[: max(counts)] for column in columns), strict=True)
 
 
-def read_pairs(path: str | Path) -> Corpus:
+@corpus_format("pairs", named("?*.enc", "?*.dec", inside=["[!.]*.enc", "[!.]*.dec"]))
+def read_pairs(path: Path) -> Corpus:
     """The answers in `NAME.dec` as documents, what they answer in `NAME.enc` as sources.
 
     Tutorials of sequence-to-sequence models keep the Cornell Movie-Dialogs in this form, without
@@ -41,29 +48,17 @@ def read_pairs(path: str | Path) -> Corpus:
     Args:
         path: a `.enc` or `.dec` file beside its other half, or a folder of such files, whose
             pairs follow one another in the order of their names.
-
-    Raises:
-        DataError: a half is missing, or the halves differ in their numbers of lines.
     """
-    path = Path(path)
     files = [path]
     if path.is_dir():
-        files = sorted({one.with_suffix(HALVES[0]) for e in HALVES for one in path.glob(f"*{e}")})
-    if not files or any(file.suffix not in HALVES for file in files):
+        files = sorted({one.with_suffix(_HALVES[0]) for e in _HALVES for one in path.glob(f"*{e}")})
+    if not files or any(file.suffix not in _HALVES for file in files):
         raise DataError(
             f"{path} has no pairs of a .enc and a .dec file",
             remedy="Pass a folder with both, or one file next to the other.",
         )
-    pairs: list[tuple[str, ...]] = []
-    for file in files:
-        halves = [file.with_suffix(end) for end in HALVES]
-        for half in halves:
-            if not half.is_file():
-                raise DataError(
-                    f"{half} does not exist; it is half of a pair",
-                    remedy="Put NAME.enc and NAME.dec into one folder; line n answers line n.",
-                )
-        pairs += [pair for pair in parallel_lines(halves) if all(pair)]
+    halves = ([file.with_suffix(end) for end in _HALVES] for file in files)
+    pairs = [pair for both in halves for pair in parallel_lines(both) if all(pair)]
     sources, texts = ([pair[half] for pair in pairs] for half in (0, 1))
     return not_empty(Corpus.from_texts(texts, sources=sources), path)
 
@@ -79,36 +74,31 @@ def read_sated(path: str | Path, *, source: str = "en", target: str = "fr") -> C
     Args:
         path: the folder of the files, the folder above it where that is called `en-fr`, or one
             of the files, for its part alone.
-        source: the ending of the files to translate from.
-        target: the ending of the files to translate to.
+        source, target: the endings of the files to translate from and to; two languages.
 
     Returns:
         labels are the names of the parts: "train", "dev", "test". A talk may have lines in each.
-
-    Raises:
-        ValueError: source and target are one language.
-        DataError: a file is missing, has other lines than the others, or lacks a talk.
     """
     if source == target:
         raise ValueError(f"source and target must be two languages, got {source!r} for both")
-    texts: list[str] = []
-    talks: list[str] = []
-    labels: list[str] = []
-    sources: list[str] = []
-    for part in _parts(Path(path), source, target):
-        for talk, sentence, translated in _translations(part, source, target):
-            texts.append(translated)
-            talks.append(talk)
-            labels.append(part.name)
-            sources.append(sentence)
-    corpus = Corpus.from_texts(texts, users=talks, labels=labels, sources=sources)
+    found = [
+        (translated, talk, part.name, sentence)
+        for part in _parts(Path(path), source, target)
+        for talk, sentence, translated in _translations(part, source, target)
+    ]
+    texts, users, labels, sources = ([row[place] for row in found] for place in range(4))
+    corpus = Corpus.from_texts(texts, users=users, labels=labels, sources=sources)
     return not_empty(corpus, path)
 
 
-def read_languages(source: str, options: ReadOptions) -> Corpus:
+def _read_languages(source: str, options: ReadOptions) -> Corpus:
     """SATED; the columns of the options are the languages."""
     target = "fr" if options.text_column == "text" else options.text_column
     return read_sated(source, source=options.source_column or "en", target=target)
+
+
+_TALKS = named("?*.usr", inside=["*.usr", "[!-][!-]-[!-][!-]/*.usr"], beside=".usr")
+CORPUS_FORMATS.add("sated", CorpusFormat(read=_read_languages, detect=_TALKS))
 
 
 def _parts(path: Path, source: str, target: str) -> list[Path]:
@@ -117,25 +107,18 @@ def _parts(path: Path, source: str, target: str) -> list[Path]:
         return [path.with_suffix("")]
     directions = [path / f"{source}-{target}", path / f"{target}-{source}"]
     folder = next((found for found in directions if found.is_dir()), path)
-    parts = [file.with_suffix("") for file in folder.glob(f"*{TALKS}")]
+    parts = [file.with_suffix("") for file in folder.glob("*.usr")]
     if not parts:
         raise DataError(
-            f"{folder} has no file of talks (*{TALKS})",
-            remedy=f"Put NAME.{source}, NAME.{target} and NAME{TALKS} into one folder.",
+            f"{folder} has no file of talks (*.usr)",
+            remedy=f"Put NAME.{source}, NAME.{target} and NAME.usr into one folder.",
         )
     return sorted(parts, key=lambda part: (part.name != "train", part.name))
 
 
 def _translations(part: Path, source: str, target: str) -> Iterator[tuple[str, str, str]]:
     """(talk, sentence, its translation), pairs that are not whole left out."""
-    files = [part.with_name(part.name + end) for end in (TALKS, f".{source}", f".{target}")]
-    missing = [file for file in files if not file.is_file()]
-    if missing:
-        raise DataError(
-            f"{missing[0]} does not exist; it belongs to the part {part.name}",
-            remedy=f"Put {', '.join(file.name for file in files)} into one folder, or pass other "
-            "languages.",
-        )
+    files = [part.with_name(f"{part.name}.{end}") for end in ("usr", source, target)]
     for number, (talk, *pair) in enumerate(parallel_lines(files), start=1):
         sentence, translated = (html.unescape(half).strip() for half in pair)
         if not (sentence and translated):

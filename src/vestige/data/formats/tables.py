@@ -1,4 +1,4 @@
-"""Tables: JSON lines, CSV and Parquet files.
+"""Tables: JSON lines, CSV and Parquet files, and data sets of the Hugging Face hub.
 
 Files are read by Arrow, straight into its own memory. If Arrow fails, JSON lines are read once
 more, a line at a time, to name the line at fault. Messages quote nothing of a row.
@@ -19,27 +19,31 @@ import pyarrow.json
 import pyarrow.parquet
 
 from vestige.data.corpus import Corpus
+from vestige.data.files import existing, lines, within_memory
 from vestige.data.formats.reading import (
+    CORPUS_FORMATS,
+    TABLE,
     TABLES,
+    CorpusFormat,
     ReadOptions,
     ending,
-    existing,
+    ending_in,
     files_of,
-    lines,
+    named,
     not_empty,
-    within_memory,
 )
 from vestige.errors import DataError, reason
 
-_JSON = (".jsonl", ".ndjson", ".json")
-_DELIMITED = (".csv", ".tsv")
+Row = dict[str, Any]
+
+_JSON, _DELIMITED = (".jsonl", ".ndjson", ".json"), (".csv", ".tsv")
 BLOCK = 1 << 24
 """Bytes that are parsed at once; a JSON object or a row of a CSV file must fit."""
 _ROWS = 1024  # of a Parquet file, read at once
-_SHOWN = 100  # rows that show what columns hold
 _NULL_ROW, _OVERLAP = re.compile(rb"\n\s*null\b"), 4096
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 _NAME = re.compile(r"[^\W\d][\w.:/-]{0,39}")
+_HUB_NAME = re.compile(r"(?P<name>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<config>[^:]+))?(?::(?P<split>.+))?")
 
 
 def read_table(
@@ -57,23 +61,14 @@ def read_table(
 
     Args:
         path: a `.jsonl`, `.json` (an object a line), `.csv`, `.tsv` or `.parquet` file.
-        text_column: the documents.
-        user_column: the user of each document.
-        label_column: the class of each document.
-        source_column: what each document answers or translates.
-
-    Raises:
-        DataError: naming file, line or column, and the columns that there are.
+        text_column, user_column, label_column, source_column: columns of the corpus.
     """
-    path = existing(Path(path))
-    wanted = named_columns(
-        text=text_column, user=user_column, label=label_column, source=source_column
-    )
-    return corpus_of(_table(path, list(wanted.values())), wanted, str(path))
+    path = existing(path)
+    wanted = _wanted(text=text_column, user=user_column, label=label_column, source=source_column)
+    return _corpus(_table(path, list(dict.fromkeys(wanted.values()))), wanted, str(path))
 
 
-def read_tables(source: str, options: ReadOptions) -> Corpus:
-    """A table, or all tables of a folder."""
+def _read_tables(source: str, options: ReadOptions) -> Corpus:
     parts = [
         read_table(
             file,
@@ -86,20 +81,17 @@ def read_tables(source: str, options: ReadOptions) -> Corpus:
     return Corpus.concatenate(parts)
 
 
-def rows(path: str | Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The rows of a file whose name says its format, each with its place for messages.
+CORPUS_FORMATS.add(
+    "table", CorpusFormat(read=_read_tables, detect=ending_in(TABLES, TABLES), stage=TABLE)
+)
 
-    Args:
-        path: a file as for `read_table`.
-        columns: required in every row.
 
-    Raises:
-        DataError: naming file, line or row, and the column that is missing.
-    """
-    path = existing(Path(path))
+def rows(path: str | Path, columns: Sequence[str]) -> Iterator[tuple[str, Row]]:
+    """The rows of a file whose name says its format, each with its place for messages."""
+    path = existing(path)
     if ending(path) in _JSON:
         for where, row in _json_rows(path):
-            check_columns(columns, list(row), where)
+            _check_columns(columns, list(row), where)
             yield where, row
         return
     below = " below the header" if ending(path) in _DELIMITED else ""
@@ -110,62 +102,50 @@ def rows(path: str | Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[s
             yield f"{path}, row {number}{below}", row
 
 
-def first_rows(path: str | Path, most: int = _SHOWN) -> list[dict[str, Any]]:
-    """The first rows of a file with all their columns. No more of the file is read.
-
-    Args:
-        path: a file as for `read_table`; values of a CSV file are text.
-        most: rows.
-
-    Raises:
-        DataError: naming the file, and the line if one of these rows is at fault.
-    """
-    path = existing(Path(path))
+def first_rows(path: str | Path, most: int = 100) -> list[Row]:
+    """At most `most` first rows with all their columns; no more of the file is read."""
+    path = existing(path)
     if ending(path) in _JSON:
         return [row for _, row in islice(_json_rows(path), most)]
-    if ending(path) in _DELIMITED:
-        batch = _first_of_csv(path)
-    else:
-        with _parquet_errors(path), pyarrow.parquet.ParquetFile(path) as file:
-            batch = next(file.iter_batches(batch_size=most), None)
-            return [] if batch is None else batch.to_pylist()
-    return [] if batch is None else batch.slice(0, most).to_pylist()
+    batches = _csv_batches(path) if ending(path) in _DELIMITED else _parquet_batches(path, most)
+    return [row for batch in islice(batches, 1) for row in batch.slice(0, most).to_pylist()]
 
 
-def corpus_of(table: pa.Table, columns: dict[str, str], source: str) -> Corpus:
-    """A corpus from the named columns of a table.
+# Corpora from columns
 
-    Args:
-        table: as read.
-        columns: the table's column for each of "text", "user", "label" and "source".
-        source: name for messages.
 
-    Raises:
-        DataError: a column is missing, holds no text, or the text has nulls.
-    """
-    check_columns(list(columns.values()), table.column_names, source)
-    made = pa.table({name: _text(table, column, source) for name, column in columns.items()})
+def _wanted(**columns: str | None) -> dict[str, str]:
+    return {name: column for name, column in columns.items() if column is not None}
+
+
+def _corpus(table: pa.Table, columns: dict[str, str], source: str) -> Corpus:
+    """A corpus from the named columns of a table."""
+    _check_columns(list(columns.values()), table.column_names, source)
+    made = {name: _text(table[column], column, source) for name, column in columns.items()}
     if nulls := made["text"].null_count:
         row = pc.index(pc.is_null(made["text"]), True).as_py() + 1
         raise DataError(
             f'{source}: {nulls} rows have no "{columns["text"]}"; the first is row {row}',
             remedy="Fill them in or remove them, or pass another --text column.",
         )
-    for name in made.column_names[1:]:
-        filled = pc.fill_null(made[name], "")
-        made = made.set_column(made.column_names.index(name), name, filled)
-    for name in ("text", "source"):
-        if name in made.column_names:
-            made = made.filter(pc.greater(pc.utf8_length(pc.utf8_trim_whitespace(made[name])), 0))
-    return not_empty(Corpus(made), source)
+    found = pa.table({name: pc.fill_null(values, "") for name, values in made.items()})
+    for name in {"text", "source"} & made.keys():
+        found = found.filter(pc.greater(pc.utf8_length(pc.utf8_trim_whitespace(found[name])), 0))
+    return not_empty(Corpus(found), source)
 
 
-def named_columns(**columns: str | None) -> dict[str, str]:
-    """The columns that are wanted, by what they hold."""
-    return {name: column for name, column in columns.items() if column is not None}
+def _text(values: pa.ChunkedArray, column: str, source: str) -> pa.ChunkedArray:
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if values.type not in (pa.string(), pa.large_string(), pa.string_view(), pa.null()):
+        raise DataError(
+            f'{source}: column "{column}" has type {values.type}, not text',
+            remedy="Choose another column, or convert this one to strings.",
+        )
+    return values.cast(pa.large_string())
 
 
-def check_columns(wanted: Sequence[str], there: Sequence[str], source: str) -> None:
+def _check_columns(wanted: Sequence[str], there: Sequence[str], source: str) -> None:
     missing = [column for column in wanted if column not in there]
     if missing:
         raise DataError(
@@ -174,46 +154,44 @@ def check_columns(wanted: Sequence[str], there: Sequence[str], source: str) -> N
         )
 
 
-def _text(table: pa.Table, column: str, source: str) -> pa.ChunkedArray:
-    values = table[column]
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    text_types = (pa.string(), pa.large_string(), pa.string_view(), pa.null())
-    if values.type not in text_types:
-        raise DataError(
-            f'{source}: column "{column}" has type {values.type}, not text',
-            remedy="Choose another column, or convert this one to strings.",
-        )
-    return values.cast(pa.large_string())
-
-
 def _table(path: Path, columns: Sequence[str]) -> pa.Table:
     suffix = ending(path)
     if suffix in _JSON:
         return _read_json(path, columns)
     if suffix in _DELIMITED:
-        return _read_csv(path, columns)
+        parts = list(_csv_batches(path, columns))
+        types = [(column, pa.large_string()) for column in columns]
+        return pa.Table.from_batches(parts, parts[0].schema if parts else pa.schema(types))
     if suffix == ".parquet":
-        return _read_parquet(path, columns)
+        with _parquet_errors(path), pyarrow.parquet.ParquetFile(path) as file:
+            schema = file.schema_arrow
+        _check_columns(columns, schema.names, str(path))
+        # Without dictionaries, in which a text that repeats takes no room.
+        batches = (_plain(batch) for batch in _parquet_batches(path, _ROWS, columns))
+        with _parquet_errors(path):
+            parts = list(within_memory(batches, lambda part: int(part.nbytes), path))
+            empty = pa.schema([schema.field(column) for column in columns]).empty_table()
+            table = pa.concat_tables(parts) if parts else empty
+            table.validate(full=True)
+        return table
     raise DataError(
         f"the name of {path} ends in no known table format",
         remedy=f"Use one of {', '.join(TABLES)}, or pass --format.",
     )
 
 
+# JSON lines
+
+
 def _read_json(path: Path, columns: Sequence[str]) -> pa.Table:
     schema = pa.schema([(column, pa.large_string()) for column in columns])
+    parse = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     try:
         if _has_null_rows(path):
             return _read_json_slowly(path, columns)
         with pa.input_stream(str(path), compression="detect") as stream:
-            table = pyarrow.json.read_json(
-                stream,
-                pyarrow.json.ReadOptions(block_size=BLOCK),
-                pyarrow.json.ParseOptions(
-                    explicit_schema=schema, unexpected_field_behavior="ignore"
-                ),
-            )
+            block = pyarrow.json.ReadOptions(block_size=BLOCK)
+            table = pyarrow.json.read_json(stream, block, parse)
         table.validate(full=True)
         whole = all(table[column].null_count < len(table) for column in columns)
     except (OSError, pa.ArrowInvalid):
@@ -241,53 +219,47 @@ def _read_json_slowly(path: Path, columns: Sequence[str]) -> pa.Table:
         for column in columns:
             value = row.get(column)
             if not isinstance(value, str | None):
+                problem = f'{where}: "{column}" is {type(value).__name__}, not text'
                 raise DataError(
-                    f'{where}: "{column}" is {type(value).__name__}, not text',
-                    remedy="Choose another column, or convert its values to strings.",
+                    problem, remedy="Choose another column, or convert its values to text."
                 )
             values[column].append(value)
     if seen:  # else the file is empty, which is said later
-        check_columns(columns, sorted(seen), str(path))
+        _check_columns(columns, sorted(seen), str(path))
     return pa.table({c: pa.array(v, pa.large_string()) for c, v in values.items()})
 
 
-def _json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _json_rows(path: Path) -> Iterator[tuple[str, Row]]:
     for number, line in enumerate(lines(path), start=1):
         if not line.strip():
             continue
         where = f"{path}, line {number}"
+        remedy = "Write one JSON object per line, as `jq -c '.[]'` does."
         try:
             row = json.loads(line)
             json.dumps(row, ensure_ascii=False).encode()  # finds surrogates without a partner
         except (ValueError, RecursionError) as error:
-            raise DataError(
-                f"{where}: invalid JSON: {reason(error)}",
-                remedy="Fix or remove the line; every line must be one JSON object.",
-            ) from error
+            raise DataError(f"{where}: invalid JSON: {reason(error)}", remedy=remedy) from error
         if not isinstance(row, dict):
-            raise DataError(
-                f"{where}: {type(row).__name__} instead of a JSON object",
-                remedy="Write one object per line, for example with `jq -c '.[]'`.",
-            )
+            problem = f"{where}: {type(row).__name__} instead of a JSON object"
+            raise DataError(problem, remedy=remedy)
         yield where, row
 
 
-def _read_parquet(path: Path, columns: Sequence[str]) -> pa.Table:
-    with _parquet_errors(path):
-        with pyarrow.parquet.ParquetFile(path) as file:
-            check_columns(columns, file.schema_arrow.names, str(path))
-            batches = file.iter_batches(batch_size=_ROWS, columns=list(columns))
-            # Without dictionaries, in which a text that repeats takes no room.
-            plain = (pa.table({c: _plain(batch.column(c)) for c in columns}) for batch in batches)
-            parts = list(within_memory(plain, lambda part: int(part.nbytes), path))
-            fields = [file.schema_arrow.field(column) for column in columns]
-        table = pa.concat_tables(parts) if parts else pa.schema(fields).empty_table()
-        table.validate(full=True)
-    return table
+# Parquet
 
 
-def _plain(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+def _parquet_batches(
+    path: Path, size: int, columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    with _parquet_errors(path), pyarrow.parquet.ParquetFile(path) as file:
+        yield from file.iter_batches(batch_size=size, columns=columns and list(columns))
+
+
+def _plain(batch: pa.RecordBatch) -> pa.Table:
+    packed = pa.types.is_dictionary
+    columns = zip(batch.schema.names, batch.columns, strict=True)
+    return pa.table({n: c.dictionary_decode() if packed(c.type) else c for n, c in columns})
 
 
 @contextmanager
@@ -302,60 +274,23 @@ def _parquet_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _read_csv(path: Path, columns: Sequence[str]) -> pa.Table:
-    types = {column: pa.large_string() for column in columns}
-    with _csv_errors(path):
-        _check_header(_csv_names(path), columns, path)
-        options = pyarrow.csv.ConvertOptions(include_columns=list(columns), column_types=types)
-        with pa.input_stream(str(path), compression="detect") as stream:
-            return pyarrow.csv.read_csv(stream, _csv_block(), _delimiter(path), options)
+# CSV
 
 
-def _first_of_csv(path: Path) -> pa.RecordBatch | None:
-    """The first block of a CSV file with all columns as text; None without rows."""
-    with _csv_errors(path):
-        types = dict.fromkeys(_csv_names(path), pa.string())
-        options = pyarrow.csv.ConvertOptions(column_types=types)
-        with pa.input_stream(str(path), compression="detect") as stream:
-            reader = pyarrow.csv.open_csv(stream, _csv_block(), _delimiter(path), options)
-            return next(iter(reader), None)
-
-
-def _csv_names(path: Path) -> list[str]:
-    parse = _delimiter(path)
-    with pa.input_stream(str(path), compression="detect") as stream:
-        return list(pyarrow.csv.open_csv(stream, _csv_block(), parse).schema.names)
-
-
-def _csv_block() -> pyarrow.csv.ReadOptions:
+def _csv_batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Columns of a CSV file (None: all) as text."""
     # With threads Arrow would not know the number of a faulty row.
-    return pyarrow.csv.ReadOptions(block_size=BLOCK, use_threads=False)
-
-
-def _delimiter(path: Path) -> pyarrow.csv.ParseOptions:
-    header = next(lines(path), "")
-    if not header.strip():
-        raise DataError(f"{path} has no header line", remedy="Write the column names on line 1.")
-    delimiter = "\t" if ".tsv" in path.suffixes else max(",;\t|", key=header.count)
-    return pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-
-
-def _check_header(there: Sequence[str], wanted: Sequence[str], path: Path) -> None:
-    """Refuse a CSV file without the columns; a first row of text is no list of their names."""
-    if set(wanted) <= set(there) or all(map(_NAME.fullmatch, there)):
-        check_columns(wanted, there, str(path))
-        return
-    missing = next(column for column in wanted if column not in there)
-    raise DataError(
-        f'{path} has no column "{missing}"; line 1 has {len(there)} other fields',
-        remedy="Write the column names on line 1, or pass one of them.",
-    )
-
-
-@contextmanager
-def _csv_errors(path: Path) -> Iterator[None]:
+    read = pyarrow.csv.ReadOptions(block_size=BLOCK, use_threads=False)
     try:
-        yield
+        parse = _parse_options(path)
+        with pa.input_stream(str(path), compression="detect") as stream:
+            there = list(pyarrow.csv.open_csv(stream, read, parse).schema.names)
+        _check_header(there, columns or there, path)
+        convert = pyarrow.csv.ConvertOptions(
+            include_columns=columns, column_types=dict.fromkeys(columns or there, pa.large_string())
+        )
+        with pa.input_stream(str(path), compression="detect") as stream:
+            yield from pyarrow.csv.open_csv(stream, read, parse, convert)
     except (OSError, pa.ArrowInvalid) as error:
         for _ in lines(path):  # raises with the line, where the text or the compression is at fault
             pass
@@ -367,3 +302,72 @@ def _csv_errors(path: Path) -> Iterator[None]:
             f"{path}: invalid CSV: {problem}",
             remedy="Fix the row; quote text with delimiters or line ends.",
         ) from error
+
+
+def _parse_options(path: Path) -> pyarrow.csv.ParseOptions:
+    header = next(lines(path), "")
+    if not header.strip():
+        raise DataError(f"{path} has no header line", remedy="Write the column names on line 1.")
+    delimiter = "\t" if ".tsv" in path.suffixes else max(",;\t|", key=header.count)
+    return pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+
+
+def _check_header(there: Sequence[str], wanted: Sequence[str], path: Path) -> None:
+    """Refuse a CSV file without the columns; a first row of text is no list of their names."""
+    if set(wanted) <= set(there) or all(map(_NAME.fullmatch, there)):
+        _check_columns(wanted, there, str(path))
+        return
+    missing = next(column for column in wanted if column not in there)
+    raise DataError(
+        f'{path} has no column "{missing}"; line 1 has {len(there)} other fields',
+        remedy="Write the column names on line 1, or pass one of them.",
+    )
+
+
+# The Hugging Face hub
+
+
+def read_hub(name: str, options: ReadOptions) -> Corpus:
+    """A data set of the Hugging Face hub, or one that `datasets` saved to disk.
+
+    Args:
+        name: "owner/name", with "@configuration" and ":split" where wanted (":train" if not),
+            or the folder of a saved data set.
+        options: columns, and the number of rows to fetch.
+    """
+    wanted = _wanted(
+        text=options.text_column, user=options.user_column, source=options.source_column
+    )
+    data = _fetched(name, options.limit)
+    columns = list(dict.fromkeys(wanted.values()))
+    _check_columns(columns, data.column_names, name)
+    return _corpus(data.select_columns(columns).with_format("arrow")[:], wanted, name)
+
+
+def _fetched(name: str, limit: int | None) -> Any:
+    import datasets  # which takes seconds
+
+    match = _HUB_NAME.fullmatch(name)
+    try:
+        if Path(name).is_dir():
+            data = datasets.load_from_disk(name)
+            data = data["train"] if isinstance(data, datasets.DatasetDict) else data
+            return data if limit is None else data.select(range(min(limit, len(data))))
+        if match is None:
+            raise ValueError('the name is not of the form "owner/name@configuration:split"')
+        split = match["split"] or "train"
+        part = split if limit is None else f"{split}[:{limit}]"
+        return datasets.load_dataset(match["name"], match["config"], split=part)
+    except Exception as error:  # anything from the network, the hub or the files
+        raise DataError(
+            f"{name} is no file here, and no data set that can be fetched: "
+            f"{str(error).splitlines()[0] if str(error) else error!r}",
+            remedy="Check the path, the name of the data set, its split and the network.",
+        ) from error
+
+
+_DATA_SET = named(
+    inside=("state.json", "dataset_dict.json"),
+    called=r"[\w-][\w.-]*/[\w.-]+(@[^:/]+)?(:.+)?",
+)
+CORPUS_FORMATS.add("hub", CorpusFormat(read=read_hub, detect=_DATA_SET))

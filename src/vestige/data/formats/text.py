@@ -7,13 +7,23 @@ from pathlib import Path
 
 from vestige import _validate
 from vestige.data.corpus import Corpus
-from vestige.data.formats.reading import TEXTS, files_of, is_message, lines, not_empty
+from vestige.data.files import existing, lines
+from vestige.data.formats.reading import (
+    MESSAGES,
+    TEXT,
+    ReadOptions,
+    corpus_format,
+    ending_in,
+    files_of,
+    named,
+    not_empty,
+)
 from vestige.errors import DataError
 
 SPLITS = ("train", "valid", "test")
+_ENDINGS = (".txt", ".text", "")
 
 _TITLE = re.compile(r"= ([^=].*[^=]) =")
-
 _QUOTE = re.compile(
     r"\s*(?:"
     r"[A-Za-z@%+]{0,4}[>|]"  # "> ", ">>", "|> ", and "ED> " with the quoted writer's initials
@@ -30,18 +40,15 @@ _LONGEST_SIGNATURE = 15  # lines; further up, dashes separate parts of the messa
 
 
 def read_plain_text(path: str | Path) -> Corpus:
-    """Every line that is not blank, without the blanks around it, as a document.
-
-    Raises:
-        DataError: the file is missing, holds no text, or is not UTF-8 (with the line).
-    """
+    """Every line that is not blank, without the blanks around it, as a document."""
     texts = (line.strip() for line in lines(Path(path)))
     return not_empty(Corpus.from_texts(text for text in texts if text), path)
 
 
+@corpus_format("text", ending_in(_ENDINGS, _ENDINGS[:2]), stage=TEXT)
 def read_texts(path: Path) -> Corpus:
     """A file of plain text, or all such files of a folder."""
-    return Corpus.concatenate([read_plain_text(file) for file in files_of(path, TEXTS)])
+    return Corpus.concatenate([read_plain_text(file) for file in files_of(path, _ENDINGS)])
 
 
 def read_penn_treebank(path: str | Path, *, split: str = "train") -> Corpus:
@@ -53,60 +60,22 @@ def read_penn_treebank(path: str | Path, *, split: str = "train") -> Corpus:
 
     Args:
         path: the folder of `ptb.train.txt` and the others, or one of its files.
-        split: "train", "valid" or "test"; ignored if `path` is a file.
-
-    Raises:
-        ValueError: there is no such split.
-        DataError: the folder lacks the file, or the file cannot be read.
+        split: "train", "valid" or "test" part of a folder.
     """
-    _validate.one_of(SPLITS, split=split)
-    path = Path(path)
-    if not path.is_dir():
-        return read_plain_text(path)
-    files = sorted(path.glob(f"ptb*.{split}.txt")) or sorted(path.glob(f"{split}.txt"))
-    if not files:
-        raise DataError(
-            f"{path} has no ptb.{split}.txt",
-            remedy="Pass the folder of ptb.train.txt, ptb.valid.txt and ptb.test.txt.",
-        )
-    return read_plain_text(files[0])
+    patterns = (f"ptb*.{split}.txt", f"{split}.txt")
+    return read_plain_text(_part(Path(path), split, "ptb.{}.txt", *patterns))
 
 
 def read_wikitext(path: str | Path, *, split: str = "train") -> Corpus:
     """The paragraphs and headings of one part of WikiText, labelled with the titles of articles.
 
     Merity et al. (2017), "Pointer Sentinel Mixture Models": a paragraph a line, headings between
-    ` = ` signs, blank lines around headings.
-
-    Args:
-        path: the folder of the `wiki.*.tokens` files, or one of them.
-        split: "train", "valid" or "test"; ignored if `path` is a file.
-
-    Raises:
-        ValueError: there is no such split.
-        DataError: the folder lacks the file, or the file cannot be read.
+    ` = ` signs, blank lines around headings. Arguments are those of `read_penn_treebank`.
     """
-    _validate.one_of(SPLITS, split=split)
-    path = Path(path)
-    if path.is_dir():
-        files = sorted(path.glob(f"*{split}*.tokens")) + sorted(path.glob(f"*{split}*.raw"))
-        if not files:
-            raise DataError(
-                f"{path} has no wiki.{split}.tokens",
-                remedy="Pass the folder of wiki.train.tokens, wiki.valid.tokens and "
-                "wiki.test.tokens.",
-            )
-        path = files[0]
+    patterns = (f"*{split}*.tokens", f"*{split}*.raw")
+    file = _part(Path(path), split, "wiki.{}.tokens", *patterns)
     texts: list[str] = []
     titles: list[str] = []
-    for title, paragraph in _titled(path):
-        texts.append(paragraph)
-        titles.append(title)
-    return not_empty(Corpus.from_texts(texts, labels=titles), path)
-
-
-def _titled(file: Path) -> Iterator[tuple[str, str]]:
-    """(title of the article, paragraph), blank lines left out."""
     title, before, current = "", "", ""
     for following in [*map(str.strip, lines(file)), ""]:
         # Tables have lines that look like titles; a title has blank lines around it.
@@ -114,33 +83,50 @@ def _titled(file: Path) -> Iterator[tuple[str, str]]:
         if heading and not before and not following:
             title = heading[1]
         if current:
-            yield title, current
+            texts.append(current)
+            titles.append(title)
         before, current = current, following
+    return not_empty(Corpus.from_texts(texts, labels=titles), file)
 
 
-def read_newsgroups(path: str | Path) -> Corpus:
+def _part(path: Path, split: str, name: str, *patterns: str) -> Path:
+    """A file, or that of a split in a folder."""
+    _validate.one_of(SPLITS, split=split)
+    if path.is_dir() and not any(any(path.glob(pattern)) for pattern in patterns):
+        remedy = f"Pass the folder of {', '.join(name.format(part) for part in SPLITS)}."
+        raise DataError(f"{path} has no {name.format(split)}", remedy=remedy)
+    return files_of(path, (), *patterns)[0]
+
+
+corpus_format("penn-treebank", named(inside=["ptb*.train.txt", "ptb*.valid.txt", "ptb*.test.txt"]))(
+    read_penn_treebank
+)
+corpus_format("wikitext", named("?*.tokens", "?*.raw", inside=["[!.]*.tokens"]))(read_wikitext)
+
+
+# Newsgroup messages
+
+
+def _is_newsgroup(source: str, _: ReadOptions) -> bool:
+    path = Path(source)
+    files = sorted(path.rglob("*")) if path.is_dir() else []
+    first = next((file for file in files if file.is_file()), None)
+    return first is not None and _is_message(first)
+
+
+@corpus_format("newsgroups", _is_newsgroup, stage=MESSAGES)
+def read_newsgroups(path: Path) -> Corpus:
     """The messages of a group, or of every group in a folder, in order of their names.
 
     Lang (1995), "NewsWeeder: Learning to Filter Netnews", the 20 Newsgroups data: a raw message a
-    file. Headers, quotes and signatures are left out, and messages of which nothing is left.
-
-    Args:
-        path: a folder of messages, or a folder of such folders.
-
-    Returns:
-        a message a document; users are the writers' addresses, labels the groups' names.
-
-    Raises:
-        DataError: there is no such folder, it holds no message, or a file is no message.
+    file. Headers, quotes and signatures are left out, and messages of which nothing is left. Users
+    are the writers' addresses, labels the groups' names.
     """
-    path = Path(path)
     if not path.is_dir():
         raise DataError(f"{path} is not a folder", remedy="Pass the folder of a newsgroup.")
-    texts: list[str] = []
-    users: list[str] = []
-    labels: list[str] = []
+    found: list[tuple[str, str, str]] = []
     for file in _visible(path):
-        if not is_message(file):
+        if not _is_message(file):
             raise DataError(
                 f"{file} is not a newsgroup message: no header with a From: line",
                 remedy="Remove the file, or choose another format.",
@@ -148,9 +134,8 @@ def read_newsgroups(path: str | Path) -> Corpus:
         message = file.read_bytes().decode("latin-1").replace("\r\n", "\n")
         headers, _, body = message.partition("\n\n")
         if text := own_words(body):
-            texts.append(text)
-            users.append(_writer(headers))
-            labels.append(file.parent.name)
+            found.append((text, _writer(headers), file.parent.name))
+    texts, users, labels = ([row[place] for row in found] for place in range(3))
     return not_empty(Corpus.from_texts(texts, users=users, labels=labels), path)
 
 
@@ -178,20 +163,26 @@ def _introduces(row: str, following: str) -> bool:
 
 
 def _unsigned(rows: Sequence[str]) -> Sequence[str]:
-    dashes = [index for index, row in enumerate(rows) if _SIGNATURE.fullmatch(row)]
-    for index in dashes:
+    for index in [index for index, row in enumerate(rows) if _SIGNATURE.fullmatch(row)]:
         if sum(bool(row) for row in rows[index + 1 :]) <= _LONGEST_SIGNATURE:
             return rows[:index]
     return rows
 
 
 def _visible(folder: Path) -> Iterator[Path]:
-    """Files of a folder and the folders in it, in order; hidden ones left out."""
+    """Visible files of a folder and the folders in it, in order."""
     for entry in sorted(entry for entry in folder.iterdir() if not entry.name.startswith(".")):
         if entry.is_dir():
             yield from _visible(entry)
         else:
             yield entry
+
+
+def _is_message(file: Path) -> bool:
+    """Whether a file begins with a header block that names a sender."""
+    with existing(file).open("rb") as opened:
+        head = opened.read(8192).partition(b"\n\n")[0]
+    return re.search(rb"^From:", head, re.MULTILINE | re.IGNORECASE) is not None
 
 
 def _writer(headers: str) -> str:

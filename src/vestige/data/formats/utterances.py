@@ -1,55 +1,53 @@
-"""Labelled utterances from files and folders, in their parts: tables and parallel files.
+"""Labelled utterances from files and folders, in their parts.
 
-Another package adds formats through the entry-point group `vestige.utterance_formats`.
+Formats: tables, parallel files, NLU-Evaluation-Data, and the original Snips files. Another package
+adds formats through the entry-point group `vestige.utterance_formats`.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from importlib import import_module
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from vestige import _validate
-from vestige.data.atomic_write import write_text
+from vestige.data.files import Fault, lines, raw_lines
 from vestige.data.formats.parallel import parallel_lines
-from vestige.data.formats.reading import AUTO, NAMES, ROWS, TABLE, TABLES, TEXT, ending, fitting
-from vestige.data.formats.reading import lines as lines_of
+from vestige.data.formats.reading import (
+    AUTO,
+    NAMES,
+    ROWS,
+    TABLE,
+    TABLES,
+    TEXT,
+    Format,
+    ReadOptions,
+    detected,
+    ending,
+    fitting,
+)
 from vestige.data.formats.tables import rows
-from vestige.data.utterances import Utterance, Utterances, UtteranceSplits, fault
-from vestige.errors import DataError
+from vestige.data.utterances import OUTSIDE, Utterance, Utterances, UtteranceSplits, fault
+from vestige.data.writing import write_text
+from vestige.errors import DataError, reason
 from vestige.registry import Registry
 
-PARALLEL = ("seq.in", "seq.out", "label")
-_PARTS = {"train": ("train",), "validation": ("validation", "valid", "dev"), "test": ("test",)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class UtteranceColumns:
-    """Columns of labelled utterances in tables: words, BIO tags, intents."""
-
-    tokens: str = "tokens"
-    tags: str = "tags"
-    intent: str = "intent"
-
-
-@dataclass(frozen=True, kw_only=True)
-class UtteranceFormat:
-    """A format of labelled utterances.
-
-    Attributes:
-        read: (path, columns) -> the parts.
-        detect: whether a path has this format.
-        stage: when `detect` is called; see `CorpusFormat`.
-    """
-
-    read: Callable[[Path, UtteranceColumns], UtteranceSplits]
-    detect: Callable[[Path], bool]
-    stage: int = NAMES
-
-
+UtteranceFormat = Format[UtteranceSplits]
 UTTERANCE_FORMATS: Registry[UtteranceFormat] = Registry("format", group="vestige.utterance_formats")
+
+_PARTS = {"train": ("train",), "validation": ("validation", "valid", "dev"), "test": ("test",)}
+_PARALLEL = ("seq.in", "seq.out", "label")
+_ANNOTATED = ("scenario", "intent", "answer_annotation")
+_SLOT = re.compile(r"\[([^\[\]:]*):([^\[\]]*)\]")
+_REMEDY = (
+    "Write words, an intent, and a tag for every word: O, B-name, or I-name after B-name or I-name."
+)
+_BRACKETS = "Write every slot as [name : words]; use no other brackets, and leave nothing empty."
+_SHAPE = 'The file must be {"Intent": [{"data": [{"text": "...", "entity": "a slot"}, ...]}, ...]}.'
 
 
 def read_utterances(
@@ -68,42 +66,38 @@ def read_utterances(
             table or a folder of parallel files; a folder of parallel files or with one table;
             the original Snips folder; the NLU-Evaluation-Data table.
         format: the name of a registered format; "auto" looks at names and at header lines.
-        tokens_column: the column of the words, in tables.
-        tags_column: the column of the BIO tags, in tables.
-        intent_column: the column of the intents, in tables.
-        limit: keep only the first so many utterances of each part.
+        tokens_column, tags_column, intent_column: of words, BIO tags and intents, in tables.
+        limit: keep only the first utterances of each part.
 
     Raises:
         ValueError: the format is unknown, or the limit is not positive.
-        DataError: naming the file, the line where there is one, and the remedy.
+        DataError: naming the file, the line and the remedy.
     """
     _validate.one_of((AUTO, *UTTERANCE_FORMATS.names()), format=format)
     _validate.positive(limit=1 if limit is None else limit)
     path = Path(source)
     if not path.exists():
         raise DataError(f"{path} does not exist", remedy="Check the path.")
-    columns = UtteranceColumns(tokens=tokens_column, tags=tags_column, intent=intent_column)
-    chosen = _detected(path) if format == AUTO else UTTERANCE_FORMATS[format]
-    splits = chosen.read(path, columns)
+    options = ReadOptions(
+        tokens_column=tokens_column, tags_column=tags_column, intent_column=intent_column
+    )
+    chosen = None if format == AUTO else UTTERANCE_FORMATS[format]
+    chosen = chosen or detected(UTTERANCE_FORMATS, str(path), options)
+    if chosen is None:
+        raise _unknown(path)
+    splits = chosen.read(str(path), options)
     if limit is None:
         return splits
-    kept = {
-        name: part.take(np.arange(min(limit, len(part)))) for name, part in splits.parts().items()
-    }
-    return replace(splits, **kept)
+    parts = splits.parts().items()
+    first = {name: part.take(np.arange(min(limit, len(part)))) for name, part in parts}
+    return replace(splits, **first)
 
 
 def write_utterances(utterances: Utterances, path: str | Path) -> None:
-    """Write utterances as JSON lines, whole or not at all.
-
-    `read_utterances` reads them back with the same fingerprint.
-
-    Args:
-        utterances: at least one.
-        path: a name that ends in `.jsonl`; the file is replaced where there is one.
+    """Write utterances as JSON lines for `read_utterances`, whole or not at all.
 
     Raises:
-        ValueError: there are no utterances, or the name ends otherwise.
+        ValueError: there are no utterances, or the name does not end in `.jsonl`.
     """
     path = Path(path)
     _validate.positive(utterances=len(utterances))
@@ -113,75 +107,68 @@ def write_utterances(utterances: Utterances, path: str | Path) -> None:
     write_text(path, "".join(f"{row}\n" for row in written))
 
 
-def _detected(path: Path) -> UtteranceFormat:
-    for found in sorted(UTTERANCE_FORMATS.values(), key=lambda one: one.stage):
-        if found.detect(path):
-            return found
+def _unknown(path: Path) -> DataError:
     if path.is_dir():
-        raise DataError(
+        return DataError(
             f"{path} has no utterances in a known format",
             remedy="Pass a folder of train.jsonl, validation.jsonl and test.jsonl (or CSV or "
             "Parquet), or of train/, valid/ and test/ with seq.in, seq.out and label in each.",
         )
-    raise DataError(
+    return DataError(
         f"the name of {path} ends in no known format",
         remedy=f"Use one of {', '.join(TABLES)}, pass the folder of parallel files, or pass "
         f"--format: {', '.join(UTTERANCE_FORMATS.names())}.",
     )
 
 
-# Checks that all formats share.
+Located = Iterable[tuple[str, Any]]  # rows, each with its place for messages
 
 
-def checked(tokens: Sequence[str], tags: Sequence[str], intent: str, where: str) -> Utterance:
-    """An utterance of a row; DataError that names the row and its fault."""
+def _splits(
+    path: Path,
+    parts: Mapping[str, Path],
+    read: Callable[[Path], Located],
+    make: Callable[[Any], Utterance],
+    remedy: str,
+) -> UtteranceSplits:
+    """The parts of a source, whose rows `make` turns into utterances."""
+    if "train" not in parts:
+        raise DataError(
+            f"{path} has no part named train",
+            remedy="Name the parts train, validation (or valid or dev) and test, or pass a file.",
+        )
+    found = {name: _gathered(read(one), make, one, remedy) for name, one in parts.items()}
+    return UtteranceSplits(**found)
+
+
+def _gathered(
+    rows: Located, make: Callable[[Any], Utterance], source: Path, remedy: str
+) -> Utterances:
+    made, where = [], ""
+    try:
+        for where, row in rows:  # noqa: B007  named below
+            made.append(make(row))
+    except Fault as found:
+        raise found.at(where, remedy) from None
+    if not made:
+        raise DataError(f"{source} has no utterances", remedy="Pass labelled utterances.")
+    return Utterances.of(made)
+
+
+def _utterance(tokens: Sequence[str], tags: Sequence[str], intent: str) -> Utterance:
     found = Utterance(tuple(tokens), tuple(tags), intent)
     problem = fault(found)
     if problem is not None:
-        raise DataError(
-            f"{where}: {problem}",
-            remedy="Write words, an intent, and a tag for every word: O, B-name, or I-name after "
-            "B-name or I-name.",
-        )
+        raise Fault(problem)
     return found
 
 
-def gathered(found: Iterable[Utterance], source: object) -> Utterances:
-    """All utterances of one source; DataError if there are none."""
-    utterances = Utterances.of(found)
-    if not len(utterances):
-        raise DataError(
-            f"{source} has no utterances",
-            remedy="Pass a file or folder with labelled utterances.",
-        )
-    return utterances
-
-
-def require_folder(path: Path) -> Path:
-    """The path itself, if it is a folder."""
-    if not path.is_dir():
-        raise DataError(f"{path} is a file, not a folder", remedy="Pass its folder.")
-    return path
-
-
-def only_table(path: Path) -> Path:
-    """The path of a table, or the one table in a folder."""
-    found = fitting(path, TABLES) if path.is_dir() else [path]
-    if len(found) != 1:
-        raise DataError(
-            f"{path} has {len(found)} tables; one is needed", remedy="Pass the file itself."
-        )
-    return found[0]
-
-
-def _parts(entries: Iterable[Path]) -> dict[str, Path]:
-    """The file or folder of each part, by the names that parts go by."""
+def _named_parts(entries: Iterable[Path]) -> dict[str, Path]:
+    """The file or folder of each part that the names say."""
     found: dict[str, Path] = {}
     for entry in sorted(entries):
         stem = entry.name.removesuffix(".gz").removesuffix(ending(entry))
-        for part, names in _PARTS.items():
-            if stem not in names:
-                continue
+        for part in (part for part, names in _PARTS.items() if stem in names):
             if part in found:
                 raise DataError(
                     f"{entry.parent} has both {found[part].name} and {entry.name} for the part "
@@ -192,65 +179,43 @@ def _parts(entries: Iterable[Path]) -> dict[str, Path]:
     return found
 
 
-def _read_parts(
-    folder: Path, entries: list[Path], read: Callable[[Path], Utterances]
-) -> UtteranceSplits:
-    named = _parts(entries)
-    if "train" not in named:
-        raise DataError(
-            f"{folder} has no part named train",
-            remedy="Name the parts train, validation (or valid or dev) and test.",
-        )
-    return UtteranceSplits(**{name: read(entry) for name, entry in named.items()})
-
-
 # Tables: a column of words, one of tags, one of intents.
 
 
-def _is_table(path: Path) -> bool:
+def _tables(path: Path) -> dict[str, Path]:
+    """The tables of the parts; the only table of a folder is for training."""
     if not path.is_dir():
-        return ending(path) in TABLES
+        return {"train": path}
     found = fitting(path, TABLES)
-    return len(found) == 1 or bool(_parts(found))
+    return _named_parts(found) or ({"train": found[0]} if len(found) == 1 else {})
 
 
-def _read_tables(path: Path, columns: UtteranceColumns) -> UtteranceSplits:
-    def read(file: Path) -> Utterances:
-        return gathered(_table_rows(file, columns), file)
-
-    found = fitting(path, TABLES) if path.is_dir() else []
-    if path.is_dir() and (_parts(found) or len(found) != 1):
-        return _read_parts(path, found, read)
-    return UtteranceSplits(train=read(only_table(path)))
+def _is_table(path: Path) -> bool:
+    return bool(_tables(path)) if path.is_dir() else ending(path) in TABLES
 
 
-def _table_rows(path: Path, columns: UtteranceColumns) -> Iterator[Utterance]:
-    for where, row in rows(path, (columns.tokens, columns.tags, columns.intent)):
-        intent = row[columns.intent]
+def _read_tables(path: Path, options: ReadOptions) -> UtteranceSplits:
+    columns = (options.tokens_column, options.tags_column, options.intent_column)
+
+    def make(row: Mapping[str, Any]) -> Utterance:
+        intent = row[columns[2]]
         if not isinstance(intent, str):
-            raise DataError(
-                f'{where}: "{columns.intent}" is {type(intent).__name__}, not text',
-                remedy="Choose another column for the intent, or write its name as text.",
-            )
-        words = _words(row[columns.tokens], columns.tokens, where)
-        tags = _words(row[columns.tags], columns.tags, where)
-        yield checked(words, tags, intent.strip(), where)
+            raise Fault(f'"{columns[2]}" is {type(intent).__name__}, not text')
+        words, tags = (_words(row[column], column) for column in columns[:2])
+        return _utterance(words, tags, intent.strip())
+
+    return _splits(path, _tables(path), partial(rows, columns=columns), make, _REMEDY)
 
 
-def _words(value: object, column: str, where: str) -> list[str]:
+def _words(value: object, column: str) -> list[str]:
     if isinstance(value, str):
         return value.split()
-    if isinstance(value, list):
-        strange = [word for word in value if not isinstance(word, str)]
-        if not strange:
-            return value
-        problem = f"has {type(strange[0]).__name__}, not only text"
-    else:
-        problem = f"is {type(value).__name__}, neither text nor a list"
-    raise DataError(
-        f'{where}: "{column}" {problem}',
-        remedy="Write a list of words, or text with blanks between the words.",
-    )
+    if not isinstance(value, list):
+        raise Fault(f'"{column}" is {type(value).__name__}, neither text nor a list')
+    for word in value:
+        if not isinstance(word, str):
+            raise Fault(f'"{column}" has {type(word).__name__}, not only text')
+    return value
 
 
 # Parallel files: a line of `seq.in` (words), `seq.out` (BIO tags) and `label` (intent) each.
@@ -258,77 +223,177 @@ def _words(value: object, column: str, where: str) -> list[str]:
 # ATIS and Snips in this form.
 
 
-def _is_parallel(path: Path) -> bool:
-    if not path.is_dir():
-        return False
-    return _has_parallel(path) or any(map(_has_parallel, _parts(_folders(path)).values()))
-
-
-def _read_parallel(path: Path, _: UtteranceColumns) -> UtteranceSplits:
-    folder = require_folder(path)
-    if _has_parallel(folder):
-        return UtteranceSplits(train=_parallel_part(folder))
-    return _read_parts(folder, _folders(folder), _parallel_part)
-
-
-def _parallel_part(folder: Path) -> Utterances:
-    missing = [name for name in PARALLEL if not (folder / name).is_file()]
-    if missing:
-        raise DataError(
-            f"{folder} has no {missing[0]}",
-            remedy=f"Put {', '.join(PARALLEL[:2])} and {PARALLEL[2]} into one folder.",
-        )
-    names = f"{', '.join(PARALLEL[:2])} and {PARALLEL[2]}"
-    found = (
-        checked(tokens.split(), tags.split(), intent, f"{folder}, line {number} of {names}")
-        for number, (tokens, tags, intent) in enumerate(
-            parallel_lines([folder / name for name in PARALLEL]), start=1
-        )
-    )
-    return gathered(found, folder)
-
-
-def _has_parallel(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in PARALLEL)
-
-
 def _folders(path: Path) -> list[Path]:
+    """The folders in a folder."""
+    if not path.is_dir():
+        raise DataError(f"{path} is a file, not a folder", remedy="Pass its folder.")
     return [entry for entry in sorted(path.iterdir()) if entry.is_dir()]
 
 
-# Detection of NLU-Evaluation-Data and of the original Snips files; `nlu_corpora` reads them.
+def _has_parallel(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in _PARALLEL)
+
+
+def _parallel_folders(path: Path) -> dict[str, Path]:
+    return {"train": path} if _has_parallel(path) else _named_parts(_folders(path))
+
+
+def _is_parallel(path: Path) -> bool:
+    return path.is_dir() and any(map(_has_parallel, _parallel_folders(path).values()))
+
+
+def _read_parallel(path: Path, _: ReadOptions) -> UtteranceSplits:
+    def make(row: tuple[str, ...]) -> Utterance:
+        tokens, tags, intent = row
+        return _utterance(tokens.split(), tags.split(), intent)
+
+    return _splits(path, _parallel_folders(path), _parallel_rows, make, _REMEDY)
+
+
+def _parallel_rows(folder: Path) -> Located:
+    found = parallel_lines([folder / name for name in _PARALLEL])
+    where = f"{', '.join(_PARALLEL[:2])} and {_PARALLEL[2]}"
+    return ((f"{folder}, line {n} of {where}", row) for n, row in enumerate(found, start=1))
+
+
+# NLU-Evaluation-Data. Liu et al. (2019), "Benchmarking Natural Language Understanding Services for
+# building Conversational Agents". A text reads "wake me at [time : nine am]"; the paper's 64
+# intents are the pairs of scenario and intent. The corpus has no split of its own.
 
 
 def _is_nlu_evaluation(path: Path) -> bool:
-    if path.is_dir():
-        found = fitting(path, TABLES)
-        return len(found) == 1 and not _parts(found) and _is_nlu_evaluation(found[0])
-    if ending(path) not in (".csv", ".tsv"):
+    files = list(_tables(path).values())
+    if len(files) != 1 or ending(files[0]) not in (".csv", ".tsv"):
         return False
-    header = next(lines_of(path), "")
-    return all(column in header for column in ("scenario", "intent", "answer_annotation"))
+    return all(column in next(lines(files[0]), "") for column in _ANNOTATED)
 
 
-def snips_intents(folder: Path) -> list[str]:
-    """The intents X for which a folder has training files, X/train_X*.json."""
-    if not folder.is_dir():
-        return []
-    return [e.name for e in _folders(folder) if any(e.glob(f"train_{e.name}*.json"))]
+def _read_nlu_evaluation(path: Path, _: ReadOptions) -> UtteranceSplits:
+    read = partial(rows, columns=_ANNOTATED)
+    return _splits(path, _tables(path), read, _from_brackets, _BRACKETS)
 
 
-def _imported(function: str) -> Callable[[Path, UtteranceColumns], UtteranceSplits]:
-    def read(path: Path, _: UtteranceColumns) -> UtteranceSplits:
-        found = getattr(import_module("vestige.data.formats.nlu_corpora"), function)
-        splits: UtteranceSplits = found(path)
-        return splits
+def _from_brackets(row: Mapping[str, Any]) -> Utterance:
+    for column in _ANNOTATED:
+        if not isinstance(row[column], str) or not row[column].strip():
+            raise Fault(f'no text in the column "{column}"')
+    scenario, intent, text = (row[column].strip() for column in _ANNOTATED)
+    # Text outside of slots alternates with name and content of a slot.
+    outside, *inside = _SLOT.split(text)
+    pieces: list[tuple[str, str | None]] = [(outside, None)]
+    for slot, content, after in zip(inside[::3], inside[1::3], inside[2::3], strict=True):
+        pieces += [(content, slot.strip()), (after, None)]
+    if any("[" in piece or "]" in piece for piece, slot in pieces if slot is None):
+        raise Fault("a bracket is not closed, not opened or has no colon")
+    return _from_pieces(pieces, f"{scenario}_{intent}")
 
-    return read
+
+def _from_pieces(pieces: Iterable[tuple[str, str | None]], intent: str) -> Utterance:
+    """An utterance from pieces of its text, each with the slot that it fills, or None.
+
+    Words end at blanks and where a piece ends: "Prince" and "'s songs" are three words.
+    """
+    tokens: list[str] = []
+    tags: list[str] = []
+    for text, slot in pieces:
+        words = text.split()
+        tokens += words
+        if slot is None:
+            tags += [OUTSIDE] * len(words)
+        elif words and slot:
+            tags += [f"B-{slot}"] + [f"I-{slot}"] * (len(words) - 1)
+        else:
+            raise Fault(f"a slot has no {'words' if slot else 'name'}")
+    return _utterance(tokens, tags, intent)
 
 
-for _name, _read, _detect, _stage in (
-    ("parallel", _read_parallel, _is_parallel, NAMES),
-    ("nlu-evaluation", _imported("read_nlu_evaluation"), _is_nlu_evaluation, ROWS),
-    ("snips-json", _imported("read_snips"), lambda path: bool(snips_intents(path)), TABLE),
-    ("table", _read_tables, _is_table, TEXT),
-):
-    UTTERANCE_FORMATS.add(_name, UtteranceFormat(read=_read, detect=_detect, stage=_stage))
+# The original Snips files: 2017-06-custom-intent-engines of snips/nlu-benchmark. Coucke et al.
+# (2018), "Snips Voice Platform: an embedded Spoken Language Understanding system for
+# private-by-design voice interfaces". Case and punctuation stay. A folder X for each intent X has
+# train_X_full.json (or train_X.json) and, where there is a validation part, validate_X.json.
+
+
+def _snips_intents(path: Path) -> list[str]:
+    return [e.name for e in _folders(path) if any(e.glob(f"train_{e.name}*.json"))]
+
+
+def _read_snips(path: Path, _: ReadOptions) -> UtteranceSplits:
+    names = _snips_intents(path)
+    if not names:
+        raise DataError(
+            f"{path} has no folder X with train_X_full.json",
+            remedy="Pass the folder 2017-06-custom-intent-engines of snips/nlu-benchmark.",
+        )
+
+    def read(files: list[Path]) -> Utterances:
+        found = (one for file in files for one in _snips(file))
+        return _gathered(found, _from_snips, path, _SHAPE)
+
+    full = [path / name / f"train_{name}_full.json" for name in names]
+    train = read([f if f.exists() else f.with_stem(f.stem.removesuffix("_full")) for f in full])
+    held = [path / name / f"validate_{name}.json" for name in names]
+    held_out = any(file.exists() for file in held)
+    return UtteranceSplits(train=train, validation=read(held) if held_out else None)
+
+
+def _snips(path: Path) -> Located:
+    try:
+        content = json.loads(_joined_halves(path))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: invalid JSON: {reason(error)}", remedy="Fetch it.") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path} is not a JSON object", remedy=_SHAPE)
+    for intent, utterances in content.items():
+        if not isinstance(utterances, list):
+            raise DataError(f"{path}: an intent has no list of utterances", remedy=_SHAPE)
+        for number, said in enumerate(utterances, start=1):
+            yield f"{path}, utterance {number}", (said, intent.strip())
+
+
+def _from_snips(row: tuple[Any, str]) -> Utterance:
+    said, intent = row
+    data = said.get("data") if isinstance(said, dict) else None
+    if not isinstance(data, list):
+        raise Fault('it has no list "data"')
+    pieces = []
+    for number, piece in enumerate(data, start=1):
+        text, slot = (piece.get("text"), piece.get("entity")) if isinstance(piece, dict) else (0, 0)
+        if not isinstance(text, str) or not isinstance(slot, str | None):
+            raise Fault(f'piece {number} has no "text", or a value is not text')
+        pieces.append((text, slot))
+    return _from_pieces(pieces, intent)
+
+
+def _joined_halves(path: Path) -> str:
+    """UTF-8 text with characters of two halves (CESU-8) joined: a published file has one."""
+    read = []
+    for number, line in enumerate(raw_lines(path), start=1):
+        try:
+            halves = line.decode("utf-8", "surrogatepass")
+            read.append(halves.encode("utf-16-le", "surrogatepass").decode("utf-16-le"))
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{path}, line {number}: not UTF-8",
+                remedy="Download it again, or convert it with `iconv -f latin1 -t utf-8`.",
+            ) from error
+    return "".join(read).removeprefix("\ufeff")
+
+
+def _add(
+    name: str,
+    read: Callable[[Path, ReadOptions], UtteranceSplits],
+    detect: Callable[[Path], bool],
+    stage: int,
+) -> None:
+    found = UtteranceFormat(
+        read=lambda source, options: read(Path(source), options),
+        detect=lambda source, _: detect(Path(source)),
+        stage=stage,
+    )
+    UTTERANCE_FORMATS.add(name, found)
+
+
+_add("parallel", _read_parallel, _is_parallel, NAMES)
+_add("nlu-evaluation", _read_nlu_evaluation, _is_nlu_evaluation, ROWS)
+_add("snips-json", _read_snips, lambda path: path.is_dir() and any(_snips_intents(path)), TABLE)
+_add("table", _read_tables, _is_table, TEXT)

@@ -16,7 +16,7 @@ import numpy as np
 
 from vestige import _validate
 from vestige.data.corpus import Corpus
-from vestige.data.formats.reading import lines
+from vestige.data.files import lines
 from vestige.errors import DataError
 
 Translate = Callable[[list[str]], list[str]]
