@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from vestige.data.canaries.planting import manifest_file
+from vestige.data.canaries.texts import Canary, load_canaries, plant
+from vestige.data.canaries.utterances import load_secrets
 from vestige.data.corpus import Corpus
 from vestige.data.files import read_lines
-from vestige.data.manifest import Canary, load_canaries, manifest_file
-from vestige.data.planting import plant
-from vestige.data.secret_manifest import load_secrets
 from vestige.data.sources import planting, read_source
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import AccessDenied, DataError, IncompatibleModels, ManifestError, ModelError

@@ -14,7 +14,7 @@ from transformers import Trainer
 from memaudit_beside.peer import quiet
 from memaudit_beside.questions import Row, of_exposure
 from memaudit_beside.worlds import CANARIES, Planted, World
-from vestige.data.manifest import Manifest
+from vestige.data.canaries.texts import Manifest
 from vestige.integrations.transformers import LeakageCallback
 
 COPIES, SHORT, BLOCK = 4, 8, 64

@@ -9,10 +9,9 @@ import pytest
 
 from tests.cli.refusals import refused
 from vestige import results
+from vestige.data.canaries.texts import Canary, plant
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
-from vestige.data.manifest import Canary
-from vestige.data.planting import plant
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel

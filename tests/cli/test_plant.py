@@ -3,8 +3,8 @@ import json
 import pytest
 
 from tests.cli.refusals import refused
+from vestige.data.canaries.texts import Manifest
 from vestige.data.formats.reading import read_corpus
-from vestige.data.manifest import Manifest
 
 LISTED = 20
 

@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from vestige.data.candidate_words import candidate_sets, with_intents
+from vestige.data.canaries.patterns import candidate_sets, with_intents
+from vestige.data.canaries.utterances import SecretManifest
 from vestige.data.formats.utterances import read_utterances, write_utterances
-from vestige.data.secret_manifest import SecretManifest
 from vestige.data.utterances import Utterance, Utterances
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vestige.data.candidate_words import candidate_sets, require_used, with_intents
+from vestige.data.canaries.patterns import candidate_sets, require_used, with_intents
 from vestige.data.files import read_lines
 from vestige.errors import DataError
 from vestige.preparation.canaries import utterance_canaries

@@ -11,12 +11,10 @@ from typing import Any
 import pytest
 
 from tests.damage import damaged, refusal, resealed
+from vestige.data.canaries.texts import Canary, Manifest, plant
+from vestige.data.canaries.utterances import SecretManifest, plant_secrets, secret_canaries
 from vestige.data.corpus import Corpus
 from vestige.data.files import plain
-from vestige.data.manifest import Canary, Manifest
-from vestige.data.planting import plant
-from vestige.data.secret_canaries import secret_canaries
-from vestige.data.secret_manifest import SecretManifest, plant_secrets
 from vestige.data.utterances import Utterance, Utterances
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import ManifestError
@@ -32,7 +30,7 @@ def of_canaries() -> tuple[dict[str, Any], Callable[[Path], None]]:
         Canary(f"gate {MARKER}", "given", (1, 1), 0),
     )
     planted, manifest = plant(corpus, canaries, seed=1, vocabulary=vocabulary)
-    return plain(manifest._content()), lambda path: Manifest.load(path).verify(planted)
+    return plain(manifest.content()), lambda path: Manifest.load(path).verify(planted)
 
 
 def of_secrets() -> tuple[dict[str, Any], Callable[[Path], None]]:
@@ -42,7 +40,9 @@ def of_secrets() -> tuple[dict[str, Any], Callable[[Path], None]]:
     )  # fmt: skip
     some = Utterances.of([Utterance(("play", "it"), ("O", "B-song"), "Play")] * 3)
     train, validation, manifest = plant_secrets(some, some, made, seed=1)
-    return manifest._content(), lambda path: SecretManifest.load(path).verify(train, validation)
+    return plain(manifest.content()), lambda path: SecretManifest.load(path).verify(
+        train, validation
+    )
 
 
 FORMATS = {"canaries": of_canaries, "secrets": of_secrets}

@@ -6,9 +6,9 @@ import threading
 import pytest
 
 from vestige.data.atomic_write import share
+from vestige.data.canaries.planting import occurrences
+from vestige.data.canaries.texts import Canary, plant
 from vestige.data.corpus import Corpus
-from vestige.data.manifest import Canary
-from vestige.data.planting import occurrences, plant
 from vestige.data.users import is_person
 from vestige.data.utterances import Utterance, Utterances, fault
 

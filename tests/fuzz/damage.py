@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vestige.data.manifest import checksum
+from vestige.data.canaries.planting import checksum
 
 HERE = "\ue000here\ue000"
 """Where a value goes that Python's json would not write."""

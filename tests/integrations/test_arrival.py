@@ -16,7 +16,7 @@ from transformers import (
 )
 
 from tests.integrations.test_leakage_callback import DATA, TEXTS, tokenizer
-from vestige.data.manifest import Manifest
+from vestige.data.canaries.texts import Manifest
 from vestige.errors import DataError, VestigeError
 from vestige.integrations import canary_search, rows
 from vestige.integrations.canary_search import CanarySearch, require_arrival

@@ -27,8 +27,8 @@ from tests.audits.told import sentences
 from tests.docs.documents import REPOSITORY
 from vestige.audits.exposure.epsilon import audit_canaries
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Claim
+from vestige.data.canaries.texts import Manifest
 from vestige.data.corpus import Corpus
-from vestige.data.manifest import Manifest
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, VestigeError
 from vestige.integrations.leakage import TextGap

@@ -5,7 +5,7 @@ from datasets import Dataset, IterableDataset, Value
 from torch.utils.data import DataLoader
 
 from tests.integrations.test_leakage_callback import DATA, TEXTS
-from vestige.data.manifest import Manifest
+from vestige.data.canaries.texts import Manifest
 from vestige.defences.methods.private import DPSGD
 from vestige.errors import DataError
 from vestige.integrations.private_plan import PrivateRows

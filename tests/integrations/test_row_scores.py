@@ -16,7 +16,7 @@ from transformers import (
 )
 
 from tests.integrations.test_leakage_callback import DATA, TEXTS, tokenizer
-from vestige.data.manifest import Manifest
+from vestige.data.canaries.texts import Manifest
 from vestige.integrations.measurement import Measurement
 from vestige.integrations.transformers import plant
 

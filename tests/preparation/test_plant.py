@@ -3,11 +3,11 @@
 import pytest
 
 from vestige import results
+from vestige.data.canaries.texts import Manifest
+from vestige.data.canaries.utterances import SecretManifest
 from vestige.data.corpus import Corpus
 from vestige.data.formats.reading import read_corpus
 from vestige.data.formats.utterances import write_utterances
-from vestige.data.manifest import Manifest
-from vestige.data.secret_manifest import SecretManifest
 from vestige.data.utterances import Utterance, Utterances
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import ManifestError

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from vestige.data.manifest import Manifest
+from vestige.data.canaries.texts import Manifest
 from vestige.errors import DataError, VestigeError
 from vestige.integrations.rows import MOST, Rows
 from vestige.training.batches import IGNORED

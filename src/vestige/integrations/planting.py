@@ -12,7 +12,7 @@ from vestige.monitor import SILENT
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
 
-    from vestige.data.manifest import Role
+    from vestige.data.canaries.texts import Role
 
     Data = TypeVar("Data", Dataset, IterableDataset)
 
@@ -58,8 +58,8 @@ def plant(
         RunError: `out` exists.
     """
     import vestige
+    from vestige.data.canaries.texts import Manifest, Turn
     from vestige.data.corpus import Corpus
-    from vestige.data.manifest import Manifest, Turn
     from vestige.preparation.planting import write_planting
 
     names = _names(data, rows)

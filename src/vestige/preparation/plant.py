@@ -39,7 +39,7 @@ from vestige.preparation.planting import Planting, verify_planting, write_planti
 from vestige.session import COMMAND, Session, verb
 
 if TYPE_CHECKING:
-    from vestige.data.candidate_words import Candidates
+    from vestige.data.canaries.patterns import Candidates
     from vestige.data.vocabulary import Vocabulary
 
     Repetitions: TypeAlias = str | Sequence[int]
@@ -171,7 +171,7 @@ def plant(
 
 def _in_utterances(run: Session) -> Planting:
     """Secrets in labelled utterances."""
-    from vestige.data.secret_manifest import plant_secrets
+    from vestige.data.canaries.utterances import plant_secrets
     from vestige.data.sources import TEST, TRAIN, VALIDATION, utterance_parts
     from vestige.preparation.canaries import utterance_canaries
 
@@ -193,7 +193,7 @@ def _in_utterances(run: Session) -> Planting:
 
 def _in_text(run: Session) -> Planting:
     """Canaries in running text."""
-    from vestige.data import planting
+    from vestige.data.canaries.texts import plant as plant_in
     from vestige.data.sources import CORPUS
     from vestige.preparation.canaries import check_canaries, text_canaries
 
@@ -203,7 +203,7 @@ def _in_text(run: Session) -> Planting:
     corpus = run.corpus("data", given["data"], **_some(given, "format", "text", "user", "limit"))
     known = _vocabulary(given["vocabulary"])
     canaries, sampling = text_canaries(run, given, corpus, known)
-    planted, manifest = planting.plant(corpus, canaries, seed=run.seed, vocabulary=known)
+    planted, manifest = plant_in(corpus, canaries, seed=run.seed, vocabulary=known)
     return Planting.made(replace(manifest, sampling=sampling), {CORPUS: planted})
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from vestige.data.secret_alternatives import LEAST_CHOICES, Alternatives, FoundSecret
+from vestige.data.secrets.alternatives import LEAST_CHOICES, Alternatives, FoundSecret
 
 TEXTS = ["the lantern hangs behind the cupboard", "Nobody saw the Harvest moon"] * 3
 

@@ -9,7 +9,7 @@ from tests.audits.told import sentences
 from vestige.audits.check import listed
 from vestige.audits.check.listed import listed_secrets
 from vestige.data.corpus import Corpus
-from vestige.data.secret_alternatives import FoundSecret
+from vestige.data.secrets.alternatives import FoundSecret
 from vestige.data.sources import read_source
 from vestige.errors import DataError, ManifestError
 from vestige.session import Session

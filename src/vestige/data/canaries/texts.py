@@ -1,12 +1,5 @@
-"""Canaries and the sealed record of their planting in a corpus.
+"""Canaries in running text, their planting in a corpus, and the record of it."""
 
-A record is JSON, sealed with SHA-256 over its canonical form. Each of its canaries has a seal of
-its own, so that an error can name the canary that was changed.
-"""
-
-import hashlib
-import json
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -15,12 +8,21 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+import pyarrow as pa
 from pydantic import Field
 
-from vestige.data.atomic_write import write_text
+from vestige.data.canaries.planting import (
+    REMEDY,
+    Copied,
+    Record,
+    manifest_file,
+    not_there,
+    occurrences,
+    require_plantable,
+    scatter,
+)
 from vestige.data.corpus import Corpus
-from vestige.data.files import Count, Name, Schema, Seed, Sha256, conform, read_object
-from vestige.data.sources import MANIFEST
+from vestige.data.files import Count, Name, Schema, Seed, Sha256, conform
 from vestige.data.vocabulary import Vocabulary
 from vestige.errors import DataError, IncompatibleModels, ManifestError
 from vestige.monitor import SILENT, Monitor
@@ -32,32 +34,10 @@ RANDOM_ORDER = ("random", COIN_FLIP)
 BY_COIN = (COIN_FLIP, SAMPLED)
 """Patterns of canaries that a fair coin put into the text or left out."""
 
-REMEDY = "Restore the file of `vestige plant`, or plant again."
-_FORMAT = "vestige-canaries-1"
-_CHECKSUM, _ENTRIES, _NONE = "sha256", "canaries", ("", None)
-_FIELDS = ("phrase", "pattern", "frequencies", "copies", "ids", "positions", "user", "log_prob")
 _DRAWS = 100
 
 Role = Literal["assistant", "user"]
 """Whose turn in a conversation a canary is."""
-
-_Counts = tuple[Count, ...]
-
-
-class Copied:
-    """What is planted some number of times; a control never is."""
-
-    copies: int
-
-    @property
-    def planted(self) -> bool:
-        """Whether it is planted."""
-        return self.copies > 0
-
-    @property
-    def control(self) -> bool:
-        """Whether it is a control, which is never planted."""
-        return not self.planted
 
 
 @dataclass(frozen=True)
@@ -71,19 +51,19 @@ class Canary(Copied):
         frequencies: how often each of its words occurs in the corpus before planting.
         copies: how often it is planted; 0 for a control.
         ids: its tokens, known once it is planted for a vocabulary.
+        positions: which documents of the planted corpus are its copies.
         user: whose text its copies are; empty if nobody owns it.
         log_prob: natural log-probability under the language model that wrote it; None of others.
-        positions: which documents of the planted corpus are its copies.
     """
 
     phrase: Name
     pattern: Name
-    frequencies: _Counts
+    frequencies: tuple[Count, ...]
     copies: Count
-    ids: _Counts = ()
+    ids: tuple[Count, ...] = ()
+    positions: tuple[Count, ...] = field(default=(), compare=False, kw_only=True)
     user: str = ""
     log_prob: float | None = None
-    positions: _Counts = field(default=(), compare=False, kw_only=True)
 
     __pydantic_config__ = Schema.model_config
 
@@ -118,29 +98,9 @@ class Sampling(Schema):
     prompts: list[str]
 
 
-class Sealed(ABC):
-    """Record of a planting, as an object."""
-
-    @property
-    def sha256(self) -> str:
-        """The seal: SHA-256 (hex) over the canonical content."""
-        return checksum(self._content())
-
-    def save(self, path: Path) -> None:
-        """Write the sealed record as JSON, whole or not at all."""
-        content = self._content()
-        entries = [{**entry, _CHECKSUM: checksum(entry)} for entry in content[_ENTRIES]]
-        sealed = {**content, _ENTRIES: entries, _CHECKSUM: checksum(content)}
-        write_text(Path(path), json.dumps(sealed, indent=2, ensure_ascii=False) + "\n")
-
-    @abstractmethod
-    def _content(self) -> dict[str, Any]:
-        """`format`, `canaries` (a dictionary each) and anything else that JSON can hold."""
-
-
 @dataclass(frozen=True, kw_only=True)
-class Manifest(Sealed):
-    """The record of one planting.
+class Manifest(Record):
+    """The record of canaries planted in running text.
 
     Attributes:
         seed: what decided the positions.
@@ -160,6 +120,7 @@ class Manifest(Sealed):
     sampling: Sampling | None = None
     canaries: tuple[Canary, ...]
 
+    FORMAT = "vestige-canaries-1"
     __pydantic_config__ = Schema.model_config
 
     @property
@@ -172,30 +133,35 @@ class Manifest(Sealed):
         """Positions of all copies in the planted corpus, in order."""
         return tuple(sorted(place for own in self.positions for place in own))
 
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read a record and check its seals.
+    def content(self) -> dict[str, Any]:
+        """The record as JSON holds it."""
+        own = {"seed": self.seed, "corpus": self.corpus, "planted": self.planted}
+        nested = {"turn": self.turn, "sampling": self.sampling}
+        return {
+            "format": self.FORMAT,
+            **own,
+            "vocabulary": self.vocabulary,
+            **{name: one.model_dump() for name, one in nested.items() if one},
+            "canaries": [
+                {name: value for name, value in vars(canary).items() if value not in ("", None)}
+                for canary in self.canaries
+            ],
+        }
 
-        Raises:
-            ManifestError: the file is missing, malformed, or was changed (naming what).
-        """
-        content = read_sealed(Path(path), format=_FORMAT)
-        record = conform(content, cls, path, error=ManifestError, remedy=REMEDY)
-        for number, canary in enumerate(record.canaries, 1):
-            copies, positions = canary.copies, len(canary.positions)
-            if positions != copies:
-                raise malformed(
-                    path, f"canary {number} has {copies} copies and {positions} positions"
-                )
-            if (record.vocabulary is None) != (not canary.ids):
-                raise malformed(
-                    path, f"canary {number} and the record must both have a vocabulary or neither"
-                )
-        if len(set(record.places)) < len(record.places):
-            raise malformed(path, "two copies have one position")
-        if len({canary.phrase for canary in record.canaries}) < len(record.canaries):
-            raise malformed(path, "it lists one phrase twice")
-        return record
+    @classmethod
+    def _of(cls, content: dict[str, Any], path: Path) -> Self:
+        return conform(content, cls, path, error=ManifestError, remedy=REMEDY)
+
+    def _fault(self) -> str | None:
+        for number, one in enumerate(self.canaries, 1):
+            if one.copies != len(one.positions):
+                return f"canary {number} has {one.copies} copies and {len(one.positions)} positions"
+            if (self.vocabulary is None) != (not one.ids):
+                return f"canary {number} and the record must both have a vocabulary or neither"
+        if len(set(self.places)) < len(self.places):
+            return "two copies have one position"
+        phrases = {canary.phrase for canary in self.canaries}
+        return "it lists one phrase twice" if len(phrases) < len(self.canaries) else None
 
     def verify(self, corpus: Corpus) -> None:
         """Check that a corpus is the planted one.
@@ -206,11 +172,9 @@ class Manifest(Sealed):
         Raises:
             ManifestError: naming the canary by its number, what was expected and what was found.
         """
-        from vestige.data.planting import occurrences
-
         counts = occurrences(corpus, [canary.phrase for canary in self.canaries])
         for number, (canary, count) in enumerate(zip(self.canaries, counts, strict=True), 1):
-            who = f"{'control' if canary.control else 'canary'} {number}"
+            who = f"{canary.name} {number}"
             if count != canary.copies:
                 raise not_there(
                     f"{who} occurs {count} times in the corpus, not {canary.copies} times"
@@ -219,20 +183,53 @@ class Manifest(Sealed):
             if list(texts) != [canary.phrase] * canary.copies:
                 raise not_there(f"the copies of {who} are not at their positions")
 
-    def _content(self) -> dict[str, Any]:
-        optional = {"turn": self.turn, "sampling": self.sampling}
-        return {
-            "format": _FORMAT,
-            "seed": self.seed,
-            "corpus": self.corpus,
-            "planted": self.planted,
-            "vocabulary": self.vocabulary,
-            **{name: one.model_dump() for name, one in optional.items() if one},
-            "canaries": [
-                {name: value for name in _FIELDS if (value := getattr(canary, name)) not in _NONE}
-                for canary in self.canaries
-            ],
-        }
+
+def plant(
+    corpus: Corpus,
+    canaries: Sequence[Canary],
+    *,
+    seed: int,
+    vocabulary: Vocabulary | None = None,
+    user: str = "",
+) -> tuple[Corpus, Manifest]:
+    """Put each canary's copies into a corpus, each copy as a document of its own.
+
+    Args:
+        corpus: stays as it is.
+        canaries: planted ones and controls, no phrase twice.
+        seed: decides the positions.
+        vocabulary: to record the canaries' ids.
+        user: whose the copies of a canary without a user are, in a corpus with users.
+
+    Returns:
+        (the corpus with the copies at random positions, the record).
+
+    Raises:
+        ValueError: there is nothing to plant, or a phrase comes twice.
+        DataError: the corpus already holds one of the phrases, or the vocabulary lacks a word.
+    """
+    phrases = [canary.phrase for canary in canaries]
+    require_plantable(canaries, phrases, corpus, what="phrase")
+    copies = [canary.copies for canary in canaries]
+    order, positions = scatter(len(corpus), copies, np.random.default_rng(seed))
+    recorded = []
+    for number, (canary, own) in enumerate(zip(canaries, positions, strict=True), 1):
+        if vocabulary is not None:
+            ids = tuple(vocabulary.encode(canary.phrase))
+            require_read(ids, f"canary {number}", vocabulary)
+            canary = replace(canary, ids=ids)
+        recorded.append(replace(canary, positions=own))
+    columns = {"text": phrases, "user": [canary.user or user for canary in canaries]}
+    columns |= dict.fromkeys(("label", "source"), [""] * len(phrases))
+    documents = Corpus(pa.table({name: columns[name] for name in corpus.table.column_names}))
+    planted = (corpus + documents).take(order)
+    return planted, Manifest(
+        seed=seed,
+        corpus=corpus.fingerprint(),
+        planted=planted.fingerprint(),
+        vocabulary=None if vocabulary is None else vocabulary.fingerprint(),
+        canaries=tuple(recorded),
+    )
 
 
 def load_canaries(
@@ -266,23 +263,16 @@ def load_canaries(
             remedy="Pass the manifest of the model's training corpus.",
         )
     ids = [tuple(vocabulary.encode(canary.phrase)) for canary in sealed.canaries]
-    lacking = [not own or vocabulary.unk_id in own for own in ids]
-    pairs = list(zip(sealed.canaries, lacking, strict=True))
-    controls = [lost for canary, lost in pairs if canary.control]
+    pairs = list(zip(sealed.canaries, ids, strict=True))
+    controls = [_unread(own, vocabulary) for canary, own in pairs if canary.control]
     left_out = 0 if all(controls) else sum(controls)  # if all are, the error names the first
     if left_out:
         monitor.log(f"{left_out} of {len(controls)} controls left out: the model lacks their words")
     found = []
-    for number, ((canary, lost), own) in enumerate(zip(pairs, ids, strict=True), 1):
-        if not lost:
+    for number, (canary, own) in enumerate(pairs, 1):
+        if not (left_out and canary.control and _unread(own, vocabulary)):
+            require_read(own, f"canary {number} of {where}", vocabulary)
             found.append(replace(canary, ids=own))
-        elif not (canary.control and left_out):
-            unknown = sum(token == vocabulary.unk_id for token in own)
-            raise DataError(
-                f"canary {number} of {where} cannot be read: the model's vocabulary lacks "
-                f"{unknown} of its {len(own)} tokens",
-                remedy="Plant with --vocabulary MODEL, or pass the model trained on this text.",
-            )
     return sealed, tuple(found)
 
 
@@ -294,12 +284,7 @@ def canary_ids(number: int, canary: Canary, vocabulary: Vocabulary) -> tuple[int
         IncompatibleModels: it was planted for another vocabulary.
     """
     ids = tuple(vocabulary.encode(canary.phrase))
-    if not ids or vocabulary.unk_id in ids:
-        raise DataError(
-            f"canary {number} has words that the model's vocabulary of {len(vocabulary)} tokens "
-            "lacks",
-            remedy="Plant with --vocabulary, or pass the model trained on these canaries.",
-        )
+    require_read(ids, f"canary {number}", vocabulary)
     if canary.ids and canary.ids != ids:
         raise IncompatibleModels(
             f"canary {number} was planted for another vocabulary",
@@ -308,64 +293,20 @@ def canary_ids(number: int, canary: Canary, vocabulary: Vocabulary) -> tuple[int
     return ids
 
 
-def manifest_file(path: str | PathLike[str]) -> Path:
-    """The manifest that a path names: the file itself, or the one in a planted directory."""
-    return Path(path) / MANIFEST if Path(path).is_dir() else Path(path)
-
-
-def checksum(content: dict[str, Any]) -> str:
-    """SHA-256 (hex) over content that JSON can hold, however it is laid out.
-
-    Example:
-        >>> checksum({"a": 1, "b": 2}) == checksum({"b": 2, "a": 1})
-        True
-    """
-    canonical = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
-
-
-def read_sealed(path: Path, *, format: str) -> dict[str, Any]:
-    """The content of a record without its format and seals, which are checked.
-
-    Raises:
-        ManifestError: the file is missing, of another format, or was changed. The message names a
-            canary by its number: its text may be secret.
-    """
-    content = read_object(path, error=ManifestError, remedy=REMEDY)
-    if content.get("format") != format:
-        raise ManifestError(
-            f'{path} is no canary manifest: its "format" is not "{format}"', remedy=REMEDY
+def require_read(ids: Sequence[int], what: str, vocabulary: Vocabulary) -> None:
+    """Raise DataError if the vocabulary lacks a word of a text, which is secret."""
+    if _unread(ids, vocabulary):
+        lacking = [str(place) for place, token in enumerate(ids, 1) if token == vocabulary.unk_id]
+        raise DataError(
+            f"the vocabulary of {len(vocabulary):,} tokens lacks word {', '.join(lacking)} of "
+            f"{what}, which has {len(ids)}",
+            remedy="Use other words, plant with --vocabulary MODEL, a larger one or one of "
+            "subwords, or pass the model trained on this text.",
         )
-    entries = content.get(_ENTRIES)
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise malformed(path, f'"{_ENTRIES}" is no list of objects')
-    seals = [entry.pop(_CHECKSUM, None) for entry in entries]
-    if content.pop(_CHECKSUM, None) != checksum(content):
-        pairs = enumerate(zip(entries, seals, strict=True), 1)
-        changed = [f"canary {number}" for number, (own, seal) in pairs if seal != checksum(own)]
-        what = ", ".join(changed) or "its settings, or which canaries it lists"
-        raise ManifestError(f"{path} was changed after it was written: {what}", remedy=REMEDY)
-    del content["format"]
-    return content
 
 
-def format_of(path: Path) -> str | None:
-    """Format of a record; None if no such record can be read."""
-    try:
-        named = read_object(path, error=ManifestError, remedy=REMEDY).get("format")
-    except ManifestError:
-        return None
-    return named if isinstance(named, str) else None
-
-
-def malformed(path: Path, reason: str) -> ManifestError:
-    """Error for a record whose content does not follow its format."""
-    return ManifestError(f"{path} is inconsistent: {reason}", remedy=REMEDY)
-
-
-def not_there(problem: str) -> ManifestError:
-    """Error for a corpus other than the one that a record describes."""
-    return ManifestError(problem, remedy="Pass the corpus planted with this manifest, unchanged.")
+def _unread(ids: Sequence[int], vocabulary: Vocabulary) -> bool:
+    return not ids or vocabulary.unk_id in ids
 
 
 def shuffled(tokens: Sequence[int]) -> tuple[int, ...] | None:
