@@ -140,8 +140,3 @@ def test_words_and_digits_vary_together():
     assert all(re.fullmatch(r"[a-z]+-[a-z]+-\d\d", text) for text in drawn)
     lengths = np.array([[len(part) for part in text.split("-")] for text in drawn])
     assert (np.abs(lengths - [7, 6, 2]) <= [2, 2, 0]).all()
-
-
-def test_a_negative_count_is_an_error():
-    with pytest.raises(ValueError, match="count"):
-        draw(found("1234", "code"), -1)

@@ -60,6 +60,7 @@ class Record(ABC):
     """Sealed record of a planting."""
 
     FORMAT: ClassVar[str]
+    canaries: tuple[Any, ...]
 
     @abstractmethod
     def content(self) -> dict[str, Any]:
@@ -71,8 +72,20 @@ class Record(ABC):
         """The record with this content, without its format."""
 
     @abstractmethod
+    def _parts(self) -> Sequence[Sequence[tuple[int, ...]]]:
+        """For each part of the corpus, positions of the copies of each canary."""
+
     def _fault(self) -> str | None:
         """Why the content contradicts itself."""
+        parts = self._parts()
+        for number, (one, *own) in enumerate(zip(self.canaries, *parts, strict=True), 1):
+            if one.copies != (found := sum(map(len, own))):
+                return f"canary {number} has {one.copies} copies and {found} positions"
+        for part in parts:
+            every = [place for own in part for place in own]
+            if len(set(every)) < len(every):
+                return "two copies have one position"
+        return None
 
     @property
     def sha256(self) -> str:

@@ -152,16 +152,16 @@ class Manifest(Record):
     def _of(cls, content: dict[str, Any], path: Path) -> Self:
         return conform(content, cls, path, error=ManifestError, remedy=REMEDY)
 
+    def _parts(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
+        return (self.positions,)
+
     def _fault(self) -> str | None:
-        for number, one in enumerate(self.canaries, 1):
-            if one.copies != len(one.positions):
-                return f"canary {number} has {one.copies} copies and {len(one.positions)} positions"
-            if (self.vocabulary is None) != (not one.ids):
+        for number, canary in enumerate(self.canaries, 1):
+            if (self.vocabulary is None) != (not canary.ids):
                 return f"canary {number} and the record must both have a vocabulary or neither"
-        if len(set(self.places)) < len(self.places):
-            return "two copies have one position"
-        phrases = {canary.phrase for canary in self.canaries}
-        return "it lists one phrase twice" if len(phrases) < len(self.canaries) else None
+        if len({canary.phrase for canary in self.canaries}) < len(self.canaries):
+            return "it lists one phrase twice"
+        return super()._fault()
 
     def verify(self, corpus: Corpus) -> None:
         """Check that a corpus is the planted one.
@@ -300,8 +300,8 @@ def require_read(ids: Sequence[int], what: str, vocabulary: Vocabulary) -> None:
         raise DataError(
             f"the vocabulary of {len(vocabulary):,} tokens lacks word {', '.join(lacking)} of "
             f"{what}, which has {len(ids)}",
-            remedy="Use other words, plant with --vocabulary MODEL, a larger one or one of "
-            "subwords, or pass the model trained on this text.",
+            remedy="Pass the model trained on this text, or plant with --vocabulary MODEL, with "
+            "other words, or with a subword vocabulary.",
         )
 
 

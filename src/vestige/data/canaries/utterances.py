@@ -264,16 +264,8 @@ class SecretManifest(Record):
             after=(file.train.after, file.validation.after),
         )
 
-    def _fault(self) -> str | None:
-        for number, one in enumerate(self.canaries, 1):
-            positions = len(one.train) + len(one.validation)
-            if positions != one.copies:
-                return f"canary {number} has {one.copies} copies and {positions} positions"
-        for part in (self.train_positions, self.validation_positions):
-            every = [place for own in part for place in own]
-            if len(set(every)) < len(every):
-                return "two copies have one position"
-        return None
+    def _parts(self) -> tuple[_Positions, ...]:
+        return self.train_positions, self.validation_positions
 
     def verify(self, train: Utterances, validation: Utterances) -> None:
         """Check that two parts hold what the record says.

@@ -122,6 +122,7 @@ _COMMON = frozenset(
         "were what when where which while who whose will with would you your",
     )
 )
+_DATE = re.compile(r"(?:(\d{4})-)?(\d{1,2}(?: [A-Z][a-z]+|[/-]\d{1,2}))(?:([ /])(\d{4}))?")
 _ACCOUNT = re.compile(
     r"(?i)\b(?:account|acct|a/c|konto|sort code|routing|invoice|order|customer|reference|ref|"
     r"policy|member|ticket|case|serial|id)\b[\w .:#/-]{0,24}$"
@@ -231,40 +232,37 @@ def _digits(own: str, kind: str, free: range, *, mend: Callable[[str], str] = st
 
 def date(own: str, before: str) -> Part | None:
     """A day of a century: every valid date is as frequent, and there is no 31 February."""
-    fields = re.findall(r"[A-Za-z]+|\d+|[^A-Za-z\d]+", own)
-    year = next((n for n, text in enumerate(fields) if re.fullmatch(r"\d{4}", text)), None)
-    days = fields if year is None else fields[:year] if year else fields[2:]
-    written = "".join(days).rstrip(" /-")
-    leap = _days(days, year != 0, leap=True)
+    found = _DATE.fullmatch(own)
+    assert found is not None  # as all matches of `KINDS`
+    first, written, between, last = found.groups()
+    leap = _days(written, day_first=not first, leap=True)
     if written not in leap:
         return None
-    if year is None:
+    if not (first or last):
         return Part("date", (leap,), (own,))
-    usual = _days(days, year != 0, leap=False)
+    year, usual = int(first or last), _days(written, day_first=not first, leap=False)
     common = written in usual
-    first = int(fields[year]) // 100 * 100
-    start = 1930 if 1930 <= int(fields[year]) < 2030 else first
+    start = 1930 if 1930 <= year < 2030 else year // 100 * 100
     every = [n for n in range(max(start, 1), start + 100) if common or monthrange(n, 2)[1] == 29]
-    between = own[len(written) : -4] if year else fields[1]
-    slots: Slots = (usual if common else leap, (between,), tuple(f"{n:04d}" for n in every))
-    said = (written, between, fields[year])
-    return Part("date", slots if year else slots[::-1], said if year else said[::-1])
+    days, years = usual if common else leap, tuple(f"{n:04d}" for n in every)
+    if first:
+        return Part("date", (years, ("-",), days), (first, "-", written))
+    return Part("date", (days, (between,), years), (written, between, last))
 
 
-def _days(fields: list[str], day_first: bool, *, leap: bool) -> tuple[str, ...]:
+def _days(written: str, *, day_first: bool, leap: bool) -> tuple[str, ...]:
     """All days of a year, written like a day: 3 May, 03/05, 05-03."""
-    separator = next(text for text in fields if not text.isalnum())
-    numbers = [text for text in fields if text.isalnum()]
-    width = [len(text) if text[0] == "0" else 1 for text in numbers]
-    named = not numbers[-1].isdigit()
-    if min(map(len, numbers)) == 2 and not named:
+    one, separator, other = re.split(r"([ /-])", written)
+    named = not other.isdigit()
+    width = [len(text) if text[0] == "0" else 1 for text in (one, other)]
+    if not named and len(one) == len(other) == 2:
         width = [2, 2]
-    if not named and int(numbers[1]) > 12:
+    if not named and int(other) > 12:
         day_first = False
     found = []
     for month in range(1, 13):
+        said = MONTHS[month - 1] if named else f"{month:0{width[1]}d}"
         for day in range(1, monthrange(2024 if leap else 2023, month)[1] + 1):
-            said = MONTHS[month - 1] if named else f"{month:0{width[1]}d}"
             shown = (f"{day:0{width[0]}d}", said)
             found.append(separator.join(shown if day_first else shown[::-1]))
     return tuple(found)
