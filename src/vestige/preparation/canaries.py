@@ -6,7 +6,6 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vestige.data.canaries.patterns import Candidates
     from vestige.data.canaries.texts import Canary, Sampling
     from vestige.data.canaries.utterances import SecretCanary
     from vestige.data.corpus import Corpus
@@ -23,11 +22,7 @@ _DIGITS = 3
 
 
 def check_canaries(given: Mapping[str, Any]) -> None:
-    """Raise ValueError if options of `plant` for running text contradict each other.
-
-    Args:
-        given: arguments of `plant` by name, with `phrase` and `pattern` as tuples.
-    """
+    """Raise ValueError if options of `plant` for running text contradict each other."""
     from vestige.data.canaries.phrases import PATTERNS, RANDOM
 
     phrase, patterns, coins = given["phrase"], given["pattern"], given["coin_flip"]
@@ -67,11 +62,7 @@ def check_canaries(given: Mapping[str, Any]) -> None:
 
 
 def repetitions_of(given: str | Sequence[int]) -> tuple[int, ...]:
-    """Numbers of copies, written "1,2,5" or given as (1, 2, 5).
-
-    Raises:
-        ValueError: it is no list of whole numbers from 1 on.
-    """
+    """Numbers of copies, written "1,2,5" or given as (1, 2, 5)."""
     entries = given.split(",") if isinstance(given, str) else [str(one) for one in given]
     entries = [entry.strip() for entry in entries]
     if not entries or not all(entry.isdecimal() and int(entry) > 0 for entry in entries):
@@ -87,9 +78,7 @@ def text_canaries(
     """The canaries of running text with their controls, and where sampled ones come from.
 
     Args:
-        run: the call.
-        given: arguments of `plant`, as for `check_canaries`.
-        corpus: in which the canaries will be planted.
+        given: arguments of `plant`, with `phrase` and `pattern` as tuples.
         known: the vocabulary whose words or tokens they have; None for words of the corpus.
 
     Raises:
@@ -164,31 +153,25 @@ def _sampled(
     return tuple(scored), Sampling(model=name, weights=sha256_of(source), **how)
 
 
-def utterance_canaries(
-    patterns: Sequence[str],
-    *,
-    intents: Sequence[str] = (),
-    slot: str | None = None,
-    candidates: "Candidates" = (),
-    copies: int | None = None,
-    controls: int | None = None,
-    number: int | None = None,
-    seed: int,
-) -> "list[SecretCanary]":
+def utterance_canaries(given: Mapping[str, Any], seed: int) -> "list[SecretCanary]":
     """Labelled utterances with secrets, pattern by pattern, with their controls.
 
-    Raises:
-        ValueError: patterns, intents and candidates do not go together.
-        DataError: a file of candidates cannot be read.
+    Args:
+        given: arguments of `plant`, with `pattern` and `intent` as tuples.
+        seed: decides the secrets.
     """
     from vestige.data.canaries.patterns import candidate_sets, require_used, with_intents
     from vestige.data.canaries.utterances import secret_canaries
 
-    pairs = with_intents(patterns, intents)
-    sets = candidate_sets(candidates)
+    pairs = with_intents(given["pattern"], given["intent"])
+    sets = candidate_sets(given["candidates"])
     require_used(sets, [text for text, _ in pairs], by="a `pattern`")
-    numbers = {"copies": copies or COPIES, "number": number or 1, "controls": controls or CONTROLS}
-    slot = "canary" if slot is None else slot
+    numbers = {
+        "copies": given["copies"] or COPIES,
+        "controls": given["controls"] or CONTROLS,
+        "number": given["number"] or 1,
+    }
+    slot = "canary" if given["slot"] is None else given["slot"]
     return [
         canary
         for text, intent in pairs

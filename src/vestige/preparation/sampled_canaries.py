@@ -47,9 +47,6 @@ def sample_phrases(
 
     Args:
         model: a language model that has not read the corpus.
-        corpus: in which the phrases will be planted.
-        number: of phrases.
-        seed: of the sampling.
         temperature: T of softmax(logits / T), above 0.
         prompts: the model reads one, with a line break, before it writes; each in turn.
         length: most tokens of a phrase, at least 2.
@@ -150,12 +147,7 @@ def _batches(
 
 
 def line_ends(vocabulary: "Vocabulary", size: int) -> set[int]:
-    """Ids that end a line: the end of a text, other special tokens, line breaks, ids of no text.
-
-    Args:
-        vocabulary: of the ids.
-        size: of the model's output, which may have ids without a text.
-    """
+    """Ids that end a line: of the end of a text, other special tokens, line breaks, and no text."""
     known = len(vocabulary.texts())
     special = getattr(getattr(vocabulary, "tokenizer", None), "all_special_ids", ())
     ends = {vocabulary.eos_id, vocabulary.bos_id, *special, *range(known, size)}

@@ -34,9 +34,6 @@ nothing else uses after a prefix that all share, or such a token again and again
 MANY_USERS = (1, 2, 5, 6, 20)
 """The paper's repetitions for 10,000 users, who have less text each."""
 
-Counted = tuple[str, tuple[int, ...]]
-"""A phrase, with how often the corpus has its words."""
-
 _ROUNDS = 100
 _BEFORE = "the"
 
@@ -65,10 +62,11 @@ def user_canaries(
         )
     owners = [name for name in sorted(set(corpus.users)) if name]
     wanted = [(owner, copies) for owner in owners for copies in repetitions] + [("", 0)] * controls
-    drawn = _random_phrases(corpus, vocabulary, len(wanted), length, [seed])
+    lexicon = lexicon_of(corpus, vocabulary)
+    phrases = _word_phrases(corpus, lexicon, len(wanted), length, [seed])
     return tuple(
-        Canary(phrase, RANDOM, frequencies, copies, user=owner)
-        for (phrase, frequencies), (owner, copies) in zip(drawn, wanted, strict=True)
+        Canary(phrase, RANDOM, frequencies(phrase.split(), lexicon), copies, user=owner)
+        for phrase, (owner, copies) in zip(phrases, wanted, strict=True)
     )
 
 
@@ -96,19 +94,15 @@ def coin_flip_canaries(
         DataError: the corpus has too few words, or the vocabulary too few tokens.
     """
     _validate.one_of(get_args(CanaryKind), kind=kind)
-    words = vocabulary if isinstance(vocabulary, WordVocabulary) else None
+    if vocabulary is None and kind in ("new-token", "repeated-token"):
+        raise ValueError("`vocabulary` must be given for canaries of unused tokens")
+    lexicon = lexicon_of(corpus, vocabulary if isinstance(vocabulary, WordVocabulary) else None)
     if kind == "words":
-        drawn = _random_phrases(corpus, words, number, length, [seed, 2])
+        phrases = _word_phrases(corpus, lexicon, number, length, [seed, 2])
     else:
-        lexicon = lexicon_of(corpus, words)
-        if vocabulary is None and kind != RANDOM:
-            raise ValueError("`vocabulary` must be given for canaries of unused tokens")
-        made = token_phrases(
-            kind, corpus, vocabulary or lexicon.vocabulary,
-            number=number, length=length, seed=[seed, 2],
-        )  # fmt: skip
-        drawn = [_counted(phrase, lexicon) for phrase in made]
-    return _flipped(drawn, COIN_FLIP, copies, seed)
+        known, drawn = vocabulary or lexicon.vocabulary, {"number": number, "length": length}
+        phrases = token_phrases(kind, corpus, known, **drawn, seed=[seed, 2])
+    return _flipped(phrases, lexicon, COIN_FLIP, copies, seed)
 
 
 def sampled_canaries(
@@ -118,8 +112,7 @@ def sampled_canaries(
 
     The coins depend on the seed alone. First the planted ones, then the controls.
     """
-    lexicon = lexicon_of(corpus, None)
-    return _flipped([_counted(phrase, lexicon) for phrase in phrases], SAMPLED, copies, seed)
+    return _flipped(phrases, lexicon_of(corpus, None), SAMPLED, copies, seed)
 
 
 def token_phrases(
@@ -161,29 +154,29 @@ def token_phrases(
     return [" ".join((*prefix, token)) for token in new]
 
 
-def _counted(phrase: str, lexicon: Lexicon) -> Counted:
-    return phrase, frequencies(phrase.split(), lexicon)
-
-
-def _flipped(drawn: Sequence[Counted], pattern: str, copies: int, seed: int) -> tuple[Canary, ...]:
-    heads = np.random.default_rng([seed, 1]).random(len(drawn)) < 0.5
+def _flipped(
+    phrases: Sequence[str], lexicon: Lexicon, pattern: str, copies: int, seed: int
+) -> tuple[Canary, ...]:
+    heads = np.random.default_rng([seed, 1]).random(len(phrases)) < 0.5
     if heads.all() or not heads.any():  # with few coins; the audit needs one of each
         heads[0] = not heads[0]
-    order = np.argsort(~heads, kind="stable")
-    return tuple(Canary(drawn[i][0], pattern, drawn[i][1], copies * int(heads[i])) for i in order)
+    flips = [(phrases[i], copies * int(heads[i])) for i in np.argsort(~heads, kind="stable")]
+    return tuple(
+        Canary(phrase, pattern, frequencies(phrase.split(), lexicon), number)
+        for phrase, number in flips
+    )
 
 
-def _random_phrases(
-    corpus: Corpus, vocabulary: WordVocabulary | None, number: int, length: int, seed: list[int]
-) -> list[Counted]:
+def _word_phrases(
+    corpus: Corpus, lexicon: Lexicon, number: int, length: int, seed: Sequence[int]
+) -> list[str]:
     """Different phrases of different alphabetic words that the corpus does not hold."""
     _validate.at_least(2, length=length)
-    lexicon, generator = lexicon_of(corpus, vocabulary), np.random.default_rng(seed)
     words = lexicon.alphabetic()
     if len(words) < 2 * length:
         raise too_few_words(len(words), 2 * length)
-    made = _different(words, number, length, corpus, generator, unit="words")
-    return [_counted(phrase, lexicon) for phrase in made]
+    generator = np.random.default_rng(seed)
+    return _different(words, number, length, corpus, generator, unit="words")
 
 
 def _different(

@@ -94,7 +94,8 @@ class Record(ABC):
 
     def save(self, path: Path) -> None:
         """Write the sealed record as JSON, whole or not at all."""
-        sealed = {**self.content(), "sha256": self.sha256}
+        content = self.content()
+        sealed = {**content, "sha256": checksum(content)}
         write_text(Path(path), json.dumps(sealed, indent=2, ensure_ascii=False) + "\n")
 
     @classmethod
@@ -126,12 +127,7 @@ class Record(ABC):
 
 
 def checksum(content: dict[str, Any]) -> str:
-    """SHA-256 (hex) over content that JSON can hold, however it is laid out.
-
-    Example:
-        >>> checksum({"a": 1, "b": 2}) == checksum({"b": 2, "a": 1})
-        True
-    """
+    """SHA-256 (hex) over content that JSON can hold, however it is laid out."""
     canonical = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -163,12 +159,7 @@ def not_there(problem: str) -> ManifestError:
 def require_plantable(
     canaries: Sequence[Copied], texts: Sequence[str], corpus: Corpus, *, what: str
 ) -> None:
-    """Check that there is something to plant, and that neither set nor corpus has a text already.
-
-    Raises:
-        ValueError: no canary has copies, or two have one text.
-        DataError: the corpus holds one of the texts.
-    """
+    """Raise an error if nothing has copies, a text comes twice, or the corpus holds one already."""
     if not any(canary.planted for canary in canaries):
         raise ValueError(f"canaries must hold one with copies, got {len(texts)} without")
     seen: set[str] = set()
@@ -187,12 +178,7 @@ def require_plantable(
 def scatter(
     size: int, copies: Sequence[int], generator: np.random.Generator
 ) -> tuple[NDArray[np.int64], list[tuple[int, ...]]]:
-    """Random positions for copies among documents, every set of positions alike.
-
-    Args:
-        size: number of documents.
-        copies: (k,) how many copies of each canary go among them.
-        generator: decides the positions.
+    """Random positions for copies among `size` documents, every set of positions alike.
 
     Returns:
         (order, positions): with the k canaries behind the documents, taking them in `order` puts
@@ -221,9 +207,6 @@ def occurrences(corpus: Corpus, phrases: Sequence[str]) -> list[int]:
     """Occurrences of each phrase in a corpus, whatever its case and its blanks.
 
     A phrase counts where no letter or digit touches its ends, inside longer texts too.
-
-    Returns:
-        one count for each phrase.
 
     Example:
         >>> occurrences(Corpus.from_texts(["Hot tea!", "hot team", "so hot  tea"]), ["hot tea"])

@@ -69,12 +69,7 @@ class Canary(Copied):
 
 
 class Turn(Schema):
-    """The turn of a conversation that each canary is.
-
-    Attributes:
-        role: whose words they are.
-        question: what the user says before, if they are the assistant's.
-    """
+    """The turn of a conversation that each canary is: whose, and the user's question before it."""
 
     role: Role
     question: str = ""
@@ -164,10 +159,7 @@ class Manifest(Record):
         return super()._fault()
 
     def verify(self, corpus: Corpus) -> None:
-        """Check that a corpus is the planted one.
-
-        Every planted phrase occurs exactly as often as it was planted, at the recorded positions,
-        and no control occurs.
+        """Check that planted phrases occur at the recorded positions only, and controls nowhere.
 
         Raises:
             ManifestError: naming the canary by its number, what was expected and what was found.
@@ -202,7 +194,7 @@ def plant(
         user: whose the copies of a canary without a user are, in a corpus with users.
 
     Returns:
-        (the corpus with the copies at random positions, the record).
+        (the corpus with the copies, the record).
 
     Raises:
         ValueError: there is nothing to plant, or a phrase comes twice.
@@ -310,16 +302,10 @@ def _unread(ids: Sequence[int], vocabulary: Vocabulary) -> bool:
 
 
 def shuffled(tokens: Sequence[int]) -> tuple[int, ...] | None:
-    """The tokens in another order: a control for memory of the order.
+    """The tokens (ids) in another order: a control for memory of the order; None if all are equal.
 
     Of 100 random orders, the one that shares the fewest adjacent pairs with the original, and then
     one that begins with another token. The tokens are the seed, so a phrase always has the same.
-
-    Args:
-        tokens: ids, none below 0.
-
-    Returns:
-        as many ids, or None if every order is the same: fewer than two different tokens.
 
     Example:
         >>> shuffled([4, 5]), shuffled([7, 7, 7])

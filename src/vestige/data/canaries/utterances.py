@@ -268,10 +268,7 @@ class SecretManifest(Record):
         return self.train_positions, self.validation_positions
 
     def verify(self, train: Utterances, validation: Utterances) -> None:
-        """Check that two parts hold what the record says.
-
-        Every copy is at its position with its intent and tags and nowhere else, and no control
-        occurs.
+        """Check that copies occur at their positions only, with their labels, controls nowhere.
 
         Raises:
             ManifestError: naming the canary by its number.
@@ -300,21 +297,14 @@ class SecretManifest(Record):
 def plant_secrets(
     train: Utterances, validation: Utterances, canaries: Sequence[SecretCanary], *, seed: int
 ) -> tuple[Utterances, Utterances, SecretManifest]:
-    """Put each canary's copies at random positions of two parts of a corpus.
-
-    Args:
-        train: the utterances to train on; they stay as they are.
-        validation: those to stop by or to measure on; they stay as they are.
-        canaries: planted ones and controls, of as many patterns as wanted.
-        seed: decides the positions.
+    """Put copies of canaries at random positions of two parts of a corpus; these stay as they are.
 
     Returns:
         (training with copies, validation with copies, the record).
 
     Raises:
         ValueError: nothing to plant, an utterance twice, or two sets of candidates with one name.
-        DataError: the corpus already holds one of the utterances, or a part is empty that
-            copies belong to.
+        DataError: the corpus already holds one of the utterances, or lacks a part for copies.
     """
     texts = [canary.utterance.text for canary in canaries]
     require_plantable(canaries, texts, (train + validation).corpus(), what="utterance")

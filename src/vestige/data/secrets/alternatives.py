@@ -15,13 +15,14 @@ from math import log2
 import numpy as np
 
 from vestige.data.secrets.kinds import (
-    KINDS,
     MOST_WORDS,
     WORDS,
+    Kind,
     Part,
     card,
     characters,
     iban,
+    of_whole,
     phone,
     recognized,
 )
@@ -42,10 +43,11 @@ _LISTED = frozenset(WORDS)
 _FORMS: dict[str, Callable[[str], str]] = {
     "lower": str.lower, "title": str.title, "upper": str.upper,
 }  # fmt: skip
-_NAMED: dict[str, tuple[str, Callable[[str, str], Part | None], str]] = {
-    "phone": (r"[\d ()+./-]+", phone, "call "),
-    "card": (r"\d[\d ./-]+\d", card, ""),
-    "iban": (r"[A-Z]{2}\d{2}[A-Z\d ]+", iban, ""),
+_CUE = "call "  # which makes a number one of a telephone
+_NAMED: dict[str, Kind] = {
+    "phone": (r"[\d ()+./-]+", phone),
+    "card": (r"\d[\d ./-]+\d", card),
+    "iban": (r"[A-Z]{2}\d{2}[A-Z\d ]+", iban),
 }
 """Kinds with a format of `kinds`, whatever their pattern and context."""
 
@@ -162,12 +164,9 @@ class Alternatives:
 def _recognized(secret: FoundSecret) -> list[Part]:
     """Parts with a format of `kinds`: the whole value, or within a sentence."""
     value, before = secret.value, secret.places[0][1] if secret.places else ""
-    formats = [(pattern, make, before) for pattern, make in KINDS]
-    if secret.kind in _NAMED:
-        formats.insert(0, _NAMED[secret.kind])
-    for pattern, make, cue in formats:
-        part = make(value, cue) if re.fullmatch(pattern, value) else None
-        if part is not None and part.size > 1:
+    named = [_NAMED[secret.kind]] if secret.kind in _NAMED else []
+    for part in (*of_whole(value, _CUE, named), *of_whole(value, before)):
+        if part.size > 1:
             return [part]
     return [part for part in recognized(value) if part.size > 1] if len(value.split()) > 2 else []
 

@@ -327,7 +327,8 @@ def splits(kind: str, text: str) -> tuple[tuple[str, ...], ...]:
 
 _MONTH = "|".join(MONTHS)
 NAME = r"\b[A-Z][a-z]+(?: [A-Z][A-Za-z'’-]+)+"
-KINDS: tuple[tuple[str, Callable[[str, str], Part | None]], ...] = (
+Kind = tuple[str, Callable[[str, str], Part | None]]
+KINDS: tuple[Kind, ...] = (
     (r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}", email),
     (r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b", iban),
     (r"(?<![\w-])(?:\d[ -]?){12,18}\d(?![\w-])", card),
@@ -339,6 +340,13 @@ KINDS: tuple[tuple[str, Callable[[str, str], Part | None]], ...] = (
     (NAME, name),
 )
 """Patterns, the most specific first, and what makes a part of a match and the text before it."""
+
+
+def of_whole(text: str, before: str, kinds: Sequence[Kind] = KINDS) -> Iterator[Part]:
+    """The whole text as a part, by each kind that recognizes it."""
+    for pattern, make in kinds:
+        if re.fullmatch(pattern, text) and (part := make(text, before)):
+            yield part
 
 
 def recognized(text: str) -> list[Part]:

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from vestige.data.files import read_lines
-from vestige.data.secrets.kinds import KINDS, UNIFORM, Part, code, names, recognized, words
+from vestige.data.secrets.kinds import UNIFORM, Part, code, names, of_whole, recognized, words
 from vestige.errors import DataError
 from vestige.monitor import SILENT, Monitor
 
@@ -239,10 +239,8 @@ def _marked(line: str, number: int) -> tuple[str, list[Part]]:
 
 
 def _as_marked(own: str, before: str) -> Part | None:
-    for pattern, make in KINDS:
-        part = make(own, before) if re.fullmatch(pattern, own) else None
-        if part is not None:
-            return part
+    for part in of_whole(own, before):
+        return part
     if re.fullmatch(r"\w[\w'’-]*( \w[\w'’-]*)+", own) and own == own.title():
         return names(own)
     return code(own) if re.search(r"\d", own) else words(own)
