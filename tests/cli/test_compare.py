@@ -296,7 +296,11 @@ MALFORMED = {
     "no undefended one": ("R/gold R/dp", "--baseline", "has no defence: none"),
     "two undefended": ("R/plain R/no-users", "--baseline", "plain, no-users"),
     "manifest nowhere": ("R/plain R/gold --manifest R/file.json", "file.json", "vestige plant"),
-    "manifest changed": ("R/plain R/gold --manifest R/changed", "canary 1", "Restore"),
+    "manifest changed": (
+        "R/plain R/gold --manifest R/changed",
+        "was changed after it was written",
+        "Restore",
+    ),
     "manifest of another vocabulary": (
         "R/plain R/gold --manifest R/foreign",
         "foreign",

@@ -75,9 +75,9 @@ def plant(
         asked = question if role == "assistant" else ""
         planting = planting.in_turn(Turn(role=role, question=asked))
     write_planting(planting, Path(out), SILENT)
-    pairs = ((place, one.phrase) for one in planting.manifest.canaries for place in one.positions)
+    canaries: Any = planting.manifest.canaries  # of running text
     more = {}
-    for place, phrase in sorted(pairs):
+    for place, phrase in sorted((place, one.phrase) for one in canaries for place in one.positions):
         row = _row(phrase, column, names, role if talk else None, question)
         more[place] = row if user_column is None else row | {user_column: f"canary {phrase}"}
     return _among(data, more) if rows is None else _among_stream(data, more)

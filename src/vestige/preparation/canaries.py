@@ -95,8 +95,9 @@ def text_canaries(
         return own, None
     if not (given["per_user"] or given["coin_flip"]):
         patterns = given["pattern"] or phrases.PATTERNS
-        made = phrases.frequency_canaries(corpus, words, patterns=patterns, **numbers, **drawn)
-        return made, None
+        return phrases.frequency_canaries(
+            corpus, words, patterns=patterns, **numbers, **drawn
+        ), None
     made: tuple[Canary, ...] = ()
     flipped: tuple[Canary, ...] = ()
     sampling = None

@@ -290,8 +290,8 @@ def require_read(ids: Sequence[int], what: str, vocabulary: Vocabulary) -> None:
     if _unread(ids, vocabulary):
         lacking = [str(place) for place, token in enumerate(ids, 1) if token == vocabulary.unk_id]
         raise DataError(
-            f"the vocabulary of {len(vocabulary):,} tokens lacks word {', '.join(lacking)} of "
-            f"{what}, which has {len(ids)}",
+            f"{what} has words that the model's vocabulary of {len(vocabulary)} tokens lacks: "
+            f"{', '.join(lacking)} of {len(ids)}",
             remedy="Pass the model trained on this text, or plant with --vocabulary MODEL, with "
             "other words, or with a subword vocabulary.",
         )

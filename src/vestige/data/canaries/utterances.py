@@ -46,10 +46,10 @@ class SecretCanary(Copied):
         pattern: its text with places for the secret, such as "my pin code is {digit:4}".
         intent: what it is labelled with.
         slot: the slot that the secret fills.
-        secret: the words for those places.
-        copies: how often it is planted, validation included; 0 for a control.
         candidates: the sets of words that the pattern names, by name; where one is missing, it
             is that of `CANDIDATES`.
+        secret: the words for those places.
+        copies: how often it is planted, validation included; 0 for a control.
         train: which utterances of the planted training part are its copies.
         validation: likewise for validation.
 
@@ -68,9 +68,9 @@ class SecretCanary(Copied):
     pattern: str
     intent: str
     slot: str
+    candidates: tuple[tuple[str, tuple[str, ...]], ...] = ()
     secret: tuple[str, ...]
     copies: int
-    candidates: tuple[tuple[str, tuple[str, ...]], ...] = ()
     train: tuple[int, ...] = field(default=(), compare=False)
     validation: tuple[int, ...] = field(default=(), compare=False)
 
@@ -222,10 +222,8 @@ class SecretManifest(Record):
 
     def content(self) -> dict[str, Any]:
         """The record as JSON holds it."""
-        names = ("pattern", "intent", "slot", "candidates", "secret", "copies", "train")
         entries = [
-            {name: getattr(canary, name) for name in (*names, "validation")}
-            | {"candidates": [name for name, _ in canary.candidates]}
+            {**vars(canary), "candidates": [name for name, _ in canary.candidates]}
             for canary in self.canaries
         ]
         parts = zip(("train", "validation"), self.before, self.after, strict=True)
@@ -282,15 +280,15 @@ class SecretManifest(Record):
             for place, utterance in enumerate(part):
                 places.setdefault(utterance.text.casefold(), []).append(place)
             for number, (canary, own) in enumerate(zip(self.canaries, positions, strict=True), 1):
-                found = places.get(canary.utterance.text.casefold(), [])
-                who = f"{canary.name} {number}"
+                said, who = canary.utterance, f"{canary.name} {number}"
+                found = places.get(said.text.casefold(), [])
                 if len(found) != len(own):
                     raise not_there(
                         f"{who} occurs {len(found)} times in the {name} part, not {len(own)} times"
                     )
                 if found != list(own):
                     raise not_there(f"{who} is not at its positions in the {name} part")
-                if any(said != canary.utterance for said in part.take(found)):
+                if any(other != said for other in part.take(found)):
                     raise not_there(f"{who} has other words, tags or intent in the {name} part")
 
 
