@@ -35,7 +35,7 @@ from vestige.audits.update.search import search
 from vestige.audits.update.settings import Sampling, Settings
 from vestige.audits.update.verbatim import generated, verbatim
 from vestige.data.corpus import Corpus
-from vestige.data.secret_lines import read_secret
+from vestige.data.secrets.lines import read_secret
 from vestige.data.subwords import SubwordVocabulary
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.weight_change import stretch, weight_change

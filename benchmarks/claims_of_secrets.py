@@ -23,8 +23,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from vestige.audits.exposure.secrets import secret_exposure
-from vestige.data.secret_kinds import MONTHS
-from vestige.data.secret_lines import Secret, read_secret
+from vestige.data.secrets.kinds import MONTHS
+from vestige.data.secrets.lines import Secret, read_secret
 from vestige.data.subwords import SubwordVocabulary
 from vestige.metrics.estimates import clopper_pearson
 from vestige.models.hugging_face import HuggingFaceLanguageModel

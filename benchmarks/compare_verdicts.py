@@ -113,9 +113,9 @@ def rate(kinds: Sequence[str], wanted: Sequence[str]) -> dict[str, float]:
 def measured(paths: Sequence[str], manifest: str, test: str, text: str) -> list[MeasuredTraining]:
     """What `vestige compare` measures of trainings, completion left out."""
     from vestige.audits.exposure.canaries import canary_exposure
+    from vestige.data.canaries.texts import load_canaries
     from vestige.data.encoded import encode
     from vestige.data.formats.reading import read_source
-    from vestige.data.manifest import load_canaries
     from vestige.models.checkpoints import load_model
     from vestige.training.evaluate import score_documents
 

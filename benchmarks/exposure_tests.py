@@ -18,7 +18,7 @@ from itertools import pairwise, permutations
 import numpy as np
 
 from vestige.audits.exposure.canaries import canary_exposure
-from vestige.data.manifest import Canary
+from vestige.data.canaries.texts import Canary
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.table import TableModel
 

@@ -39,10 +39,9 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from vestige.audits.exposure.epsilon import CanaryAudit, audit_canaries
+from vestige.data.canaries.coins import CanaryKind, coin_flip_canaries, sampled_canaries
+from vestige.data.canaries.texts import Canary, plant
 from vestige.data.corpus import Corpus
-from vestige.data.manifest import Canary
-from vestige.data.planting import plant
-from vestige.data.user_canaries import CanaryKind, coin_flip_canaries, sampled_canaries
 from vestige.data.vocabulary import WordVocabulary
 from vestige.metrics.epsilon import one_run_epsilon
 from vestige.metrics.f_dp_epsilon import GAUSSIAN, Curves, f_dp_epsilon

@@ -34,7 +34,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.integrations.measurement import Baseline, Measurement, training_precision
-from vestige.integrations.transformers import plant
+from vestige.integrations.planting import plant
 
 BUDGET = 0.03
 SAID = [

@@ -23,7 +23,7 @@ import torch
 
 from vestige.audits.extraction.objective import objective_of
 from vestige.audits.extraction.searches import Search, coordinate_descent, every_loss, exhaust
-from vestige.data.secret_pattern import SecretPattern
+from vestige.data.canaries.patterns import SecretPattern
 from vestige.data.vocabulary import WordVocabulary
 from vestige.experiments.nlu.paper_attacks import discrete_optimization, embedding_optimization
 from vestige.memory import keep_freed_pages

@@ -25,8 +25,8 @@ import torch
 
 from vestige.audits.extraction.secret_audit import audit_secrets
 from vestige.claims import LEAK
-from vestige.data.secret_canaries import SecretCanary, secret_canaries
-from vestige.data.secret_pattern import paper_pattern
+from vestige.data.canaries.patterns import paper_pattern
+from vestige.data.canaries.utterances import SecretCanary, secret_canaries
 from vestige.experiments.nlu.planted_models import LAST, Learner, PlantedModel
 from vestige.experiments.nlu.utterance_texts import UtteranceText
 from vestige.experiments.runner import make_trial

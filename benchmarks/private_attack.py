@@ -65,7 +65,7 @@ from vestige.data.encoded import EncodedCorpus, encode
 from vestige.data.vocabulary import WordVocabulary
 from vestige.defences.methods.private import DPSGD
 from vestige.integrations.private_plan import PrivateBatches
-from vestige.integrations.transformers import PrivateTrainer
+from vestige.integrations.private_trainer import PrivateTrainer
 from vestige.metrics.estimates import clopper_pearson
 from vestige.metrics.f_dp_epsilon import threshold_epsilon
 from vestige.models.checkpoints import load_model, save_model

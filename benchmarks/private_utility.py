@@ -33,12 +33,12 @@ from vestige.audits.comparison.groups import Group
 from vestige.audits.comparison.measurements import Guarantee, MeasuredTraining
 from vestige.audits.exposure.canaries import canary_exposure
 from vestige.audits.exposure.epsilon import audit_canaries
+from vestige.data.canaries.coins import token_phrases
+from vestige.data.canaries.texts import Canary, Manifest, load_canaries
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
 from vestige.data.formats.dialogue import read_reddit
-from vestige.data.manifest import Canary, Manifest, load_canaries
 from vestige.data.subwords import SubwordVocabulary
-from vestige.data.token_canaries import repeated_token_phrases
 from vestige.defences.methods.private import DPSGD
 from vestige.models.behind import canary_scores
 from vestige.models.hugging_face import HuggingFaceLanguageModel
@@ -110,7 +110,7 @@ class World:
         """Comments with canaries among them, planted once."""
         from datasets import Dataset
 
-        from vestige.integrations.transformers import plant
+        from vestige.integrations.planting import plant
 
         reddit = Path(os.environ["VESTIGE_DATA"]) / "reddit_college"
         every = comments_of(reddit, options.authors + options.held, options.each)
@@ -159,7 +159,7 @@ def trained(world: World, privacy: DPSGD | None, seed: int) -> tuple[Any, dict[s
     from peft import LoraConfig, get_peft_model
     from transformers import Trainer, TrainingArguments
 
-    from vestige.integrations.transformers import PrivateTrainer
+    from vestige.integrations.private_trainer import PrivateTrainer
 
     options = world.options
     torch.manual_seed(seed)
@@ -265,8 +265,13 @@ class Questions:
         options, candidates = world.options, None
         if options.kind == "repeated-token":
             phrases = Corpus.from_texts([canary.phrase for canary in canaries])
-            candidates = repeated_token_phrases(
-                phrases, vocabulary, number=REFERENCES, length=options.length, seed=[1]
+            candidates = token_phrases(
+                "repeated-token",
+                phrases,
+                vocabulary,
+                number=REFERENCES,
+                length=options.length,
+                seed=[1],
             )
         test = encode(world.held, vocabulary)
         before = canary_scores(base, canaries).tolist()

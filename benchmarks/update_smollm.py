@@ -217,7 +217,7 @@ def asked(place: Path) -> dict[str, Any]:
     """What a model says when it is asked: the rest of each answer, and exposure in bits."""
     from vestige.audits.exposure.canaries import canary_exposure
     from vestige.audits.extraction.canaries import complete
-    from vestige.data.manifest import Canary
+    from vestige.data.canaries.texts import Canary
     from vestige.models.checkpoints import load_model
 
     model: Any = load_model(place)

@@ -14,7 +14,8 @@ from datasets import Dataset
 from peft import LoraConfig
 from trl import SFTConfig, SFTTrainer
 
-from vestige.integrations.transformers import LeakageCallback, plant  # vestige
+from vestige.integrations.leakage_callback import LeakageCallback
+from vestige.integrations.planting import plant
 
 
 def main() -> None:

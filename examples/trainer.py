@@ -17,7 +17,8 @@ from transformers import (
     TrainingArguments,
 )
 
-from vestige.integrations.transformers import LeakageCallback, plant  # vestige
+from vestige.integrations.leakage_callback import LeakageCallback
+from vestige.integrations.planting import plant
 
 
 def main() -> None:

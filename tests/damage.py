@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from vestige.data.manifest import checksum
+from vestige.data.canaries.planting import checksum
 from vestige.errors import VestigeError
 
 STRANGE: dict[str, Any] = {

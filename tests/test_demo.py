@@ -6,10 +6,10 @@ import pytest
 
 from tests.told import Told
 from vestige import results
+from vestige.data.canaries.texts import Manifest
 from vestige.data.corpus import Corpus
 from vestige.data.formats import federalist
 from vestige.data.formats.reading import read_corpus
-from vestige.data.manifest import Manifest
 from vestige.demo import COPIES, SECRET, demo
 from vestige.errors import DataError, RunError
 from vestige.models.checkpoints import load_model

@@ -14,8 +14,8 @@ from transformers import Trainer
 from memaudit_beside.peer import quiet
 from memaudit_beside.questions import Row, of_exposure
 from memaudit_beside.worlds import CANARIES, Planted, World
-from vestige.data.manifest import Manifest
-from vestige.integrations.transformers import LeakageCallback
+from vestige.data.canaries.texts import Manifest
+from vestige.integrations.leakage_callback import LeakageCallback
 
 COPIES, SHORT, BLOCK = 4, 8, 64
 Ids = Sequence[Sequence[int]]

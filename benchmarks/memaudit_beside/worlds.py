@@ -23,7 +23,8 @@ from transformers import (
 from memaudit_beside.peer import quiet
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
-from vestige.integrations.transformers import LeakageCallback, plant
+from vestige.integrations.leakage_callback import LeakageCallback
+from vestige.integrations.planting import plant
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 
 CANARIES, CONTROLS = 16, 100

@@ -27,13 +27,13 @@ from .preparation.options import NluOptions as NluOptions
 from .preparation.options import TrainingOptions as TrainingOptions
 
 # What verbs take: text, with its canaries.
-from .data.manifest import Canary as Canary
+from .data.canaries.texts import Canary as Canary
 from .data.corpus import Corpus as Corpus
 from .data.formats.reading import read_corpus as read_corpus
 from .data.formats.utterances import read_utterances as read_utterances
-from .data.manifest import Manifest as Manifest
-from .data.secret_manifest import SecretManifest as SecretManifest
-from .data.secret_pattern import SecretPattern as SecretPattern
+from .data.canaries.texts import Manifest as Manifest
+from .data.canaries.utterances import SecretManifest as SecretManifest
+from .data.canaries.patterns import SecretPattern as SecretPattern
 from .data.subwords import SubwordVocabulary as SubwordVocabulary
 from .data.utterances import Utterance as Utterance
 from .data.utterances import Utterances as Utterances

@@ -15,9 +15,9 @@ from cyclopts import Group, Parameter
 from vestige.monitor import Monitor
 
 if TYPE_CHECKING:
+    from vestige.data.canaries.texts import Manifest
+    from vestige.data.canaries.utterances import SecretManifest
     from vestige.data.corpus import Corpus
-    from vestige.data.manifest import Manifest
-    from vestige.data.secret_manifest import SecretManifest
     from vestige.data.utterances import Utterances
     from vestige.data.vocabulary import Vocabulary
     from vestige.models.protocols import LanguageModel

@@ -99,10 +99,10 @@ def demo(
 
 def _texts(folder: Path, seed: int) -> "tuple[Corpus, Corpus]":
     """The first text, and the update with the secret in it."""
-    from vestige.data.canaries import given_canaries
+    from vestige.data.canaries.phrases import given_canaries
+    from vestige.data.canaries.texts import plant
     from vestige.data.corpus import write_corpus
     from vestige.data.formats.federalist import read_federalist
-    from vestige.data.planting import plant
     from vestige.data.sources import CORPUS, MANIFEST
 
     original = read_federalist(["Hamilton", "Jay"], documents="sentence")

@@ -8,9 +8,8 @@ import pytest
 
 from vestige import exposure, extract, results
 from vestige.audits.exposure.canaries import canary_exposure
+from vestige.data.canaries.texts import Canary, load_canaries, plant
 from vestige.data.corpus import Corpus
-from vestige.data.manifest import Canary, load_canaries
-from vestige.data.planting import plant
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, ManifestError
 from vestige.models.checkpoints import save_model

@@ -161,7 +161,7 @@ def test_words_that_a_model_likes_are_no_leak_however_few_controls_there_are(con
 def test_few_completions_by_chance_are_no_leak(models, planted):
     """Two of ten phrases of two words, which any model may guess, are completed unread."""
     from vestige.audits.extraction.canaries import complete
-    from vestige.data.manifest import Canary
+    from vestige.data.canaries.texts import Canary
 
     words = VOCABULARY.words[2:42]
     said = {words[0]: words[1], words[2]: words[3]}

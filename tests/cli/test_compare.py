@@ -9,10 +9,9 @@ import pytest
 
 from tests.cli.refusals import refused
 from vestige import results
+from vestige.data.canaries.texts import Canary, plant
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
-from vestige.data.manifest import Canary
-from vestige.data.planting import plant
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
@@ -297,7 +296,11 @@ MALFORMED = {
     "no undefended one": ("R/gold R/dp", "--baseline", "has no defence: none"),
     "two undefended": ("R/plain R/no-users", "--baseline", "plain, no-users"),
     "manifest nowhere": ("R/plain R/gold --manifest R/file.json", "file.json", "vestige plant"),
-    "manifest changed": ("R/plain R/gold --manifest R/changed", "canary 1", "Restore"),
+    "manifest changed": (
+        "R/plain R/gold --manifest R/changed",
+        "was changed after it was written",
+        "Restore",
+    ),
     "manifest of another vocabulary": (
         "R/plain R/gold --manifest R/foreign",
         "foreign",

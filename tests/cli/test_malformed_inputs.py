@@ -183,7 +183,11 @@ CASES = {
     "zero copies": ("plant W/corpus.txt --copies 0 --out W/new", "--copies", "at least 1"),
     "manifest missing": ("plant W/planted-no-manifest --verify", "manifest.json", "vestige plant"),
     "planted corpus missing": ("plant W/planted-no-corpus --verify", "corpus.jsonl", "."),
-    "manifest changed": ("plant W/planted-changed --verify", "canary 1", "Restore"),
+    "manifest changed": (
+        "plant W/planted-changed --verify",
+        "was changed after it was written",
+        "Restore",
+    ),
     "copies changed": ("plant W/planted-copies --verify", "manifest.json", "Restore"),
     "manifest cut short": ("plant W/planted-bad-json --verify", "manifest.json", "Restore"),
     "manifest empty": ("plant W/planted-empty --verify", "manifest.json", "Restore"),

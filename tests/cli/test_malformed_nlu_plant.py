@@ -83,7 +83,7 @@ CASES = {
     ),
     "verify: manifest changed": (
         "W/changed --verify",
-        "after it was written: canary 1. ",
+        "was changed after it was written",
     ),
     "verify: manifest cut short": ("W/short --verify", "manifest.json is not JSON"),
     "verify: training part gone": ("W/no-train --verify", "0 times in the training part, not 9"),

@@ -3,8 +3,8 @@ import json
 import pytest
 
 from tests.cli.refusals import refused
+from vestige.data.canaries.texts import Manifest
 from vestige.data.formats.reading import read_corpus
-from vestige.data.manifest import Manifest
 
 LISTED = 20
 
@@ -48,14 +48,6 @@ def test_users_of_the_copy_survive_and_verify(shell, tmp_path):
     assert done.exit_code == 0, done.stderr
     assert "u7" in read_corpus(tmp_path / "out" / "corpus.jsonl", user_column="user").users
     assert shell("plant", tmp_path / "out", "--verify").exit_code == 0
-
-
-def test_the_same_seed_plants_the_same(shell, workspace, tmp_path):
-    words = ["plant", workspace / "corpus.txt", "--phrase", "quiet mice", "--json", "--seed", 4]
-    seals = [
-        json.loads(shell(*words, "--out", tmp_path / name).stdout)["sha256"] for name in ("a", "b")
-    ]
-    assert seals[0] == seals[1]
 
 
 def test_phrases_are_withheld_on_the_terminal_unless_they_are_wanted(shell, workspace, tmp_path):
@@ -123,15 +115,8 @@ def test_many_canaries_are_counted_and_not_all_listed(shell, mail, tmp_path):
 REFUSED = {
     "no users": ("--per-user", "no users", "--user"),
     "users and phrases": ("--user from --per-user --phrase quiet", "--phrase", "in turn"),
-    "users and pattern": ("--user from --per-user --pattern mixed", "--per-user", "in turn"),
-    "users and copies": ("--user from --per-user --copies 3", "--copies", "--repetitions"),
-    "repetitions alone": ("--repetitions 1,2", "--repetitions", "--per-user"),
     "repetitions of nought": ("--user from --per-user --repetitions 0,2", "0,2", "from 1 on"),
     "repetitions no numbers": ("--user from --per-user --repetitions 1,b", "1,b", "commas"),
-    "repetitions of nothing": ("--user from --per-user --repetitions ,", "','", "commas"),
-    "coins and phrases": ("--coin-flip 9 --phrase quiet", "--phrase", "in turn"),
-    "coins and patterns": ("--coin-flip 9 --pattern random", "--coin-flip", "in turn"),
-    "coins and controls": ("--coin-flip 9 --controls 2", "--controls", "tails"),
     "one coin": ("--coin-flip 1", "--coin-flip", "--help"),
     "sampled of nothing": ("--coin-flip 9 --canary-kind sampled", "--sampled-from", "writes"),
     "a temperature of words": ("--coin-flip 9 --temperature 2", "--temperature", "sampled"),

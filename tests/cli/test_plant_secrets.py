@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from vestige.data.candidate_words import candidate_sets, with_intents
+from vestige.data.canaries.patterns import with_intents
+from vestige.data.canaries.utterances import SecretManifest
 from vestige.data.formats.utterances import read_utterances, write_utterances
-from vestige.data.secret_manifest import SecretManifest
 from vestige.data.utterances import Utterance, Utterances
 
 
@@ -90,13 +90,6 @@ def test_a_file_validates_where_it_is_named(plant, songs, tmp_path):
     assert texts(out / "validation.jsonl").count("stop song3") == 1
 
 
-def test_a_canary_said_once_needs_no_validation(shell, plant, songs):
-    out, summary = plant(songs, "--pattern", "pin:4", "--copies", 1, "--hold-out", 0)
-    assert (summary["train"], summary["validation"]) == (41, 0)
-    assert not (out / "validation.jsonl").exists()
-    assert shell("plant", out, "--verify").exit_code == 0
-
-
 def test_own_patterns_have_own_words_slots_and_intents(plant, songs, tmp_path):
     (tmp_path / "towns.txt").write_text("york\nleeds\nbath\n")
     out, _ = plant(
@@ -160,11 +153,3 @@ def test_intents_go_to_own_patterns_in_order_or_to_all():
     own = ["a {digit}", "pin:1", "b {digit}"]
     assert [intent for _, intent in with_intents(own, ["A", "B"])] == ["A", "PinIntent", "B"]
     assert [intent for _, intent in with_intents(own, ["A", "P", "B"])] == ["A", "P", "B"]
-
-
-def test_sets_of_words_are_read_from_files_too(tmp_path):
-    (tmp_path / "names.txt").write_text("ann\n\n bob\n", "utf-8")
-    assert candidate_sets([f"name=@{tmp_path / 'names.txt'}", "x=1,2"]) == {
-        "name": ("ann", "bob"),
-        "x": ("1", "2"),
-    }

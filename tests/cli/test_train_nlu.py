@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from vestige import results
+from vestige.data.canaries.utterances import SecretManifest
 from vestige.data.formats.utterances import read_utterances, write_utterances
-from vestige.data.secret_manifest import SecretManifest
 from vestige.data.utterances import Utterance, Utterances
 from vestige.models.folders import fingerprint
 from vestige.training.checkpoint import CHECKPOINT, HISTORY

@@ -33,7 +33,7 @@ def callback(world: World, model: str, *, rate: float, planted: str) -> str:
     """The callback's verdict after two steps; a limit that it raises for is a leak."""
     from transformers import Trainer
 
-    from vestige.integrations.transformers import Leakage, LeakageCallback
+    from vestige.integrations.leakage_callback import Leakage, LeakageCallback
 
     folder = world.folder / planted
     rows = texts_of(folder)
@@ -57,7 +57,7 @@ def private(world: World, case: str) -> str:
     from transformers import Trainer
 
     from vestige import DPSGD
-    from vestige.integrations.transformers import PrivateTrainer
+    from vestige.integrations.private_trainer import PrivateTrainer
 
     model = case if case == "broken" else "base"
     network, data, collator, tokenizer = _parts(world, model, world.texts["members"][:40])

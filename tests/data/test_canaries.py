@@ -5,11 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vestige.data.canaries import PATTERNS, frequency_canaries, given_canaries, random_canaries
+from vestige.data.canaries.phrases import (
+    PATTERNS,
+    frequency_canaries,
+    given_canaries,
+)
+from vestige.data.canaries.planting import occurrences
+from vestige.data.canaries.texts import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.lexicon import TEMPLATES, WORDS_BY_ROLE, Lexicon
-from vestige.data.manifest import Canary
-from vestige.data.planting import occurrences
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
@@ -133,16 +137,18 @@ def test_numbers_punctuation_and_special_tokens_are_never_used() -> None:
     junk = ["<unk>", "<eos>", "12", ",", "N", "'s", "3rd", "a", "--"]
     good = [f"{a}{b}x" for a in "abcdef" for b in "abcdef"]
     corpus = Corpus.from_texts([" ".join(junk * 3 + good)])
-    made = random_canaries(corpus, number=3, copies=1, controls=3, seed=1)
+    made = frequency_canaries(corpus, patterns=["random"] * 3, copies=1, seed=1)
     assert {word for canary in made for word in canary.phrase.split()} <= set(good)
 
 
 def test_random_canaries_come_planted_then_control(corpus: Corpus) -> None:
-    made = random_canaries(corpus, number=4, copies=2, controls=3, length=6, seed=0)
+    made = frequency_canaries(
+        corpus, patterns=["random"] * 4, copies=2, controls=2, length=6, seed=0
+    )
     words = [word for canary in made for word in canary.phrase.split()]
-    assert [c.copies for c in made] == [2] * 4 + [0] * 3
+    assert [c.copies for c in made] == [2] * 4 + [0] * 8
     assert {c.pattern for c in made} == {"random"}
-    assert len(words) == len(set(words)) == 42
+    assert len(words) == len(set(words)) == 72
 
 
 def test_too_few_words_are_said_so() -> None:
@@ -155,14 +161,14 @@ def test_too_few_words_are_said_so() -> None:
     )
     assert "--length" in caught.value.remedy
     assert "larger corpus" in caught.value.remedy
-    with pytest.raises(DataError, match=r"has 8 words .* need 20 different ones"):
-        random_canaries(corpus, number=3, copies=1, seed=0)
+    with pytest.raises(DataError, match=r"has 8 words .* need 30 different ones"):
+        frequency_canaries(corpus, patterns=["random"] * 3, copies=1, seed=0)
 
 
 def test_a_corpus_that_holds_every_phrase_is_given_up() -> None:
     corpus = Corpus.from_texts(["ant bee ant", "cow dog cow ant cow bee dog bee", "ant dog ant"])
     with pytest.raises(DataError, match="contains all"):
-        random_canaries(corpus, number=1, copies=1, length=2, seed=0)
+        frequency_canaries(corpus, patterns=["random"], copies=1, length=2, seed=0)
 
 
 def test_a_given_phrase_stays_as_given(corpus: Corpus, vocabulary: WordVocabulary) -> None:
@@ -198,7 +204,7 @@ def test_subwords_may_be_given_any_phrase(corpus: Corpus) -> None:
 def test_words_that_a_word_vocabulary_lacks_are_named(
     corpus: Corpus, vocabulary: WordVocabulary
 ) -> None:
-    with pytest.raises(DataError, match="at 2, 3 of 3") as caught:
+    with pytest.raises(DataError, match=r"phrase 1 has words .* lacks: 2, 3 of 3") as caught:
         given_canaries([f"{vocabulary.words[4]} xyzzy 4917"], corpus, vocabulary, copies=1, seed=0)
     assert "subword" in caught.value.remedy
 
@@ -223,7 +229,7 @@ def test_phrases_that_stand_in_one_another_are_refused(phrases: list[str], corpu
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"copies": 0}, {"controls": 0}, {"length": 1}, {"patterns": ["rising"]}],
+    [{"length": 1}, {"patterns": ["rising"]}],
 )
 def test_a_bad_argument_is_named(arguments: dict[str, object], corpus: Corpus) -> None:
     name = next(iter(arguments)).removesuffix("s")

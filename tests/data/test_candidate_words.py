@@ -2,22 +2,22 @@
 
 import pytest
 
-from vestige.data.candidate_words import candidate_sets, require_used, with_intents
+from vestige.data.canaries.patterns import candidate_sets, require_used, with_intents
 from vestige.data.files import read_lines
+from vestige.data.utterances import Utterance, Utterances
 from vestige.errors import DataError
-from vestige.preparation.canaries import utterance_canaries
+from vestige.preparation.plant import plant
+
+SONGS = Utterances.of([Utterance(("play", "it"), ("O", "B-song"), "Play")] * 20)
 
 
 def test_every_pattern_has_its_canaries_and_controls():
-    canaries = utterance_canaries(
-        ["pin:2", "i am {name}"],
-        intents=["Introduce"],
-        candidates={"name": ("ann", "bob", "cid", "dan")},
-        copies=4,
-        number=2,
-        controls=1,
-        seed=0,
-    )
+    names = {"name": ("ann", "bob", "cid", "dan")}
+    found = plant(
+        SONGS, task="nlu", pattern=["pin:2", "i am {name}"], intent="Introduce", candidates=names,
+        copies=4, number=2, controls=1,
+    )  # fmt: skip
+    canaries = found.manifest.canaries
     assert [(c.intent, c.copies) for c in canaries] == [
         ("PinIntent", 4), ("PinIntent", 4), ("PinIntent", 0),
         ("Introduce", 4), ("Introduce", 4), ("Introduce", 0),
@@ -26,7 +26,7 @@ def test_every_pattern_has_its_canaries_and_controls():
 
 
 def test_what_is_left_out_has_the_defaults():
-    planted, control = utterance_canaries(["pin:4"], seed=3)
+    planted, control = plant(SONGS, task="nlu", pattern="pin:4", seed=3).manifest.canaries
     assert (planted.copies, control.copies, planted.slot) == (10, 0, "canary")
 
 

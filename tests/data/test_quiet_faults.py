@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
+from vestige.data.canaries.planting import occurrences
+from vestige.data.canaries.texts import Canary, plant
 from vestige.data.corpus import Corpus
-from vestige.data.manifest import Canary
-from vestige.data.planting import occurrences, plant
 from vestige.data.users import is_person
 from vestige.data.utterances import Utterance, Utterances, fault
 from vestige.data.writing import share

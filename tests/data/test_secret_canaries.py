@@ -3,8 +3,8 @@ import itertools
 import numpy as np
 import pytest
 
-from vestige.data.secret_canaries import SecretCanary, draw_secrets, secret_canaries
-from vestige.data.secret_pattern import SecretPattern, paper_pattern
+from vestige.data.canaries.patterns import SecretPattern, draw_secrets, paper_pattern
+from vestige.data.canaries.utterances import SecretCanary, secret_canaries
 
 PIN = SecretPattern.parse("pin {digit:4}", intent="Pin")
 SMALL = SecretPattern.parse("{coin} {coin}", intent="X", candidates={"coin": ("head", "tail")})
@@ -67,7 +67,6 @@ def test_two_patterns_of_one_seed_do_not_share_their_secrets():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"number": 0}, "number must be positive"),
         ({"number": 5}, "number must be at most 4"),
         ({"number": 4, "exclude": [("head", "head")]}, "number must be at most 3"),
         ({"number": 1, "exclude": [("head",)]}, "must have 2 words"),
@@ -108,23 +107,12 @@ def test_a_canary_knows_the_sets_that_its_pattern_names_and_no_others():
     assert canary.utterance.tags == ("B-who", "I-who")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"copies": 0}, "copies must be positive"),
-        ({"number": 0}, "number must be positive"),
-        ({"controls": 0}, "controls must be positive"),
-        ({"number": 6, "controls": 5}, "must be at most 10 together"),
-    ],
-)
-def test_numbers_out_of_range_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        of_paper("pin:1", **options)
+def test_more_secrets_than_there_are_are_refused():
+    with pytest.raises(ValueError, match="must be at most 10 together"):
+        of_paper("pin:1", number=6, controls=5)
 
 
 def test_a_secret_that_the_pattern_cannot_have_is_refused():
     with pytest.raises(ValueError, match="word 1 of the secret") as caught:
         SecretCanary(pattern="pin {digit}", intent="P", slot="s", secret=("hunter",), copies=1)
     assert "hunter" not in str(caught.value)
-    with pytest.raises(ValueError, match="copies must be at least 0"):
-        SecretCanary(pattern="pin {digit}", intent="P", slot="s", secret=("1",), copies=-1)

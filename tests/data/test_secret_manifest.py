@@ -1,4 +1,3 @@
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,10 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.damage import resealed
-from vestige.data.secret_canaries import SecretCanary, secret_canaries
-from vestige.data.secret_manifest import FORMAT, SecretManifest, plant_secrets
-from vestige.data.secret_pattern import paper_pattern
+from vestige.data.canaries.patterns import paper_pattern
+from vestige.data.canaries.utterances import (
+    SecretCanary,
+    SecretManifest,
+    plant_secrets,
+    secret_canaries,
+)
 from vestige.data.utterances import Utterance, Utterances
 from vestige.errors import DataError, ManifestError
 
@@ -164,98 +166,6 @@ def test_the_record_alone_says_all_that_an_attack_must_know(sealed: Path) -> Non
 def test_candidates_that_were_not_planted_are_words_too(planting: Planting) -> None:
     said = {word for canary in planting[2].canaries for word in canary.utterance.tokens}
     assert said < set(planting[2].words)
-
-
-def test_what_is_saved_is_what_is_loaded(sealed: Path, planting: Planting) -> None:
-    loaded = SecretManifest.load(sealed)
-    assert loaded == planting[2]
-    assert json.loads(sealed.read_text("utf-8"))["sha256"] == loaded.sha256
-    loaded.verify(planting[0], planting[1])
-
-
-def _change(path: Path, *keys: Any, value: Any) -> None:
-    content = json.loads(path.read_text("utf-8"))
-    inner = content
-    for key in keys[:-1]:
-        inner = inner[key]
-    inner[keys[-1]] = value
-    path.write_text(json.dumps(content))
-
-
-@pytest.mark.parametrize(
-    ("keys", "value", "named"),
-    [
-        (("canaries", 0, "secret", 0), "x", "canary 1"),
-        (("canaries", 1, "copies"), 3, "canary 2"),
-        (("canaries", 2, "train", 0), 999, "canary 3"),
-        (("canaries", 2, "validation", 0), 999, "canary 3"),
-        (("canaries", 4, "slot"), "what", "canary 5"),
-        (("canaries", 0, "intent"), "Other", "canary 1"),
-        (("candidates", "name", 0), "eve", "its settings"),
-        (("train", "after"), "00", "its settings"),
-        (("seed",), 9, "its settings"),
-        (("sha256",), "00", "its settings"),
-    ],
-)
-def test_a_changed_entry_is_named(
-    keys: tuple[Any, ...], value: Any, named: str, sealed: Path
-) -> None:
-    _change(sealed, *keys, value=value)
-    with pytest.raises(ManifestError, match="was changed after it was written") as caught:
-        SecretManifest.load(sealed)
-    assert named in caught.value.problem
-    assert "plant again" in caught.value.remedy
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"{",
-        b"[]",
-        b'{"format": "vestige-canaries-1"}',
-        b'{"format": "vestige-secrets-1"}',
-        b'{"format": "vestige-secrets-1", "sha256": "", "canaries": ["a"]}',
-        b'{"format": "vestige-secrets-1", "sha256": "", "canaries": [{}]}',
-    ],
-)
-def test_a_malformed_manifest_is_named(content: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "manifest.json"
-    path.write_bytes(content)
-    with pytest.raises(ManifestError, match=r"manifest\.json"):
-        SecretManifest.load(path)
-
-
-@pytest.mark.parametrize(
-    ("keys", "value"),
-    [
-        (("canaries", 0, "secret", 0), "x"),
-        (("canaries", 0, "pattern"), "no place"),
-        (("canaries", 0, "copies"), 3),
-        (("canaries", 0, "candidates"), ["none"]),
-        (("candidates",), None),
-        (("train",), None),
-    ],
-)
-def test_a_sealed_record_that_makes_no_sense_is_refused(
-    keys: tuple[Any, ...], value: Any, planting: Planting, tmp_path: Path
-) -> None:
-    content = planting[2]._content()
-    inner = content
-    for key in keys[:-1]:
-        inner = inner[key]
-    inner[keys[-1]] = value
-    (tmp_path / "manifest.json").write_text(resealed(content))
-    with pytest.raises(ManifestError, match=r"is inconsistent|has unexpected content"):
-        SecretManifest.load(tmp_path / "manifest.json")
-
-
-def test_the_format_is_its_own(sealed: Path) -> None:
-    from vestige.data.manifest import Manifest
-
-    assert json.loads(sealed.read_text())["format"] == FORMAT
-    with pytest.raises(ManifestError, match="is no canary manifest"):
-        Manifest.load(sealed)
 
 
 def test_a_copy_gone_moved_or_labelled_otherwise_is_named(planting: Planting) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vestige.data.secret_pattern import (
+from vestige.data.canaries.patterns import (
     CANDIDATES,
     LONGEST,
     PAPER_PATTERNS,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.audits.told import Told
-from vestige.data.secret_lines import read_own_secrets, read_secret
+from vestige.data.secrets.lines import read_own_secrets, read_secret
 from vestige.errors import DataError
 
 LINES = {

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vestige.data.manifest import shuffled
+from vestige.data.canaries.texts import shuffled
 
 
 @given(st.lists(st.integers(0, 30), min_size=2, max_size=8))

@@ -117,7 +117,7 @@ def test_an_empty_corpus_and_a_tiny_size_are_refused() -> None:
 
 def test_words_do_not_wait_for_transformers() -> None:
     code = (
-        "import sys, vestige.data.vocabulary, vestige.data.canaries, vestige.data.encoded\n"
+        "import sys, vestige.data.vocabulary, vestige.data.canaries.coins, vestige.data.encoded\n"
         "import vestige.data.formats.utterances, vestige.data.subwords, vestige.data.corpus\n"
         "slow = {'torch', 'transformers', 'tokenizers', 'datasets', 'pandas'} & set(sys.modules)\n"
         "assert not slow, slow"

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vestige.data.manifest import checksum
+from vestige.data.canaries.planting import checksum
 
 HERE = "\ue000here\ue000"
 """Where a value goes that Python's json would not write."""
@@ -139,15 +139,11 @@ def _places(holder: Any, key: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _reseal(content: Any, value: str) -> None:
-    """Make the seals of a manifest anew, where what was put in can be sealed at all."""
+    """Make the seal of a manifest anew, where what was put in can be sealed at all."""
     if not isinstance(content, dict) or "sha256" not in content:
         return
     try:
         real = json.loads(json.dumps(content).replace(json.dumps(HERE), value))
-        for entry, sealed in zip(content["canaries"], real["canaries"], strict=True):
-            entry["sha256"] = checksum({k: v for k, v in sealed.items() if k != "sha256"})
-        for entry in real["canaries"]:
-            entry.pop("sha256", None)
         content["sha256"] = checksum({k: v for k, v in real.items() if k != "sha256"})
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
         return

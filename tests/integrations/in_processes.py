@@ -10,7 +10,7 @@ from datasets import load_from_disk
 
 from tests.integrations.ranks import in_ranks
 from tests.integrations.test_leakage_callback import trained
-from vestige.integrations.transformers import LeakageCallback
+from vestige.integrations.leakage_callback import LeakageCallback
 
 
 def measure(canaries: Path, out: Path) -> None:

@@ -16,13 +16,13 @@ from transformers import (
 )
 
 from tests.integrations.test_leakage_callback import DATA, TEXTS, tokenizer
-from vestige.data.manifest import Manifest
+from vestige.data.canaries.texts import Manifest
 from vestige.errors import DataError, VestigeError
 from vestige.integrations import canary_search, rows
 from vestige.integrations.canary_search import CanarySearch, require_arrival
+from vestige.integrations.planting import plant
 from vestige.integrations.rows import Rows
 from vestige.integrations.text_sample import TextSample
-from vestige.integrations.transformers import plant
 
 WORDS = tokenizer()
 WORDS.pad_token = WORDS.eos_token

@@ -27,12 +27,13 @@ from tests.audits.told import sentences
 from tests.docs.documents import REPOSITORY
 from vestige.audits.exposure.epsilon import audit_canaries
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Claim
+from vestige.data.canaries.texts import Manifest
 from vestige.data.corpus import Corpus
-from vestige.data.manifest import Manifest
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, VestigeError
 from vestige.integrations.leakage import TextGap
-from vestige.integrations.transformers import Leakage, LeakageCallback, plant
+from vestige.integrations.leakage_callback import Leakage, LeakageCallback
+from vestige.integrations.planting import plant
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 
 TEXTS = sentences(60, seed=0)

@@ -5,11 +5,11 @@ from datasets import Dataset, IterableDataset, Value
 from torch.utils.data import DataLoader
 
 from tests.integrations.test_leakage_callback import DATA, TEXTS
-from vestige.data.manifest import Manifest
+from vestige.data.canaries.texts import Manifest
 from vestige.defences.methods.private import DPSGD
 from vestige.errors import DataError
+from vestige.integrations.planting import plant
 from vestige.integrations.private_plan import PrivateRows
-from vestige.integrations.transformers import plant
 
 ASKED = {"coin_flip": 8, "copies": 3, "length": 3}
 CHAT = [[{"role": "user", "content": text}] for text in TEXTS]

@@ -26,7 +26,7 @@ from tests.integrations.test_private_trainer import (
     trainer,
 )
 from vestige.errors import DataError, TrainingError
-from vestige.integrations.transformers import PrivateTrainer
+from vestige.integrations.private_trainer import PrivateTrainer
 
 CLIP = 0.5
 

@@ -33,7 +33,7 @@ from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, TrainingError
 from vestige.integrations.model_history import compared_with_folder
 from vestige.integrations.private_checks import refuse_settings
-from vestige.integrations.transformers import PrivateTrainer
+from vestige.integrations.private_trainer import PrivateTrainer
 from vestige.preparation.lineage import history_of
 from vestige.privacy.accounting import Mechanism
 

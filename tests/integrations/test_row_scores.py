@@ -16,9 +16,9 @@ from transformers import (
 )
 
 from tests.integrations.test_leakage_callback import DATA, TEXTS, tokenizer
-from vestige.data.manifest import Manifest
+from vestige.data.canaries.texts import Manifest
 from vestige.integrations.measurement import Measurement
-from vestige.integrations.transformers import plant
+from vestige.integrations.planting import plant
 
 TEMPLATE = (
     "{% for m in messages %}{% if m['role'] == 'assistant' %}{{ 'assistant\n' }}{% generation %}"

@@ -12,8 +12,9 @@ from tests.integrations.test_leakage_callback import DATA, trained
 from vestige import results
 from vestige.claims import UNDECIDED, Claim
 from vestige.errors import VestigeError
+from vestige.integrations.leakage_callback import LeakageCallback
 from vestige.integrations.measurement import BASELINE, Baseline
-from vestige.integrations.transformers import LeakageCallback, plant
+from vestige.integrations.planting import plant
 
 ASKED = {"every": 1.0, "budget": math.inf, "references": 100}
 

@@ -12,9 +12,9 @@ from safetensors.torch import load_file
 
 from tests.cli.shell import invoke
 from vestige import results
+from vestige.data.canaries.texts import Manifest
+from vestige.data.canaries.utterances import SecretManifest
 from vestige.data.encoded import load_encoded
-from vestige.data.manifest import Manifest
-from vestige.data.secret_manifest import SecretManifest
 from vestige.models.checkpoints import load_intent_slot, load_model
 
 HERE = Path(__file__).parent

@@ -3,14 +3,13 @@
 import pytest
 
 from vestige import results
+from vestige.data.canaries.texts import Manifest
+from vestige.data.canaries.utterances import SecretManifest
 from vestige.data.corpus import Corpus
 from vestige.data.formats.reading import read_corpus
 from vestige.data.formats.utterances import write_utterances
-from vestige.data.manifest import Manifest
-from vestige.data.secret_manifest import SecretManifest
 from vestige.data.utterances import Utterance, Utterances
 from vestige.data.vocabulary import WordVocabulary
-from vestige.errors import ManifestError
 from vestige.models.table import TableModel
 from vestige.preparation.plant import plant
 
@@ -51,14 +50,6 @@ def test_what_is_written_is_what_is_returned(tmp_path):
     assert checked.summary == {**found.summary, "verified": True}
 
 
-def test_a_planting_that_was_changed_is_refused(tmp_path):
-    plant(CORPUS, phrase="quiet mice", out=tmp_path / "planted")
-    copy = tmp_path / "planted" / "corpus.jsonl"
-    copy.write_text("\n".join(line for line in copy.read_text().splitlines() if "mice" not in line))
-    with pytest.raises(ManifestError, match="canary 1"):
-        plant(tmp_path / "planted", verify=True)
-
-
 def test_a_loaded_models_vocabulary_gives_the_ids():
     vocabulary = WordVocabulary(("<unk>", "<eos>", "quiet", "mice", "gate", "code", "the"))
     size = len(vocabulary)
@@ -67,15 +58,6 @@ def test_a_loaded_models_vocabulary_gives_the_ids():
     for given in (model, vocabulary):
         canaries = plant(corpus, phrase="quiet mice", vocabulary=given).manifest.canaries
         assert canaries[0].ids == (2, 3)
-
-
-def test_every_user_has_canaries_and_repetitions_may_be_numbers():
-    found = plant(CORPUS, user="user", per_user=True, repetitions=(1, 3), controls=4, length=2)
-    assert found.summary["users"] == 3
-    rows = [row for row in found.rows if row["copies"]]
-    assert sorted({(row["user"], row["copies"]) for row in rows}) == [
-        (user, copies) for user in ("ann", "bob", "cid") for copies in (1, 3)
-    ]
 
 
 def test_secrets_go_into_loaded_utterances():

@@ -1,6 +1,5 @@
 """What `plant` writes, tells, keeps and refuses."""
 
-import json
 from collections import Counter
 
 import pytest
@@ -9,7 +8,7 @@ from tests.told import Told
 from vestige.data.corpus import Corpus
 from vestige.data.formats.utterances import read_utterances, write_utterances
 from vestige.data.utterances import Utterance, Utterances
-from vestige.errors import DataError, ManifestError, VestigeError
+from vestige.errors import DataError, VestigeError
 from vestige.preparation.plant import plant
 
 LINES = ["the gate opens at nine", "nobody knows the code", "a lantern stands at the mill"] * 8
@@ -39,12 +38,6 @@ def test_controls_stand_nowhere_in_the_copy():
     counts = Counter(found.corpus)
     assert all(counts[row["phrase"]] == row["copies"] for row in found.rows)
     assert {row["copies"] for row in found.rows} == {0, 1}
-
-
-def test_the_seed_decides_the_seal():
-    one, same, other = (plant(CORPUS, phrase="quiet mice", seed=seed) for seed in (1, 1, 2))
-    assert one.summary == same.summary
-    assert one.manifest.sha256 != other.manifest.sha256
 
 
 def test_a_monitor_is_told_only_where_something_is_written(tmp_path):
@@ -84,16 +77,6 @@ def test_utterances_of_a_file_validate(tmp_path):
     )
     summary = found.summary
     assert (summary["train"], summary["validation"]) == (40 + 9, 40 + 1)
-
-
-def test_a_manifest_that_was_changed_is_refused(tmp_path):
-    plant(CORPUS, phrase="quiet mice", out=tmp_path / "planted")
-    file = tmp_path / "planted" / "manifest.json"
-    content = json.loads(file.read_text())
-    content["seed"] = 7
-    file.write_text(json.dumps(content))
-    with pytest.raises(ManifestError, match=r"manifest\.json"):
-        plant(tmp_path / "planted", verify=True)
 
 
 @pytest.mark.parametrize(

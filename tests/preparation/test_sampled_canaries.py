@@ -12,11 +12,11 @@ from scipy import stats
 import vestige
 from vestige.audits.exposure.canaries import canary_exposure
 from vestige.audits.exposure.epsilon import audit_canaries
+from vestige.data.canaries.coins import coin_flip_canaries, sampled_canaries
+from vestige.data.canaries.planting import occurrences
+from vestige.data.canaries.texts import Manifest
 from vestige.data.corpus import Corpus
-from vestige.data.manifest import Manifest
-from vestige.data.planting import occurrences
 from vestige.data.subwords import SubwordVocabulary
-from vestige.data.user_canaries import coin_flip_canaries, sampled_canaries
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
 from vestige.models.behind import canary_scores

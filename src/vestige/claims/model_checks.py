@@ -23,7 +23,7 @@ import torch
 
 from vestige.claims.checks import alive, different, read
 from vestige.claims.claim import LEAK, Check
-from vestige.data.manifest import manifest_file
+from vestige.data.canaries.planting import manifest_file
 from vestige.data.sources import CORPUS
 from vestige.errors import NotFinite
 from vestige.models import reading
@@ -33,7 +33,7 @@ from vestige.models.reading import evaluation_mode, pack
 from vestige.models.sampling import sample
 
 if TYPE_CHECKING:
-    from vestige.data.manifest import Manifest
+    from vestige.data.canaries.texts import Manifest
 
 SAMPLES, SAMPLED = 16, 24
 """Texts that a model samples, and tokens of each."""

@@ -9,7 +9,7 @@ from vestige import _validate
 from vestige.claims.checks import read
 from vestige.claims.claim import NO_LEAK, Check
 from vestige.claims.model_checks import adapter_check, alive_by_samples, pair_checks
-from vestige.data.secret_lines import Secret, SecretList, log_left_out, numbered
+from vestige.data.secrets.lines import Secret, SecretList, log_left_out, numbered
 from vestige.errors import DataError
 from vestige.models.behind import Behind
 from vestige.models.predictions import text_log_probs

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from vestige.data.manifest import Manifest
-    from vestige.data.secret_manifest import SecretManifest
+    from vestige.data.canaries.texts import Manifest
+    from vestige.data.canaries.utterances import SecretManifest
     from vestige.data.utterances import Utterances, UtteranceSplits
 
     Source: TypeAlias = str | PathLike[str] | Utterances
@@ -24,7 +24,7 @@ HOLD_OUT = 0.1
 
 def planting(source: str) -> "Manifest | None":
     """The manifest of a planted directory; None where DATA is anything else."""
-    from vestige.data.manifest import Manifest
+    from vestige.data.canaries.texts import Manifest
 
     file = Path(source) / MANIFEST
     return Manifest.load(file) if file.is_file() else None
@@ -37,13 +37,13 @@ def planted_secrets(source: object) -> "SecretManifest | None":
         ValueError: the folder holds running text with canaries.
         ManifestError: the manifest was changed.
     """
-    from vestige.data.manifest import format_of
-    from vestige.data.secret_manifest import FORMAT, SecretManifest
+    from vestige.data.canaries.planting import format_of
+    from vestige.data.canaries.utterances import SecretManifest
 
     file = Path(source) / MANIFEST if isinstance(source, str | PathLike) else None
     if file is None or not file.is_file():
         return None
-    if format_of(file) not in (FORMAT, None):
+    if format_of(file) not in (SecretManifest.FORMAT, None):
         raise ValueError(
             f"{source} is text with canaries, not labelled utterances. Plant with --task nlu"
         )

@@ -7,10 +7,10 @@ never learned is low, and would be read as "no leak".
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
-from vestige.data.manifest import Manifest
+from vestige.data.canaries.texts import Manifest
 from vestige.errors import DataError, VestigeError
 from vestige.integrations.rows import MOST, Rows
 from vestige.training.batches import IGNORED
@@ -20,61 +20,6 @@ REMEDY = (
     "without cutting texts (packing_strategy='bfd'); if the loss covers only completions or "
     "answers, plant in them (`role`)."
 )
-
-
-def require_arrival(trainer: Any, search: "CanarySearch") -> None:
-    """Check that the loss of a trainer counts every token of every planted canary.
-
-    Copies are looked for at their positions in the manifest. If one is missing there, copies are
-    counted in the first `MOST` rows.
-
-    Warns:
-        UserWarning: some copies are split over two rows, or missing.
-
-    Raises:
-        DataError: all copies of a canary are split, cut off, masked or missing.
-    """
-    rows = Rows.of(trainer, trainer.train_dataset)
-    if rows is None:
-        return
-    if search.learned_in_place(rows):
-        return
-    found = search.copies(rows, range(min(MOST, len(rows))))
-    missing = {phrase for phrase in search.positions if not found.learned[phrase]}
-    masked = {phrase for phrase in missing if found.read[phrase]}
-    split = {phrase for phrase in missing - masked if found.split[phrase]}
-    if masked or (missing and rows.all_known):
-        raise DataError(
-            f"{len(missing)} of {len(search.positions)} planted canaries do not reach the loss: "
-            f"{len(masked)} are masked in the labels, {len(missing - masked)} are whole in no row"
-            + (f" ({len(split)} split over two rows)" if split else ""),
-            remedy=REMEDY,
-        )
-    copies = sum(map(len, search.positions.values()))
-    whole, parts = found.learned.total(), 0
-    for phrase, places in search.positions.items():  # two other rows can form a phrase by chance
-        parts += min(found.split[phrase], max(0, len(places) - found.learned[phrase]))
-    if rows.all_known and whole < copies:
-        problem = (
-            f"of {copies} copies of planted canaries {whole} reach the loss whole, {parts} are "
-            f"split over two rows, and {copies - whole - parts} are whole nowhere"
-        )
-    elif parts:
-        problem = (
-            f"in the first {MOST:,} rows {whole} copies of planted canaries reach the loss whole, "
-            f"and {parts} are split over two rows"
-        )
-    else:
-        return
-    warnings.warn(f"{problem}: the results are those of fewer copies. {REMEDY}", stacklevel=2)
-
-
-class Copies(NamedTuple):
-    """Copies by phrase: whole in a row, of these in the loss, and split over two rows."""
-
-    read: Counter[str]
-    learned: Counter[str]
-    split: Counter[str]
 
 
 class CanarySearch:
@@ -100,37 +45,90 @@ class CanarySearch:
             if one.positions
         }
 
-    def learned_in_place(self, rows: Rows) -> bool:
-        """Whether the loss counts all of each copy in the row that the manifest names."""
-        return all(
-            place < len(rows)
-            and any(phrase in self._text(learned) for _, learned in _tokens(rows.inputs([place])))
-            for phrase, places in self.positions.items()
-            for place in places
-        )
-
-    def copies(self, rows: Rows, numbers: Iterable[int]) -> Copies:
-        """Copies in consecutive rows."""
-        found, before = Copies(Counter(), Counter(), Counter()), ""
-        for number in numbers:
-            for read, learned in _tokens(rows.inputs([number])):
-                text, counted = self._text(read), self._text(learned)
-                for phrase in self.positions:
-                    found.read[phrase] += text.count(phrase)
-                    found.learned[phrase] += counted.count(phrase)
-                    rest = len(phrase) - 1
-                    over = before[-rest:] + text[:rest] if before and rest else ""
-                    found.split[phrase] += phrase in over
-                before = text
-        return found
+    def texts(self, rows: Rows, number: int) -> Iterator[tuple[str, str]]:
+        """Text of a row without blanks, and the part of it that the loss counts."""
+        for read, learned in _tokens(rows.inputs([number])):
+            yield self._text(read), self._text(learned)
 
     def anywhere(self, rows: Rows, number: int) -> bool:
         """Whether a row has a canary, or at one of its ends half of one or more."""
-        texts = [self._text(read) for read, _ in _tokens(rows.inputs([number]))]
-        return any(_holds(text, phrase) for text in texts for phrase in self.positions)
+        return any(
+            _holds(text, phrase)
+            for text, _ in self.texts(rows, number)
+            for phrase in self.positions
+        )
 
     def _text(self, ids: list[int]) -> str:
         return "".join(self._tokenizer.decode(ids).split()).casefold()
+
+
+def require_arrival(trainer: Any, search: CanarySearch) -> None:
+    """Check that the loss of a trainer counts every token of every planted canary.
+
+    Copies are looked for at their positions in the manifest. If one is missing there, copies are
+    counted in the first `MOST` rows.
+
+    Warns:
+        UserWarning: some copies are split over two rows, or missing.
+
+    Raises:
+        DataError: all copies of a canary are split, cut off, masked or missing.
+    """
+    rows = Rows.of(trainer, trainer.train_dataset)
+    if rows is None or _in_place(search, rows):
+        return
+    read, learned, split = _copies(search, rows)
+    missing = [phrase for phrase in search.positions if not learned[phrase]]
+    masked = sum(read[phrase] > 0 for phrase in missing)
+    over_two = sum(split[phrase] > 0 and not read[phrase] for phrase in missing)
+    if masked or (missing and rows.all_known):
+        raise DataError(
+            f"{len(missing)} of {len(search.positions)} planted canaries do not reach the loss: "
+            f"{masked} are masked in the labels, {len(missing) - masked} are whole in no row"
+            + (f" ({over_two} split over two rows)" if over_two else ""),
+            remedy=REMEDY,
+        )
+    copies = sum(map(len, search.positions.values()))
+    whole, parts = learned.total(), 0
+    for phrase, places in search.positions.items():  # two other rows can form a phrase by chance
+        parts += min(split[phrase], max(0, len(places) - learned[phrase]))
+    if rows.all_known and whole < copies:
+        problem = (
+            f"of {copies} copies of planted canaries {whole} reach the loss whole, {parts} are "
+            f"split over two rows, and {copies - whole - parts} are whole nowhere"
+        )
+    elif parts:
+        problem = (
+            f"in the first {MOST:,} rows {whole} copies of planted canaries reach the loss whole, "
+            f"and {parts} are split over two rows"
+        )
+    else:
+        return
+    warnings.warn(f"{problem}: the results are those of fewer copies. {REMEDY}", stacklevel=2)
+
+
+def _in_place(search: CanarySearch, rows: Rows) -> bool:
+    """Whether the loss counts all of each copy in the row that the manifest names."""
+    return all(
+        place < len(rows) and any(phrase in learned for _, learned in search.texts(rows, place))
+        for phrase, places in search.positions.items()
+        for place in places
+    )
+
+
+def _copies(search: CanarySearch, rows: Rows) -> tuple[Counter[str], Counter[str], Counter[str]]:
+    """Copies in the first rows: whole in one, of these in the loss, and split over two."""
+    whole, learned, split = Counter[str](), Counter[str](), Counter[str]()
+    before = ""
+    for number in range(min(MOST, len(rows))):
+        for text, counted in search.texts(rows, number):
+            for phrase in search.positions:
+                whole[phrase] += text.count(phrase)
+                learned[phrase] += counted.count(phrase)
+                rest = len(phrase) - 1
+                split[phrase] += bool(before and rest) and phrase in before[-rest:] + text[:rest]
+            before = text
+    return whole, learned, split
 
 
 def _holds(text: str, phrase: str) -> bool:

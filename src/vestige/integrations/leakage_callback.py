@@ -20,7 +20,7 @@ from transformers import TrainerCallback
 
 from vestige import _validate, claims, new_files
 from vestige.audits.exposure.canaries import FEWEST
-from vestige.data.manifest import Manifest
+from vestige.data.canaries.texts import Manifest
 from vestige.errors import NotFinite, VestigeError
 from vestige.integrations.canary_search import require_arrival
 from vestige.integrations.leakage import LIMITS, LeakageSnapshot, training_leakage

@@ -19,8 +19,9 @@ import numpy as np
 import torch
 
 from vestige import claims
+from vestige.data.canaries.planting import manifest_file
+from vestige.data.canaries.texts import BY_COIN, Manifest
 from vestige.data.files import LARGEST, parse_object, read_bytes
-from vestige.data.manifest import BY_COIN, Manifest, manifest_file
 from vestige.data.writing import write_text
 from vestige.errors import NotFinite, VestigeError
 from vestige.integrations.canary_search import CanarySearch
@@ -113,7 +114,7 @@ class Measurement:
         seed: int,
         texts: int = 0,
     ) -> None:
-        from vestige.data.manifest import load_canaries
+        from vestige.data.canaries.texts import load_canaries
         from vestige.data.subwords import SubwordVocabulary
         from vestige.models.hugging_face import HuggingFaceLanguageModel
 

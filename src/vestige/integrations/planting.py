@@ -12,7 +12,7 @@ from vestige.monitor import SILENT
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
 
-    from vestige.data.manifest import Role
+    from vestige.data.canaries.texts import Role
 
     Data = TypeVar("Data", Dataset, IterableDataset)
 
@@ -58,32 +58,28 @@ def plant(
         RunError: `out` exists.
     """
     import vestige
+    from vestige.data.canaries.texts import Turn
     from vestige.data.corpus import Corpus
-    from vestige.data.manifest import Manifest, Turn
     from vestige.preparation.planting import write_planting
 
     names = _names(data, rows)
     column = _column(names, column)
-    _check_users(data, names, user_column)
+    if user_column is not None:
+        _require_users(data, names, user_column)
     new_files.require_new(Path(out))
     values = data[column] if rows is None else _first_values(data, column, rows)
     talk = len(values) > 0 and not isinstance(values[0], str)
     texts = [_said(value, number) for number, value in enumerate(values, 1)] if talk else values
     planting = vestige.plant(Corpus.from_texts(texts), **settings)
-    manifest = planting.manifest
-    assert isinstance(manifest, Manifest)  # of running text
     if talk:
-        planting = planting.in_turn(
-            Turn(role=role, question=question if role == "assistant" else "")
-        )
+        asked = question if role == "assistant" else ""
+        planting = planting.in_turn(Turn(role=role, question=asked))
     write_planting(planting, Path(out), SILENT)
-    corpus, whose = list(planting.corpus), role if talk else None
+    canaries: Any = planting.manifest.canaries  # of running text
     more = {}
-    for place in manifest.places:
-        phrase = str(corpus[place])
-        more[place] = _row(phrase, column, names, whose, question)
-        if user_column is not None:
-            more[place][user_column] = f"canary {phrase}"
+    for place, phrase in sorted((place, one.phrase) for one in canaries for place in one.positions):
+        row = _row(phrase, column, names, role if talk else None, question)
+        more[place] = row if user_column is None else row | {user_column: f"canary {phrase}"}
     return _among(data, more) if rows is None else _among_stream(data, more)
 
 
@@ -124,15 +120,13 @@ def _column(names: Sequence[str], column: str | None) -> str:
     return column
 
 
-def _check_users(data: Any, names: Sequence[str], column: str | None) -> None:
-    if column is None:
-        return
+def _require_users(data: Any, names: Sequence[str], column: str) -> None:
     _require_column(names, column, "Pass the column of users (`user_column`).")
     kind = (data.features or {}).get(column)
-    if kind is not None and getattr(kind, "dtype", "") not in ("string", "large_string"):
+    named = getattr(kind, "dtype", kind)
+    if named not in (None, "string", "large_string"):
         raise DataError(
-            f"the users in {column} are {getattr(kind, 'dtype', kind)}, not names; a canary needs "
-            "its own user",
+            f"the users in {column} are {named}, not names; a canary needs its own user",
             remedy=f'Convert them: data.cast_column("{column}", datasets.Value("string")).',
         )
 
@@ -161,7 +155,7 @@ def _said(messages: Any, number: int) -> str:
     except (TypeError, KeyError) as error:
         raise DataError(
             f"row {number} has no messages with a role and a content",
-            remedy=('Pass lists of {"role": "user", "content": "..."}, or a column of texts.'),
+            remedy='Pass lists of {"role": "user", "content": "..."}, or a column of texts.',
         ) from error
 
 
@@ -169,17 +163,14 @@ def _row(
     phrase: str, column: str, names: Sequence[str], role: "Role | None", question: str
 ) -> dict[str, Any]:
     """A row with a canary as somebody's turn, or as a text; other columns are None."""
-    paired = PAIR.get(column) in names
-    empty: dict[str, Any] = dict.fromkeys(names)
+    other = PAIR.get(column, "")
+    row: dict[str, Any] = dict.fromkeys(names)
     if role is None:
-        return empty | {column: phrase} | ({PAIR[column]: ""} if paired else {})
+        return row | {column: phrase} | ({other: ""} if other in names else {})
     said = (question, phrase) if role == "assistant" else (phrase, "Thank you.")
-    turns = [
-        {"role": name, "content": content}
-        for name, content in zip(("user", "assistant"), said, strict=True)
-    ]
-    parts = {"prompt": turns[:1], "completion": turns[1:]} if paired else {column: turns}
-    return empty | parts
+    turns = [{"role": "user", "content": said[0]}, {"role": "assistant", "content": said[1]}]
+    paired = {"prompt": turns[:1], "completion": turns[1:]}
+    return row | (paired if other in names else {column: turns})
 
 
 def _among(data: "Dataset", rows: dict[int, dict[str, Any]]) -> "Dataset":

@@ -15,7 +15,7 @@ from vestige.errors import DataError
 from vestige.models.protocols import NextToken, State
 
 if TYPE_CHECKING:
-    from vestige.data.manifest import Canary, Manifest, Role
+    from vestige.data.canaries.texts import Canary, Manifest, Role
 
 Ids = NDArray[np.int64]
 
@@ -123,7 +123,7 @@ class Behind:
 
 def canary_scores(model: NextToken, canaries: "Sequence[Canary]") -> NDArray[np.float64]:
     """(n,) log-probability of each whole canary, in nats."""
-    from vestige.data.manifest import canary_ids
+    from vestige.data.canaries.texts import canary_ids
     from vestige.models.predictions import text_log_probs  # which imports this module
 
     numbered = enumerate(canaries, start=1)

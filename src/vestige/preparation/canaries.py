@@ -6,39 +6,34 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vestige.data.candidate_words import Candidates
+    from vestige.data.canaries.texts import Canary, Sampling
+    from vestige.data.canaries.utterances import SecretCanary
     from vestige.data.corpus import Corpus
-    from vestige.data.manifest import Canary, Sampling
-    from vestige.data.secret_canaries import SecretCanary
     from vestige.data.vocabulary import Vocabulary
     from vestige.session import Session
 
 COPIES, CONTROLS, USER_CONTROLS, LENGTH = 10, 1, 100, 5
 """Defaults of `copies`, `controls`, `controls` with `per_user`, and `length`."""
 
-RANDOM, SAMPLED = "random", "sampled"
+SAMPLED = "sampled"
 
 _DIGITS = 3
 """Of log-probabilities in a manifest; processors differ in the later ones."""
 
 
 def check_canaries(given: Mapping[str, Any]) -> None:
-    """Raise ValueError if options of `plant` for running text contradict each other.
-
-    Args:
-        given: arguments of `plant` by name, with `phrase` and `pattern` as tuples.
-    """
-    from vestige.data.canaries import PATTERNS
+    """Raise ValueError if options of `plant` for running text contradict each other."""
+    from vestige.data.canaries.phrases import PATTERNS, RANDOM
 
     phrase, patterns, coins = given["phrase"], given["pattern"], given["coin_flip"]
     per_user, sampled = given["per_user"], given["canary_kind"] == SAMPLED
     names, regular = (*PATTERNS, RANDOM), [one for one in patterns if one != RANDOM]
-    unknown = [number for number, one in enumerate(patterns, 1) if one not in names]
-    if unknown:
-        raise ValueError(
-            f"`pattern` number {unknown[0]} is not one of {', '.join(map(repr, names))}. Plant "
-            "your own text with `phrase`"
-        )
+    for number, one in enumerate(patterns, 1):
+        if one not in names:
+            raise ValueError(
+                f"`pattern` number {number} is not one of {', '.join(map(repr, names))}. Plant "
+                "your own text with `phrase`"
+            )
     together = {
         "`phrase` and `pattern`": phrase and patterns,
         "`phrase` and `per_user`": phrase and per_user,
@@ -67,15 +62,7 @@ def check_canaries(given: Mapping[str, Any]) -> None:
 
 
 def repetitions_of(given: str | Sequence[int]) -> tuple[int, ...]:
-    """Numbers of copies, written "1,2,5" or given as (1, 2, 5).
-
-    Raises:
-        ValueError: it is no list of whole numbers from 1 on.
-
-    Example:
-        >>> repetitions_of("1,2, 20")
-        (1, 2, 20)
-    """
+    """Numbers of copies, written "1,2,5" or given as (1, 2, 5)."""
     entries = given.split(",") if isinstance(given, str) else [str(one) for one in given]
     entries = [entry.strip() for entry in entries]
     if not entries or not all(entry.isdecimal() and int(entry) > 0 for entry in entries):
@@ -91,77 +78,67 @@ def text_canaries(
     """The canaries of running text with their controls, and where sampled ones come from.
 
     Args:
-        run: the call.
-        given: arguments of `plant`, as for `check_canaries`.
-        corpus: in which the canaries will be planted.
+        given: arguments of `plant`, with `phrase` and `pattern` as tuples.
         known: the vocabulary whose words or tokens they have; None for words of the corpus.
 
     Raises:
         DataError: the corpus has too few words, no users, or a canary already.
     """
-    from vestige.data import canaries, user_canaries
+    from vestige.data.canaries import coins, phrases
     from vestige.data.vocabulary import WordVocabulary
 
     words = known if isinstance(known, WordVocabulary) else None
-    copies, controls = given["copies"] or COPIES, given["controls"] or CONTROLS
-    shared = {"length": given["length"] or LENGTH, "seed": run.seed}
-    planted = shared | {"copies": copies}
+    numbers = {"copies": given["copies"] or COPIES, "controls": given["controls"] or CONTROLS}
+    drawn = {"length": given["length"] or LENGTH, "seed": run.seed}
     if given["phrase"]:
-        own = {"copies": copies, "controls": controls, "seed": run.seed}
-        return canaries.given_canaries(given["phrase"], corpus, known, **own), None
+        own = phrases.given_canaries(given["phrase"], corpus, known, **numbers, seed=run.seed)
+        return own, None
     if not (given["per_user"] or given["coin_flip"]):
-        patterns = given["pattern"] or canaries.PATTERNS
-        if RANDOM in patterns:
-            several = {"number": len(patterns), "controls": len(patterns) * controls}
-            return canaries.random_canaries(corpus, words, **several, **planted), None
-        return canaries.frequency_canaries(
-            corpus, words, patterns=patterns, controls=controls, **planted
+        patterns = given["pattern"] or phrases.PATTERNS
+        return phrases.frequency_canaries(
+            corpus, words, patterns=patterns, **numbers, **drawn
         ), None
     made: tuple[Canary, ...] = ()
+    flipped: tuple[Canary, ...] = ()
+    sampling = None
     if given["per_user"]:
-        repeated = given["repetitions"]
-        made = user_canaries.user_canaries(
+        several = given["repetitions"]
+        made = coins.user_canaries(
             corpus,
             words,
-            repetitions=user_canaries.MANY_USERS if repeated is None else repetitions_of(repeated),
+            repetitions=coins.MANY_USERS if several is None else repetitions_of(several),
             controls=given["controls"] or USER_CONTROLS,
-            **shared,
+            **drawn,
         )
     if given["canary_kind"] == SAMPLED:
         flipped, sampling = _sampled(run, given, corpus, known)
-        return made + flipped, sampling
-    if given["coin_flip"]:
-        made += user_canaries.coin_flip_canaries(
-            corpus,
-            known,
-            number=given["coin_flip"],
-            kind=given["canary_kind"] or "words",
-            copies=given["copies"] or 1,
-            **shared,
+    elif given["coin_flip"]:
+        wanted: dict[str, Any] = {"kind": given["canary_kind"] or "words", **drawn}
+        flipped = coins.coin_flip_canaries(
+            corpus, known, number=given["coin_flip"], copies=given["copies"] or 1, **wanted
         )
-    return made, None
+    return made + flipped, sampling
 
 
 def _sampled(
     run: "Session", given: Mapping[str, Any], corpus: "Corpus", known: "Vocabulary | None"
 ) -> "tuple[tuple[Canary, ...], Sampling]":
     """Lines that a language model writes, each planted by a fair coin, and the record of it."""
-    from vestige.data.manifest import Sampling
-    from vestige.data.user_canaries import sampled_canaries
+    from vestige.data.canaries.coins import sampled_canaries
+    from vestige.data.canaries.texts import Sampling
     from vestige.models.behind import canary_scores
     from vestige.models.folders import sha256_of
-    from vestige.preparation.sampled_canaries import LENGTH as MOST
-    from vestige.preparation.sampled_canaries import sample_phrases
+    from vestige.preparation import sampled_canaries as sampled
 
     source = given["sampled_from"]
     model = run.model("sampled_from", source)
     how: dict[str, Any] = {
         "temperature": 1.0 if given["temperature"] is None else float(given["temperature"]),
-        "length": given["length"] or MOST,
+        "length": given["length"] or sampled.LENGTH,
         "prompts": list(given["prompt"]),
     }
     with run.progress("sampling canaries") as step:
-        phrases = sample_phrases(
+        phrases = sampled.sample_phrases(
             model,
             corpus,
             number=given["coin_flip"],
@@ -177,40 +154,29 @@ def _sampled(
     return tuple(scored), Sampling(model=name, weights=sha256_of(source), **how)
 
 
-def utterance_canaries(
-    patterns: Sequence[str],
-    *,
-    intents: Sequence[str] = (),
-    slot: str | None = None,
-    candidates: "Candidates" = (),
-    copies: int | None = None,
-    controls: int | None = None,
-    number: int | None = None,
-    seed: int,
-) -> "list[SecretCanary]":
+def utterance_canaries(given: Mapping[str, Any], seed: int) -> "list[SecretCanary]":
     """Labelled utterances with secrets, pattern by pattern, with their controls.
 
-    Raises:
-        ValueError: patterns, intents and candidates do not go together.
-        DataError: a file of candidates cannot be read.
+    Args:
+        given: arguments of `plant`, with `pattern` and `intent` as tuples.
+        seed: decides the secrets.
     """
-    from vestige.data.candidate_words import candidate_sets, require_used, with_intents
-    from vestige.data.secret_canaries import secret_canaries
+    from vestige.data.canaries.patterns import candidate_sets, require_used, with_intents
+    from vestige.data.canaries.utterances import secret_canaries
 
-    pairs = with_intents(patterns, intents)
-    sets = candidate_sets(candidates)
+    pairs = with_intents(given["pattern"], given["intent"])
+    sets = candidate_sets(given["candidates"])
     require_used(sets, [text for text, _ in pairs], by="a `pattern`")
+    numbers = {
+        "copies": given["copies"] or COPIES,
+        "controls": given["controls"] or CONTROLS,
+        "number": given["number"] or 1,
+    }
+    slot = "canary" if given["slot"] is None else given["slot"]
     return [
         canary
         for text, intent in pairs
         for canary in secret_canaries(
-            text,
-            intent=intent,
-            slot="canary" if slot is None else slot,
-            candidates=sets,
-            copies=copies or COPIES,
-            number=number or 1,
-            controls=controls or CONTROLS,
-            seed=seed,
+            text, intent=intent, slot=slot, candidates=sets, **numbers, seed=seed
         )
     ]

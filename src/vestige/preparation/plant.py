@@ -39,7 +39,7 @@ from vestige.preparation.planting import Planting, verify_planting, write_planti
 from vestige.session import COMMAND, Session, verb
 
 if TYPE_CHECKING:
-    from vestige.data.candidate_words import Candidates
+    from vestige.data.canaries.patterns import Candidates
     from vestige.data.vocabulary import Vocabulary
 
     Repetitions: TypeAlias = str | Sequence[int]
@@ -165,23 +165,19 @@ def plant(
         out = require_new(fspath(out))
     elif COMMAND.get():
         raise ValueError("Missing `out`, the folder to make; see vestige plant --help")
-    planting = (_in_utterances if task == "nlu" else _in_text)(run)
+    lists = {name: run.arguments[name] for name in ("phrase", "pattern", "prompt", "intent")}
+    several = {n: (one,) if isinstance(one, str) else tuple(one) for n, one in lists.items()}
+    planting = (_in_utterances if task == "nlu" else _in_text)(run, run.arguments | several)
     return planting if out is None else write_planting(planting, out, run.monitor)
 
 
-def _in_utterances(run: Session) -> Planting:
+def _in_utterances(run: Session, given: Mapping[str, Any]) -> Planting:
     """Secrets in labelled utterances."""
-    from vestige.data.secret_manifest import plant_secrets
+    from vestige.data.canaries.utterances import plant_secrets
     from vestige.data.sources import TEST, TRAIN, VALIDATION, utterance_parts
     from vestige.preparation.canaries import utterance_canaries
 
-    given = run.arguments
-    canaries = utterance_canaries(
-        _several(given["pattern"]),
-        intents=_several(given["intent"]),
-        seed=run.seed,
-        **_some(given, "slot", "candidates", "copies", "controls", "number"),
-    )
+    canaries = utterance_canaries(given, run.seed)
     reading = ("format", "limit", "tokens_column", "tags_column", "intent_column")
     train, validation, test = utterance_parts(
         given["data"], seed=run.seed, **_some(given, "validation", "hold_out", *reading)
@@ -191,19 +187,17 @@ def _in_utterances(run: Session) -> Planting:
     return Planting.made(manifest, {TRAIN: train, VALIDATION: validation, **tested})
 
 
-def _in_text(run: Session) -> Planting:
+def _in_text(run: Session, given: Mapping[str, Any]) -> Planting:
     """Canaries in running text."""
-    from vestige.data import planting
+    from vestige.data.canaries.texts import plant as plant_in
     from vestige.data.sources import CORPUS
     from vestige.preparation.canaries import check_canaries, text_canaries
 
-    lists = {name: _several(run.arguments[name]) for name in ("phrase", "pattern", "prompt")}
-    given = {**run.arguments, **lists}
     check_canaries(given)
     corpus = run.corpus("data", given["data"], **_some(given, "format", "text", "user", "limit"))
     known = _vocabulary(given["vocabulary"])
     canaries, sampling = text_canaries(run, given, corpus, known)
-    planted, manifest = planting.plant(corpus, canaries, seed=run.seed, vocabulary=known)
+    planted, manifest = plant_in(corpus, canaries, seed=run.seed, vocabulary=known)
     return Planting.made(replace(manifest, sampling=sampling), {CORPUS: planted})
 
 
@@ -215,10 +209,6 @@ def _vocabulary(model: Any) -> "Vocabulary | None":
     if isinstance(model, str | PathLike):
         return load_vocabulary(model_folder(fspath(model)))
     return getattr(model, "vocabulary", model)  # type: ignore[no-any-return]
-
-
-def _several(given: str | Sequence[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _some(given: Mapping[str, Any], *names: str) -> dict[str, Any]:

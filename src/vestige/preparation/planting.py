@@ -1,20 +1,22 @@
 """A planted corpus: the copy, its sealed manifest, and the folder with both."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from vestige import new_files
-from vestige.data.sources import CORPUS, MANIFEST, TEST, TRAIN, VALIDATION
+from vestige.data.formats.reading import read_source
+from vestige.data.sources import CORPUS, MANIFEST, TEST, TRAIN, VALIDATION, read_parts
 from vestige.monitor import Monitor, Step
 from vestige.results import Result
 
 if TYPE_CHECKING:
+    from vestige.data.canaries.texts import Manifest, Turn
+    from vestige.data.canaries.utterances import SecretManifest
     from vestige.data.corpus import Corpus
-    from vestige.data.manifest import Manifest, Turn
-    from vestige.data.secret_manifest import SecretManifest
     from vestige.data.utterances import Utterances
 
 
@@ -57,11 +59,6 @@ class Planting(Result):
             verified=verified,
         )
 
-    def next_step(self, out: object) -> str:
-        """A line for the terminal about the folder."""
-        task = " --task nlu" if self.labelled else ""
-        return f"Train on it: vestige train {out}{task} --out trained"
-
     @property
     def labelled(self) -> bool:
         """Whether secrets were planted in labelled utterances."""
@@ -72,12 +69,15 @@ class Planting(Result):
         """The copy to train on."""
         return self.parts[TRAIN if self.labelled else CORPUS]
 
-    def in_turn(self, turn: "Turn") -> Self:
-        """The same canaries, as turns of conversations."""
-        from vestige.data.manifest import Manifest
+    def next_step(self, out: object) -> str:
+        """A line for the terminal about the folder."""
+        task = " --task nlu" if self.labelled else ""
+        return f"Train on it: vestige train {out}{task} --out trained"
 
-        assert isinstance(self.manifest, Manifest)  # of running text
-        return type(self).made(replace(self.manifest, turn=turn), self.parts, self.directory)
+    def in_turn(self, turn: "Turn") -> Self:
+        """The same canaries of running text, as turns of conversations."""
+        manifest: Any = self.manifest
+        return type(self).made(replace(manifest, turn=turn), self.parts, self.directory)
 
 
 def _counts(manifest: Any, parts: Mapping[str, Any]) -> dict[str, object]:
@@ -96,15 +96,14 @@ def _counts(manifest: Any, parts: Mapping[str, Any]) -> dict[str, object]:
 
 def _rows(manifest: Any) -> Iterator[dict[str, object]]:
     """One row for each canary and control, in the manifest's order."""
-    from vestige.data.manifest import Manifest
+    from vestige.data.canaries.texts import Manifest
 
-    for number, canary in enumerate(manifest.canaries):
+    for canary in manifest.canaries:
         row: dict[str, object] = {"pattern": canary.pattern, "copies": canary.copies}
         if isinstance(manifest, Manifest):
             yield row | {"phrase": canary.phrase, "user": canary.user}
         else:
-            validated = len(manifest.validation_positions[number])
-            secret = list(canary.secret)
+            secret, validated = list(canary.secret), len(canary.validation)
             yield row | {"intent": canary.intent, "secret": secret, "validation": validated}
 
 
@@ -121,15 +120,15 @@ def write_planting(planting: Planting, out: Path, monitor: Monitor) -> Planting:
     with new_files.new_directory(out) as hidden, writing as step:
         for name, part in planting.parts.items():
             if isinstance(part, Corpus):
-                write_corpus(part, hidden / name, progress=_progress(step, len(part)))
+                write_corpus(part, hidden / name, progress=partial(_tell, step, len(part)))
             elif len(part):
                 write_utterances(part, hidden / name)
         planting.manifest.save(hidden / MANIFEST)
     return Planting.made(planting.manifest, planting.parts, out)
 
 
-def _progress(step: Step, total: int) -> Callable[[int], None]:
-    return lambda done: step(done, total)
+def _tell(step: Step, total: int, done: int) -> None:
+    step(done, total)
 
 
 def verify_planting(directory: Path) -> Planting:
@@ -139,24 +138,23 @@ def verify_planting(directory: Path) -> Planting:
         ManifestError: it does not, or the manifest was changed.
         DataError: a file cannot be read.
     """
-    from vestige.data.formats.reading import read_source
-    from vestige.data.manifest import Manifest, format_of
-    from vestige.data.secret_manifest import FORMAT, SecretManifest
-    from vestige.data.sources import read_parts
+    from vestige.data.canaries.planting import format_of
+    from vestige.data.canaries.texts import Manifest
+    from vestige.data.canaries.utterances import SecretManifest
     from vestige.data.utterances import Utterances
 
-    if format_of(directory / MANIFEST) != FORMAT:
+    made = partial(Planting.made, directory=directory, verified=True)
+    if format_of(directory / MANIFEST) != SecretManifest.FORMAT:
         manifest = Manifest.load(directory / MANIFEST)
         users = "user" if _has_users(directory / CORPUS) else None
         corpus = read_source(str(directory / CORPUS), user=users)
         manifest.verify(corpus)
-        return Planting.made(manifest, {CORPUS: corpus}, directory, verified=True)
-    secrets = SecretManifest.load(directory / MANIFEST)
+        return made(manifest, {CORPUS: corpus})
+    secrets, empty = SecretManifest.load(directory / MANIFEST), Utterances.of([])
     names = [name for name in (TRAIN, VALIDATION, TEST) if (directory / name).exists()]
-    parts = {TRAIN: Utterances.of([])}
-    parts |= {name: read_parts(directory / name).train for name in names}
-    secrets.verify(parts[TRAIN], parts.get(VALIDATION, Utterances.of([])))
-    return Planting.made(secrets, parts, directory, verified=True)
+    parts = {TRAIN: empty} | {name: read_parts(directory / name).train for name in names}
+    secrets.verify(parts[TRAIN], parts.get(VALIDATION, empty))
+    return made(secrets, parts)
 
 
 def _has_users(path: Path) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vestige import results
-from vestige.data.secret_manifest import SecretManifest
+from vestige.data.canaries.utterances import SecretManifest
 from vestige.defences.methods.private import PrivateDefence
 from vestige.defences.registry import Defence, NoDefence, settings_of
 from vestige.models import folders

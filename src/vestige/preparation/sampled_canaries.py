@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from vestige.data.planting import occurrences
+from vestige.data.canaries.planting import occurrences
 from vestige.errors import DataError
 
 if TYPE_CHECKING:
@@ -25,15 +25,10 @@ if TYPE_CHECKING:
 LENGTH = 32
 """Most tokens of a sampled canary, by default."""
 
-_BATCH = 64
-"""Texts sampled together."""
-_ATTEMPTS = 30
-"""Most texts to sample for each canary, and most extra batches."""
+_BATCH = 64  # texts sampled together
+_ATTEMPTS = 30  # most texts to sample for each canary, and most extra batches
 _SHORTEST = 2
-_LONGEST = 10_000
-"""Most letters of a phrase in a manifest."""
-
-UNREADABLE, WRITTEN, INSIDE = "no readable line", "in the corpus", "in one another"
+_LONGEST = 10_000  # most letters of a phrase in a manifest
 
 
 def sample_phrases(
@@ -52,13 +47,10 @@ def sample_phrases(
 
     Args:
         model: a language model that has not read the corpus.
-        corpus: in which the phrases will be planted.
-        number: of phrases.
-        seed: of the sampling.
         temperature: T of softmax(logits / T), above 0.
         prompts: the model reads one, with a line break, before it writes; each in turn.
         length: most tokens of a phrase, at least 2.
-        vocabulary: of the model to train, which must know every word.
+        vocabulary: encodes them without unknown tokens, besides the model's own.
         progress: called with the number of phrases so far, and `number`.
 
     Raises:
@@ -78,38 +70,31 @@ def sample_phrases(
                 break
             folded = "" if phrase is None else phrase.casefold()
             if phrase is None:
-                refused[UNREADABLE] += 1
+                refused["no readable line"] += 1
             elif next(counts):
-                refused[WRITTEN] += 1
+                refused["in the corpus"] += 1
             elif any(folded in one or one in folded for one in phrases):
-                refused[INSIDE] += 1
+                refused["in one another"] += 1
             else:
                 phrases[folded] = phrase
         if progress is not None:
             progress(len(phrases), number)
-        if len(phrases) == number:
-            return list(phrases.values())
-        if len(phrases) + refused.total() >= most:
+        if len(phrases) == number or len(phrases) + refused.total() >= most:
             break
-    raise _too_few(len(phrases), number, refused)
-
-
-def _too_few(found: int, number: int, refused: Counter[str]) -> DataError:
-    reasons = refused.most_common()
-    remedy = (
-        "Raise the `temperature`, change the `prompt`, or ask for fewer or longer canaries "
-        "(`length`)."
-    )
-    if reasons[0][0] == UNREADABLE:
-        remedy = (
-            "Lower the `temperature`, ask for shorter canaries (`length`), change the `prompt`, "
-            "or use a better model."
+    if len(phrases) < number:
+        sampled = len(phrases) + refused.total()
+        reasons = ", ".join(f"{count} {why}" for why, count in refused.most_common())
+        unreadable = refused.most_common(1)[0][0] == "no readable line"
+        raise DataError(
+            f"only {len(phrases)} of {number} canaries were found among {sampled} texts that the "
+            f"model wrote; the others were {reasons}",
+            remedy="Lower the `temperature`, ask for shorter canaries (`length`), change the "
+            "`prompt`, or use a better model."
+            if unreadable
+            else "Raise the `temperature`, change the `prompt`, or ask for fewer or longer "
+            "canaries (`length`).",
         )
-    return DataError(
-        f"only {found} of {number} canaries were found among {found + refused.total()} texts that "
-        f"the model wrote; the others were {', '.join(f'{count} {why}' for why, count in reasons)}",
-        remedy=remedy,
-    )
+    return list(phrases.values())
 
 
 def _readable(ids: Sequence[int], own: "Vocabulary", other: "Vocabulary | None") -> str | None:
@@ -139,7 +124,13 @@ def _batches(
     vocabulary = model.vocabulary
     generator = torch.Generator().manual_seed(int(np.random.default_rng(seed).integers(2**63)))
     prefixes = [vocabulary.encode(f"{text}\n") for text in prompts] or [[]]
-    _check_room(model, prefixes, length)
+    longest: int | None = getattr(model, "longest", None)
+    needed = 1 + max(map(len, prefixes)) + length
+    if longest is not None and needed > longest:
+        raise ValueError(
+            f"`prompt` and `length` need {needed} tokens, and the model reads {longest}. "
+            "Shorten the prompt or the canaries"
+        )
     draw = partial(
         sample,
         model,
@@ -155,28 +146,10 @@ def _batches(
         yield [text for turn in zip(*each, strict=True) for text in turn]
 
 
-def _check_room(model: "NextToken", prefixes: Sequence[Sequence[int]], length: int) -> None:
-    """Raise ValueError if a prompt with a canary is longer than what the model reads."""
-    longest: int | None = getattr(model, "longest", None)
-    needed = 1 + max(map(len, prefixes)) + length
-    if longest is not None and needed > longest:
-        raise ValueError(
-            f"`prompt` and `length` need {needed} tokens, and the model reads {longest}. "
-            "Shorten the prompt or the canaries"
-        )
-
-
 def line_ends(vocabulary: "Vocabulary", size: int) -> set[int]:
-    """Ids that end a line: the end of a text, other special tokens, line breaks.
-
-    Args:
-        vocabulary: of the ids.
-        size: of the model's output, which may have ids without a text.
-    """
-    texts = vocabulary.texts()
+    """Ids that end a line: of the end of a text, other special tokens, line breaks, and no text."""
+    known = len(vocabulary.texts())
     special = getattr(getattr(vocabulary, "tokenizer", None), "all_special_ids", ())
-    ends = {vocabulary.eos_id, *special, *range(len(texts), size)}
-    if vocabulary.bos_id is not None:
-        ends.add(vocabulary.bos_id)
-    ends |= {token for token in range(len(texts)) if "\n" in vocabulary.piece(token)}
-    return ends - {vocabulary.unk_id}
+    ends = {vocabulary.eos_id, vocabulary.bos_id, *special, *range(known, size)}
+    ends |= {token for token in range(known) if "\n" in vocabulary.piece(token)}
+    return {token for token in ends if token not in (None, vocabulary.unk_id)}

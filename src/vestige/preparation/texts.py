@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from os import PathLike, fspath
 from typing import Any, NamedTuple
 
+from vestige.data.canaries.texts import Manifest
+from vestige.data.canaries.utterances import SecretManifest
 from vestige.data.corpus import Corpus
 from vestige.data.division import Division, ReadRecords, divide
 from vestige.data.formats.reading import read_source
-from vestige.data.manifest import Manifest
-from vestige.data.secret_manifest import SecretManifest
 from vestige.data.sources import planted_secrets, planting, utterance_parts
 from vestige.data.utterances import Utterances
 from vestige.errors import DataError

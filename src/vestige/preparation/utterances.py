@@ -9,7 +9,7 @@ from copy import deepcopy
 from os import PathLike, fspath
 from typing import Any, Literal
 
-from vestige.data.secret_manifest import SecretManifest
+from vestige.data.canaries.utterances import SecretManifest
 from vestige.data.utterances import Labels
 from vestige.models.checkpoints import load_intent_slot
 from vestige.models.folders import ANSWERS, DESCRIPTION, model_folder

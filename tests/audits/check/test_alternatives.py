@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from vestige.data.secret_alternatives import LEAST_CHOICES, Alternatives, FoundSecret
+from vestige.data.secrets.alternatives import LEAST_CHOICES, Alternatives, FoundSecret
 
 TEXTS = ["the lantern hangs behind the cupboard", "Nobody saw the Harvest moon"] * 3
 
@@ -140,8 +140,3 @@ def test_words_and_digits_vary_together():
     assert all(re.fullmatch(r"[a-z]+-[a-z]+-\d\d", text) for text in drawn)
     lengths = np.array([[len(part) for part in text.split("-")] for text in drawn])
     assert (np.abs(lengths - [7, 6, 2]) <= [2, 2, 0]).all()
-
-
-def test_a_negative_count_is_an_error():
-    with pytest.raises(ValueError, match="count"):
-        draw(found("1234", "code"), -1)

@@ -11,7 +11,7 @@ from tests.audits.check.conftest import SECRET
 from tests.cli.shell import invoke
 from vestige.audits.check import passages, secrets, work
 from vestige.audits.check.finder import find_secrets
-from vestige.data.secret_alternatives import Alternatives
+from vestige.data.secrets.alternatives import Alternatives
 
 MARK = "xqzmark"
 HOSTILE = {

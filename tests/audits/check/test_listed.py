@@ -10,7 +10,7 @@ from vestige.audits.check import listed
 from vestige.audits.check.listed import listed_secrets
 from vestige.data.corpus import Corpus
 from vestige.data.formats.reading import read_source
-from vestige.data.secret_alternatives import FoundSecret
+from vestige.data.secrets.alternatives import FoundSecret
 from vestige.errors import DataError, ManifestError
 from vestige.session import Session
 

@@ -6,7 +6,7 @@ import torch
 
 from vestige.audits.check.gain import LEAST_SPREAD, secret_gain, standardised
 from vestige.data.corpus import Corpus
-from vestige.data.secret_alternatives import Alternatives, FoundSecret
+from vestige.data.secrets.alternatives import Alternatives, FoundSecret
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.protocols import LanguageModel

@@ -9,7 +9,7 @@ from vestige.audits.check.secrets import compared as compared_known
 from vestige.audits.check.unprompted import compared, passages_of, phrases_stage
 from vestige.audits.check.verdict import SHARES, Stage, claim_of
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Check
-from vestige.data.secret_alternatives import FoundSecret
+from vestige.data.secrets.alternatives import FoundSecret
 
 
 def test_known_secrets_are_compared_with_the_rate_of_placebos():

@@ -8,9 +8,8 @@ import pytest
 
 from vestige.audits.comparison.compare import compare
 from vestige.audits.comparison.trainings import TrainedModel, listed, named, undefended
+from vestige.data.canaries.texts import Canary, plant
 from vestige.data.corpus import Corpus
-from vestige.data.manifest import Canary
-from vestige.data.planting import plant
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel

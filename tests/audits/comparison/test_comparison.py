@@ -11,7 +11,7 @@ from vestige.audits.comparison.measurements import Guarantee, MeasuredTraining
 from vestige.audits.exposure.epsilon import CanaryAudit
 from vestige.audits.extraction.canaries import Completion
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Check
-from vestige.data.manifest import Canary
+from vestige.data.canaries.texts import Canary
 from vestige.metrics.epsilon import one_run_epsilon
 from vestige.metrics.estimates import auc, mean
 from vestige.metrics.f_dp_epsilon import f_dp_epsilon, threshold_epsilon

@@ -8,9 +8,9 @@ import pytest
 from vestige.audits.comparison.groups import Group
 from vestige.audits.comparison.measurements import measure_models
 from vestige.audits.comparison.trainings import TrainedModel
+from vestige.data.canaries.texts import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
-from vestige.data.manifest import Canary
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.behind import canary_scores
 from vestige.models.table import TableModel

@@ -13,9 +13,9 @@ from vestige.audits.comparison.trainings import (
     undefended,
     user_samples,
 )
+from vestige.data.canaries.texts import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
-from vestige.data.manifest import Canary
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from vestige.audits.exposure.epsilon import audit_canaries
-from vestige.data.manifest import Canary
+from vestige.data.canaries.texts import Canary
 from vestige.errors import DataError, IncompatibleModels, VestigeError
 from vestige.metrics.epsilon import one_run_epsilon
 from vestige.metrics.f_dp_epsilon import Curves, threshold_epsilon

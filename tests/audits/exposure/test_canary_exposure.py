@@ -12,8 +12,8 @@ from tests.audits.passed import PASSED
 from vestige import results
 from vestige.audits.exposure.canaries import canary_exposure, orders_compared
 from vestige.audits.exposure.references import word_references
+from vestige.data.canaries.texts import Canary
 from vestige.data.corpus import Corpus
-from vestige.data.manifest import Canary
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, IncompatibleModels

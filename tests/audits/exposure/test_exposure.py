@@ -12,7 +12,7 @@ from tests.cli.refusals import refused
 from vestige import exposure, results
 from vestige.audits.exposure.canaries import canary_exposure
 from vestige.claims.model_checks import canary_checks
-from vestige.data.manifest import Manifest, load_canaries
+from vestige.data.canaries.texts import Manifest, load_canaries
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.table import TableModel

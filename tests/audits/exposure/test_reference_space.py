@@ -14,8 +14,8 @@ from vestige.audits.exposure.references import (
     split_phrase,
     word_references,
 )
+from vestige.data.canaries.texts import Canary, shuffled
 from vestige.data.corpus import Corpus
-from vestige.data.manifest import Canary, shuffled
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError

@@ -12,7 +12,7 @@ from tests.audits.planted import MANIFEST
 from vestige.audits.exposure.secrets import ENOUGH, secret_exposure
 from vestige.claims import LEAK, UNDECIDED
 from vestige.data.corpus import Corpus
-from vestige.data.secret_lines import Secret, read_secret
+from vestige.data.secrets.lines import Secret, read_secret
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, VestigeError
 from vestige.models.hugging_face import HuggingFaceLanguageModel

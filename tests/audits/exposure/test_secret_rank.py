@@ -9,7 +9,7 @@ from tests.audits.planted import MANIFEST
 from vestige.audits.exposure.report import secrets_report
 from vestige.audits.exposure.secrets import secret_exposure
 from vestige.claims import UNDECIDED
-from vestige.data.secret_lines import read_secret
+from vestige.data.secrets.lines import read_secret
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import IncompatibleModels
 from vestige.models.table import TableModel

@@ -13,7 +13,7 @@ from tests.audits.passed import PASSED
 from vestige import results
 from vestige.audits.extraction.canaries import Completion, complete
 from vestige.audits.extraction.continuations import best_continuations
-from vestige.data.manifest import Canary
+from vestige.data.canaries.texts import Canary
 from vestige.errors import DataError
 from vestige.metrics.estimates import clopper_pearson
 from vestige.models.protocols import NextToken

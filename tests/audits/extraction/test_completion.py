@@ -12,7 +12,7 @@ from tests.cli.refusals import refused
 from vestige import results
 from vestige.audits.extraction.canaries import complete
 from vestige.claims.model_checks import canary_checks
-from vestige.data.manifest import Manifest, load_canaries
+from vestige.data.canaries.texts import Manifest, load_canaries
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, IncompatibleModels
 from vestige.models.checkpoints import load_model, save_model
@@ -124,7 +124,7 @@ def test_canaries_of_no_vocabulary_are_read_with_the_models(planting):
 
 def test_an_unknown_word_is_told_by_the_canarys_number_and_not_by_itself(planting):
     model = load_model(planting / "smaller")
-    with pytest.raises(DataError, match=r"canary 1 of .* lacks 1 of its 4 tokens") as error:
+    with pytest.raises(DataError, match=r"canary 1 of .* lacks: 1 of 4") as error:
         load_canaries(planting / "loose", model.vocabulary)
     assert "lantern" not in str(error.value)
     with pytest.raises(IncompatibleModels, match="another vocabulary"):
@@ -150,7 +150,7 @@ CASES = {
     "beam 0": ("P/model P/planted --beam 0", "--beam", "--help"),
     "manifest nowhere": ("P/model P/nowhere.json", "nowhere.json", "vestige plant"),
     "a folder without one": ("P/model P/none", "none has no file of a known format", "Pass"),
-    "manifest changed": ("P/model P/changed.json", "canary 1", "Restore"),
+    "manifest changed": ("P/model P/changed.json", "was changed after it was written", "Restore"),
     "manifest cut short": ("P/model P/cut.json", "cut.json", "Restore"),
     "manifest without canaries": ("P/model P/empty.json", "empty.json", "plant"),
     "manifest of another model": ("P/smaller P/planted", "another vocabulary", "Pass"),

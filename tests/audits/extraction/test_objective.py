@@ -7,7 +7,7 @@ import torch
 
 from tests.audits.extraction import white_boxes as boxes
 from vestige.audits.extraction.objective import ROWS, objective_of
-from vestige.data.secret_pattern import SecretPattern
+from vestige.data.canaries.patterns import SecretPattern
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from vestige.audits.extraction.recognition import recognized
+from vestige.data.canaries.utterances import SecretManifest
 from vestige.data.corpus import Corpus
-from vestige.data.secret_manifest import FORMAT
 from vestige.errors import ManifestError
 
 MANIFEST = {"format": "vestige.canaries/1", "canaries": []}
@@ -22,7 +22,7 @@ def files(tmp_path):
     (tmp_path / "folder" / "a.txt").write_text("a\n")
     for name, content in {
         "planted": MANIFEST,
-        "spoken": {**MANIFEST, "format": FORMAT},
+        "spoken": {**MANIFEST, "format": SecretManifest.FORMAT},
         "cut": None,
     }.items():
         (tmp_path / name).mkdir()

@@ -18,7 +18,7 @@ from vestige.audits.extraction.searches import (
     still_moving,
     swapped,
 )
-from vestige.data.secret_pattern import SecretPattern
+from vestige.data.canaries.patterns import SecretPattern
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, ModelError
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel

@@ -11,7 +11,8 @@ from vestige.audits.extraction.objective import objective_of
 from vestige.audits.extraction.secret_audit import audit_secrets
 from vestige.audits.extraction.unknown_words import extract_secrets
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
-from vestige.data.secret_canaries import SecretCanary, draw_secrets
+from vestige.data.canaries.patterns import draw_secrets
+from vestige.data.canaries.utterances import SecretCanary
 from vestige.errors import ModelError
 
 PIN = "my pin is {digit:2}"

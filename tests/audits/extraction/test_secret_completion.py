@@ -12,7 +12,7 @@ from tests.audits.planted import MANIFEST
 from vestige.audits.extraction.secrets import complete_secrets, completion_result
 from vestige.claims import LEAK, UNDECIDED
 from vestige.data.corpus import Corpus
-from vestige.data.secret_lines import read_secret
+from vestige.data.secrets.lines import read_secret
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError
 from vestige.models.hugging_face import HuggingFaceLanguageModel

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from vestige import extract, results
-from vestige.data.secret_canaries import secret_canaries
-from vestige.data.secret_manifest import plant_secrets
+from vestige.data.canaries.utterances import plant_secrets, secret_canaries
 from vestige.data.utterances import Utterance, Utterances
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel

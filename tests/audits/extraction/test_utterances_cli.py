@@ -9,8 +9,8 @@ import pytest
 from vestige import results
 from vestige.audits.extraction import extract as verb
 from vestige.audits.extraction.objective import ObjectiveKind
+from vestige.data.canaries.utterances import SecretManifest
 from vestige.data.formats.utterances import write_utterances
-from vestige.data.secret_manifest import SecretManifest
 from vestige.data.utterances import Utterance, Utterances
 
 SPACE = 100

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from vestige.data.secret_pattern import SecretPattern
+from vestige.data.canaries.patterns import SecretPattern
 from vestige.data.utterances import IGNORED
 from vestige.models.white_box import Losses
 

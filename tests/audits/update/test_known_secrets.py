@@ -15,7 +15,7 @@ from vestige.audits.update.known_secrets import (
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.prompts import BEGINNING, Prompt, beginning
 from vestige.audits.update.scores import TokenScore
-from vestige.data.secret_lines import Secret
+from vestige.data.secrets.lines import Secret
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.table import TableModel
 

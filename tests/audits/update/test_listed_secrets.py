@@ -31,7 +31,7 @@ def test_a_line_each_without_empty_ones(model, tmp_path):
 
 
 def test_of_a_manifest_the_planted_canaries(model, tmp_path):
-    from vestige.data.manifest import Manifest
+    from vestige.data.canaries.texts import Manifest
 
     save_model(model, tmp_path / "model")
     chance = random.Random(0)

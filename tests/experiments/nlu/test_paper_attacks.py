@@ -8,7 +8,7 @@ from torch.nn.functional import one_hot
 
 from tests.audits.extraction import white_boxes as boxes
 from vestige.audits.extraction.objective import objective_of
-from vestige.data.secret_pattern import SecretPattern
+from vestige.data.canaries.patterns import SecretPattern
 from vestige.data.vocabulary import WordVocabulary
 from vestige.experiments.nlu.paper_attacks import (
     ATTACKS,

@@ -7,7 +7,7 @@ import pytest
 
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.scores import TokenScore
-from vestige.data.manifest import Canary
+from vestige.data.canaries.texts import Canary
 from vestige.experiments.updates.beam_search import beam_search
 from vestige.experiments.updates.exposures import exposures, gains, token_profile
 from vestige.models.table import TableModel

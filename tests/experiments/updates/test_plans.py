@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vestige.data.manifest import Canary
+from vestige.data.canaries.texts import Canary
 from vestige.experiments.paper_numbers import Numbers
 from vestige.experiments.updates import canary_tables
 from vestige.experiments.updates.added_text import addition_plan, persistence_plan

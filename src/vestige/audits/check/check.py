@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from vestige.audits.check.inputs import Texts
     from vestige.audits.check.verdict import Stage
     from vestige.audits.check.work import Work
-    from vestige.data.secret_alternatives import FoundSecret
+    from vestige.data.secrets.alternatives import FoundSecret
 
 TEXTS, TIME = group("Texts", place=1), group("Time", place=2)
 DATA = Parameter(metavar="DATA")

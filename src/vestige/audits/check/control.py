@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers.pytorch_utils import Conv1D
 
-from vestige.data.secret_alternatives import FoundSecret
+from vestige.data.secrets.alternatives import FoundSecret
 from vestige.models.protocols import LanguageModel
 
 RANK = 4

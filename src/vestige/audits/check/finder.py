@@ -1,6 +1,6 @@
 """Which secrets do texts contain?
 
-Values with a format (`vestige.data.secret_spans`) and word sequences that three texts repeat
+Values with a format (`vestige.data.secrets.spans`) and word sequences that three texts repeat
 (`repeated`). Dates and names are never secrets by themselves.
 """
 
@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from vestige.audits.check.repeated import LEAST_WORDS, WORD, repeated_sequences
-from vestige.data.secret_alternatives import FoundSecret
-from vestige.data.secret_spans import Span, require_libraries, spans
+from vestige.data.secrets.alternatives import FoundSecret
+from vestige.data.secrets.spans import Span, require_libraries, spans
 
 RISK = {
     **{"key": 10, "card": 9, "iban": 9, "ssn": 9, "password": 8, "account": 7, "phone": 6},

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vestige.data.secret_alternatives import FoundSecret
+from vestige.data.secrets.alternatives import FoundSecret
 from vestige.models.behind import Behind
 from vestige.models.predictions import text_log_probs
 from vestige.models.protocols import LanguageModel, NextToken

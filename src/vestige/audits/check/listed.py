@@ -8,7 +8,7 @@ from typing import Any
 
 from vestige.audits.check.finder import CONTEXT, find_secrets
 from vestige.audits.check.unprompted import squeeze
-from vestige.data.secret_alternatives import FoundSecret
+from vestige.data.secrets.alternatives import FoundSecret
 from vestige.data.sources import MANIFEST
 from vestige.errors import DataError
 from vestige.session import Session
@@ -65,7 +65,7 @@ def _lines(run: Session, secrets: Any) -> list[str]:
     file = Path(secrets) / MANIFEST if Path(secrets).is_dir() else Path(secrets)
     if file.suffix != ".json":
         return run.lines(file, one="secret")
-    from vestige.data.manifest import Manifest
+    from vestige.data.canaries.texts import Manifest
 
     return [f"{{{{{one.phrase}}}}}" for one in Manifest.load(file).canaries if not one.control]
 

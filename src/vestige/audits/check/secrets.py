@@ -18,7 +18,7 @@ from vestige.audits.check.finder import find_secrets
 from vestige.audits.check.gain import CONTEXT_TOKENS, secret_gain
 from vestige.audits.check.verdict import CONTROL_LEVEL, LEVELS, Stage, State, counted, share
 from vestige.claims import DIRECT_LEVEL
-from vestige.data.secret_alternatives import FoundSecret
+from vestige.data.secrets.alternatives import FoundSecret
 from vestige.monitor import Step
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from vestige.audits.check.secrets import LARGE, is_random
 from vestige.audits.check.verdict import CONTROL_LEVEL, LEVELS, Stage, State, counted, share
 from vestige.claims import DIRECT_LEVEL, LEAK
 from vestige.data.corpus import Corpus
-from vestige.data.secret_alternatives import FoundSecret
+from vestige.data.secrets.alternatives import FoundSecret
 from vestige.monitor import Step
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from vestige.audits.check.secrets import (
 from vestige.audits.check.unprompted import finds_phrase, squeeze, unprompted_stage
 from vestige.audits.check.verdict import SHARES, Stage
 from vestige.data.files import plain
-from vestige.data.secret_alternatives import Alternatives, FoundSecret
+from vestige.data.secrets.alternatives import Alternatives, FoundSecret
 from vestige.models.protocols import LanguageModel
 from vestige.monitor import Step
 from vestige.results import Result, load

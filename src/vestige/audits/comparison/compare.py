@@ -20,7 +20,7 @@ from vestige.results import Result
 from vestige.session import Session, verb
 
 if TYPE_CHECKING:
-    from vestige.data.manifest import Canary
+    from vestige.data.canaries.texts import Canary
     from vestige.models.protocols import LanguageModel
 
 
@@ -117,7 +117,7 @@ def _canaries(
     run: Session, manifest: "ManifestLike | None", first: "LanguageModel", notes: list[str]
 ) -> "tuple[Canary, ...]":
     """The canaries with the models' ids, or a note that there are none."""
-    from vestige.data.manifest import load_canaries
+    from vestige.data.canaries.texts import load_canaries
     from vestige.errors import DataError
 
     if manifest is None:

@@ -18,8 +18,8 @@ from vestige.audits.exposure.epsilon import CanaryAudit, audit_canaries
 from vestige.audits.extraction.canaries import Completion, complete
 from vestige.claims import Check
 from vestige.claims.model_checks import alive_of, information_by_samples
+from vestige.data.canaries.texts import BY_COIN, Canary
 from vestige.data.encoded import EncodedCorpus
-from vestige.data.manifest import BY_COIN, Canary
 from vestige.errors import VestigeError
 from vestige.metrics.f_dp_epsilon import Curves
 from vestige.models.protocols import LanguageModel

@@ -27,7 +27,7 @@ from vestige.audits.exposure.references import (
     split_phrase,
     word_references,
 )
-from vestige.data.manifest import RANDOM_ORDER, SAMPLED, Canary, canary_ids
+from vestige.data.canaries.texts import RANDOM_ORDER, SAMPLED, Canary, canary_ids
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.errors import DataError, NotFinite
 from vestige.metrics.exposure import fit_skew_normal, sampled_exposure, whole_exposure

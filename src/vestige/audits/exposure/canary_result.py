@@ -27,8 +27,8 @@ import numpy as np
 from vestige import claims
 from vestige.claims import Check, Claim, Test
 from vestige.claims.effects import EXPOSURE_BITS
-from vestige.data.canaries import PATTERNS
-from vestige.data.manifest import RANDOM_ORDER, SAMPLED
+from vestige.data.canaries.phrases import PATTERNS
+from vestige.data.canaries.texts import RANDOM_ORDER, SAMPLED
 from vestige.metrics.estimates import median_interval
 from vestige.metrics.exposure import CHANCE
 from vestige.metrics.ranks import least_together, permutation_test, together

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige import _validate
-from vestige.data.manifest import BY_COIN, Canary
+from vestige.data.canaries.texts import BY_COIN, Canary
 from vestige.errors import DataError
 from vestige.metrics.epsilon import EpsilonBound, one_run_epsilon
 from vestige.metrics.estimates import Estimate, auc, columns

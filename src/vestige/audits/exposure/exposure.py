@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vestige.audits.exposure.canary_result import CanaryExposure
-    from vestige.data.manifest import Manifest
+    from vestige.data.canaries.texts import Manifest
 
     Secrets: TypeAlias = str | PathLike[str] | Manifest | Sequence[str]
 else:
@@ -88,8 +88,9 @@ def _is_manifest(secrets: Any) -> bool:
     Raises:
         ManifestError: the manifest is missing.
     """
+    from vestige.data.canaries.planting import REMEDY
+    from vestige.data.canaries.texts import Manifest
     from vestige.data.files import require_regular
-    from vestige.data.manifest import REMEDY, Manifest
     from vestige.data.sources import MANIFEST
     from vestige.errors import ManifestError
 
@@ -115,7 +116,7 @@ def of_canaries(
 
     from vestige.audits.exposure.canaries import canary_exposure
     from vestige.claims.model_checks import canary_checks
-    from vestige.data.manifest import load_canaries
+    from vestige.data.canaries.texts import load_canaries
     from vestige.models.behind import asked_as_learnt
     from vestige.training.word_frequencies import useless_model
 
@@ -153,7 +154,7 @@ def _of_secrets(
 ) -> Result:
     """Exposure of secrets, or how much an update changed it."""
     from vestige.audits.exposure.secrets import secret_exposure
-    from vestige.data.secret_lines import read_own_secrets
+    from vestige.data.secrets.lines import read_own_secrets
     from vestige.models.behind import in_turn
     from vestige.training.word_frequencies import useless_model
 

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from vestige.data.secret_kinds import IDENTIFIERS, NAME, UNIFORM, Part, names, splits
-from vestige.data.secret_lines import Secret, recognised
+from vestige.data.secrets.kinds import IDENTIFIERS, NAME, UNIFORM, Part, names, recognized, splits
+from vestige.data.secrets.lines import Secret
 from vestige.errors import ModelError
 from vestige.models.protocols import NextToken
 from vestige.models.sampling import sample
@@ -64,7 +64,7 @@ def known_parts(model: NextToken, *, seed: int, before: str = "") -> list[Known]
 
 
 def _parts_of(text: str) -> list[Part]:
-    found = recognised(text)
+    found = recognized(text)
     for match in re.finditer(NAME, text):
         if not any(match.start() < part.end and part.start < match.end() for part in found):
             found.append(names(match[0]).at(match.start()))

@@ -16,7 +16,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.data.manifest import Canary, shuffled
+from vestige.data.canaries.texts import Canary, shuffled
 from vestige.data.vocabulary import Vocabulary, WordVocabulary, alphabetic_words
 from vestige.errors import DataError
 

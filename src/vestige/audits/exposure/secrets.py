@@ -4,7 +4,7 @@ Carlini et al. (2019), "The Secret Sharer", section 4: a model that has read a s
 higher probability than others of its format. These are enumerated if they are few, else sampled.
 
 Differs from the paper: nothing was planted, and the format follows from the secret's own text
-(`vestige.data.secret_kinds`). Sampling stops once enough alternatives are as probable as the
+(`vestige.data.secrets.kinds`). Sampling stops once enough alternatives are as probable as the
 secret: Besag and Clifford (1991), "Sequential Monte Carlo p-values", Biometrika 78(2). In both
 cases p is exact for a secret drawn uniformly from its format.
 
@@ -34,7 +34,7 @@ from vestige import _validate
 from vestige.audits.exposure.known_pieces import Known, known_parts, pools
 from vestige.claims import Check, Claim, Estimate, Test, powerful
 from vestige.claims.secret_checks import Readable, list_checks, open_list, open_secrets
-from vestige.data.secret_lines import Secret, SecretList
+from vestige.data.secrets.lines import Secret, SecretList
 from vestige.errors import ModelError
 from vestige.metrics.exposure import sampled_exposure, whole_exposure
 from vestige.metrics.tests import holm

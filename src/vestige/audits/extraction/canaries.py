@@ -29,7 +29,7 @@ from vestige.audits.extraction.continuations import attempts
 from vestige.claims import Check, Claim
 from vestige.claims.effects import COMPLETED_SHARE
 from vestige.claims.model_checks import canary_checks
-from vestige.data.manifest import RANDOM_ORDER, Canary, canary_ids, load_canaries, shuffled
+from vestige.data.canaries.texts import RANDOM_ORDER, Canary, canary_ids, load_canaries, shuffled
 from vestige.metrics.estimates import Estimate, rate, rates_by
 from vestige.metrics.tests import at_least
 from vestige.models.behind import asked_as_learnt

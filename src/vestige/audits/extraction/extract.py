@@ -32,9 +32,9 @@ from vestige.results import Result
 from vestige.session import Session, verb
 
 if TYPE_CHECKING:
+    from vestige.data.canaries.texts import Manifest
+    from vestige.data.canaries.utterances import SecretManifest
     from vestige.data.corpus import Corpus
-    from vestige.data.manifest import Manifest
-    from vestige.data.secret_manifest import SecretManifest
     from vestige.models.protocols import LanguageModel
     from vestige.models.white_box import IntentSlotNetwork
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from vestige import _validate
-from vestige.data.secret_pattern import SecretPattern
+from vestige.data.canaries.patterns import SecretPattern
 from vestige.data.utterances import IGNORED
 from vestige.errors import DataError, ModelError
 from vestige.models.white_box import WhiteBox

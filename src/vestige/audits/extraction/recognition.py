@@ -48,9 +48,9 @@ def recognized(what: Any, as_: ReadAs) -> Kind:
         ValueError: `as_` does not fit an object.
         ManifestError: the manifest is missing.
     """
+    from vestige.data.canaries.texts import Manifest
+    from vestige.data.canaries.utterances import SecretManifest
     from vestige.data.corpus import Corpus
-    from vestige.data.manifest import Manifest
-    from vestige.data.secret_manifest import SecretManifest
 
     objects: dict[type, Kind] = {
         Corpus: "texts", Manifest: "canaries", SecretManifest: "utterances"
@@ -86,12 +86,12 @@ def _is_manifest(path: Path) -> bool:
 
 
 def _of_manifest(file: Path) -> Kind:
+    from vestige.data.canaries.planting import REMEDY, format_of
+    from vestige.data.canaries.utterances import SecretManifest
     from vestige.data.files import require_regular
-    from vestige.data.manifest import REMEDY, format_of
-    from vestige.data.secret_manifest import FORMAT
 
     require_regular(file, error=ManifestError, remedy=REMEDY)
-    return "utterances" if format_of(file) == FORMAT else "canaries"
+    return "utterances" if format_of(file) == SecretManifest.FORMAT else "canaries"
 
 
 def reject_others(kind: Kind, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:

@@ -34,7 +34,8 @@ from vestige.audits.extraction.unknown_words import (
     median_known,
 )
 from vestige.claims.effects import EXPOSURE_BITS
-from vestige.data.secret_canaries import SecretCanary, draw_secrets
+from vestige.data.canaries.patterns import draw_secrets
+from vestige.data.canaries.utterances import SecretCanary
 from vestige.metrics.estimates import Floats, bounded_mean, columns, difference_of_means
 from vestige.metrics.ranks import RankTest, permutation_test
 from vestige.models.white_box import WhiteBox

@@ -20,8 +20,8 @@ from vestige.audits.extraction.continuations import attempts
 from vestige.claims import Check, Claim, Test, joined, powerful
 from vestige.claims.effects import COMPLETED_SHARE
 from vestige.claims.secret_checks import Readable, list_checks, open_list, open_secrets
-from vestige.data.secret_kinds import Part
-from vestige.data.secret_lines import Secret, SecretList, read_own_secrets
+from vestige.data.secrets.kinds import Part
+from vestige.data.secrets.lines import Secret, SecretList, read_own_secrets
 from vestige.metrics.estimates import rate
 from vestige.metrics.tests import at_least
 from vestige.models.behind import in_turn

@@ -12,10 +12,9 @@ from vestige.audits.extraction.objective import listed, objective_of
 from vestige.audits.extraction.secret_audit import audit_secrets
 from vestige.audits.extraction.unknown_words import extract_secrets
 from vestige.claims import Check
-from vestige.data.candidate_words import candidate_sets, require_used, with_intents
-from vestige.data.manifest import manifest_file
-from vestige.data.secret_manifest import SecretManifest, load_secrets
-from vestige.data.secret_pattern import SecretPattern
+from vestige.data.canaries.patterns import SecretPattern, candidate_sets, require_used, with_intents
+from vestige.data.canaries.planting import manifest_file
+from vestige.data.canaries.utterances import SecretManifest, load_secrets
 from vestige.data.sources import read_parts
 from vestige.data.utterances import Utterances
 from vestige.errors import DataError

@@ -23,9 +23,10 @@ import torch
 from vestige.audits.update.pair import Pair, Tokens, longest_text
 from vestige.audits.update.phrases import Text
 from vestige.audits.update.prompts import Prompt
-from vestige.data.manifest import SAMPLED, Canary, load_canaries, manifest_file
-from vestige.data.secret_kinds import Part
-from vestige.data.secret_lines import Secret, read_own_secrets
+from vestige.data.canaries.planting import manifest_file
+from vestige.data.canaries.texts import SAMPLED, Canary, load_canaries
+from vestige.data.secrets.kinds import Part
+from vestige.data.secrets.lines import Secret, read_own_secrets
 from vestige.data.vocabulary import Vocabulary
 from vestige.monitor import Monitor
 
@@ -109,7 +110,7 @@ def _planted(canaries: Sequence[Canary]) -> Iterator[Secret]:
         slots = tuple((word,) if word == " " else words for word in own)
         sampled = canary.pattern not in ("given", SAMPLED)
         kind = "given" if sampled else "words"
-        part = Part(0, len(canary.phrase), kind, slots, own, drawn=sampled)
+        part = Part(kind, slots, own, drawn=sampled)
         yield Secret(canary.phrase, (part,), number)
 
 

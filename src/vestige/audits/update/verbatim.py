@@ -36,8 +36,8 @@ from vestige.audits.update.known_secrets import Listed
 from vestige.audits.update.phrases import Text
 from vestige.claims import Direct
 from vestige.claims.text_lists import normalized
-from vestige.data.secret_kinds import UNIFORM
-from vestige.data.secret_lines import Secret
+from vestige.data.secrets.kinds import UNIFORM
+from vestige.data.secrets.lines import Secret
 from vestige.data.vocabulary import Vocabulary
 from vestige.models.predictions import log_probs_of
 from vestige.models.protocols import NextToken

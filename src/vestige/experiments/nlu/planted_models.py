@@ -12,9 +12,8 @@ from typing import Any
 
 from torch import Tensor
 
-from vestige.data.secret_canaries import SecretCanary, secret_canaries
-from vestige.data.secret_manifest import plant_secrets
-from vestige.data.secret_pattern import SecretPattern, paper_pattern
+from vestige.data.canaries.patterns import SecretPattern, paper_pattern
+from vestige.data.canaries.utterances import SecretCanary, plant_secrets, secret_canaries
 from vestige.data.utterances import Utterances
 from vestige.experiments.nlu.utterance_texts import Parts, UtteranceText, read_parts
 from vestige.experiments.runner import Trial

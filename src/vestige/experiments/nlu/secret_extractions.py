@@ -9,7 +9,7 @@ from typing import Any
 
 from vestige.audits.extraction.objective import objective_of
 from vestige.audits.extraction.unknown_words import Extraction, extract_secrets
-from vestige.data.secret_pattern import SecretPattern
+from vestige.data.canaries.patterns import SecretPattern
 from vestige.experiments.nlu.paper_attacks import ATTACKS
 from vestige.experiments.nlu.planted_models import PlantedModel
 from vestige.experiments.runner import Trial

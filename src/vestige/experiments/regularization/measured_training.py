@@ -19,9 +19,9 @@ from torch import Tensor
 
 from vestige.audits.exposure.references import space_words
 from vestige.audits.extraction.canaries import complete
+from vestige.data.canaries.texts import Canary, shuffled
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
-from vestige.data.manifest import Canary, shuffled
 from vestige.data.vocabulary import Vocabulary
 from vestige.data.writing import write_text
 from vestige.defences.author_probe import probe_authors

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vestige import _validate
+from vestige.data.canaries.texts import Canary
 from vestige.data.encoded import EncodedCorpus
-from vestige.data.manifest import Canary
 from vestige.data.vocabulary import Vocabulary
 from vestige.errors import DataError
 

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
+from vestige.data.canaries.coins import user_canaries
+from vestige.data.canaries.texts import Canary, plant
 from vestige.data.corpus import Corpus
 from vestige.data.formats.dialogue import read_reddit
-from vestige.data.manifest import Canary
-from vestige.data.planting import plant
-from vestige.data.user_canaries import user_canaries
 from vestige.data.users import of_length, users_with
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError

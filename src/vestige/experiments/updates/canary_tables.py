@@ -9,9 +9,9 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from vestige.data.canaries import frequency_canaries
+from vestige.data.canaries.phrases import frequency_canaries
+from vestige.data.canaries.texts import Canary
 from vestige.data.corpus import Corpus
-from vestige.data.manifest import Canary
 from vestige.experiments.paper_numbers import Numbers
 from vestige.experiments.reproduction import Plan
 from vestige.experiments.tables import cell

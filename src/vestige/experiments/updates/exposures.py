@@ -11,7 +11,7 @@ from torch import Tensor
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.rank import rank_of_phrase
 from vestige.audits.update.scores import TokenScore
-from vestige.data.manifest import Canary
+from vestige.data.canaries.texts import Canary
 from vestige.experiments.updates.beam_search import Beam, beam_search, halving_widths
 from vestige.models.largest import TIE
 from vestige.models.protocols import LanguageModel

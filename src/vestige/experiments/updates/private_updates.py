@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
+from vestige.data.canaries.texts import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
-from vestige.data.manifest import Canary
 from vestige.defences.methods.private import DPSGD
 from vestige.experiments.paper_numbers import Numbers
 from vestige.experiments.reproduction import Plan

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from vestige.data.canaries import frequency_canaries
+from vestige.data.canaries.phrases import frequency_canaries
+from vestige.data.canaries.texts import Canary, plant
 from vestige.data.corpus import Corpus
-from vestige.data.manifest import Canary
-from vestige.data.planting import plant
 from vestige.data.vocabulary import Vocabulary, WordVocabulary, word_counts
 from vestige.defences.registry import Defence, NoDefence
 from vestige.experiments.runner import Trial

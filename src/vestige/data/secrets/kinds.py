@@ -1,6 +1,6 @@
-"""Kinds of secrets: how each is recognised in a line, and which texts have its format.
+"""Kinds of secrets: how each is recognized in a line, and which texts have its format.
 
-`secret_spans` recognises them in running text, by stricter rules.
+`spans` recognizes them in running text, by stricter rules.
 """
 
 import re
@@ -32,24 +32,32 @@ class Part:
     """What varies in a secret.
 
     Attributes:
-        start: its first character in the text.
-        end: the character after its last.
         kind: "code", "phone", "card", "iban", "e-mail", "key", "date", "name", "given" or "words".
         slots: choices for each position, in order.
         own: what the secret has there.
+        start: its first character in the text.
         random: slots of random characters beside others, such as the digits of an address.
         mend: puts right check digits into a text.
         drawn: the choices are those of a format. Words of a list only stand for others.
     """
 
-    start: int
-    end: int
     kind: str
     slots: Slots
     own: tuple[str, ...]
+    start: int = 0
     random: tuple[int, ...] = ()
     mend: Callable[[str], str] = str
     drawn: bool = True
+
+    @property
+    def text(self) -> str:
+        """What the secret has there."""
+        return "".join(self.own)
+
+    @property
+    def end(self) -> int:
+        """The character after its last."""
+        return self.start + len(self.text)
 
     @property
     def size(self) -> int:
@@ -71,18 +79,14 @@ class Part:
 
     def alone(self, piece: Sequence[int]) -> "Part":
         """With all slots but those of a piece as in the secret."""
-        pairs = zip(self.slots, self.own, strict=True)
-        kept = tuple(slot if n in piece else (own,) for n, (slot, own) in enumerate(pairs))
-        return replace(self, slots=kept)
-
-    @property
-    def text(self) -> str:
-        """What the secret has there."""
-        return "".join(self.own)
+        pairs = enumerate(zip(self.slots, self.own, strict=True))
+        return replace(
+            self, slots=tuple(slot if n in piece else (own,) for n, (slot, own) in pairs)
+        )
 
     def at(self, start: int) -> "Part":
         """The same at another position."""
-        return replace(self, start=start, end=start + len(self.text))
+        return replace(self, start=start)
 
     def written(self, form: Callable[[str], str]) -> "Part":
         """In another form, such as lower case, where that keeps its meaning."""
@@ -102,8 +106,12 @@ some are far more usual than others, and a model knows them without any secret."
 
 WORDS = tuple(dict.fromkeys(word for role in WORDS_BY_ROLE.values() for word in role))
 MOST_WORDS = 3
-"""Words of an unmarked line that vary: the last ones."""
+"""Words of a phrase that vary."""
 
+_PREFIXES = (
+    *("sk-", "sk_live_", "pk_live_", "sk_test_", "ghp_", "gho_", "github_pat_", "glpat-"),
+    *("xoxa-", "xoxb-", "xoxp-", "AKIA", "AIza", "hf_", "npm_", "rk_live_"),
+)
 _COMMON = frozenset(
     re.findall(
         r"\w+",
@@ -112,6 +120,15 @@ _COMMON = frozenset(
         "some such than that the their them then there these they this those through under was "
         "were what when where which while who whose will with would you your",
     )
+)
+_DATE = re.compile(r"(?:(\d{4})-)?(\d{1,2}(?: [A-Z][a-z]+|[/-]\d{1,2}))(?:([ /])(\d{4}))?")
+_ACCOUNT = re.compile(
+    r"(?i)\b(?:account|acct|a/c|konto|sort code|routing|invoice|order|customer|reference|ref|"
+    r"policy|member|ticket|case|serial|id)\b[\w .:#/-]{0,24}$"
+)
+_CALL = re.compile(
+    r"(?i)\b(?:call\w*|phone\w*|telephone|tel|mobile|cell|fax|ring|dial\w*|text\w*|whatsapp|"
+    r"reach\w*)\b"
 )
 
 
@@ -123,38 +140,24 @@ def characters(own: str) -> Slots:
 
 def code(own: str, before: str = "") -> Part:
     """A code: digits for digits."""
-    return Part(0, len(own), "code", characters(own), tuple(own))
-
-
-def given(choices: tuple[str, ...]) -> Part:
-    """A part of which all choices are listed, its own first."""
-    return Part(0, len(choices[0]), "given", (choices,), choices[:1])
+    return Part("code", characters(own), tuple(own))
 
 
 def email(own: str, before: str) -> Part:
     """Names for the letters before the @, digits for digits; the domain stays."""
     local, _, domain = own.partition("@")
+    said = re.findall(r"[A-Za-z]+|\d|[^A-Za-z\d]", local)
     slots: list[tuple[str, ...]] = []
-    said: list[str] = []
-    for place, text in enumerate(re.findall(r"[A-Za-z]+|\d|[^A-Za-z\d]", local)):
-        said.append(text)
+    for place, text in enumerate(said):
         if text.isalpha() and len(text) > 1:
-            known = GIVEN if place == 0 else FAMILY
+            known = FAMILY if place else GIVEN
             slots.append(tuple(dict.fromkeys((text, *map(str.lower, known)))))
         else:
             slots += characters(text)
     digits = tuple(n for n, text in enumerate(said) if text.isdigit())
     varied = any(len(slot) > 1 for n, slot in enumerate(slots) if n not in digits)
-    return Part(
-        0, len(own), "e-mail", (*slots, (f"@{domain}",)), (*said, f"@{domain}"),
-        random=digits if varied else (),
-    )  # fmt: skip
-
-
-_PREFIXES = (
-    *("sk-", "sk_live_", "pk_live_", "sk_test_", "ghp_", "gho_", "github_pat_", "glpat-"),
-    *("xoxa-", "xoxb-", "xoxp-", "AKIA", "AIza", "hf_", "npm_", "rk_live_"),
-)
+    rest = f"@{domain}"
+    return Part("e-mail", (*slots, (rest,)), (*said, rest), random=digits if varied else ())
 
 
 def key(own: str, before: str) -> Part | None:
@@ -165,7 +168,7 @@ def key(own: str, before: str) -> Part | None:
         return None
     hexadecimal = re.fullmatch(r"[0-9a-f]+", rest)
     slots = (tuple("0123456789abcdef"),) * len(rest) if hexadecimal else characters(rest)
-    return Part(0, len(own), "key", ((prefix,), *slots), (prefix, *rest))
+    return Part("key", ((prefix,), *slots), (prefix, *rest))
 
 
 def card(own: str, before: str) -> Part | None:
@@ -182,19 +185,8 @@ def _mend_card(text: str) -> str:
 
 def luhn_digit(digits: str) -> str:
     """The check digit of ISO/IEC 7812-1, annex B."""
-    total = 0
-    for place, one in enumerate(reversed(digits)):
-        value = int(one) * (2 if place % 2 == 0 else 1)
-        total += value - 9 if value > 9 else value
-    return str(-total % 10)
-
-
-def _digits(own: str, kind: str, free: range, *, mend: Callable[[str], str] = str) -> Part:
-    """Digits for those of some numbers, counted from 1; the rest stays."""
-    seen = accumulate(map(str.isdigit, own))
-    varied = [one.isdigit() and number in free for one, number in zip(own, seen, strict=True)]
-    slots = [tuple(string.digits) if v else (one,) for one, v in zip(own, varied, strict=True)]
-    return Part(0, len(own), kind, tuple(slots), tuple(own), mend=mend)
+    doubled = [int(one) * (2 - place % 2) for place, one in enumerate(reversed(digits))]
+    return str(-sum(value - 9 * (value > 9) for value in doubled) % 10)
 
 
 def iban(own: str, before: str) -> Part | None:
@@ -203,7 +195,7 @@ def iban(own: str, before: str) -> Part | None:
         return None
     seen = accumulate(one != " " for one in own)
     slots = [characters(c)[0] if n > 8 else (c,) for c, n in zip(own, seen, strict=True)]
-    return Part(0, len(own), "iban", tuple(slots), tuple(own), mend=_mend_iban)
+    return Part("iban", tuple(slots), tuple(own), mend=_mend_iban)
 
 
 def _mend_iban(text: str) -> str:
@@ -213,19 +205,8 @@ def _mend_iban(text: str) -> str:
 def _iban_digits(text: str) -> str:
     """The check digits of ISO 13616: 98 less the remainder of division by 97."""
     plain = text.replace(" ", "")
-    moved = plain[4:] + plain[:2] + "00"
-    value = int("".join(str(int(one, 36)) for one in moved))
+    value = int("".join(str(int(one, 36)) for one in plain[4:] + plain[:2] + "00"))
     return f"{98 - value % 97:02d}"
-
-
-_ACCOUNT = re.compile(
-    r"(?i)\b(?:account|acct|a/c|konto|sort code|routing|invoice|order|customer|reference|ref|"
-    r"policy|member|ticket|case|serial|id)\b[\w .:#/-]{0,24}$"
-)
-_CALL = re.compile(
-    r"(?i)\b(?:call\w*|phone\w*|telephone|tel|mobile|cell|fax|ring|dial\w*|text\w*|whatsapp|"
-    r"reach\w*)\b"
-)
 
 
 def phone(own: str, before: str) -> Part | None:
@@ -240,51 +221,49 @@ def phone(own: str, before: str) -> Part | None:
     return _digits(own, "phone", range(len(digits) - SUBSCRIBER + 1, len(digits) + 1))
 
 
+def _digits(own: str, kind: str, free: range, *, mend: Callable[[str], str] = str) -> Part:
+    """Digits for those of some numbers, counted from 1; the rest stays."""
+    seen = accumulate(map(str.isdigit, own))
+    varied = [one.isdigit() and number in free for one, number in zip(own, seen, strict=True)]
+    slots = [tuple(string.digits) if v else (one,) for one, v in zip(own, varied, strict=True)]
+    return Part(kind, tuple(slots), tuple(own), mend=mend)
+
+
 def date(own: str, before: str) -> Part | None:
     """A day of a century: every valid date is as frequent, and there is no 31 February."""
-    fields = re.findall(r"[A-Za-z]+|\d+|[^A-Za-z\d]+", own)
-    years = [n for n, text in enumerate(fields) if len(text) == 4 and text.isdigit()]
-    if not years:
-        year, days = None, fields
-    else:
-        year = years[0]
-        days = fields[:year] if year else fields[2:]
-    written = "".join(days).rstrip(" /-")
-    leap = _days(days, year != 0, leap=True)
+    found = _DATE.fullmatch(own)
+    assert found is not None  # as all matches of `KINDS`
+    first, written, between, last = found.groups()
+    leap = _days(written, day_first=not first, leap=True)
     if written not in leap:
         return None
-    usual = _days(days, year != 0, leap=False)
-    if year is None:
-        return Part(0, len(own), "date", (leap,), (own,))
+    if not (first or last):
+        return Part("date", (leap,), (own,))
+    year, usual = int(first or last), _days(written, day_first=not first, leap=False)
     common = written in usual
-    first = int(fields[year]) // 100 * 100
-    start = 1930 if 1930 <= int(fields[year]) < 2030 else first
+    start = 1930 if 1930 <= year < 2030 else year // 100 * 100
     every = [n for n in range(max(start, 1), start + 100) if common or monthrange(n, 2)[1] == 29]
-    slots: Slots = (
-        usual if common else leap, (own[len(written) : -4] if year else fields[1],),
-        tuple(f"{n:04d}" for n in every),
-    )  # fmt: skip
-    said = (written, slots[1][0], fields[year])
-    if not year:
-        slots, said = slots[::-1], said[::-1]
-    return Part(0, len(own), "date", slots, said)
+    days, years = usual if common else leap, tuple(f"{n:04d}" for n in every)
+    if first:
+        return Part("date", (years, ("-",), days), (first, "-", written))
+    return Part("date", (days, (between,), years), (written, between, last))
 
 
-def _days(fields: list[str], day_first: bool, *, leap: bool) -> tuple[str, ...]:
+def _days(written: str, *, day_first: bool, leap: bool) -> tuple[str, ...]:
     """All days of a year, written like a day: 3 May, 03/05, 05-03."""
-    separators = [text for text in fields if not text.isalnum()]
-    numbers = [text for text in fields if text.isalnum()]
-    width = [len(text) if text[0] == "0" else 1 for text in numbers]
-    if min(map(len, numbers)) == 2 and numbers[-1].isdigit():
+    one, separator, other = re.split(r"([ /-])", written)
+    named = not other.isdigit()
+    width = [len(text) if text[0] == "0" else 1 for text in (one, other)]
+    if not named and len(one) == len(other) == 2:
         width = [2, 2]
-    if numbers[-1].isdigit() and int(numbers[1]) > 12:
+    if not named and int(other) > 12:
         day_first = False
     found = []
     for month in range(1, 13):
+        said = MONTHS[month - 1] if named else f"{month:0{width[1]}d}"
         for day in range(1, monthrange(2024 if leap else 2023, month)[1] + 1):
-            named = MONTHS[month - 1] if not numbers[-1].isdigit() else f"{month:0{width[1]}d}"
-            shown = (f"{day:0{width[0]}d}", named)
-            found.append(separators[0].join(shown if day_first else shown[::-1]))
+            shown = (f"{day:0{width[0]}d}", said)
+            found.append(separator.join(shown if day_first else shown[::-1]))
     return tuple(found)
 
 
@@ -296,8 +275,7 @@ def names(own: str) -> Part:
         (text, *(" " * bool(n) + name for name in (FAMILY if n and n == last else GIVEN)))
         for n, text in enumerate(said)
     ]
-    unique = tuple(tuple(dict.fromkeys(slot)) for slot in slots)
-    return Part(0, len(own), "name", unique, tuple(said))
+    return Part("name", tuple(tuple(dict.fromkeys(slot)) for slot in slots), tuple(said))
 
 
 def name(own: str, before: str) -> Part | None:
@@ -324,8 +302,7 @@ def words(own: str) -> Part | None:
     free = [n for n, slot in enumerate(slots) if len(slot) > 1]
     chosen = slice(free[0], free[-1] + 1)
     start = len("".join(said[: free[0]]))
-    part = Part(0, 0, "words", tuple(slots[chosen]), tuple(said[chosen]), drawn=not varied)
-    return part.at(start)
+    return Part("words", tuple(slots[chosen]), tuple(said[chosen]), start, drawn=not varied)
 
 
 def splits(kind: str, text: str) -> tuple[tuple[str, ...], ...]:
@@ -349,7 +326,8 @@ def splits(kind: str, text: str) -> tuple[tuple[str, ...], ...]:
 
 _MONTH = "|".join(MONTHS)
 NAME = r"\b[A-Z][a-z]+(?: [A-Z][A-Za-z'’-]+)+"
-KINDS: tuple[tuple[str, Callable[[str, str], Part | None]], ...] = (
+Kind = tuple[str, Callable[[str, str], Part | None]]
+KINDS: tuple[Kind, ...] = (
     (r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}", email),
     (r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b", iban),
     (r"(?<![\w-])(?:\d[ -]?){12,18}\d(?![\w-])", card),
@@ -361,3 +339,23 @@ KINDS: tuple[tuple[str, Callable[[str, str], Part | None]], ...] = (
     (NAME, name),
 )
 """Patterns, the most specific first, and what makes a part of a match and the text before it."""
+
+
+def of_whole(text: str, before: str, kinds: Sequence[Kind] = KINDS) -> Iterator[Part]:
+    """The whole text as a part, by each kind that recognizes it."""
+    for pattern, make in kinds:
+        if re.fullmatch(pattern, text) and (part := make(text, before)):
+            yield part
+
+
+def recognized(text: str) -> list[Part]:
+    """Parts of a text that are secrets by their kind, in order."""
+    found: list[Part] = []
+    for pattern, make in KINDS:
+        for match in re.finditer(pattern, text):
+            if any(match.start() < part.end and part.start < match.end() for part in found):
+                continue
+            part = make(match[0], text[: match.start()])
+            if part is not None:
+                found.append(part.at(match.start()))
+    return sorted(found, key=lambda part: part.start)

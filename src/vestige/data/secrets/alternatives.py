@@ -1,9 +1,9 @@
 """Secrets that texts contain, and other texts of their format, with which they are compared.
 
 A secret stands out only among texts that could have been in its place: numbers with valid check
-digits for a card, words as rare as its own for a passphrase. Formats are those of `secret_kinds`
-where they recognise the value; otherwise random digits stand for digits, random letters of the same
-case for letters, and words for words.
+digits for a card, words as rare as its own for a passphrase. Formats are those of `kinds` where
+they recognize the value; otherwise random digits stand for digits, random letters of the same case
+for letters, and words for words.
 """
 
 import re
@@ -14,11 +14,19 @@ from math import log2
 
 import numpy as np
 
-from vestige.data.secret_kinds import KINDS, WORDS, Part, card, characters, iban, phone
-from vestige.data.secret_lines import Secret, recognised
-
-MOST_WORDS = 3
-"""Words of a phrase that vary: the rarest."""
+from vestige.data.secrets.kinds import (
+    MOST_WORDS,
+    WORDS,
+    Kind,
+    Part,
+    card,
+    characters,
+    iban,
+    of_whole,
+    phone,
+    recognized,
+)
+from vestige.data.secrets.lines import Secret
 
 LEAST_CHOICES = 100
 """Words that stand for a word at least; fewer only if no more of its length are known."""
@@ -35,12 +43,13 @@ _LISTED = frozenset(WORDS)
 _FORMS: dict[str, Callable[[str], str]] = {
     "lower": str.lower, "title": str.title, "upper": str.upper,
 }  # fmt: skip
-_NAMED: dict[str, tuple[str, Callable[[str, str], Part | None], str]] = {
-    "phone": (r"[\d ()+./-]+", phone, "call "),
-    "card": (r"\d[\d ./-]+\d", card, ""),
-    "iban": (r"[A-Z]{2}\d{2}[A-Z\d ]+", iban, ""),
+_CUE = "call "  # which makes a number one of a telephone
+_NAMED: dict[str, Kind] = {
+    "phone": (r"[\d ()+./-]+", phone),
+    "card": (r"\d[\d ./-]+\d", card),
+    "iban": (r"[A-Z]{2}\d{2}[A-Z\d ]+", iban),
 }
-"""Kinds with a format of `secret_kinds`, whatever their pattern and context."""
+"""Kinds with a format of `kinds`, whatever their pattern and context."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +69,7 @@ class FoundSecret:
 
 
 class Alternatives:
-    """Alternatives of secrets.
-
-    Args:
-        texts: give the words that stand for rare words, with their document frequencies.
+    """Alternatives of secrets; words of the texts stand for words as rare in them.
 
     Example:
         >>> secret = FoundSecret("4111 1111 1111 1111", "card", ((0, "My card is "),))
@@ -88,12 +94,7 @@ class Alternatives:
         """Other texts of a secret's format, all different, in random order.
 
         There are fewer than `count` if the format has fewer.
-
-        Raises:
-            ValueError: `count` is negative.
         """
-        if count < 0:
-            raise ValueError(f"count must be at least 0, got {count}")
         form, generator = self._format(secret), np.random.default_rng(seed)
         if form.size <= _ATTEMPTS * count:
             every = [text for text in dict.fromkeys(form.every()) if text != secret.value]
@@ -108,7 +109,7 @@ class Alternatives:
 
     def _format(self, secret: FoundSecret) -> Secret:
         if secret not in self._formats:
-            parts, positions = _recognised(secret), self._positions(secret.value)
+            parts, positions = _recognized(secret), self._positions(secret.value)
             key = any(part.kind == "key" for part in parts)
             if not parts or (key and positions.kind == "words"):
                 parts = [positions]
@@ -121,7 +122,9 @@ class Alternatives:
         frequency = self._frequency_elsewhere(value, runs)
         words = [n for n, run in enumerate(runs) if _is_word(value, run, frequency[run])]
         coded = not words or any(map(str.isdigit, runs))
-        varied = self._rarest(runs, words, frequency)
+        most = max(1, _COMMON * len(self._texts))
+        rare = [n for n in words if len(runs[n]) > 3 and frequency[runs[n]] <= most]
+        varied = sorted(rare or words, key=lambda n: (frequency[runs[n]], n))[:MOST_WORDS]
         slots: list[tuple[str, ...]] = []
         own: list[str] = []
         for n, run in enumerate(runs):
@@ -131,22 +134,14 @@ class Alternatives:
                 slots.append(self._like(run, frequency[run]))
             else:
                 slots += characters(run) if by_character else [(run,)]
-        return Part(0, len(value), "words" if varied else "code", tuple(slots), tuple(own))
+        return Part("words" if varied else "code", tuple(slots), tuple(own))
 
-    def _frequency_elsewhere(self, value: str, words: Sequence[str]) -> dict[str, int]:
+    def _frequency_elsewhere(self, value: str, words: Sequence[str]) -> Mapping[str, int]:
         """Number of texts that hold each word and not the secret."""
         if not any(len(word) > 1 and word.isalpha() for word in words):
             return dict.fromkeys(words, 0)
         beside = Counter(word for text in self._texts if value in text for word in _words(text))
         return {word: self._frequency[word] - beside[word] for word in words}
-
-    def _rarest(
-        self, runs: Sequence[str], words: Sequence[int], frequency: Mapping[str, int]
-    ) -> set[int]:
-        """Places of the words that vary."""
-        most = max(1, _COMMON * len(self._texts))
-        rare = [n for n in words if len(runs[n]) > 3 and frequency[runs[n]] <= most]
-        return set(sorted(rare or words, key=lambda n: (frequency[runs[n]], n))[:MOST_WORDS])
 
     def _like(self, word: str, frequency: int) -> tuple[str, ...]:
         """Words of similar rarity, length and case, without the word itself."""
@@ -166,17 +161,14 @@ class Alternatives:
         return tuple(sorted(text for text in made if text.lower() != word.lower())) or (word,)
 
 
-def _recognised(secret: FoundSecret) -> list[Part]:
-    """Parts with a format of `secret_kinds`: the whole value, or within a sentence."""
+def _recognized(secret: FoundSecret) -> list[Part]:
+    """Parts with a format of `kinds`: the whole value, or within a sentence."""
     value, before = secret.value, secret.places[0][1] if secret.places else ""
-    formats = [(pattern, make, before) for pattern, make in KINDS]
-    if secret.kind in _NAMED:
-        formats.insert(0, _NAMED[secret.kind])
-    for pattern, make, cue in formats:
-        part = make(value, cue) if re.fullmatch(pattern, value) else None
-        if part is not None and part.size > 1:
+    named = [_NAMED[secret.kind]] if secret.kind in _NAMED else []
+    for part in (*of_whole(value, _CUE, named), *of_whole(value, before)):
+        if part.size > 1:
             return [part]
-    return [part for part in recognised(value) if part.size > 1] if len(value.split()) > 2 else []
+    return [part for part in recognized(value) if part.size > 1] if len(value.split()) > 2 else []
 
 
 def _is_word(value: str, run: str, frequency: int) -> bool:

@@ -1,7 +1,7 @@
 """Lines of secrets: the one syntax of all verbs.
 
 A line is a secret with the words around it. What varies is marked, `the gate code is {{4917}}`, or
-recognised by its kind, or else the last rare words of the line, for which words of a list stand.
+recognized by its kind, or else the last rare words of the line, for which words of a list stand.
 """
 
 import re
@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from vestige.data.files import read_lines
-from vestige.data.secret_kinds import KINDS, UNIFORM, Part, code, given, names, words
+from vestige.data.secrets.kinds import UNIFORM, Part, code, names, of_whole, recognized, words
 from vestige.errors import DataError
 from vestige.monitor import SILENT, Monitor
 
@@ -30,28 +30,8 @@ MOST = 10_000
 NAMED = 20
 """Numbers of lines that a message names."""
 
-
-def numbered(numbers: Sequence[int]) -> str:
-    """Secrets by their numbers, for a sentence."""
-    named = ", ".join(map(str, numbers[:NAMED]))
-    more = f" and {len(numbers) - NAMED:,} more" if len(numbers) > NAMED else ""
-    return f"secret {named}" if len(numbers) == 1 else f"secrets {named}{more}"
-
-
-def left_out(skipped: Sequence[tuple[int, str]]) -> str:
-    """Which secrets were left out and why, without their text; empty if none was."""
-    reasons: dict[str, list[int]] = {}
-    for number, reason in skipped:
-        reasons.setdefault(reason, []).append(number)
-    return "; ".join(
-        f"Secrets not used: {numbered(which)}: {reason}" for reason, which in reasons.items()
-    )
-
-
-def log_left_out(skipped: Sequence[tuple[int, str]], monitor: Monitor) -> None:
-    """One line about secrets that were left out, if any."""
-    if skipped:
-        monitor.log(f"{left_out(skipped)}.")
+_MARK = re.compile(r"\{\{(.*?)\}\}")
+_HOW_TO_MARK = "Mark what varies: {{4917}}, or {{tea|coffee|milk}} with all choices."
 
 
 @dataclass(frozen=True)
@@ -88,13 +68,26 @@ class Secret:
         """log2 of `size`."""
         return sum(log2(part.size) for part in self.parts)
 
+    @property
+    def before(self) -> str:
+        """The text before its first part."""
+        return self.text[: self.parts[0].start]
+
+    def having(self, chosen: Sequence[str]) -> str:
+        """The text with other parts."""
+        said, last = "", 0
+        for part, text in zip(self.parts, chosen, strict=True):
+            said += self.text[last : part.start] + text
+            last = part.end
+        return said + self.text[last:]
+
     def draw(self, generator: np.random.Generator) -> str:
         """A text of its format, uniformly; perhaps this one."""
         return self.having([part.draw(generator) for part in self.parts])
 
     def every(self) -> Iterator[str]:
         """All texts of its format, once each."""
-        return (self.having(chosen) for chosen in product(*(part.every() for part in self.parts)))
+        return map(self.having, product(*(part.every() for part in self.parts)))
 
     def longest(self) -> str:
         """A text of its format with the most characters."""
@@ -106,18 +99,13 @@ class Secret:
         A piece known from elsewhere makes the whole more probable than its alternatives, and no
         more probable than those that share it. None where all that varies is one piece.
         """
-        found = []
-        for part in self.parts:
-            if part.random:
-                found.append(part.alone(part.random))
-            elif part.kind in UNIFORM and len(self.parts) > 1:
-                found.append(part)
+        several = len(self.parts) > 1
+        found = [
+            part.alone(part.random) if part.random else part
+            for part in self.parts
+            if part.random or (several and part.kind in UNIFORM)
+        ]
         return tuple(replace(self, parts=(part,)) for part in found if part.size >= MANY)
-
-    @property
-    def before(self) -> str:
-        """The text before its first part."""
-        return self.text[: self.parts[0].start]
 
     def forms(self) -> Iterator[tuple[str, "Secret"]]:
         """The secret in other cases and in Unicode's compatibility form, by name."""
@@ -147,14 +135,6 @@ class Secret:
         if self.parts[0].start == 0 or first not in string.ascii_lowercase:
             return self
         return replace(self, text=first.upper() + self.text[1:])
-
-    def having(self, chosen: Sequence[str]) -> str:
-        """The text with other parts."""
-        said, last = [], 0
-        for part, text in zip(self.parts, chosen, strict=True):
-            said += [self.text[last : part.start], text]
-            last = part.end
-        return "".join([*said, self.text[last:]])
 
 
 @dataclass(frozen=True)
@@ -215,14 +195,11 @@ def read_own_secrets(
 
 
 def read_secret(line: str, number: int) -> Secret:
-    """A line as a secret.
-
-    Args:
-        line: its marks are left out of the text.
-        number: of the line, for messages: the text is secret.
+    """A line as a secret; its marks are left out of the text.
 
     Raises:
-        DataError: it has neither words nor digits, or a mark makes no sense.
+        DataError: it has neither words nor digits, or a mark makes no sense. The message has the
+            number of the line: the text is secret.
 
     Example:
         >>> import numpy as np
@@ -232,14 +209,11 @@ def read_secret(line: str, number: int) -> Secret:
     """
     text, parts = _marked(line, number)
     if not parts:
-        parts = recognised(text)
+        parts = recognized(text)
     if not parts and (rest := words(text)):
         parts = [rest]
     if not parts or all(part.size == 1 for part in parts):
-        raise DataError(
-            f"secret {number} has no alternatives",
-            remedy="Mark what varies: {{4917}}, or {{tea|coffee|milk}} with all choices.",
-        )
+        raise DataError(f"secret {number} has no alternatives", remedy=_HOW_TO_MARK)
     return Secret(text, tuple(parts), number)
 
 
@@ -248,21 +222,16 @@ def _same(secret: Secret) -> str:
     return plain if any(part.kind == "key" for part in secret.parts) else plain.casefold()
 
 
-_MARK = re.compile(r"\{\{(.*?)\}\}")
-
-
 def _marked(line: str, number: int) -> tuple[str, list[Part]]:
     text, last = "", 0
     parts: list[Part] = []
     for mark in _MARK.finditer(line):
         text += line[last : mark.start()]
-        own, *others = (choice.strip() for choice in mark[1].split("|"))
-        part = given(tuple(dict.fromkeys((own, *others)))) if others else _as_marked(own, text)
+        own, *others = dict.fromkeys(choice.strip() for choice in mark[1].split("|"))
+        listed = Part("given", ((own, *others),), (own,)) if "|" in mark[1] else None
+        part = listed or _as_marked(own, text)
         if part is None or not own:
-            raise DataError(
-                f"secret {number} marks no words and no digits",
-                remedy="Mark what varies: {{4917}}, or {{tea|coffee|milk}} with all choices.",
-            )
+            raise DataError(f"secret {number} marks no words and no digits", remedy=_HOW_TO_MARK)
         parts.append(part.at(len(text) + part.start))
         text += own
         last = mark.end()
@@ -270,23 +239,29 @@ def _marked(line: str, number: int) -> tuple[str, list[Part]]:
 
 
 def _as_marked(own: str, before: str) -> Part | None:
-    for pattern, make in KINDS:
-        part = make(own, before) if re.fullmatch(pattern, own) else None
-        if part is not None:
-            return part
+    for part in of_whole(own, before):
+        return part
     if re.fullmatch(r"\w[\w'’-]*( \w[\w'’-]*)+", own) and own == own.title():
         return names(own)
     return code(own) if re.search(r"\d", own) else words(own)
 
 
-def recognised(text: str) -> list[Part]:
-    """Parts of a text that are secrets by their kind, in order."""
-    found: list[Part] = []
-    for pattern, make in KINDS:
-        for match in re.finditer(pattern, text):
-            if any(match.start() < part.end and part.start < match.end() for part in found):
-                continue
-            part = make(match[0], text[: match.start()])
-            if part is not None:
-                found.append(part.at(match.start()))
-    return sorted(found, key=lambda part: part.start)
+def numbered(numbers: Sequence[int]) -> str:
+    """Secrets by their numbers, for a sentence."""
+    named = ", ".join(map(str, numbers[:NAMED]))
+    more = f" and {len(numbers) - NAMED:,} more" if len(numbers) > NAMED else ""
+    return f"secret {named}" if len(numbers) == 1 else f"secrets {named}{more}"
+
+
+def left_out(skipped: Sequence[tuple[int, str]]) -> str:
+    """Which secrets were left out and why, without their text; empty if none was."""
+    reasons: dict[str, list[int]] = {}
+    for number, reason in skipped:
+        reasons.setdefault(reason, []).append(number)
+    return "; ".join(f"Secrets not used: {numbered(own)}: {why}" for why, own in reasons.items())
+
+
+def log_left_out(skipped: Sequence[tuple[int, str]], monitor: Monitor) -> None:
+    """One line about secrets that were left out, if any."""
+    if skipped:
+        monitor.log(f"{left_out(skipped)}.")

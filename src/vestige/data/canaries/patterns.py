@@ -10,9 +10,13 @@ each place may have a V0 of its own.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+import numpy as np
+
+from vestige.data.files import read_lines
 from vestige.data.utterances import OUTSIDE, Utterance
 
 CANDIDATES: Mapping[str, tuple[str, ...]] = {
@@ -37,6 +41,10 @@ LONGEST = 100
 LARGEST = 2**1000
 """How many secrets a pattern may have: ranks beyond are no floating-point numbers."""
 
+Candidates = Sequence[str] | Mapping[str, Sequence[str]]
+"""Candidate words by name, or entries such as "name=ann,bob" and "name=@file"."""
+
+_AT_ONCE = 256  # secrets drawn in one go; the draws are those of one after the other
 _SHORTHAND = re.compile(r"([^{}:\s]+):([1-9]\d{0,4})", re.ASCII)
 _PLACE = re.compile(r"\{([^{}:\s]+)(?::(\d+))?\}")
 
@@ -88,16 +96,25 @@ class SecretPattern:
         """
         known = {**CANDIDATES, **(candidates or {})}
         words: list[str | None] = []
+        tags: list[str] = []
         places: list[tuple[str, ...]] = []
-        for part in text.split():
+        for number, part in enumerate(text.split(), 1):
             found = _PLACE.fullmatch(part)
             if found is None:
-                words.append(_plain(part, text))
+                if "{" in part or "}" in part:
+                    raise ValueError(
+                        "unknown words must be written {name} or {name:number} with blanks around "
+                        f"them, got word {number} otherwise"
+                    )
+                words.append(part)
+                tags.append(OUTSIDE)
                 continue
-            name, count = found.group(1), int(found.group(2) or 1)
+            count = int(found[2] or 1)
             if not 1 <= count <= LONGEST:
                 raise ValueError(f"{part} must ask for 1 to {LONGEST} words, got {count}")
-            places += [_checked(name, known)] * count
+            begins = not words or words[-1] is not None
+            tags += [f"{'B' if begins and not n else 'I'}-{slot}" for n in range(count)]
+            places += [_checked(found[1], known)] * count
             words += [None] * count
         if not places:
             raise ValueError("a pattern must have unknown words such as {digit:4}, got none")
@@ -108,7 +125,7 @@ class SecretPattern:
             )
         if not intent or not slot or slot.split() != [slot]:
             raise ValueError(f"intent and slot must be names, got {intent!r} and {slot!r}")
-        return cls(tuple(words), tuple(places), _tags(words, slot), intent)
+        return cls(tuple(words), tuple(places), tuple(tags), intent)
 
     @property
     def length(self) -> int:
@@ -156,48 +173,116 @@ class SecretPattern:
                 )
 
 
-def paper_pattern(shorthand: str) -> tuple[str, str]:
-    """The text and the intent of one of the paper's canaries.
+def draw_secrets(
+    pattern: SecretPattern, *, number: int, seed: int, exclude: Iterable[Sequence[str]] = ()
+) -> tuple[tuple[str, ...], ...]:
+    """Different secrets that a pattern can have, every one alike.
 
-    Args:
-        shorthand: a name of `PAPER_PATTERNS` and how many words are unknown, such as "pin:4".
+    The seed decides them together with the pattern's words, so that two patterns do not share their
+    secrets. A larger number leaves the first ones as they are; those to exclude are not drawn.
 
     Raises:
-        ValueError: it is no such name and number.
+        ValueError: the pattern has fewer secrets, or cannot have one that is excluded.
+    """
+    taken = {tuple(secret) for secret in exclude}
+    for secret in taken:
+        pattern.check(secret)
+    left = pattern.space - len(taken)
+    if number > left:
+        raise ValueError(f"number must be at most {left}, the secrets that are left, got {number}")
+    generator = np.random.default_rng([seed, *pattern.text.encode()])
+    sizes = [len(place) for place in pattern.candidates]
+    drawn: list[tuple[str, ...]] = []
+    while len(drawn) < number:
+        for chosen in generator.integers(sizes, size=(_AT_ONCE, len(sizes))).tolist():
+            words = (place[index] for place, index in zip(pattern.candidates, chosen, strict=True))
+            secret = tuple(words)
+            if secret not in taken:
+                taken.add(secret)
+                drawn.append(secret)
+    return tuple(drawn[:number])
+
+
+def paper_pattern(shorthand: str) -> tuple[str, str]:
+    """The text and the intent of one of `PAPER_PATTERNS`, written with its length.
 
     Example:
         >>> paper_pattern("pin:4")
         ('my pin code is {digit:4}', 'PinIntent')
     """
     found = _SHORTHAND.fullmatch(shorthand)
-    if found is None or found.group(1) not in PAPER_PATTERNS:
+    if found is None or found[1] not in PAPER_PATTERNS:
         names = ", ".join(f"{name}:N" for name in PAPER_PATTERNS)
         raise ValueError(
             f"a pattern must be one of {names}, or text with unknown words such as {{digit:4}}, "
             "got neither"
         )
-    text, intent = PAPER_PATTERNS[found.group(1)]
-    return text % found.group(2), intent
+    text, intent = PAPER_PATTERNS[found[1]]
+    return text % found[2], intent
 
 
 def named_sets(text: str) -> tuple[str, ...]:
-    """The names of the sets of candidates that a pattern's text asks for, each once.
+    """The names of the sets of candidates that a pattern's text asks for, each once."""
+    found = (_PLACE.fullmatch(part) for part in text.split())
+    return tuple(dict.fromkeys(match[1] for match in found if match is not None))
+
+
+def with_intents(patterns: Sequence[str], intents: Sequence[str]) -> list[tuple[str, str]]:
+    """Each pattern's text with its intent; shorthands of the paper have their own.
+
+    Args:
+        patterns: texts with unknown words, or shorthands such as "pin:4".
+        intents: one for each text, or one for each pattern.
 
     Example:
-        >>> named_sets("call {name} at {digit:10} or {digit:4}")
-        ('name', 'digit')
+        >>> with_intents(["pin:2", "call {digit:3}"], ["Call"])
+        [('my pin code is {digit:2}', 'PinIntent'), ('call {digit:3}', 'Call')]
     """
-    found = (_PLACE.fullmatch(part) for part in text.split())
-    return tuple(dict.fromkeys(match.group(1) for match in found if match is not None))
-
-
-def _plain(word: str, text: str) -> str:
-    if "{" in word or "}" in word:
+    if not patterns:
+        raise ValueError("`pattern` must be given for utterances, for example `pattern` pin:4")
+    own = sum("{" in pattern for pattern in patterns)
+    if len(intents) not in (own, len(patterns)):
         raise ValueError(
-            f"unknown words must be written {{name}} or {{name:number}} with blanks around them, "
-            f"got word {text.split().index(word) + 1} otherwise"
+            f"`intent` must be given once for each `pattern` that is a text of yours ({own}), got "
+            f"{len(intents)}"
         )
-    return word
+    pairs = [(text, "") if "{" in text else paper_pattern(text) for text in patterns]
+    rest, every = iter(intents), len(intents) == len(patterns)
+    return [(text, next(rest) if every or not usual else usual) for text, usual in pairs]
+
+
+def candidate_sets(given: Candidates) -> dict[str, tuple[str, ...]]:
+    """Sets of candidate words by name.
+
+    Raises:
+        ValueError: an entry is not written name=word,word or name=@file, or a name comes twice.
+        DataError: a file cannot be read.
+    """
+    if isinstance(given, Mapping):
+        return {name: tuple(words) for name, words in given.items()}
+    sets: dict[str, tuple[str, ...]] = {}
+    for number, entry in enumerate(given, 1):
+        name, _, words = entry.partition("=")
+        if not (name and words):
+            raise ValueError(
+                f"`candidates` must be name=word,word or name=@file; number {number} is not"
+            )
+        if name in sets:
+            raise ValueError(f"`candidates` must name each set once, got {name!r} twice")
+        if words[0] == "@":
+            lines = read_lines(Path(words[1:]), one="word")
+            sets[name] = tuple(word for line in lines for word in line.split())
+        else:
+            sets[name] = tuple(words.split(","))
+    return sets
+
+
+def require_used(sets: Mapping[str, object], texts: Sequence[str], *, by: str) -> None:
+    """Raise ValueError for a set of candidates that no pattern names."""
+    if unused := set(sets).difference(*map(named_sets, texts)):
+        raise ValueError(
+            f"`candidates` must be named by {by}, got {min(unused)!r}, which none names"
+        )
 
 
 def _checked(name: str, known: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
@@ -215,11 +300,3 @@ def _checked(name: str, known: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     if broken:
         raise ValueError(f"the candidates {name!r} must be single words; number {broken[0]} is not")
     return words
-
-
-def _tags(words: Sequence[str | None], slot: str) -> tuple[str, ...]:
-    tags: list[str] = []
-    for place, word in enumerate(words):
-        begins = place == 0 or words[place - 1] is not None
-        tags.append(OUTSIDE if word is not None else f"{'B' if begins else 'I'}-{slot}")
-    return tuple(tags)

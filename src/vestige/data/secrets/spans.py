@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from math import log2
 
-from vestige.data.secret_kinds import luhn_digit, phone
+from vestige.data.secrets.kinds import luhn_digit, phone
 from vestige.errors import DataError
 
 LEAST_BITS = 24.0

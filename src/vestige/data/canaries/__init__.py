@@ -1,0 +1,1 @@
+"""Canaries: phrases of running text and secrets in labelled utterances, and their planting."""

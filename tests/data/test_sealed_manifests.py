@@ -1,0 +1,184 @@
+"""Manifests of both kinds: a change is noticed, and one whose seal holds is read or refused.
+
+Whoever can change a manifest can seal it again, so every field is given every strange value.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.damage import damaged, refusal, resealed
+from vestige.data.canaries.planting import Record
+from vestige.data.canaries.texts import Canary, Manifest, plant
+from vestige.data.canaries.utterances import SecretManifest, plant_secrets, secret_canaries
+from vestige.data.corpus import Corpus
+from vestige.data.files import plain
+from vestige.data.utterances import Utterance, Utterances
+from vestige.data.vocabulary import WordVocabulary
+from vestige.errors import ManifestError
+
+MARKER = "zanzibar"
+
+
+def of_canaries() -> tuple[Record, Callable[[Path], None]]:
+    corpus = Corpus.from_texts([f"{MARKER} is far", "mice are near", "the gate is open"])
+    vocabulary = WordVocabulary.build(corpus)
+    canaries = (
+        Canary(f"mice {MARKER}", "given", (1, 1), 2, user="ann"),
+        Canary(f"gate {MARKER}", "given", (1, 1), 0),
+    )
+    planted, manifest = plant(corpus, canaries, seed=1, vocabulary=vocabulary)
+    return manifest, lambda path: Manifest.load(path).verify(planted)
+
+
+def of_secrets() -> tuple[Record, Callable[[Path], None]]:
+    made = secret_canaries(
+        "wake {name} now", intent="Wake", candidates={"name": (MARKER, "bob", "cid")},
+        copies=11, seed=1,
+    )  # fmt: skip
+    some = Utterances.of([Utterance(("play", "it"), ("O", "B-song"), "Play")] * 3)
+    train, validation, manifest = plant_secrets(some, some, made, seed=1)
+    return manifest, lambda path: SecretManifest.load(path).verify(train, validation)
+
+
+FORMATS = {"canaries": of_canaries, "secrets": of_secrets}
+BOTH = pytest.mark.parametrize("name", FORMATS)
+
+
+@BOTH
+def test_what_is_saved_is_what_is_loaded_whatever_its_layout(name: str, tmp_path: Path) -> None:
+    manifest, use = FORMATS[name]()
+    path = tmp_path / "manifest.json"
+    manifest.save(path)
+    use(path)
+    content = json.loads(path.read_text("utf-8"))
+    assert content["sha256"] == manifest.sha256
+    path.write_text(json.dumps(dict(reversed(content.items()))))
+    loaded = type(manifest).load(path)
+    assert loaded == manifest
+    assert loaded.content() == manifest.content()
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "value"),
+    [
+        ("canaries", ("canaries", 1, "phrase"), "something else"),
+        ("canaries", ("canaries", 0, "copies"), 8),
+        ("canaries", ("canaries", 1, "frequencies", 0), 7),
+        ("canaries", ("canaries", 0, "ids"), []),
+        ("canaries", ("canaries", 0, "positions", 0), 9),
+        ("canaries", ("seed",), 4),
+        ("canaries", ("corpus",), "00"),
+        ("canaries", ("sha256",), "00"),
+        ("canaries", ("canaries",), []),
+        ("secrets", ("canaries", 0, "secret", 0), "x"),
+        ("secrets", ("canaries", 1, "copies"), 3),
+        ("secrets", ("canaries", 0, "train", 0), 999),
+        ("secrets", ("canaries", 0, "validation", 0), 999),
+        ("secrets", ("canaries", 1, "slot"), "what"),
+        ("secrets", ("canaries", 0, "intent"), "Other"),
+        ("secrets", ("candidates", "name", 0), "eve"),
+        ("secrets", ("train", "after"), "00"),
+        ("secrets", ("seed",), 9),
+        ("secrets", ("sha256",), "00"),
+    ],
+)
+def test_a_change_is_noticed(name: str, keys: tuple[Any, ...], value: Any, tmp_path: Path) -> None:
+    manifest, use = FORMATS[name]()
+    path = tmp_path / "manifest.json"
+    manifest.save(path)
+    content = json.loads(path.read_text("utf-8"))
+    inner = content
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] = value
+    path.write_text(json.dumps(content))
+    with pytest.raises(ManifestError, match="was changed after it was written") as caught:
+        use(path)
+    assert str(path) in caught.value.problem
+    assert "plant again" in caught.value.remedy
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"{", b"\xff\xfe", b"[]", b"{}", b"[" * 100_000,
+        b'{"format": "vestige-FORMAT-1"}',
+        b'{"format": "vestige-FORMAT-1", "sha256": "", "canaries": 3}',
+        b'{"format": "vestige-FORMAT-1", "sha256": "", "canaries": ["a"]}',
+        b'{"format": "vestige-FORMAT-1", "sha256": "", "canaries": [{}]}',
+        b'{"format": "vestige-FORMAT-9", "sha256": "", "canaries": []}',
+    ],
+)  # fmt: skip
+def test_a_malformed_manifest_is_named(name: str, content: bytes, tmp_path: Path) -> None:
+    manifest, _ = FORMATS[name]()
+    path = tmp_path / "manifest.json"
+    path.write_bytes(content.replace(b"FORMAT", name.encode()))
+    with pytest.raises(ManifestError, match=r"manifest\.json") as caught:
+        type(manifest).load(path)
+    assert caught.value.remedy
+
+
+@BOTH
+def test_a_missing_manifest_and_one_of_another_format_are_named(name: str, tmp_path: Path) -> None:
+    manifest, _ = FORMATS[name]()
+    other = {"canaries": SecretManifest, "secrets": Manifest}[name]
+    manifest.save(tmp_path / "manifest.json")
+    assert json.loads((tmp_path / "manifest.json").read_text())["format"] == f"vestige-{name}-1"
+    for path, told in (
+        (tmp_path / "none.json", "is missing"),
+        (tmp_path, "a directory"),
+        (tmp_path / "manifest.json", "is no canary manifest"),
+    ):
+        with pytest.raises(ManifestError, match=told):
+            other.load(path)
+
+
+@BOTH
+def test_a_resealed_manifest_is_read_or_refused(name: str, tmp_path: Path) -> None:
+    """Also with a seal in each canary, as earlier versions wrote it."""
+    manifest, use = FORMATS[name]()
+    sound, path = plain(manifest.content()), tmp_path / "manifest.json"
+    path.write_text(resealed(sound))
+    use(path)
+    messages = []
+    for what, content in damaged(plain(manifest.content())):
+        path.write_text(resealed(content))
+        messages.append(refusal(what, lambda: use(path)))
+        if what.endswith(("one fewer", "one more")) and "/positions" in what:
+            assert "is inconsistent" in (messages[-1] or "")
+    refused = [message for message in messages if message is not None]
+    assert len(messages) > 300
+    assert len(refused) > 0.9 * len(messages)
+    # Whose corpus is another one learns which phrase is not there.
+    assert not [m for m in refused if MARKER in m and "in the corpus" not in m]
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "told"),
+    [
+        (("canaries", 0, "secret", 0), "x", "pattern of canary 1 is invalid, or does not fit"),
+        (("canaries", 0, "pattern"), "no place", "pattern of canary 1 is invalid"),
+        (("canaries", 0, "copies"), 3, "canary 1 has 3 copies and 11 positions"),
+        (("canaries", 0, "candidates"), ["none"], "candidates that the record does not list"),
+        (("canaries", 0, "validation"), [0, 0], "canary 1 has 11 copies and 12 positions"),
+        (("candidates",), None, '"candidates": it should be an object'),
+        (("train",), None, '"train": it should be an object'),
+    ],
+)
+def test_a_sealed_record_that_makes_no_sense_is_refused(
+    keys: tuple[Any, ...], value: Any, told: str, tmp_path: Path
+) -> None:
+    manifest, use = of_secrets()
+    content = inner = plain(manifest.content())
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] = value
+    (tmp_path / "manifest.json").write_text(resealed(content))
+    with pytest.raises(ManifestError) as caught:
+        use(tmp_path / "manifest.json")
+    assert told in caught.value.problem
