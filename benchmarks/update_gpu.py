@@ -43,7 +43,7 @@ from vestige.memory import keep_freed_pages
 from vestige.models.checkpoints import load_model
 from vestige.models.hugging_face import AppendedLayer, HuggingFaceLanguageModel
 from vestige.models.lora import add_lora
-from vestige.models.snapshots import SharedIds
+from vestige.models.shared_ids import SharedIds
 
 SEARCH = Settings()
 TINY_SEARCH = Settings(

@@ -33,9 +33,9 @@ from vestige.models.shown_statistics import (
     shown_statistics,
     with_expected,
 )
-from vestige.models.text_models import Readings, TextModels
+from vestige.models.snapshots import Readings, Snapshots
 from vestige.models.token_statistics import CachedOutputs, TokenStatistics, first_tokens
-from vestige.monitor import Monitor
+from vestige.monitor import SILENT, Monitor
 
 if TYPE_CHECKING:
     from vestige.arguments import ModelLike
@@ -67,7 +67,7 @@ class ServedTexts:
     """
 
     addresses: dict[str, EndpointAddress]
-    local: TextModels | None
+    local: Snapshots | None
     remote: RemoteOptions
     recorded: dict[str, object]
     spent: dict[str, Any] = field(default_factory=dict)
@@ -102,8 +102,7 @@ class ServedTexts:
         if is_endpoint(other):
             addresses[second] = EndpointAddress.parse(str(other))
         elif other is not None:
-            alone = TextModels.alone(other, device=device)
-            local = TextModels({second: alone.target}, {second: alone.recorded["target"]})
+            local = Snapshots.open({second: other}, device=device, monitor=SILENT)
         recorded: dict[str, object] = {
             role: {"path": str(address), "architecture": "endpoint"}
             for role, address in addresses.items()

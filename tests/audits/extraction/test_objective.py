@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from vestige.models.stacked import stack
 
 from tests.audits.extraction import white_boxes as boxes
 from vestige.audits.extraction.objective import ROWS, objective_of
@@ -11,7 +12,6 @@ from vestige.data.secret_pattern import SecretPattern
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
-from vestige.models.stacked import stack
 from vestige.models.white_box import WhiteBox
 
 DIGITS = tuple("0123456789")

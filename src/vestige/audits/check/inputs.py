@@ -19,10 +19,10 @@ from vestige.data.sources import MANIFEST
 from vestige.errors import AccessDenied, DataError, ModelError
 from vestige.models.behind import template_of
 from vestige.models.folders import of_corpus
+from vestige.models.lora import weight_change
 from vestige.models.protocols import LanguageModel
 from vestige.models.remote.options import is_endpoint
-from vestige.models.text_models import base_of_adapter
-from vestige.models.weight_change import weight_change
+from vestige.models.snapshots import base_of_adapter
 from vestige.reports.words import listed
 from vestige.session import Session
 

@@ -29,7 +29,7 @@ from vestige.models.folders import model_folder
 from vestige.models.protocols import LanguageModel, choose_device
 from vestige.models.recurrent_network import GRUConfig, LSTMConfig
 from vestige.models.seq2seq import Seq2SeqConfig
-from vestige.models.text_models import base_of_adapter
+from vestige.models.snapshots import base_of_adapter
 from vestige.models.transformer import TransformerConfig
 from vestige.monitor import Monitor
 from vestige.parallel import map_cluster, map_processes

@@ -22,8 +22,9 @@ from vestige.audits.update.plan import duration
 from vestige.data.file_lock import claimed, vacant
 from vestige.errors import DataError, TrainingError
 from vestige.models.folders import is_model, model_folder, sha256_of
-from vestige.models.snapshots import SharedIds, SharedVocabulary, Snapshots, shown
-from vestige.models.weight_change import stretch, weight_change
+from vestige.models.lora import stretch, weight_change
+from vestige.models.shared_ids import SharedIds, SharedVocabulary
+from vestige.models.snapshots import Snapshots, shown
 from vestige.session import Session
 from vestige.store import KEPT
 from vestige.training.checkpoint import CHECKPOINT, IDENTITY, MODEL
