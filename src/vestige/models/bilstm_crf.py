@@ -72,6 +72,7 @@ class IntentSlotModel(IntentSlotNetwork):
 
     architecture: ClassVar[str] = "intent-slot"
     vocabulary: WordVocabulary
+    config: IntentSlotConfig
 
     def __init__(
         self, vocabulary: WordVocabulary, config: IntentSlotConfig, vectors: Tensor | None = None

@@ -48,7 +48,7 @@ _SIZES: tuple[tuple[Any, str], ...] = (
 _FIELDS: dict[str, Any] = {
     name: (kind | None, None) for kind, names in _SIZES for name in names.split()
 }
-_Sizes = create_model("_Sizes", __base__=Excerpt, **_FIELDS)
+_Sizes: Any = create_model("_Sizes", __base__=Excerpt, **_FIELDS)
 _Config = create_model("_Config", __base__=_Sizes, text_config=(_Sizes | None, None))
 
 

@@ -132,6 +132,7 @@ class RecurrentLanguageModel(BodyAndHead, LanguageModel):
 
     kind: ClassVar[type[Layers]]
     carries_state: ClassVar[bool] = True
+    config: RecurrentConfig
 
     def __init__(self, vocabulary: Vocabulary, config: RecurrentConfig) -> None:
         super().__init__()

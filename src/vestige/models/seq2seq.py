@@ -73,6 +73,7 @@ class Seq2SeqModel(Network):
     """
 
     architecture: ClassVar[str] = "seq2seq"
+    config: Seq2SeqConfig
 
     def __init__(
         self,

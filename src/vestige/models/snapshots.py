@@ -260,8 +260,9 @@ class Snapshots:
         """Another model that is compared with these."""
         assert self.shared is not None
         assert self.reader is not None
-        path = isinstance(model, str | PathLike)
-        return self.shared.read_by(self.reader.read(fspath(model)) if path else model.eval())
+        if isinstance(model, str | PathLike):
+            return self.shared.read_by(self.reader.read(fspath(model)))
+        return self.shared.read_by(model.eval())
 
     @property
     def target(self) -> LanguageModel:

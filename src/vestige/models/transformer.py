@@ -86,6 +86,7 @@ class CausalTransformer(BodyAndHead, LanguageModel):
 
     architecture: ClassVar[str] = "transformer"
     carries_state: ClassVar[bool] = False
+    config: TransformerConfig
 
     def __init__(self, vocabulary: Vocabulary, config: TransformerConfig | None = None) -> None:
         super().__init__()

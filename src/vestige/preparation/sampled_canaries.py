@@ -157,7 +157,9 @@ def _batches(
 
 def _check_room(model: "NextToken", prefixes: Sequence[Sequence[int]], length: int) -> None:
     """Raise ValueError if a prompt with a canary is longer than what the model reads."""
-    longest: int | None = getattr(model, "longest", None)
+    from vestige.models.protocols import length_limit
+
+    longest = length_limit(model)
     needed = 1 + max(map(len, prefixes)) + length
     if longest is not None and needed > longest:
         raise ValueError(

@@ -112,15 +112,6 @@ def test_guesses_are_candidates_with_the_loss_of_their_words(attack):
     assert steps == [(step, 40) for step in range(1, 41)]
 
 
-@pytest.mark.parametrize("attack", FAST)
-def test_a_stack_finds_what_its_models_find_alone(attack):
-    model, asked = boxes.Bilinear(models=3), boxes.pattern()
-    together = attack(objective_of(model, asked), generator())
-    for number in range(3):
-        alone = attack(objective_of(model.one(number), asked), generator())
-        assert together.choices[number, 0].tolist() == alone.choices[0, 0].tolist()
-
-
 def test_starts_from_zero_are_one():
     objective = objective_of(boxes.Bilinear(), boxes.pattern())
     with pytest.raises(ValueError, match="scale must be positive with 2 starts"):

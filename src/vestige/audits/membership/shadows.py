@@ -146,7 +146,7 @@ def _recipe(
             return replace(own, config=replace(own.config, **given))
         known, adapter = ForeignTraining.of(path).settings, adapter_in(model_folder(path))
     usual = asdict(gentle(base)) | {"seed": 0, "batching": "documents"}
-    usual["sequence_length"] = min(LONGEST, getattr(base, "longest", None) or LONGEST)
+    usual["sequence_length"] = min(LONGEST, base.longest or LONGEST)
     if adapter is not None:
         usual["learning_rate"] = 1e-3
     config = TrainingConfig(**{**usual, **known, **given})

@@ -268,7 +268,7 @@ def _recipe(
             )
         return Recipe.of(after)
     recorded, defaults = ForeignTraining.of(after), asdict(gentle(update))
-    defaults["sequence_length"] = min(LONGEST, getattr(update, "longest", None) or LONGEST)
+    defaults["sequence_length"] = min(LONGEST, update.longest or LONGEST)
     settings, sources = dict[str, Any](), dict[str, str]()
     shared = {name: defaults[name] for name in options.given if name in defaults}
     for source, values in (("default", shared), (STATE, recorded.settings), ("given", chosen)):
