@@ -82,7 +82,7 @@ class ModelCost:
         shape = getattr(model, "settings", None) or getattr(model, "config", None)
         layers = getattr(shape, "num_hidden_layers", getattr(shape, "layers", 0))
         width = getattr(shape, "hidden_size", 0)
-        recurrent = not hasattr(model, "longest") and not hasattr(shape, "heads")
+        recurrent = getattr(model, "longest", None) is None and not hasattr(shape, "heads")
         return cls(
             body=sum(p.numel() for p in parameters) - sum(t.numel() for t in tables),
             head=min((t.numel() for t in tables), default=0),

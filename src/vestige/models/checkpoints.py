@@ -191,13 +191,7 @@ def load_seq2seq(path: str | Path, *, device: str = "auto") -> Seq2SeqModel:
     Raises:
         ModelError: nothing there, not a whole and unchanged model, or one of another kind.
     """
-    where, model = choose_device(device), _ours_at(path)
-    if not isinstance(model, Seq2SeqModel):
-        raise ModelError(
-            f"{path} is {_kind(model)} and takes no source text",
-            remedy="Pass a model of `vestige train --task translation` or `--task dialogue`.",
-        )
-    return _ready(model, path, where)
+    return _of_kind(Seq2SeqModel, path, device)
 
 
 def load_intent_slot(path: str | Path, *, device: str = "auto") -> IntentSlotNetwork:
@@ -210,33 +204,23 @@ def load_intent_slot(path: str | Path, *, device: str = "auto") -> IntentSlotNet
 
     Raises:
         ModelError: nothing there, not a whole and unchanged model, or a language model.
-        ValueError: this machine has no such device.
     """
-    where, model = choose_device(device), _ours_at(path)
-    if not isinstance(model, IntentSlotNetwork):
-        raise ModelError(
-            f"{path} is {_kind(model)} and has no intents",
-            remedy="Pass a model of `vestige train --task nlu`.",
-        )
-    return _ready(model, path, where)
+    # The abstract class is only compared with.
+    return _of_kind(IntentSlotNetwork, path, device)  # type: ignore[type-abstract]
 
 
 def check_compatible(before: NextToken, after: NextToken) -> tuple[str, ...]:
-    """Require two snapshots whose ids stand for the same texts.
-
-    Returns:
-        What differs all the same, in words: where texts begin and end, or how they are split.
-        A search reads ids, and an answer for them holds for both models.
+    """Require two snapshots whose ids stand for the same texts; what else differs, in words.
 
     Raises:
         IncompatibleModels: an id stands for different texts, or the output sizes differ.
     """
     remedy = "Train the second with --from the first, or train both with one vocabulary."
     if len(before.vocabulary) != len(after.vocabulary) or before.vocab_size != after.vocab_size:
+        one, other = ((len(model.vocabulary), model.vocab_size) for model in (before, after))
         raise IncompatibleModels(
-            f"vocabularies differ: BEFORE has {len(before.vocabulary)} tokens "
-            f"({before.vocab_size} outputs), AFTER {len(after.vocabulary)} ({after.vocab_size} "
-            "outputs)",
+            f"vocabularies differ: BEFORE has {one[0]} tokens ({one[1]} outputs), AFTER {other[0]} "
+            f"({other[1]} outputs)",
             remedy=remedy,
         )
     try:
@@ -266,17 +250,23 @@ def _ready(model: AnyNetwork, path: str | Path, device: torch.device | None) -> 
     return (model if device is None else model.to(device)).eval()
 
 
-def _ours_at(path: str | Path) -> Network | None:
-    folder = model_folder(path)
+def _of_kind(kind: type[AnyNetwork], path: str | Path, device: str) -> AnyNetwork:
+    where, folder = choose_device(device), model_folder(path)
     require_model(folder)
-    return _ours(folder)
-
-
-def _kind(model: Network | None) -> str:
-    if isinstance(model, Seq2SeqModel):
-        return "a sequence-to-sequence model"
-    intents = isinstance(model, IntentSlotNetwork)
-    return "an intent-and-slot model" if intents else "a language model"
+    model = _ours(folder)
+    if isinstance(model, kind):
+        return _ready(model, path, where)
+    found = "a language model"
+    if isinstance(model, Seq2SeqModel | IntentSlotNetwork):
+        pairs = isinstance(model, Seq2SeqModel)
+        found = "a sequence-to-sequence model" if pairs else "an intent-and-slot model"
+    pairs = kind is Seq2SeqModel
+    raise ModelError(
+        f"{path} is {found} and {'takes no source text' if pairs else 'has no intents'}",
+        remedy="Pass a model of `vestige train --task translation` or `--task dialogue`."
+        if pairs
+        else "Pass a model of `vestige train --task nlu`.",
+    )
 
 
 def _ours(folder: Path) -> Network | None:

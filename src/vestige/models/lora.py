@@ -41,7 +41,7 @@ def add_lora(
     dropout: float = 0.0,
     target_modules: Sequence[str] | None = None,
 ) -> HuggingFaceLanguageModel:
-    """`model` with trainable low-rank matrices A and B beside frozen weights: W + alpha/rank B A.
+    """`model` with trainable matrices A and B of low rank and frozen W: W + alpha / rank * B A.
 
     B starts from zero: the outputs are at first those of `model`, which keeps them. The two share
     the frozen weights, which no longer train in either. A starts from torch's global generator.
@@ -71,13 +71,7 @@ def add_lora(
 
 
 def adapter_like(model: HuggingFaceLanguageModel, folder: Path) -> HuggingFaceLanguageModel:
-    """`model` with a fresh adapter of the kind and shape of the one in `folder`; see `add_lora`.
-
-    Raises:
-        ValueError: `model` is an adapter already.
-        ModelError: the adapter's configuration cannot be used, or `model` has no such layers.
-    """
-    read_adapter(folder / ADAPTER_CONFIG)
+    """`model` with a fresh adapter of the kind and shape of the one in `folder`; see `add_lora`."""
     config = _config(folder)
     config.inference_mode = False
     config.base_model_name_or_path = None  # this base, and not where the other one's was
@@ -134,7 +128,7 @@ def load_adapter(
             "they can run code",
             remedy="Save the adapter again with save_pretrained of a recent peft.",
         )
-    read_adapter(folder / ADAPTER_CONFIG)
+    _config(folder)
     if isinstance(base, LanguageModel):
         if not isinstance(base, HuggingFaceLanguageModel) or base.adapted:
             raise ModelError(
@@ -143,7 +137,6 @@ def load_adapter(
             )
         if merge:
             raise ValueError("merge must not be given with a loaded base, whose weights it changes")
-        _config(folder)
         whole, wiring = base, _rewirable(base)
     else:
         place = base_of(folder) if base is None else model_folder(base)
@@ -161,7 +154,9 @@ def load_adapter(
             remedy="Pass the base that it was trained on, or save the adapter again.",
         ) from error
     if merge:
-        if _adapts_tied_weights(network):
+        ends = (wiring.get_input_embeddings(), wiring.get_output_embeddings())
+        adapted = any(isinstance(end, BaseTunerLayer) for end in ends)
+        if wiring.config.tie_word_embeddings and adapted:  # PEFT writes the tensor twice, and warns
             raise ModelError(
                 f"the adapter in {folder} changes embeddings and head separately; its base ties "
                 "their weights",
@@ -192,13 +187,6 @@ def _widen(wiring: Any, adapter: Path) -> None:
     wiring.resize_token_embeddings(rows, mean_resizing=False)
 
 
-def _adapts_tied_weights(network: Any) -> bool:
-    """Whether merging would write one tensor twice: PEFT warns, and does it."""
-    base = network.get_base_model()
-    ends = (base.get_input_embeddings(), base.get_output_embeddings())
-    return base.config.tie_word_embeddings and any(isinstance(e, BaseTunerLayer) for e in ends)
-
-
 @contextmanager
 def only_our_warnings() -> Iterator[None]:
     """PEFT's warnings that matter as errors, the others not at all."""
@@ -221,8 +209,7 @@ def base_of(folder: Path) -> str | Path:
         ModelError: the adapter is broken, or its base is not there.
     """
     file = folder / ADAPTER_CONFIG
-    named = read_adapter(file).base_model_name_or_path
-    _config(folder)
+    named = _config(folder).base_model_name_or_path
     if not named:
         raise ModelError(f"{file} names no base", remedy=_LORA)
     for place in (Path(named), folder / named):
@@ -233,12 +220,13 @@ def base_of(folder: Path) -> str | Path:
             f"the base of the adapter in {folder} is not at {named}",
             remedy=f"Move it back, or write its new path into base_model_name_or_path in {file}.",
         )
-    return named
+    return str(named)
 
 
 def _config(folder: Path) -> PeftConfig:
-    """Configuration of an adapter that changes weights."""
+    """Checked configuration of an adapter that changes weights."""
     file = folder / ADAPTER_CONFIG
+    read_adapter(file)
     try:
         with only_our_warnings():
             config = PeftConfig.from_pretrained(str(folder))
@@ -262,8 +250,7 @@ def weight_change(before: nn.Module, after: nn.Module) -> float:
         before: the model before the update; of an adapter its base.
         after: the model after it.
     """
-    adapted = isinstance(after, HuggingFaceLanguageModel) and after.adapted
-    parts = _added(after) if adapted else _moved(before, after)
+    parts = _added(after) if getattr(after, "adapted", False) else _moved(before, after)
     return math.sqrt(sum(float(part.float().square().sum()) for part in parts))
 
 
@@ -277,7 +264,7 @@ def stretch(before: nn.Module, after: nn.Module, by: float) -> None:
         by: more than 0.
     """
     pairs = [(before, after)]
-    if isinstance(after, HuggingFaceLanguageModel) and after.adapted:
+    if getattr(after, "adapted", False):
         for layer in after.modules():
             if isinstance(layer, LoraLayer):
                 layer.scale_layer(by)

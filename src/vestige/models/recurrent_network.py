@@ -126,17 +126,19 @@ class RecurrentLanguageModel(BodyAndHead, LanguageModel):
 
     Attributes:
         kind: class of the layers, an attribute named after the architecture.
+        shape: class of the configuration.
         embedding: (v, embedding_size) token vectors.
         head: hidden_size -> v.
     """
 
     kind: ClassVar[type[Layers]]
+    shape: ClassVar[type[RecurrentConfig]]
     carries_state: ClassVar[bool] = True
     config: RecurrentConfig
 
-    def __init__(self, vocabulary: Vocabulary, config: RecurrentConfig) -> None:
+    def __init__(self, vocabulary: Vocabulary, config: RecurrentConfig | None = None) -> None:
         super().__init__()
-        self.vocabulary, self.config = vocabulary, config
+        self.vocabulary, self.config = vocabulary, (config := config or self.shape())
         self.vocab_size = len(vocabulary)
         self.embedding = nn.Embedding(self.vocab_size, config.embedding_size)
         layers = self.kind(
@@ -186,19 +188,15 @@ class LSTMLanguageModel(RecurrentLanguageModel):
     """Stacked LSTM layers, in the attribute `lstm`; see `RecurrentLanguageModel`."""
 
     architecture: ClassVar[str] = "lstm"
-    kind: ClassVar[type[Layers]] = nn.LSTM
+    kind = nn.LSTM
+    shape = LSTMConfig
     lstm: nn.LSTM
-
-    def __init__(self, vocabulary: Vocabulary, config: LSTMConfig | None = None) -> None:
-        super().__init__(vocabulary, config or LSTMConfig())
 
 
 class GRULanguageModel(RecurrentLanguageModel):
     """Stacked GRU layers, in the attribute `gru`; see `RecurrentLanguageModel`."""
 
     architecture: ClassVar[str] = "gru"
-    kind: ClassVar[type[Layers]] = nn.GRU
+    kind = nn.GRU
+    shape = GRUConfig
     gru: nn.GRU
-
-    def __init__(self, vocabulary: Vocabulary, config: GRUConfig | None = None) -> None:
-        super().__init__(vocabulary, config or GRUConfig())

@@ -7,7 +7,7 @@ float16 without them 3.4 times slower). Logits and scores are float32 all the sa
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from pathlib import Path
 
@@ -55,12 +55,9 @@ def stored_weights(model: ModelLike) -> tuple[torch.dtype, int] | None:
 def common_dtype(models: Sequence[ModelLike], device: torch.device | None) -> torch.dtype:
     """The precision in which models are read that are compared with each other.
 
-    That in which all of them are stored, where the device multiplies it in hardware or there is no
-    room for float32; else float32: a difference of precision would look like one of training.
-
-    Args:
-        models: on disk, or loaded already.
-        device: where they will be; None: over all GPUs.
+    That in which all of them are stored, where the device (None: all GPUs) multiplies it in
+    hardware or there is no room for float32; else float32: a difference of precision would look
+    like one of training.
     """
     found = [one for one in map(stored_weights, models) if one is not None]
     if len({dtype for dtype, _ in found}) != 1:
@@ -105,8 +102,6 @@ class Reader:
     """Reads models that are compared: in one precision, and a base once for all its adapters.
 
     Attributes:
-        device: where they go.
-        dtype: the precision.
         monitor: gets a line if an adapter is put on another base than it names.
         bases: whole models that were read, by folder or hub name.
     """
@@ -124,25 +119,23 @@ class Reader:
         folder = model_folder(path)
         base = self._base(folder) if (folder / ADAPTER_CONFIG).is_file() else None
         model = load_model(path, device=self.device, dtype=self.dtype, base=base)
-        if keep and base is None and _can_be_a_base(model):
+        if keep and base is None and model.architecture == "hugging-face":
             self.bases[place] = model
         return model
 
-    def _base(self, adapter: Path) -> LanguageModel | None:
+    def _base(self, adapter: Path) -> LanguageModel:
         """The base of an adapter; where that cannot be read, the one model that was."""
         from vestige.models.lora import base_of
 
         try:
             named = str(base_of(adapter))
-            base = self._same_weights(named) or self.read(named, keep=True)
+            return self._same_weights(named) or self.read(named, keep=True)
         except ModelError:
             if len(self.bases) != 1:
                 raise
-            [(place, base)] = self.bases.items()
-            self.monitor.log(
-                f"The base of {adapter} is not here: Vestige uses {place} as its base."
-            )
-        return base if _can_be_a_base(base) else None
+        [(place, base)] = self.bases.items()
+        self.monitor.log(f"The base of {adapter} is not here: Vestige uses {place} as its base.")
+        return base
 
     def _same_weights(self, named: str) -> LanguageModel | None:
         """A model that was read of these weights, wherever they are."""
@@ -153,10 +146,6 @@ class Reader:
         except ModelError:  # it is still to be downloaded
             return None
         return next((m for place, m in self.bases.items() if sha256_of(place) == weights), None)
-
-
-def _can_be_a_base(model: LanguageModel) -> bool:
-    return model.architecture == "hugging-face"
 
 
 def _place(path: str) -> str:
@@ -217,13 +206,11 @@ class Snapshots:
         loaded: dict[str, LanguageModel] = {}
         models: dict[str, LanguageModel] = {}
         for role, one in given.items():
-            if not isinstance(one, str | PathLike):
+            if isinstance(one, str | PathLike):
+                path = str(one)
+                loaded[path] = models[role] = loaded.get(path) or reader.read(path, keep=True)
+            else:
                 models[role] = one
-                continue
-            path = str(one)
-            if path not in loaded:
-                loaded[path] = reader.read(path, keep=True)
-            models[role] = loaded[path]
         recorded: dict[str, object] = {role: of_model(given[role], models[role]) for role in given}
         if len(models) == 1:
             return cls({role: model.eval() for role, model in models.items()}, recorded)
@@ -247,14 +234,12 @@ class Snapshots:
         base = base or base_of_adapter(model)
         if base is None:
             return cls.open({"target": model}, device=device, monitor=monitor)
-        opened = cls.open({"base": base, "target": model}, device=device, monitor=monitor)
-        roles = ("target", "base")
-        return cls(
-            {role: opened.models[role] for role in roles},
-            {role: opened.recorded[role] for role in roles},
-            opened.shared,
-            opened.reader,
+        two = cls.open({"base": base, "target": model}, device=device, monitor=monitor)
+        models, recorded = (
+            {role: given[role] for role in ("target", "base")}
+            for given in (two.models, two.recorded)
         )
+        return replace(two, models=models, recorded=recorded)
 
     def read(self, model: ModelLike) -> LanguageModel:
         """Another model that is compared with these."""
@@ -280,11 +265,7 @@ class Snapshots:
         return [ids[: self.longest] for ids in self.target.vocabulary.encode_batch(list(texts))]
 
     def encoded_lists(self, lists: Mapping[str, Corpus]) -> dict[str, list[list[int]]]:
-        """The first tokens of each text, by list.
-
-        Raises:
-            DataError: a text has none.
-        """
+        """The first tokens of each text, by list; a text without tokens is a DataError."""
         rows = {name: self.encoded(list(corpus)) for name, corpus in lists.items()}
         for name, texts in rows.items():
             if empty := [number for number, ids in enumerate(texts, start=1) if not ids]:
@@ -305,14 +286,7 @@ class Snapshots:
     def statistics(
         self, texts: Texts, outputs: CachedOutputs, *, of: str, likeliest: int = 0
     ) -> dict[str, TokenStatistics]:
-        """Statistics of texts, by role of the model.
-
-        Args:
-            texts: ids of each.
-            outputs: that are cached.
-            of: what the texts are, for the progress.
-            likeliest: most probable tokens at each position.
-        """
+        """Statistics of texts (ids of each), by role; `of` names the texts for the progress."""
         return {
             role: outputs.statistics(
                 model,
@@ -325,11 +299,7 @@ class Snapshots:
         }
 
     def readings(self, lists: Mapping[str, Corpus], outputs: CachedOutputs) -> Readings:
-        """Statistics of all lists under all models.
-
-        Raises:
-            DataError: a text has no token.
-        """
+        """Statistics of all lists under all models."""
         nodes = outputs.nodes
         with nullcontext() if nodes is None else connected(nodes.address):
             found = {

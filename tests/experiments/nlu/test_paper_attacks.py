@@ -125,7 +125,7 @@ def test_the_papers_attack_steps_as_it_is_written():
     optimizer = torch.optim.Adam([z], lr=6.5e-3)
     for step in range(250):
         optimizer.param_groups[0]["lr"] = 6.5e-3 * 0.995**step
-        vectors = (z / (0.997**step / 10)).softmax(1) @ model.table[0, 4:14]
+        vectors = (z / (0.997**step / 10)).softmax(1) @ model.table[4:14]
         whole = torch.cat([model.embed(torch.tensor([[1]])), vectors[None]], 1)
         loss = model.losses(whole, torch.tensor([1]), torch.tensor([[0, 1, 2]])).joint.sum()
         optimizer.zero_grad()
