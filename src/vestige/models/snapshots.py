@@ -235,11 +235,9 @@ class Snapshots:
         if base is None:
             return cls.open({"target": model}, device=device, monitor=monitor)
         two = cls.open({"base": base, "target": model}, device=device, monitor=monitor)
-        models, recorded = (
-            {role: given[role] for role in ("target", "base")}
-            for given in (two.models, two.recorded)
-        )
-        return replace(two, models=models, recorded=recorded)
+        roles = ("target", "base")
+        models = {role: two.models[role] for role in roles}
+        return replace(two, models=models, recorded={role: two.recorded[role] for role in roles})
 
     def read(self, model: ModelLike) -> LanguageModel:
         """Another model that is compared with these."""
