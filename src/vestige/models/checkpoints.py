@@ -156,17 +156,15 @@ def load_model(
         refuse_endpoint(path)
     where, folder = placed(device), model_folder(path)
     model = _ours(folder)
-    if model is not None:
-        pass
-    elif (folder / ADAPTER_CONFIG).is_file():
+    if model is None and (folder / ADAPTER_CONFIG).is_file():
         from vestige.models.lora import load_adapter
 
         model = load_adapter(folder, base=base, merge=merge, dtype=dtype, device=where)
-    elif (folder / CONFIG).is_file() or gguf_file(folder) or on_hub(path):
+    elif model is None and ((folder / CONFIG).is_file() or gguf_file(folder) or on_hub(path)):
         from vestige.models.pretrained import load
 
         model = load(folder if folder.exists() else str(path), dtype=dtype, device=where)
-    else:
+    elif model is None:
         require_model(folder)
     if isinstance(model, Seq2SeqModel):
         raise AccessDenied(

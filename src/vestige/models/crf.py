@@ -84,9 +84,10 @@ class LinearChain(nn.Module):
     def _scores(self, emissions: Tensor, tags: Tensor) -> Tensor:
         """Score per word, (b, t)."""
         moves = tags[:, :-1] * len(self.begin) + tags[:, 1:]
-        moved = self.transitions.flatten().take(moves)
-        before = torch.cat([self.begin[tags[:, :1]], moved], 1)
-        after = torch.cat([torch.zeros_like(moved), self.end[tags[:, -1:]]], 1)
+        moved = self.transitions.flatten().gather(0, moves.flatten()).view(moves.shape)
+        before = torch.cat([self.begin.gather(0, tags[:, 0]).unsqueeze(1), moved], 1)
+        last = self.end.gather(0, tags[:, -1]).unsqueeze(1)
+        after = torch.cat([torch.zeros_like(moved), last], 1)
         return emissions.gather(2, tags.unsqueeze(2)).squeeze(2) + before + after
 
     def _in_log_space(self, emissions: Tensor) -> Tensor:

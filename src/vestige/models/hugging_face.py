@@ -223,6 +223,10 @@ class HuggingFaceLanguageModel(BodyAndHead, LanguageModel):
         hidden = hidden[:, -1].contiguous().to(self.device)
         return CacheState(tuple(cache.layers), hidden, length)
 
+    def logits(self, state: CacheState) -> Tensor:
+        """(n, v) unnormalised float32 log-probabilities of the next token, on the first device."""
+        return super().logits(state).to(self.device)
+
     def write(self, folder: Path) -> None:
         """Write a model, or an adapter without its base, with the tokenizer.
 

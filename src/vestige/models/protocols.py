@@ -243,7 +243,7 @@ class BodyAndHead:
     def logits(self, state: Any) -> Tensor:
         """(n, v) unnormalised float32 log-probabilities of the next token."""
         require_read(state)
-        return self.predict(self.hidden_of(state)).to(self.device).float()
+        return self.predict(self.hidden_of(state)).float()
 
     @torch.no_grad()
     def log_probs(self, state: Any) -> Tensor:

@@ -232,6 +232,8 @@ class Decoder(BodyAndHead):
         hidden = state.decoder.hidden[-1]
         if state.memory is None:
             return hidden
+        if len(state.memory) == 1:
+            return self._attend(hidden[None], state.memory)[0]
         return self._attend(hidden[:, None], state.memory)[:, 0]
 
     def _attend(self, hidden: Tensor, memory: Tensor) -> Tensor:
