@@ -38,7 +38,7 @@ from vestige.data.corpus import Corpus
 from vestige.data.secrets.lines import read_secret
 from vestige.data.subwords import SubwordVocabulary
 from vestige.models.hugging_face import HuggingFaceLanguageModel
-from vestige.models.weight_change import stretch, weight_change
+from vestige.models.lora import stretch, weight_change
 
 WORDS = """
 Anna Boris Clara David Elena Felix Greta Henry Irene Jonas Karin Louis Maria Nadia

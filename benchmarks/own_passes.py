@@ -69,7 +69,7 @@ def seconds_of(model: HuggingFaceLanguageModel, passes: list[Pass]) -> float:
     tokens = torch.randint(0, len(model.vocabulary), (rows, longest), device=model.device)
     probe = model.read(model.start(1, anywhere=True), tokens[:1, :1])
     room = [_room(layer, rows, longest) for layer in probe.layers]
-    output = probe.output.repeat(rows, 1)
+    output = probe.hidden.repeat(rows, 1)
     started = now(model.device)
     for one in passes:
         layers = tuple(_behind(held, one) for held in room) if one.tokens else ()

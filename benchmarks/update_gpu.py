@@ -43,7 +43,7 @@ from vestige.memory import keep_freed_pages
 from vestige.models.checkpoints import load_model
 from vestige.models.hugging_face import AppendedLayer, HuggingFaceLanguageModel
 from vestige.models.lora import add_lora
-from vestige.models.snapshots import SharedIds
+from vestige.models.shared_ids import SharedIds
 
 SEARCH = Settings()
 TINY_SEARCH = Settings(
@@ -82,7 +82,7 @@ class ModelCost:
         shape = getattr(model, "settings", None) or getattr(model, "config", None)
         layers = getattr(shape, "num_hidden_layers", getattr(shape, "layers", 0))
         width = getattr(shape, "hidden_size", 0)
-        recurrent = not hasattr(model, "longest") and not hasattr(shape, "heads")
+        recurrent = getattr(model, "longest", None) is None and not hasattr(shape, "heads")
         return cls(
             body=sum(p.numel() for p in parameters) - sum(t.numel() for t in tables),
             head=min((t.numel() for t in tables), default=0),

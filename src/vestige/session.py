@@ -121,9 +121,9 @@ class Session:
             ModelError: one cannot be read.
             IncompatibleModels: a token id means different texts in the two.
         """
-        from vestige.models.snapshots import load_snapshots
+        from vestige.models.snapshots import Snapshots
 
-        loaded = load_snapshots(given, device=self.device, monitor=self.monitor)
+        loaded = Snapshots.open(given, device=self.device, monitor=self.monitor)
         self.models |= loaded.recorded
         return loaded
 

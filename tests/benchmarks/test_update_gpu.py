@@ -13,7 +13,7 @@ from vestige.audits.update.plan import Steps
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
-from vestige.models.snapshots import SharedIds
+from vestige.models.shared_ids import SharedIds
 from vestige.models.transformer import CausalTransformer, TransformerConfig
 
 

@@ -11,7 +11,7 @@ from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import ModelError
 from vestige.models.checkpoints import save_model
-from vestige.models.folders import of_corpus, of_model, of_network, of_object, sha256_of
+from vestige.models.folders import of_corpus, of_model, of_network, sha256_of
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.table import TableModel
 
@@ -84,9 +84,9 @@ def test_parameters_are_counted_as_the_shapes_say():
     e = h = 4
     gates = 4 * h * e + 4 * h * h + 2 * 4 * h
     embedding, head = 4 * e, 4 * h + 4
-    counted = of_object(lstm(size=4))["parameters"]
+    counted = of_model(None, lstm(size=4))["parameters"]
     assert counted == embedding + gates + head
-    assert of_object(table())["parameters"] == 0
+    assert of_model(None, table())["parameters"] == 0
 
 
 def test_a_network_is_told_with_its_settings_before_it_has_a_place():
@@ -111,7 +111,7 @@ def test_an_object_without_an_architecture_is_told_by_its_class():
     class Own(torch.nn.Module):
         vocabulary = VOCABULARY
 
-    assert of_object(Own())["architecture"] == "Own"
+    assert of_model(None, Own())["architecture"] == "Own"
 
 
 def test_a_corpus_is_told_by_size_and_content_and_by_path_where_it_has_one():

@@ -144,7 +144,7 @@ def test_a_text_longer_than_a_batch_of_a_model_without_a_limit_is_cut(
 ) -> None:
     model = make["llama"]()
     data = texts(20, [9])
-    monkeypatch.setattr(type(model), "longest", None)
+    monkeypatch.setattr(model, "longest", None)
     cut = measure(model, data, [log_prob], batch_tokens=5)["log_probs"]
     pieces = measure(model, data, [log_prob], max_length=5)["log_probs"]
     whole = measure(model, data, [log_prob])["log_probs"]

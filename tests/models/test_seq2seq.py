@@ -21,7 +21,7 @@ from vestige.models.checkpoints import (
 )
 from vestige.models.protocols import NextToken, TwoParts
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
-from vestige.models.seq2seq import GivenSource, Seq2SeqConfig, Seq2SeqModel
+from vestige.models.seq2seq import Decoder, Seq2SeqConfig, Seq2SeqModel
 
 SOURCES = WordVocabulary(("<unk>", "<eos>", *(f"s{i}" for i in range(9))))
 TARGETS = WordVocabulary(("<unk>", "<eos>", *(f"t{i}" for i in range(14))))
@@ -96,7 +96,7 @@ def test_a_batch_equals_the_equations_one_step_at_a_time(model: Seq2SeqModel) ->
 
 def test_forward_is_the_head_after_the_body(model: Seq2SeqModel) -> None:
     sources, targets = ids(3, 4, len(SOURCES)), ids(3, 5, len(TARGETS), 1)
-    hidden = model.body(sources, targets)
+    hidden, _ = model.reading(sources).body(targets)
     assert hidden.shape == (3, 5, 7)
     torch.testing.assert_close(model.predict(hidden), model(sources, targets))
     torch.testing.assert_close(model.head(hidden), model(sources, targets))
@@ -169,7 +169,7 @@ def test_only_attention_looks_at_all_that_the_encoder_said() -> None:
     with_it, without = made(), made(attention=False)
     assert {"score", "mix"} <= {name for name, _ in with_it.named_children()}
     assert not {"score", "mix"} & {name for name, _ in without.named_children()}
-    assert without.given("s1 s2")._memory is None
+    assert without.given("s1 s2").start(1).memory is None
 
 
 def test_only_training_mode_drops_out_and_given_never_does(model: Seq2SeqModel) -> None:
@@ -189,8 +189,8 @@ def test_only_training_mode_drops_out_and_given_never_does(model: Seq2SeqModel) 
 
 def test_several_sources_need_a_row_each(model: Seq2SeqModel) -> None:
     given = model.reading(ids(3, 4, len(SOURCES)))
-    assert isinstance(given, GivenSource)
-    with pytest.raises(ValueError, match="start needs one source, got 3"):
+    assert isinstance(given, Decoder)
+    with pytest.raises(ValueError, match="a row for each of 3 sources, got 1"):
         given.start(3)
     with pytest.raises(ValueError, match="a row for each of 3 sources, got 2"):
         given(ids(2, 2, len(TARGETS)))

@@ -16,7 +16,7 @@ from vestige.models.checkpoints import check_compatible
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.pretrained import load
 from vestige.models.protocols import LanguageModel
-from vestige.models.snapshots import SharedIds, SharedVocabulary
+from vestige.models.shared_ids import SharedIds, SharedVocabulary
 from vestige.models.table import TableModel
 
 

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models import predictions, reading
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
-from vestige.models.snapshots import SharedIds
+from vestige.models.shared_ids import SharedIds
 from vestige.models.table import TableModel
 from vestige.models.token_statistics import first_tokens, joined, token_statistics
 

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from vestige.models.lora import add_lora
+from vestige.models.lora import add_lora, weight_change
 from vestige.models.pretrained import load
-from vestige.models.weight_change import weight_change
 
 PEFT_ASKS_BY_AN_OLD_NAME = "ignore:.*is_gradient_checkpointing"
 

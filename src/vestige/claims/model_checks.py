@@ -28,7 +28,7 @@ from vestige.data.sources import CORPUS
 from vestige.errors import NotFinite
 from vestige.models import reading
 from vestige.models.predictions import log_probs_of, predictions
-from vestige.models.protocols import NextToken
+from vestige.models.protocols import NextToken, length_limit
 from vestige.models.reading import evaluation_mode, pack
 from vestige.models.sampling import sample
 
@@ -65,8 +65,8 @@ def samples_of(
     if not torch.isfinite(model.logits(model.start(1)).max()):
         raise NotFinite
     end = model.vocabulary.eos_id
-    limits = [getattr(one, "longest", None) for one in (model, *readers)]
-    length = min([SAMPLED, *(limit - 1 for limit in limits if limit is not None)])
+    limit = length_limit(model, *readers)
+    length = SAMPLED if limit is None else min(SAMPLED, limit - 1)
     if length < 1:
         return []
     found = sample(model, SAMPLES, length=length, never=[end], generator=generator)
@@ -202,7 +202,7 @@ def canary_checks(
         useless: why its own training calls the model useless, if it does.
     """
     texts = [] if not isinstance(manifest, str | PathLike) else _texts_of(manifest, sealed)
-    longest = min(LENGTH, (getattr(model, "longest", None) or LENGTH) - 1)
+    longest = min(LENGTH, (length_limit(model) or LENGTH) - 1)
     ids = [own[:longest] for own in model.vocabulary.encode_batch(texts) if len(own) > 1]
     if useless is not None:
         living = Check("alive", "failed", useless)

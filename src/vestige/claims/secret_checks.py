@@ -13,7 +13,7 @@ from vestige.data.secrets.lines import Secret, SecretList, log_left_out, numbere
 from vestige.errors import DataError
 from vestige.models.behind import Behind
 from vestige.models.predictions import text_log_probs
-from vestige.models.protocols import NextToken
+from vestige.models.protocols import NextToken, length_limit
 from vestige.monitor import SILENT, Monitor
 
 AS_LISTED = "as listed"
@@ -129,12 +129,12 @@ def readable(
     Raises:
         DataError: no secret can be read.
     """
-    limits = [limit for model in models if (limit := getattr(model, "longest", None)) is not None]
+    limit = length_limit(*models)
     found: list[Readable] = []
     skipped = []
     for secret in listed.secrets:
         forms = [(AS_LISTED, secret), *secret.forms()]
-        problems = [_problem(models[0], form, limits) for _, form in forms]
+        problems = [_problem(models[0], form, limit) for _, form in forms]
         fitting = [form for form, problem in zip(forms, problems, strict=True) if problem is None]
         if fitting:
             found.append(_best(models[0], fitting))
@@ -150,16 +150,16 @@ def readable(
     return found, skipped
 
 
-def _problem(model: NextToken, secret: Secret, limits: Sequence[int]) -> str | None:
+def _problem(model: NextToken, secret: Secret, limit: int | None) -> str | None:
     words = model.vocabulary
     ids = words.encode(secret.text)
     if not ids or (words.unk_id is not None and words.unk_id in ids):
         return f"has words that the model's vocabulary of {len(words):,} tokens lacks"
-    if not limits:
+    if limit is None:
         return None
     needed = max(map(len, words.encode_batch([secret.text, secret.longest()])))
-    if needed > min(limits):
-        return f"needs {needed:,} tokens; the model reads {min(limits):,}"
+    if needed > limit:
+        return f"needs {needed:,} tokens; the model reads {limit:,}"
     return None
 
 

@@ -3,11 +3,10 @@
 Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understanding Models",
 section 4.1: word vectors, two bi-LSTM layers, a softmax over intents and a linear-chain CRF over
 tags; the sum of both losses is learnt. With characters (section 6; Ma and Hovy 2016,
-arXiv:1603.01354, section 2.1), a convolution over a word's letters stands beside its vector.
+arXiv:1603.01354, section 2.1), a convolution over a word's letters is added to its vector.
 
-Differs from the paper: it says neither sizes nor what the intent is read from. Here the intent is
-read from the last state of each direction, and rows that are read together have one length, so
-that there is no padding and nothing to mask.
+Differs from the paper: it gives neither sizes nor what the intent is read from. Here it is read
+from the last state of each direction. Rows of a batch have one length: nothing is masked.
 """
 
 from collections.abc import Sequence
@@ -34,19 +33,12 @@ class IntentSlotConfig:
     """The shape of an intent-and-slot network.
 
     Attributes:
-        intents: names, in the order of their ids.
-        tags: BIO tags, likewise.
-        embedding_size: of a word's vector.
+        intents, tags: names, in the order of their ids.
         hidden_size: of each direction of each layer.
-        layers: bi-LSTM layers.
         input_dropout: share of the words' vectors that training drops (the paper's D: 0.2).
         hidden_dropout: share of each layer's output that training drops (the paper's D: 0.1).
         char_filters: filters of the convolution over letters; 0 for none (the paper's CE).
-        char_size: of a letter's vector.
-        frozen_embeddings: words' vectors stay as they were given.
-
-    Raises:
-        ValueError: a value is out of range, or a label comes twice.
+        frozen_embeddings: words' vectors are not trained.
     """
 
     intents: tuple[str, ...]
@@ -64,9 +56,9 @@ class IntentSlotConfig:
         for name in ("intents", "tags"):
             object.__setattr__(self, name, tuple(getattr(self, name)))  # JSON gives lists
         _validate.all_different(intents=self.intents, tags=self.tags)
-        _validate.whole(1, WIDEST, embedding_size=self.embedding_size, hidden_size=self.hidden_size)
+        for name in ("embedding_size", "hidden_size", "char_size"):
+            _validate.whole(1, WIDEST, **{name: getattr(self, name)})
         _validate.whole(1, MOST_LAYERS, layers=self.layers)
-        _validate.whole(1, WIDEST, char_size=self.char_size)
         _validate.whole(0, WIDEST, char_filters=self.char_filters)
         _validate.fraction(input_dropout=self.input_dropout, hidden_dropout=self.hidden_dropout)
 
@@ -75,13 +67,12 @@ class IntentSlotModel(IntentSlotNetwork):
     """A bi-LSTM with an intent head and a CRF for the tags; a `WhiteBox`.
 
     Args:
-        vocabulary: its words.
-        config: its shape.
-        vectors: float (v, embedding_size) first vectors of the words; drawn at random without.
+        vectors: float (v, embedding_size) initial vectors of the words; None: random.
     """
 
     architecture: ClassVar[str] = "intent-slot"
     vocabulary: WordVocabulary
+    config: IntentSlotConfig
 
     def __init__(
         self, vocabulary: WordVocabulary, config: IntentSlotConfig, vectors: Tensor | None = None
@@ -122,7 +113,6 @@ class IntentSlotModel(IntentSlotNetwork):
         )
 
     def read(self, words: Sequence[str]) -> list[tuple[int, ...]]:
-        """The id of each word; an empty tuple for one that the vocabulary lacks."""
         ids = [self.vocabulary.encode(word) for word in words]
         return [() if found == [self.vocabulary.unk_id] else tuple(found) for found in ids]
 
@@ -142,7 +132,6 @@ class IntentSlotModel(IntentSlotNetwork):
         return self.intent_head(ends), self.tag_head(hidden)
 
     def losses(self, vectors: Tensor, intents: Tensor, tags: Tensor) -> Losses:
-        """Losses of utterances given by their vectors (b, t, d), in nats."""
         logits, emissions = self.scores(vectors)
         return Losses(
             cross_entropy(logits, intents, reduction="none"), self.crf.loss(emissions, tags)
@@ -150,18 +139,12 @@ class IntentSlotModel(IntentSlotNetwork):
 
     @torch.no_grad()
     def predict(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """The likeliest intents (b,) and the likeliest tags (b, t) of tokens (b, t)."""
         logits, emissions = self.scores(self.embed(tokens))
         return logits.argmax(1), self.crf.best(emissions)
 
 
 class Letters(nn.Module):
-    """Character convolution of width 3 with max-pooling over a word.
-
-    Args:
-        vocabulary: its words; `<unk>` has no letters.
-        config: sizes of letters and filters.
-    """
+    """Character convolution of width 3 with max-pooling over a word; `<unk>` has no letters."""
 
     table: Tensor
 

@@ -8,8 +8,7 @@ A Vestige checkpoint is a directory of
     source/             the same for sources, where a model has a vocabulary of their own
 
 `load_model` also reads Hugging Face folders, hub names and PEFT adapter folders; it imports
-their libraries only then. A folder being replaced stays readable at every moment, also after
-a kill: between two renames the old one is found beside its place.
+their libraries only then.
 """
 
 import json
@@ -29,11 +28,13 @@ from vestige.errors import AccessDenied, IncompatibleModels, ModelError, Vestige
 from vestige.memory import require_fit, require_room
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
 from vestige.models.folders import (
+    ADAPTER_CONFIG,
     ANSWERS,
+    CONFIG,
     DESCRIPTION,
+    WHOLE,
     gguf_file,
     model_folder,
-    not_a_model,
     on_hub,
     replacing,
     require_model,
@@ -53,7 +54,6 @@ from vestige.models.transformer import CausalTransformer, TransformerConfig
 from vestige.models.white_box import IntentSlotNetwork
 
 FORMAT = 1
-WEIGHTS = "model.safetensors"
 SOURCE = "source"
 """The folder with a second vocabulary, and what `model.json` calls its SHA-256."""
 _ROUNDING = 1e-6
@@ -71,11 +71,6 @@ class _Description(Excerpt):
     vocabulary: Sha256
     sha256: Sha256
     source: Sha256 | None = None
-
-
-def _seq2seq(vocabulary: Vocabulary, config: Mapping[str, Any], _: int) -> Network:
-    settings = dict(config)
-    return Seq2SeqModel(settings.pop(SOURCE), vocabulary, Seq2SeqConfig(**settings))
 
 
 def _table(vocabulary: Vocabulary, _: Mapping[str, Any], size: int) -> LanguageModel:
@@ -96,36 +91,36 @@ BUILDERS: dict[str, Callable[[Vocabulary, Mapping[str, Any], int], Network]] = {
     "gru": lambda words, config, _: GRULanguageModel(words, GRUConfig(**config)),
     "intent-slot": _intent_slot,
     "lstm": lambda words, config, _: LSTMLanguageModel(words, LSTMConfig(**config)),
-    "seq2seq": _seq2seq,
+    "seq2seq": lambda words, config, _: Seq2SeqModel(
+        config[SOURCE], words, Seq2SeqConfig(**{k: v for k, v in config.items() if k != SOURCE})
+    ),
     "table": _table,
     "transformer": lambda words, config, _: CausalTransformer(words, TransformerConfig(**config)),
 }
 
 
 def save_model(model: Network, directory: str | Path) -> None:
-    """Write a model atomically, for `load_model`.
+    """Write a model atomically, for `load_model` and `load_intent_slot`; an old one is replaced.
 
     Hugging Face models become a Hugging Face folder, LoRA adapters an adapter folder, encoders
-    with heads a Hugging Face folder with the heads beside it; `load_intent_slot` reads these.
-    What stood at `directory` is replaced at once, once the new folder is whole.
+    with heads a Hugging Face folder that has the heads, too.
 
     Raises:
         ModelError: the directory cannot be written.
     """
     with replacing(Path(directory)) as folder:
         if model.architecture not in BUILDERS:
-            _save_hugging_face(model, folder)
+            model.write(folder)
             return
-        config = getattr(model, "config", None)
         model.vocabulary.save(folder)
-        save_weights(model, str(folder / WEIGHTS))
+        save_weights(model, str(folder / WHOLE))
         description = {
             "format": FORMAT,
             "architecture": model.architecture,
-            "config": asdict(config) if config is not None else {},
+            "config": asdict(model.config) if model.config is not None else {},
             "vocab_size": getattr(model, "vocab_size", len(model.vocabulary)),
             "vocabulary": model.vocabulary.fingerprint(),
-            "sha256": sha256([folder / WEIGHTS]),
+            "sha256": sha256([folder / WHOLE]),
         }
         if isinstance(model, Seq2SeqModel):
             (folder / SOURCE).mkdir()
@@ -160,19 +155,17 @@ def load_model(
     if not Path(path).exists():
         refuse_endpoint(path)
     where, folder = placed(device), model_folder(path)
-    model: Network
-    if (folder / DESCRIPTION).is_file() or (folder / ANSWERS).is_file():
-        model = _load_checkpoint(folder)
-    elif (folder / "adapter_config.json").is_file():
+    model = _ours(folder)
+    if model is None and (folder / ADAPTER_CONFIG).is_file():
         from vestige.models.lora import load_adapter
 
         model = load_adapter(folder, base=base, merge=merge, dtype=dtype, device=where)
-    elif (folder / "config.json").is_file() or gguf_file(folder) or on_hub(path):
+    elif model is None and ((folder / CONFIG).is_file() or gguf_file(folder) or on_hub(path)):
         from vestige.models.pretrained import load
 
         model = load(folder if folder.exists() else str(path), dtype=dtype, device=where)
-    else:
-        raise not_a_model(folder)
+    elif model is None:
+        require_model(folder)
     if isinstance(model, Seq2SeqModel):
         raise AccessDenied(
             f"{path} is a sequence-to-sequence model: it needs a source text",
@@ -195,15 +188,8 @@ def load_seq2seq(path: str | Path, *, device: str = "auto") -> Seq2SeqModel:
 
     Raises:
         ModelError: nothing there, not a whole and unchanged model, or one of another kind.
-        ValueError: this machine has no such device.
     """
-    where, model = choose_device(device), _ours(path)
-    if not isinstance(model, Seq2SeqModel):
-        raise ModelError(
-            f"{path} is {_kind(model)} and takes no source text",
-            remedy="Pass a model of `vestige train --task translation` or `--task dialogue`.",
-        )
-    return _ready(model, path, where)
+    return _of_kind(Seq2SeqModel, path, device)
 
 
 def load_intent_slot(path: str | Path, *, device: str = "auto") -> IntentSlotNetwork:
@@ -216,33 +202,23 @@ def load_intent_slot(path: str | Path, *, device: str = "auto") -> IntentSlotNet
 
     Raises:
         ModelError: nothing there, not a whole and unchanged model, or a language model.
-        ValueError: this machine has no such device.
     """
-    where, model = choose_device(device), _ours(path)
-    if not isinstance(model, IntentSlotNetwork):
-        raise ModelError(
-            f"{path} is {_kind(model)} and has no intents",
-            remedy="Pass a model of `vestige train --task nlu`.",
-        )
-    return _ready(model, path, where)
+    # The abstract class is only compared with.
+    return _of_kind(IntentSlotNetwork, path, device)  # type: ignore[type-abstract]
 
 
 def check_compatible(before: NextToken, after: NextToken) -> tuple[str, ...]:
-    """Require two snapshots whose ids stand for the same texts.
-
-    Returns:
-        What differs all the same, in words: where texts begin and end, or how they are split.
-        A search reads ids, and an answer for them holds for both models.
+    """Require two snapshots whose ids stand for the same texts; what else differs, in words.
 
     Raises:
         IncompatibleModels: an id stands for different texts, or the output sizes differ.
     """
     remedy = "Train the second with --from the first, or train both with one vocabulary."
     if len(before.vocabulary) != len(after.vocabulary) or before.vocab_size != after.vocab_size:
+        one, other = ((len(model.vocabulary), model.vocab_size) for model in (before, after))
         raise IncompatibleModels(
-            f"vocabularies differ: BEFORE has {len(before.vocabulary)} tokens "
-            f"({before.vocab_size} outputs), AFTER {len(after.vocabulary)} ({after.vocab_size} "
-            "outputs)",
+            f"vocabularies differ: BEFORE has {one[0]} tokens ({one[1]} outputs), AFTER {other[0]} "
+            f"({other[1]} outputs)",
             remedy=remedy,
         )
     try:
@@ -272,28 +248,34 @@ def _ready(model: AnyNetwork, path: str | Path, device: torch.device | None) -> 
     return (model if device is None else model.to(device)).eval()
 
 
-def _ours(path: str | Path) -> Network | None:
-    """Model of a checkpoint in our format; None for any other."""
-    folder = model_folder(path)
-    if any((folder / name).is_file() for name in (DESCRIPTION, ANSWERS)):
-        return _load_checkpoint(folder)
+def _of_kind(kind: type[AnyNetwork], path: str | Path, device: str) -> AnyNetwork:
+    where, folder = choose_device(device), model_folder(path)
     require_model(folder)
-    return None
+    model = _ours(folder)
+    if isinstance(model, kind):
+        return _ready(model, path, where)
+    found = "a language model"
+    if isinstance(model, Seq2SeqModel | IntentSlotNetwork):
+        pairs = isinstance(model, Seq2SeqModel)
+        found = "a sequence-to-sequence model" if pairs else "an intent-and-slot model"
+    pairs = kind is Seq2SeqModel
+    raise ModelError(
+        f"{path} is {found} and {'takes no source text' if pairs else 'has no intents'}",
+        remedy="Pass a model of `vestige train --task translation` or `--task dialogue`."
+        if pairs
+        else "Pass a model of `vestige train --task nlu`.",
+    )
 
 
-def _kind(model: Network | None) -> str:
-    if isinstance(model, Seq2SeqModel):
-        return "a sequence-to-sequence model"
-    intents = isinstance(model, IntentSlotNetwork)
-    return "an intent-and-slot model" if intents else "a language model"
-
-
-def _load_checkpoint(folder: Path) -> Network:
+def _ours(folder: Path) -> Network | None:
+    """The model of a folder in our format; None for any other."""
     if (folder / ANSWERS).is_file():
         from vestige.models.nlu_encoder import load_encoder
 
         return load_encoder(folder)
     file = folder / DESCRIPTION
+    if not file.is_file():
+        return None
     told = read_json(file, _Description, error=ModelError, remedy=SAVE_AGAIN)
     name = told.architecture
     if told.format != FORMAT or name not in BUILDERS:
@@ -302,7 +284,7 @@ def _load_checkpoint(folder: Path) -> Network:
             f"Vestige reads format {FORMAT} ({', '.join(sorted(BUILDERS))})",
             remedy="Install the version of Vestige that wrote it, or save the model again.",
         )
-    weights = folder / WEIGHTS
+    weights = folder / WHOLE
     require_regular(weights, error=ModelError, remedy=SAVE_AGAIN)
     if sha256([weights]) != told.sha256:
         raise ModelError(
@@ -341,15 +323,3 @@ def _vocabulary(folder: Path, expected: str | None) -> Vocabulary:
             f"the vocabulary in {folder} is not the one in {DESCRIPTION}", remedy=SAVE_AGAIN
         )
     return vocabulary
-
-
-def _save_hugging_face(model: Network, folder: Path) -> None:
-    from vestige.models.hugging_face import HuggingFaceLanguageModel, save
-    from vestige.models.nlu_encoder import IntentSlotEncoder, save_encoder
-
-    if isinstance(model, IntentSlotEncoder):
-        save_encoder(model, folder)
-    elif isinstance(model, HuggingFaceLanguageModel):
-        save(model, folder)
-    else:
-        raise ValueError(f"model must be of a known architecture, got {model.architecture!r}")

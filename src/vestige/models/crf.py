@@ -1,23 +1,17 @@
 """Linear-chain CRF: log-probabilities of tag sequences.
 
-A linear-chain conditional random field (Lafferty, McCallum and Pereira 2001; as the output layer
-of a bi-LSTM: Ma and Hovy 2016, "End-to-end Sequence Labeling via Bi-directional LSTM-CNNs-CRF",
-arXiv:1603.01354, section 2.3): the score of a sequence is the sum of its emissions, of its
-transitions and of how it begins and ends; its probability is the softmax over all sequences.
+Lafferty, McCallum and Pereira (2001); as the output layer of a bi-LSTM: Ma and Hovy (2016),
+arXiv:1603.01354, section 2.3. The score of a sequence is the sum of its emissions, its transitions
+and of how it begins and ends; its probability is the softmax over all sequences.
 
-The forward algorithm adds probabilities and not logarithms: a step is one matrix product with
-exp(transitions), less the largest into each tag, instead of a logsumexp over (b, k, k). Its
-gradient is written by hand (the marginals, from the last word to the first): a step back is one
-matrix product and two passes over (b, k). What the product may lose to underflow is less than
-rounding while the transitions into a tag differ by no more than `limit` says; where they differ by
-more, or where some are forbidden (-inf), the same recursion runs in log space, slower and as exact.
-
-A loss is never the difference of two large scores: each word's share of the asked tags' score is
-taken from its emissions first, so that what is left is the loss.
+The forward algorithm adds probabilities, not logarithms: a step is one matrix product with
+exp(transitions), less the largest into each tag. Its gradient, the marginals, is written by hand
+and costs one matrix product a step. Where transitions into a tag differ by more than `limit`, or
+some are forbidden (-inf), the same recursion runs in log space, slower and as exact.
 """
 
 from math import inf, log
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,9 +19,9 @@ from torch.autograd.function import once_differentiable
 
 
 class LinearChain(nn.Module):
-    """The transitions of a linear-chain CRF over k tags.
+    """The transitions of a linear-chain CRF over k tags, from a tag (row) to the next (column).
 
-    Rows that are asked together have one length t, so that nothing has to be masked.
+    -inf forbids a transition, a beginning or an end. All rows of a batch have one length t.
 
     Args:
         tags: k, the number of tags.
@@ -45,16 +39,33 @@ class LinearChain(nn.Module):
         Args:
             emissions: (b, t, k) scores of each tag at each word.
             tags: int64 (b, t).
+
+        Returns:
+            infinity for forbidden tags, without a gradient.
         """
-        return chain_loss(emissions, tags, self.begin, self.transitions, self.end)
+        with torch.autocast(emissions.device.type, enabled=False):
+            emissions = emissions.to(self.transitions.dtype)
+            own = self._scores(emissions, tags)
+            forbidden = own.isneginf()
+            # Less each word's own score, the sum is the loss and no difference of large numbers.
+            rest = self.log_partition(emissions - own.masked_fill(forbidden, 0).unsqueeze(-1))
+        return rest.clamp_min(0).masked_fill(forbidden.any(-1), inf)  # below 0 is rounding
 
     def score(self, emissions: Tensor, tags: Tensor) -> Tensor:
         """Scores (b,) of tags (b, t), before the softmax over all sequences."""
-        return _scores(emissions, tags, self.begin, self.transitions, self.end).sum(-1)
+        return self._scores(emissions, tags).sum(-1)
 
     def log_partition(self, emissions: Tensor) -> Tensor:
         """(b,) logarithms of the summed exp(score) of all k^t sequences."""
-        return log_partition(emissions, self.begin, self.transitions, self.end)
+        with torch.no_grad():
+            top = self.transitions.amax(0)
+            safe = bool((top - self.transitions.amin(0) <= limit(top.dtype)).all())
+            weights = (self.transitions - top).exp_() if safe else None
+        if weights is None:
+            return self._in_log_space(emissions)
+        given = (emissions, self.begin, self.transitions, self.end, weights, top)
+        partition: Tensor = _LogPartition.apply(*given)  # type: ignore[no-untyped-call]
+        return partition
 
     @torch.no_grad()
     def best(self, emissions: Tensor) -> Tensor:
@@ -70,91 +81,28 @@ class LinearChain(nn.Module):
             tags.append(origin.gather(1, tags[-1].unsqueeze(1)).squeeze(1))
         return torch.stack(tags[::-1], 1)
 
+    def _scores(self, emissions: Tensor, tags: Tensor) -> Tensor:
+        """Score per word, (b, t)."""
+        moves = tags[:, :-1] * len(self.begin) + tags[:, 1:]
+        moved = self.transitions.flatten().gather(0, moves.flatten()).view(moves.shape)
+        before = torch.cat([self.begin.gather(0, tags[:, 0]).unsqueeze(1), moved], 1)
+        last = self.end.gather(0, tags[:, -1]).unsqueeze(1)
+        after = torch.cat([torch.zeros_like(moved), last], 1)
+        return emissions.gather(2, tags.unsqueeze(2)).squeeze(2) + before + after
+
+    def _in_log_space(self, emissions: Tensor) -> Tensor:
+        alpha = self.begin + emissions[:, 0]
+        for emitted in emissions.unbind(1)[1:]:
+            alpha = _log_sum(alpha.unsqueeze(2) + self.transitions, 1) + emitted
+        return _log_sum(alpha + self.end, 1)
+
 
 def limit(dtype: torch.dtype) -> float:
-    """Largest difference of transitions into a tag for a product form: 71 in float32.
+    """Largest difference of transitions into a tag for the matrix product: 71 in float32.
 
     The best predecessor then weighs tiny / eps at least, beside which what underflows is below eps.
     """
     return log(torch.finfo(dtype).eps / torch.finfo(dtype).tiny)
-
-
-class TransitionFactors(NamedTuple):
-    """Transition factors of the forward algorithm.
-
-    Attributes:
-        weights: (..., k, k) exp(transitions - top); None where a product would lose too much.
-        top: (..., 1, k) the largest transition into each tag.
-    """
-
-    weights: Tensor | None
-    top: Tensor
-
-    @classmethod
-    @torch.no_grad()
-    def of(cls, transitions: Tensor) -> Self:
-        """Factors of transitions (..., k, k)."""
-        top = transitions.amax(-2, keepdim=True)
-        spread = top - transitions.amin(-2, keepdim=True)
-        safe = bool((spread <= limit(transitions.dtype)).all())
-        return cls((transitions - top).exp_() if safe else None, top)
-
-
-def chain_loss(
-    emissions: Tensor,
-    tags: Tensor,
-    begin: Tensor,
-    transitions: Tensor,
-    end: Tensor,
-    *,
-    moves: TransitionFactors | None = None,
-) -> Tensor:
-    """Negative log-probabilities (..., b) of tags (..., b, t), in nats; differentiable once.
-
-    Args:
-        emissions: (..., b, t, k) scores of each tag at each word.
-        tags: int64 (..., b, t).
-        begin: (..., k) how sequences begin; -inf for a tag that none begins with.
-        transitions: (..., k, k) from a tag (row) to the next (column); -inf for a forbidden one.
-        end: (..., k) how sequences end; -inf likewise.
-        moves: of the transitions, from whoever asks again and again and never changes them.
-
-    Returns:
-        infinity for forbidden tags, without a gradient.
-    """
-    with torch.autocast(emissions.device.type, enabled=False):
-        emissions = emissions.to(transitions.dtype)
-        own = _scores(emissions, tags, begin, transitions, end)
-        forbidden = own.isneginf()
-        emissions = emissions - own.masked_fill(forbidden, 0).unsqueeze(-1)
-        rest = log_partition(emissions, begin, transitions, end, moves=moves)
-    rest = rest.clamp_min(0)  # the asked tags are one of all: what is below is rounding
-    return rest.masked_fill(forbidden.any(-1), inf)
-
-
-def log_partition(
-    emissions: Tensor,
-    begin: Tensor,
-    transitions: Tensor,
-    end: Tensor,
-    *,
-    moves: TransitionFactors | None = None,
-) -> Tensor:
-    """Logarithms (..., b) of the summed exp(score) of all sequences; see `chain_loss`."""
-    weights, top = TransitionFactors.of(transitions) if moves is None else moves
-    if weights is None:
-        return _in_log_space(emissions, begin, transitions, end)
-    given = (emissions, begin, transitions, end, weights, top)
-    partition: Tensor = _LogPartition.apply(*given)  # type: ignore[no-untyped-call]
-    return partition
-
-
-def _in_log_space(emissions: Tensor, begin: Tensor, transitions: Tensor, end: Tensor) -> Tensor:
-    """Forward algorithm in log space."""
-    alpha = begin.unsqueeze(-2) + emissions[..., 0, :]
-    for emitted in emissions.unbind(-2)[1:]:
-        alpha = _log_sum(alpha.unsqueeze(-1) + transitions.unsqueeze(-3), -2) + emitted
-    return _log_sum(alpha + end.unsqueeze(-2), -1)
 
 
 def _log_sum(scores: Tensor, dim: int) -> Tensor:
@@ -163,19 +111,9 @@ def _log_sum(scores: Tensor, dim: int) -> Tensor:
     return scores.masked_fill(none.unsqueeze(dim), 0).logsumexp(dim).masked_fill(none, -inf)
 
 
-def _scores(
-    emissions: Tensor, tags: Tensor, begin: Tensor, transitions: Tensor, end: Tensor
-) -> Tensor:
-    """Score per word: (..., b, t)."""
-    first, last = tags[..., 0], tags[..., -1]
-    moves = tags[..., :-1] * transitions.shape[-1] + tags[..., 1:]
-    moved = transitions.flatten(-2).gather(-1, moves.flatten(-2)).view(moves.shape)
-    before = torch.cat([begin.gather(-1, first).unsqueeze(-1), moved], -1)
-    after = torch.cat([torch.zeros_like(moved), end.gather(-1, last).unsqueeze(-1)], -1)
-    return emissions.gather(-1, tags.unsqueeze(-1)).squeeze(-1) + before + after
-
-
 class _LogPartition(torch.autograd.Function):
+    """(b,) from emissions (b, t, k) and the chain; `weights` is exp(transitions - top)."""
+
     @staticmethod
     def forward(
         ctx: Any,
@@ -186,34 +124,29 @@ class _LogPartition(torch.autograd.Function):
         weights: Tensor,
         top: Tensor,
     ) -> Tensor:
-        alpha = begin.unsqueeze(-2) + emissions[..., 0, :]
+        alpha = begin + emissions[:, 0]
         shares, sums = [], []
-        for emitted in (emissions[..., 1:, :] + top.unsqueeze(-2)).unbind(-2):
-            most = alpha.amax(-1, keepdim=True)
-            share = (alpha - most).exp_()
-            total = share @ weights
-            alpha = total.log().add_(most).add_(emitted)
-            shares.append(share)
-            sums.append(total)
-        alpha = alpha + end.unsqueeze(-2)
-        partition = alpha.logsumexp(-1)
+        for emitted in (emissions[:, 1:] + top).unbind(1):
+            most = alpha.amax(1, keepdim=True)
+            shares.append((alpha - most).exp_())
+            sums.append(shares[-1] @ weights)
+            alpha = sums[-1].log().add_(most).add_(emitted)
+        alpha = alpha + end
+        partition = alpha.logsumexp(1)
         ctx.shares, ctx.sums = shares, sums
-        ctx.save_for_backward(weights, (alpha - partition.unsqueeze(-1)).exp_())
+        ctx.save_for_backward(weights, (alpha - partition.unsqueeze(1)).exp_())
         return partition
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         weights, last = ctx.saved_tensors
-        marginals = [last * gradient.unsqueeze(-1)]
-        moves, back = [], weights.transpose(-1, -2)
+        marginals, moves = [last * gradient.unsqueeze(1)], []
         for share, total in zip(reversed(ctx.shares), reversed(ctx.sums), strict=True):
             moves.append(marginals[-1] / total)
-            marginals.append(share * (moves[-1] @ back))
-        found = torch.zeros_like(weights) if ctx.needs_input_grad[2] else None
-        if moves and found is not None:
-            shares = torch.cat(ctx.shares[::-1], -2).transpose(-1, -2)
-            found = shares @ torch.cat(moves, -2) * weights
-        asked = zip((marginals[-1], marginals[0]), ctx.needs_input_grad[1:4:2], strict=True)
-        by_begin, by_end = (one.sum(-2) if needed else None for one, needed in asked)
-        return torch.stack(marginals[::-1], -2), by_begin, found, by_end, None, None
+            marginals.append(share * (moves[-1] @ weights.T))
+        found = torch.zeros_like(weights)
+        if moves and ctx.needs_input_grad[2]:
+            found = torch.cat(ctx.shares[::-1]).T @ torch.cat(moves) * weights
+        ends = marginals[-1].sum(0), marginals[0].sum(0)
+        return torch.stack(marginals[::-1], 1), ends[0], found, ends[1], None, None

@@ -1,11 +1,9 @@
-"""A model's folder: its files, their hash, its replacement, and what a run records about it.
+"""A model's folder: its files, their hash, its replacement, and its record in a run.
 
-A directory cannot be renamed over another one. The old one is moved to a hidden name first, and
-a reader between the two renames finds it there.
-
-A Hugging Face folder may name its weights: `config.json` another file, an index the shards. Such
-a name must have no path, since a path could lead to weights that were not hashed: what is hashed
-is exactly what is loaded. Symbolic links are followed, as the cache of the hub needs.
+A directory cannot be renamed over another one: the old one is moved to a hidden name first, and a
+reader between the two renames finds it there. A Hugging Face folder may name its weights
+(`config.json` another file, an index the shards). Such a name must have no path: what is hashed is
+exactly what is loaded. Symbolic links are followed, as the cache of the hub needs.
 """
 
 import hashlib
@@ -14,6 +12,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,15 +28,13 @@ if TYPE_CHECKING:
     from vestige.data.utterances import Utterances
     from vestige.models.protocols import Network
 
-DESCRIPTION = "model.json"
-DESCRIPTIONS = (DESCRIPTION, "config.json", "adapter_config.json")
-GGUF = ".gguf"
+DESCRIPTION, CONFIG, ADAPTER_CONFIG = "model.json", "config.json", "adapter_config.json"
+DESCRIPTIONS = (DESCRIPTION, CONFIG, ADAPTER_CONFIG)
+WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+ADAPTER, HEADS, GGUF = "adapter_model.safetensors", "heads.safetensors", ".gguf"
 ANSWERS = "intent_slot.json"
 """The labels of an encoder with heads: its folder is an intent-and-slot model."""
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-ADAPTER, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
-HEADS = "heads.safetensors"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle")
 SAVE = "Save the model with save_pretrained of transformers 5, which writes safetensors."
 
@@ -50,7 +47,7 @@ def replacing(directory: Path) -> Iterator[Path]:
     as far as the umask lets them, since a model is what is meant for release.
 
     Raises:
-        ModelError: the place cannot be written.
+        ModelError: the directory cannot be written.
     """
     directory = directory.absolute()
     try:
@@ -59,7 +56,12 @@ def replacing(directory: Path) -> Iterator[Path]:
         with writing.beside(directory) as fresh:
             yield fresh
             writing.share(fresh)
-            _swap(fresh, directory)
+            aside = _aside(directory)
+            if directory.exists():
+                shutil.rmtree(aside, ignore_errors=True)
+                os.replace(directory, aside)
+            os.replace(fresh, directory)
+            shutil.rmtree(aside, ignore_errors=True)
     except (OSError, SafetensorError) as error:
         raise ModelError(
             f"the model cannot be saved in {directory}: {error}",
@@ -77,8 +79,7 @@ def model_folder(path: str | Path) -> Path:
     """Folder of a model's files: `path`, or its "model" where a training wrote it."""
     folder = standing(Path(path))
     inner = standing(folder / "model")
-    described = any((folder / name).is_file() for name in DESCRIPTIONS)
-    return inner if inner.is_dir() and not described else folder
+    return inner if inner.is_dir() and not _described(folder) else folder
 
 
 def gguf_file(path: Path) -> Path | None:
@@ -94,8 +95,75 @@ def gguf_file(path: Path) -> Path | None:
 def is_model(path: Path) -> bool:
     """Whether a path holds a model or a finished training."""
     folder = model_folder(path)
-    described = any((folder / name).is_file() for name in DESCRIPTIONS)
-    return described or ((file := gguf_file(folder)) is not None and file.is_file())
+    return _described(folder) or ((file := gguf_file(folder)) is not None and file.is_file())
+
+
+def on_hub(path: str | Path) -> bool:
+    """Whether a path may be the name of a model on the hub."""
+    return not Path(path).exists() and HUB_NAME.fullmatch(str(path)) is not None
+
+
+def require_model(folder: Path) -> None:
+    """Raise ModelError unless a folder holds a model."""
+    if gguf_file(folder) is not None or _described(folder):
+        return
+    what = f"has no {DESCRIPTION}, {CONFIG} or {ADAPTER_CONFIG}"
+    if not folder.is_dir():
+        what = "is a file" if folder.is_file() else "does not exist"
+    raise ModelError(
+        f"{folder} {what}",
+        remedy=(
+            "Pass a directory of `vestige train`, a Hugging Face model (folder, GGUF file or hub "
+            "name) or a PEFT adapter folder."
+        ),
+    )
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Files from which the weights of a folder, or of a GGUF file, are loaded, in their order.
+
+    Of an adapter these are its own; its base is a model of its own.
+
+    Raises:
+        ModelError: there is none, or a name in the folder's files leads out of it.
+    """
+    if (packed := gguf_file(folder)) is not None:
+        return _existing([packed])
+    if (folder / ANSWERS).is_file():
+        return sorted([*pretrained_files(folder), folder / HEADS])
+    if (folder / DESCRIPTION).is_file():
+        return _existing([folder / WHOLE])
+    if (folder / ADAPTER_CONFIG).is_file():
+        return _existing([folder / ADAPTER])
+    return pretrained_files(folder)
+
+
+def pretrained_files(folder: Path) -> list[Path]:
+    """Weight files that transformers reads, of a folder without an adapter."""
+    config = folder / CONFIG
+    named = _content(config).get("transformers_weights") if config.is_file() else None
+    if named is not None:
+        named = _plain(named, config)
+    elif (folder / WHOLE).is_file():
+        named = WHOLE
+    elif (folder / INDEX).is_file():
+        named = INDEX
+    else:
+        pickled = [file for ending in PICKLES for file in folder.glob(ending)]
+        raise ModelError(
+            f"{pickled[0]} is a pickle file, which can run code"
+            if pickled
+            else f"{folder} has no weights: neither {WHOLE} nor its shards",
+            remedy=SAVE,
+        )
+    if not named.endswith(".index.json"):
+        return _existing([folder / named])
+    index = folder / named
+    shards = _content(_existing([index])[0]).get("weight_map")
+    if not isinstance(shards, dict) or not shards:
+        raise ModelError(f"{index} has no weight_map", remedy=SAVE)
+    names = sorted({_plain(name, index) for name in shards.values()})
+    return _existing([folder / name for name in names])
 
 
 def sha256(files: list[Path]) -> str:
@@ -106,31 +174,6 @@ def sha256(files: list[Path]) -> str:
             while block := stream.read(1 << 20):
                 digest.update(block)
     return digest.hexdigest()
-
-
-def on_hub(path: str | Path) -> bool:
-    """Whether a path may be the name of a model on the hub."""
-    return not Path(path).exists() and HUB_NAME.fullmatch(str(path)) is not None
-
-
-def require_model(folder: Path) -> None:
-    """Raise ModelError unless a folder holds a model."""
-    if gguf_file(folder) is None and not any((folder / name).is_file() for name in DESCRIPTIONS):
-        raise not_a_model(folder)
-
-
-def not_a_model(path: Path) -> ModelError:
-    """The error for a path that holds no model."""
-    what = f"has no {DESCRIPTION}, config.json or adapter_config.json"
-    if path.is_file() or not path.exists():
-        what = "is a file" if path.is_file() else "does not exist"
-    return ModelError(
-        f"{path} {what}",
-        remedy=(
-            "Pass a directory of `vestige train`, a Hugging Face model (folder, GGUF file or hub "
-            "name) or a PEFT adapter folder."
-        ),
-    )
 
 
 def fingerprint(path: str | Path) -> str:
@@ -148,121 +191,66 @@ def fingerprint(path: str | Path) -> str:
     return sha256(weight_files(folder))
 
 
-def weight_files(folder: Path) -> list[Path]:
-    """Files from which the weights of a folder, or of a GGUF file, are loaded, in their order.
+def sha256_of(source: "str | PathLike[str] | Network") -> str:
+    """SHA-256 of the weights of a model: of its files, or of an object's tensors.
 
-    Of an adapter these are its own; its base is a model of its own.
-
-    Raises:
-        ModelError: there is none, or a name in the folder's files leads out of it.
+    Of tensors it covers names, shapes, types and values.
     """
-    if (packed := gguf_file(folder)) is not None:
-        return _there([packed])
-    if (folder / ANSWERS).is_file():
-        return sorted([*pretrained_files(folder), folder / HEADS])
-    if (folder / "model.json").is_file():
-        return _there([folder / WHOLE])
-    if (folder / ADAPTER_CONFIG).is_file():
-        return _there([folder / ADAPTER])
-    return pretrained_files(folder)
+    if isinstance(source, str | PathLike):
+        return fingerprint(fspath(source))
+    import torch
 
-
-def pretrained_files(folder: Path) -> list[Path]:
-    """Weight files that transformers reads, of a folder without an adapter."""
-    named = _named_by_config(folder)
-    if named is None:
-        named = WHOLE if (folder / WHOLE).is_file() else INDEX
-    if named == INDEX and not (folder / INDEX).is_file():
-        raise _no_weights(folder)
-    if named.endswith(".index.json"):
-        return _there(_shards(folder / named))
-    return _there([folder / named])
+    digest = hashlib.sha256()
+    for name, tensor in sorted(source.state_dict().items()):
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def of_model(source: object, model: "Network") -> dict[str, object]:
-    """Where a model was read from, what it is, and the SHA-256 of its weights.
+    """Record of a model: its path, None for an object, its kind and size, and its SHA-256.
 
-    Of an adapter, where its base was read from and the SHA-256 of the base's weights as well.
+    Of an adapter on disk, the path and the SHA-256 of its base as well.
     """
-    if not isinstance(source, str | PathLike):
-        return of_object(model)
-    path = fspath(source)
-    base = getattr(model, "base", None)
-
+    path = fspath(source) if isinstance(source, str | PathLike) else None
+    base = getattr(model, "base", None) if path is not None else None
     return {
         "path": path,
-        "architecture": model.architecture,
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "sha256": fingerprint(path),
+        "architecture": getattr(model, "architecture", type(model).__name__),
+        "parameters": _size(model),
+        "sha256": sha256_of(model if path is None else path),
         "vocabulary": model.vocabulary.fingerprint(),
         **({"base": {"path": base, "sha256": fingerprint(base)}} if base else {}),
     }
 
 
 def of_network(model: "Network") -> dict[str, object]:
-    """What a model is before it is trained: its size, its vocabulary and its settings."""
-    from dataclasses import asdict
-
-    own = getattr(model, "config", None)
+    """Record of a model before it is trained: its size, its vocabulary and its settings."""
     return {
         "architecture": model.architecture,
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "parameters": _size(model),
         "vocabulary": model.vocabulary.fingerprint(),
         "tokens": len(model.vocabulary),
-        **(asdict(own) if own is not None else {}),
+        **(asdict(model.config) if model.config is not None else {}),
     }
 
 
 def of_corpus(source: object, corpus: "Corpus | Utterances") -> dict[str, object]:
-    """Where a corpus was read from, its size, and its SHA-256; an object has no path."""
+    """Record of a corpus: its path, None for an object, its size and its SHA-256."""
     path = fspath(source) if isinstance(source, str | PathLike) else None
     return {"path": path, "documents": len(corpus), "sha256": corpus.fingerprint()}
 
 
-def of_object(model: "Network") -> dict[str, object]:
-    """What a model that was given as an object is, and the SHA-256 of its tensors."""
-    return {
-        "path": None,
-        "architecture": getattr(model, "architecture", type(model).__name__),
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "sha256": _of_tensors(model),
-        "vocabulary": model.vocabulary.fingerprint(),
-    }
-
-
-def sha256_of(source: "str | PathLike[str] | Network") -> str:
-    """SHA-256 of the weights of a model: of its file, or of the tensors of an object."""
-    if isinstance(source, str | PathLike):
-        return fingerprint(fspath(source))
-    return _of_tensors(source)
-
-
-def _swap(fresh: Path, directory: Path) -> None:
-    aside = _aside(directory)
-    if directory.exists():
-        shutil.rmtree(aside, ignore_errors=True)
-        os.replace(directory, aside)
-    os.replace(fresh, directory)
-    shutil.rmtree(aside, ignore_errors=True)
+def _size(model: "Network") -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def _aside(directory: Path) -> Path:
     return directory.with_name(f".{directory.name}.before")
 
 
-def _named_by_config(folder: Path) -> str | None:
-    file = folder / "config.json"
-    if not file.is_file():
-        return None
-    named = _content(file).get("transformers_weights")
-    return None if named is None else _plain(named, file)
-
-
-def _shards(index: Path) -> list[Path]:
-    named = _content(index).get("weight_map")
-    if not isinstance(named, dict) or not named:
-        raise ModelError(f"{index} has no weight_map", remedy=SAVE)
-    return [index.parent / name for name in sorted({_plain(n, index) for n in named.values()})]
+def _described(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in DESCRIPTIONS)
 
 
 def _plain(name: Any, file: Path) -> str:
@@ -280,29 +268,8 @@ def _content(file: Path) -> dict[str, Any]:
     return read_object(file, error=ModelError, remedy=SAVE)
 
 
-def _there(files: list[Path]) -> list[Path]:
+def _existing(files: list[Path]) -> list[Path]:
     for file in files:
         if not file.is_file():
             raise ModelError(f"{file} is missing", remedy=SAVE)
     return files
-
-
-def _no_weights(folder: Path) -> ModelError:
-    pickled = [file for ending in PICKLES for file in folder.glob(ending)]
-    return ModelError(
-        f"{pickled[0]} is a pickle file, which can run code"
-        if pickled
-        else f"{folder} has no weights: neither {WHOLE} nor its shards",
-        remedy=SAVE,
-    )
-
-
-def _of_tensors(model: "Network") -> str:
-    """SHA-256 over names, shapes, types and values of a model's tensors."""
-    import torch
-
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-    return digest.hexdigest()

@@ -20,27 +20,31 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingW
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError
 from vestige.models.key_value_cache import KeysAndValues, all_rows
-from vestige.models.protocols import LanguageModel, require_evaluation, require_read
+from vestige.models.protocols import BodyAndHead, LanguageModel, require_evaluation
 
 
 class AppendedLayer(DynamicLayer):  # type: ignore[misc]
-    """`KeysAndValues` as a layer of a transformers cache; a copy goes on by itself."""
+    """`KeysAndValues` as a layer of a transformers cache; a copy reads on by itself.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.held: KeysAndValues | None = None
+    Attributes:
+        held: what was read; None before anything was.
+        keeps: whether to hold what is read next; nobody reads on after some forward passes.
+    """
+
+    held: KeysAndValues | None = None
+    keeps: bool = True
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
     ) -> tuple[Tensor, Tensor]:
         """Append keys and values; all of them."""
-        held = self.held
-        self.held = (
-            KeysAndValues.of(key_states, value_states)
-            if held is None
-            else held.extended(key_states, value_states)
-        )
-        return self.held.read()
+        if self.held is None and not self.keeps:
+            return key_states, value_states
+        given = (key_states, value_states)
+        longer = KeysAndValues.of(*given) if self.held is None else self.held.extended(*given)
+        if self.keeps:
+            self.held = longer
+        return longer.read()
 
     def batch_select_indices(self, indices: Tensor | slice) -> None:
         """Keep some rows."""
@@ -56,63 +60,40 @@ class AppendedLayer(DynamicLayer):  # type: ignore[misc]
         return 0 if self.held is None else self.held.length
 
 
-class PassingLayer(AppendedLayer):
-    """`AppendedLayer` that shows what it is given and keeps none of it."""
-
-    @classmethod
-    def of(cls, layer: DynamicLayer) -> DynamicLayer:
-        """A layer for one forward pass after which nobody reads on."""
-        if type(layer) is not AppendedLayer:
-            return copy.copy(layer)
-        new = cls()
-        new.__dict__.update(layer.__dict__)
-        return new
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
-    ) -> tuple[Tensor, Tensor]:
-        """What was there and what is new."""
-        if self.held is None:
-            return key_states, value_states
-        return self.held.extended(key_states, value_states).read()
-
-
 @dataclass(frozen=True)
 class CacheState:
     """Decoder state for n sequences, as the layers of a `DynamicCache`.
 
     Attributes:
-        layers: the cache's layers; each row of their keys and values is a row of the state.
-        output: (n, d) last hidden vectors, or (n, v) logits where the head cannot be apart.
+        layers: the cache's layers; a row of their keys and values is a row of the state.
+        hidden: (n, d) last hidden vectors, or (n, v) logits where the head is not separate.
         length: tokens read.
     """
 
     layers: tuple[DynamicLayer, ...]
-    output: Tensor
+    hidden: Tensor
     length: int
 
     @property
     def has_read(self) -> bool:
-        """Whether the first token of a text has been read."""
         return self.length > 0
 
     @property
     def nbytes(self) -> int:
-        """Memory of keys, values and outputs."""
-        return int(self.output.nbytes + sum(map(_layer_bytes, self.layers)))
+        return int(self.hidden.nbytes + sum(map(_layer_bytes, self.layers)))
 
     def __len__(self) -> int:
-        return len(self.output)
+        return len(self.hidden)
 
     def __getitem__(self, index: Tensor | slice) -> Self:
         if all_rows(index, len(self)):
             return self
-        layers, output = tuple(copy.copy(layer) for layer in self.layers), self.output[index]
+        layers, hidden = tuple(copy.copy(layer) for layer in self.layers), self.hidden[index]
         for layer in layers:
             if isinstance(index, Tensor) and layer.keys is not None:  # it may lie elsewhere
                 index = index.to(layer.keys.device)
             layer.batch_select_indices(index)
-        return type(self)(layers, output, self.length)
+        return type(self)(layers, hidden, self.length)
 
 
 def _layer_bytes(layer: DynamicLayer) -> int:
@@ -121,7 +102,7 @@ def _layer_bytes(layer: DynamicLayer) -> int:
     return sum(t.nbytes for t in (layer.keys, layer.values) if t is not None)
 
 
-class HuggingFaceLanguageModel(LanguageModel):
+class HuggingFaceLanguageModel(BodyAndHead, LanguageModel):
     """A `transformers` causal language model, or a `PeftModel` around one.
 
     Args:
@@ -141,7 +122,9 @@ class HuggingFaceLanguageModel(LanguageModel):
     def __init__(self, network: nn.Module, vocabulary: SubwordVocabulary) -> None:
         super().__init__()
         self.network, self.vocabulary = network, vocabulary
+        self.adapted = hasattr(network, "peft_config")
         plain = self._plain()
+        self.base = (plain.name_or_path or None) if self.adapted else None
         self.settings = plain.config.get_text_config(decoder=True)
         self.vocab_size = int(self.settings.vocab_size)
         needed = max(len(vocabulary), vocabulary.largest + 1)
@@ -154,6 +137,7 @@ class HuggingFaceLanguageModel(LanguageModel):
         named = inspect.signature(plain.forward).parameters
         self._takes_positions = "position_ids" in named
         self._keeps_logits = "logits_to_keep" in named
+        self.longest = getattr(self.settings, "max_position_embeddings", None)
         self.separate_head = self._head_is_separate()
         self.training = network.training
 
@@ -168,27 +152,9 @@ class HuggingFaceLanguageModel(LanguageModel):
         return self.vocabulary.eos_id if bos is None else bos
 
     @property
-    def adapted(self) -> bool:
-        """Whether this is an adapter on a base rather than a whole model."""
-        return hasattr(self.network, "peft_config")
-
-    @property
-    def base(self) -> str | None:
-        """Of an adapter: the folder or hub name that its base was read from."""
-        name: str = self._plain().name_or_path
-        return name or None if self.adapted else None
-
-    @property
-    def head(self) -> nn.Module | None:
+    def head(self) -> Any:
         """Linear head; None where the network names none."""
-        head: nn.Module | None = self._head()
-        return head
-
-    @property
-    def longest(self) -> int | None:
-        """Maximum number of tokens, the beginning of a text counted; None for any."""
-        limit: int | None = getattr(self.settings, "max_position_embeddings", None)
-        return limit
+        return self._plain().get_output_embeddings()
 
     def forward(self, tokens: Tensor, state: None = None) -> tuple[Tensor, None]:
         """Logits (b, t, v) after each of the tokens (b, t).
@@ -218,7 +184,9 @@ class HuggingFaceLanguageModel(LanguageModel):
         cached: dict[str, Any] = {"use_cache": False}
         if state is not None:
             cache = DynamicCache()
-            cache.layers = [PassingLayer.of(layer) for layer in state.layers]
+            cache.layers = [copy.copy(layer) for layer in state.layers]
+            for layer in cache.layers:
+                layer.keeps = False
             cached = {"use_cache": True, "past_key_values": cache}
         if not self.separate_head:
             return self.network(input_ids=tokens, **cached).logits, None
@@ -226,33 +194,16 @@ class HuggingFaceLanguageModel(LanguageModel):
 
     def predict(self, hidden: Tensor) -> Tensor:
         """Logits (..., v) of what `body` returns."""
-        logits: Tensor = self._head()(hidden) if self.separate_head else hidden
-        return logits
+        return super().predict(hidden) if self.separate_head else hidden
 
-    @torch.no_grad()
-    def start(self, n: int, *, anywhere: bool = False) -> CacheState:
-        """n rows at the beginning of a text: they have read `first_token`."""
-        rows = n if anywhere else 1
-        empty = torch.empty(rows, 0, device=self.device)
+    def unread(self, n: int) -> CacheState:
         layers = DynamicCache(config=self.settings).layers
         appended = (AppendedLayer() if type(one) is DynamicLayer else one for one in layers)
-        state = CacheState(tuple(appended), empty, 0)
-        if anywhere:
-            return state
-        first = torch.tensor([self.first_token], device=self.device)
-        return self.advance(state, first)[torch.zeros(n, dtype=torch.int64, device=self.device)]
-
-    def advance(self, state: CacheState, tokens: Tensor) -> CacheState:
-        """The n states after each has read one more token; tokens is int64 (n,).
-
-        Raises:
-            ValueError: the text becomes longer than the model can read, or dropout is on.
-        """
-        return self.read(state, tokens[:, None])
+        return CacheState(tuple(appended), torch.empty(n, 0, device=self.device), 0)
 
     @torch.no_grad()
     def read(self, state: CacheState, tokens: Tensor) -> CacheState:
-        """The n states after each has read t more tokens, (n, t), in one forward pass.
+        """See `BodyAndHead`.
 
         Raises:
             ValueError: the text becomes longer than the model can read, or dropout is on.
@@ -261,25 +212,39 @@ class HuggingFaceLanguageModel(LanguageModel):
         length = state.length + tokens.shape[1]
         self._check_length(length)
         if tokens.numel() == 0:  # transformers cannot reshape a batch without rows
-            return CacheState(state.layers, state.output, length)
+            return CacheState(state.layers, state.hidden, length)
         cache = DynamicCache()
         cache.layers = [copy.copy(layer) for layer in state.layers]  # an update rebinds, see above
         network = self._body() if self.separate_head else self.network
         last = {} if self.separate_head or not self._keeps_logits else {"logits_to_keep": 1}
         answer = network(input_ids=tokens, past_key_values=cache, use_cache=True, **last)
-        output = answer.last_hidden_state if self.separate_head else answer.logits
+        hidden = answer.last_hidden_state if self.separate_head else answer.logits
         # The layers' keys and values lie on the devices of the layers, all else on the first.
-        output = output[:, -1].contiguous().to(self.device)
-        return CacheState(tuple(cache.layers), output, length)
+        hidden = hidden[:, -1].contiguous().to(self.device)
+        return CacheState(tuple(cache.layers), hidden, length)
 
-    @torch.no_grad()
     def logits(self, state: CacheState) -> Tensor:
-        """(n, v) unnormalised float32 log-probabilities of the next token."""
-        require_read(state)
-        if not self.separate_head:
-            return state.output.float()
-        output: Tensor = self._head()(state.output)
-        return output.to(self.device).float()
+        """(n, v) unnormalised float32 log-probabilities of the next token, on the first device."""
+        return super().logits(state).to(self.device)
+
+    def write(self, folder: Path) -> None:
+        """Write a model, or an adapter without its base, with the tokenizer.
+
+        Raises:
+            ModelError: the adapter's base was never saved.
+        """
+        network: Any = self.network
+        if not self.adapted:
+            network.save_pretrained(folder)
+        elif network.peft_config["default"].base_model_name_or_path:
+            # "auto" would ask the hub whether the base's vocabulary grew.
+            network.save_pretrained(str(folder), save_embedding_layers=False)
+        else:
+            raise ModelError(
+                "the base of the adapter was never saved",
+                remedy="Save the base with save_model, load it, and add the adapter to it.",
+            )
+        self.vocabulary.save(folder)
 
     def _check_length(self, tokens: int) -> None:
         if self.longest is not None and tokens > self.longest:
@@ -296,9 +261,6 @@ class HuggingFaceLanguageModel(LanguageModel):
     def _body(self) -> Any:
         return self._plain().base_model
 
-    def _head(self) -> Any:
-        return self._plain().get_output_embeddings()
-
     def _require_plain_cache(self) -> None:
         for layer in DynamicCache(config=self.settings).layers:
             if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer):
@@ -311,7 +273,7 @@ class HuggingFaceLanguageModel(LanguageModel):
     @torch.no_grad()
     def _head_is_separate(self) -> bool:
         """Whether logits are the head of the last hidden vector and nothing more."""
-        if self._head() is None or self._body() is self._plain():
+        if self.head is None or self._body() is self._plain():
             return False
         was_training = self.network.training
         self.network.eval()
@@ -319,26 +281,6 @@ class HuggingFaceLanguageModel(LanguageModel):
         whole = self.network(input_ids=probe, use_cache=False).logits
         hidden = self._body()(input_ids=probe, use_cache=False).last_hidden_state
         self.network.train(was_training)
-        parts = self._head()(hidden)
+        parts = self.head(hidden)
         alike = parts.shape == whole.shape
         return alike and torch.allclose(parts.float(), whole.float(), rtol=1e-4, atol=1e-4)
-
-
-def save(model: HuggingFaceLanguageModel, folder: Path) -> None:
-    """Write a model, or an adapter without its base, with the tokenizer.
-
-    Raises:
-        ModelError: the adapter's base was never saved.
-    """
-    network: Any = model.network
-    if not model.adapted:
-        network.save_pretrained(folder)
-    elif network.peft_config["default"].base_model_name_or_path:
-        # "auto" would ask the hub whether the base's vocabulary grew.
-        network.save_pretrained(str(folder), save_embedding_layers=False)
-    else:
-        raise ModelError(
-            "the base of the adapter was never saved",
-            remedy="Save the base with save_model, load it, and add the adapter to it.",
-        )
-    model.vocabulary.save(folder)

@@ -1,7 +1,7 @@
 """Keys and values of an attention layer, appended to in place.
 
-What has been read stays as it was when one text is continued in two ways: the memory is shared, and
-whoever is first to go on from a length writes behind it. Any other takes a copy.
+States that continue one text share its memory: the first to read on writes into the free room
+behind its own length, any other takes a copy.
 """
 
 from dataclasses import dataclass, field, replace

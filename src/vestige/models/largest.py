@@ -1,12 +1,8 @@
 """Largest values, ties in the order of their ids.
 
-Which of two equal values `topk` returns depends on the kernel that a processor has, and whether
-two values that are equal on paper are equal in float32 depends on it too: vectors of another width
-add up in another order. Here equal values come in the order of their ids, and values that round to
-the same multiple of `alike` are equal. Where a value lies between two multiples is chance, so that
-two equal ones are told apart in rounding / alike of all cases, and not in every second.
-
-Nothing is sorted but what was chosen; `argmax` needs no help, it gives the first by its definition.
+Which of two equal values `topk` returns depends on the processor's kernel, and so does the last bit
+of values that are equal on paper. Here equal values come in the order of their ids, and values that
+round to the same multiple of `alike` are equal. (`argmax` gives the first by its definition.)
 """
 
 import math
@@ -28,15 +24,9 @@ BLOCK = 100
 
 
 def largest(values: Tensor, k: int, *, alike: float = 0.0) -> Tensor:
-    """Columns of the k largest values of each row, best first, ties by column.
+    """Columns (..., k) of the k largest values of each row (..., v), best first, ties by column.
 
-    Args:
-        values: (..., v) numbers, none of them NaN.
-        k: at most v.
-        alike: values that round to the same multiple of this are equal; with 0 only equal ones.
-
-    Returns:
-        (..., k) int64 columns.
+    Values that round to the same multiple of `alike` are equal; with 0 only equal ones. No NaN.
 
     Example:
         >>> largest(torch.tensor([[1.0, 3.0, 2.0, 3.0, 3.0]]), 2)
@@ -55,16 +45,7 @@ def largest(values: Tensor, k: int, *, alike: float = 0.0) -> Tensor:
 
 
 def largest_by(values: Tensor, ids: Tensor, k: int, *, alike: float = 0.0) -> Tensor:
-    """Places of the k largest of n values, best first, ties by their own ids.
-
-    Args:
-        values: (n,) numbers, none of them NaN.
-        ids: (n,) whole numbers, all different.
-        k: more than n are as good as n.
-        alike: as in `largest`.
-
-    Returns:
-        (min(k, n),) int64 places.
+    """Positions (min(k, n),) of the k largest of values (n,), best first, ties by their ids (n,).
 
     Example:
         >>> largest_by(torch.tensor([1.0, 3.0, 3.0]), torch.tensor([5, 9, 2]), 2)
@@ -81,14 +62,7 @@ def largest_by(values: Tensor, ids: Tensor, k: int, *, alike: float = 0.0) -> Te
 
 
 def cells_above(table: Tensor, floor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The cells of each row of a large table that exceed the row's floor.
-
-    Args:
-        table: (r, v) numbers.
-        floor: (r,) one for each row.
-
-    Returns:
-        (k,) rows, (k,) columns and (k,) values, in no particular order.
+    """Rows, columns and values (k,) of the cells of a table (r, v) above their row's floor (r,).
 
     Example:
         >>> cells_above(torch.tensor([[1.0, 5.0], [2.0, 0.0]]), torch.tensor([3.0, 1.0]))

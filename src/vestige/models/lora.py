@@ -1,10 +1,11 @@
-"""LoRA adapters: low-rank trained matrices beside frozen weights.
+"""LoRA adapters, low-rank trained matrices beside frozen weights, and how far weights moved.
 
 Hu et al. (2021), "LoRA: Low-Rank Adaptation of Large Language Models", arXiv:2106.09685.
 An adapter folder holds the low-rank matrices alone and names its base.
 """
 
 import copy
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,16 +14,18 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model
+from peft.tuners.lora.layer import LoraLayer
 from peft.tuners.tuners_utils import BaseTunerLayer
+from peft.utils import ModulesToSaveWrapper
 from safetensors import safe_open
-from torch import nn
+from torch import Tensor, nn
 
 from vestige import _validate
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError
 from vestige.models import pretrained
 from vestige.models.folders import ADAPTER, ADAPTER_CONFIG, gguf_file, model_folder
-from vestige.models.foreign_config import read_adapter
+from vestige.models.foreign_files import read_adapter
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.pretrained import CPU
 from vestige.models.protocols import LanguageModel
@@ -38,19 +41,17 @@ def add_lora(
     dropout: float = 0.0,
     target_modules: Sequence[str] | None = None,
 ) -> HuggingFaceLanguageModel:
-    """`model` with trainable low-rank matrices A and B beside frozen weights: W + alpha/rank B A.
+    """`model` with trainable matrices A and B of low rank and frozen W: W + alpha / rank * B A.
 
-    B starts from zero, so that the answers are at first those of `model`, which goes on giving
-    them. The two share the frozen weights, which no longer train in either. A starts from
-    torch's global generator: seed it.
+    B starts from zero: the outputs are at first those of `model`, which keeps them. The two share
+    the frozen weights, which no longer train in either. A starts from torch's global generator.
 
     Args:
         model: a whole model as it was loaded: an adapter names its base by the folder.
         rank: rows of A.
         alpha: see the formula.
         dropout: on the input of A.
-        target_modules: names of the linear layers to adapt; None takes PEFT's choice for the
-            architecture.
+        target_modules: names of the linear layers to adapt; None: PEFT's choice.
 
     Raises:
         ValueError: a value is out of range, or `model` is an adapter already.
@@ -70,13 +71,7 @@ def add_lora(
 
 
 def adapter_like(model: HuggingFaceLanguageModel, folder: Path) -> HuggingFaceLanguageModel:
-    """`model` with a fresh adapter of the kind and shape of the one in `folder`; see `add_lora`.
-
-    Raises:
-        ValueError: `model` is an adapter already.
-        ModelError: the adapter's configuration cannot be used, or `model` has no such layers.
-    """
-    read_adapter(folder / ADAPTER_CONFIG)
+    """`model` with a fresh adapter of the kind and shape of the one in `folder`; see `add_lora`."""
     config = _config(folder)
     config.inference_mode = False
     config.base_model_name_or_path = None  # this base, and not where the other one's was
@@ -119,12 +114,10 @@ def load_adapter(
 
     Args:
         folder: holds adapter_config.json and adapter_model.safetensors.
-        base: folder or hub name of the base, or the base itself, which goes on answering as it
-            did and shares its weights; None takes the one that the adapter names, where a relative
-            path may also start from the adapter's folder.
+        base: folder or hub name of the base, or the base itself, which shares its weights and is
+            not changed; None: the one that the adapter names, see `base_of`.
         merge: fold the adapter into the base's weights instead of computing it beside them.
-        dtype: of the weights in memory.
-        device: see `pretrained.load`.
+        dtype, device: see `pretrained.load`.
 
     Raises:
         ModelError: adapter or base are missing, broken or do not fit together.
@@ -135,7 +128,7 @@ def load_adapter(
             "they can run code",
             remedy="Save the adapter again with save_pretrained of a recent peft.",
         )
-    read_adapter(folder / ADAPTER_CONFIG)
+    _config(folder)
     if isinstance(base, LanguageModel):
         if not isinstance(base, HuggingFaceLanguageModel) or base.adapted:
             raise ModelError(
@@ -144,7 +137,6 @@ def load_adapter(
             )
         if merge:
             raise ValueError("merge must not be given with a loaded base, whose weights it changes")
-        _config(folder)
         whole, wiring = base, _rewirable(base)
     else:
         place = base_of(folder) if base is None else model_folder(base)
@@ -162,7 +154,9 @@ def load_adapter(
             remedy="Pass the base that it was trained on, or save the adapter again.",
         ) from error
     if merge:
-        if _adapts_tied_weights(network):
+        ends = (wiring.get_input_embeddings(), wiring.get_output_embeddings())
+        adapted = any(isinstance(end, BaseTunerLayer) for end in ends)
+        if wiring.config.tie_word_embeddings and adapted:  # PEFT writes the tensor twice, and warns
             raise ModelError(
                 f"the adapter in {folder} changes embeddings and head separately; its base ties "
                 "their weights",
@@ -178,8 +172,7 @@ def load_adapter(
 def _widen(wiring: Any, adapter: Path) -> None:
     """Give a wiring as many embeddings as an adapter holds that was trained with more tokens.
 
-    The rows themselves come with the adapter. Embeddings that are shared with a base stay as they
-    are: resizing works on the tensor in place.
+    The rows come with the adapter. Resizing works in place: embeddings of a base are not touched.
     """
     ends = [wiring.get_input_embeddings(), wiring.get_output_embeddings()]
     names = [name for name, module in wiring.named_modules() if module in ends]
@@ -192,13 +185,6 @@ def _widen(wiring: Any, adapter: Path) -> None:
     for module in filter(None, ends):
         module.weight = nn.Parameter(module.weight.data, requires_grad=False)
     wiring.resize_token_embeddings(rows, mean_resizing=False)
-
-
-def _adapts_tied_weights(network: Any) -> bool:
-    """Whether merging would write one tensor twice: PEFT warns, and does it."""
-    base = network.get_base_model()
-    ends = (base.get_input_embeddings(), base.get_output_embeddings())
-    return base.config.tie_word_embeddings and any(isinstance(e, BaseTunerLayer) for e in ends)
 
 
 @contextmanager
@@ -223,8 +209,7 @@ def base_of(folder: Path) -> str | Path:
         ModelError: the adapter is broken, or its base is not there.
     """
     file = folder / ADAPTER_CONFIG
-    named = read_adapter(file).base_model_name_or_path
-    _config(folder)
+    named = _config(folder).base_model_name_or_path
     if not named:
         raise ModelError(f"{file} names no base", remedy=_LORA)
     for place in (Path(named), folder / named):
@@ -235,12 +220,13 @@ def base_of(folder: Path) -> str | Path:
             f"the base of the adapter in {folder} is not at {named}",
             remedy=f"Move it back, or write its new path into base_model_name_or_path in {file}.",
         )
-    return named
+    return str(named)
 
 
 def _config(folder: Path) -> PeftConfig:
-    """Configuration of an adapter that changes weights."""
+    """Checked configuration of an adapter that changes weights."""
     file = folder / ADAPTER_CONFIG
+    read_adapter(file)
     try:
         with only_our_warnings():
             config = PeftConfig.from_pretrained(str(folder))
@@ -251,3 +237,73 @@ def _config(folder: Path) -> PeftConfig:
     if config.is_prompt_learning:
         raise ModelError(f"{file} describes no weight change", remedy=_LORA)
     return config
+
+
+@torch.no_grad()
+def weight_change(before: nn.Module, after: nn.Module) -> float:
+    """Euclidean norm of the difference of two models' weights.
+
+    Of an adapter it is the norm of what it adds to its base, layer by layer; NaN where that is no
+    matrix. Rows that only one model has, such as those of new tokens, do not count.
+
+    Args:
+        before: the model before the update; of an adapter its base.
+        after: the model after it.
+    """
+    parts = _added(after) if getattr(after, "adapted", False) else _moved(before, after)
+    return math.sqrt(sum(float(part.float().square().sum()) for part in parts))
+
+
+@torch.no_grad()
+def stretch(before: nn.Module, after: nn.Module, by: float) -> None:
+    """Move a model's weights `by` times as far from those before it, in place.
+
+    Args:
+        before: the model before the update; of an adapter its base.
+        after: the model after it; an adapter adds `by` times as much.
+        by: more than 0.
+    """
+    pairs = [(before, after)]
+    if getattr(after, "adapted", False):
+        for layer in after.modules():
+            if isinstance(layer, LoraLayer):
+                layer.scale_layer(by)
+        pairs = [pair for layer in after.modules() for pair in _replaced(layer)]
+    for old, new in (both for pair in pairs for both in _shared(*pair)):
+        new.add_(new - old.to(new.dtype), alpha=by - 1)
+
+
+def _added(adapter: nn.Module) -> Iterator[Tensor]:
+    """What an adapter adds, a layer at a time; a tensor of NaN where that is no matrix."""
+    for layer in adapter.modules():
+        if isinstance(layer, BaseTunerLayer):
+            layers: Any = layer
+            known = hasattr(layers, "get_delta_weight")
+            for name in layers.active_adapters:
+                yield layers.get_delta_weight(name) if known else torch.tensor(math.nan)
+        for old, new in _replaced(layer):
+            yield from _moved(old, new)
+
+
+def _replaced(layer: Any) -> list[tuple[nn.Module, nn.Module]]:
+    """The modules that an adapter replaces here, each with its own."""
+    if not isinstance(layer, ModulesToSaveWrapper):
+        return []
+    wrapper: Any = layer
+    own = (wrapper.modules_to_save[name] for name in wrapper.active_adapters)
+    return [(wrapper.original_module, module) for module in own]
+
+
+def _moved(before: nn.Module, after: nn.Module) -> Iterator[Tensor]:
+    return (new.float() - old.float() for old, new in _shared(before, after))
+
+
+def _shared(before: nn.Module, after: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
+    """Old and new weights of each parameter of one name, in the part that both have."""
+    earlier = dict(before.named_parameters())
+    for name, parameter in after.named_parameters():
+        if name in earlier:
+            old = earlier[name].to(parameter.device)
+            sizes = zip(old.shape, parameter.shape, strict=True)
+            part = tuple(slice(min(a, b)) for a, b in sizes)
+            yield old[part], parameter[part]

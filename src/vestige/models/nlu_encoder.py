@@ -3,12 +3,8 @@
 Chen, Zhuo and Wang (2019), "BERT for Joint Intent Classification and Slot Filling",
 arXiv:1902.10909, section 3.2: an intent from the first token's last hidden vector, each word's tag
 from the vector of its first piece, both softmaxes, learnt together; without the CRF that the
-paper also tries.
-
-An attack differentiates by the vectors of pieces, so an encoder is asked by its input embeddings;
-positions and [CLS] ... [SEP] are added here and by the encoder.
-
-Never runs code from a model's folder and never reads pickle.
+paper also tries. An attack differentiates by the vectors of pieces, so the encoder reads input
+embeddings; positions and [CLS] ... [SEP] are added here and by the encoder.
 """
 
 import json
@@ -33,8 +29,6 @@ from vestige.models.pretrained import read_pretrained
 from vestige.models.white_box import IntentSlotNetwork, Losses
 
 FORMAT = 1
-POOLER = "pooler."
-"""A layer for sentence pairs that nothing here reads."""
 REMEDY = (
     "Pass the folder of a whole encoder (config.json, *.safetensors, tokenizer.json), or a hub "
     "name that is online or downloaded."
@@ -53,7 +47,6 @@ class IntentSlotEncoder(IntentSlotNetwork):
 
     Raises:
         ModelError: the tokenizer has more tokens than the encoder.
-        ValueError: dropout is out of range, or a label comes twice.
     """
 
     architecture: ClassVar[str] = "intent-slot-encoder"
@@ -68,7 +61,7 @@ class IntentSlotEncoder(IntentSlotNetwork):
         _validate.all_different(intents=labels.intents, tags=labels.tags)
         self.encoder, self.vocabulary = encoder, vocabulary
         self.intents, self.tags = labels
-        if getattr(encoder, "pooler", None) is not None:
+        if getattr(encoder, "pooler", None) is not None:  # of sentence pairs
             self.encoder.pooler = None  # type: ignore[assignment]
         known = self._embedding.num_embeddings
         if len(vocabulary) > known:
@@ -84,7 +77,6 @@ class IntentSlotEncoder(IntentSlotNetwork):
 
     @property
     def settings(self) -> Any:
-        """The encoder's configuration."""
         return self.encoder.config
 
     @property
@@ -130,7 +122,6 @@ class IntentSlotEncoder(IntentSlotNetwork):
         return EncodedUtterances.of(tokens, tags, intents, Labels(self.intents, self.tags))
 
     def read(self, words: Sequence[str]) -> list[tuple[int, ...]]:
-        """The pieces of each word where it stands; an empty tuple where one of them is unknown."""
         unknown = self._unknown
         (pieces,) = word_pieces(self.vocabulary, [words])
         return [() if unknown in word else tuple(word) for word in pieces]
@@ -160,7 +151,6 @@ class IntentSlotEncoder(IntentSlotNetwork):
         return self.intent_head(hidden[:, 0]), self.tag_head(hidden[:, first : first + t])
 
     def losses(self, vectors: Tensor, intents: Tensor, tags: Tensor) -> Losses:
-        """Losses of utterances given by their pieces' vectors (b, t, d), in nats."""
         logits, tagged = self.scores(vectors)
         costs = cross_entropy(
             tagged.transpose(1, 2), tags, ignore_index=IGNORED, reduction="none"
@@ -169,9 +159,20 @@ class IntentSlotEncoder(IntentSlotNetwork):
 
     @torch.no_grad()
     def predict(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """The likeliest intents (b,) and the likeliest tags (b, t) of pieces (b, t)."""
         logits, tagged = self.scores(self.embed(tokens))
         return logits.argmax(1), tagged.argmax(2)
+
+    def write(self, folder: Path) -> None:
+        """Write encoder, tokenizer, heads and labels, for `load_encoder`."""
+        encoder: Any = self.encoder
+        encoder.save_pretrained(folder)
+        self.vocabulary.save(folder)
+        weights = self.state_dict()
+        heads = {name: weights[name] for name in weights if not name.startswith("encoder.")}
+        save_file(heads, folder / HEADS)
+        labels = {"intents": self.intents, "tags": self.tags}
+        answers = {"format": FORMAT, **labels, "dropout": self.dropout.p}
+        (folder / ANSWERS).write_text(json.dumps(answers, indent=2) + "\n", "utf-8")
 
     @property
     def _embedding(self) -> Any:
@@ -195,15 +196,13 @@ def new_encoder(
 
     Args:
         source: an encoder's folder or hub name.
-        intents: their number.
-        tags: BIO tags, likewise.
+        intents, tags: the labels.
         seed: decides the heads' first weights.
         dropout: share of the hidden vectors that training drops before the heads.
 
     Raises:
         ModelError: it is not a whole encoder; a causal language model is none.
         DataError: its tokenizer cannot be read.
-        ValueError: dropout is out of range.
     """
     encoder, vocabulary = _encoder(source)
     with torch.random.fork_rng(devices=[]):
@@ -217,7 +216,7 @@ def _encoder(source: str | Path) -> tuple[nn.Module, SubwordVocabulary]:
 
     with torch.random.fork_rng(devices=[]):  # transformers draws a pooler where there is none
         network, address = read_pretrained(
-            source, AutoModel, _unlike_encoder, REMEDY, spare=(POOLER,)
+            source, AutoModel, _unlike_encoder, REMEDY, spare=("pooler.",)
         )
     tokenizer = read_tokenizer(address)
     if tokenizer.eos_token is None:
@@ -240,28 +239,8 @@ def _unlike_encoder(config: Any) -> str | None:
     return None
 
 
-def _part(weights: dict[str, Tensor], begins: str) -> dict[str, Tensor]:
-    return {name.removeprefix(begins): w for name, w in weights.items() if name.startswith(begins)}
-
-
-def save_encoder(model: IntentSlotEncoder, folder: Path) -> None:
-    """Write encoder, tokenizer, heads and labels into a folder."""
-    encoder: Any = model.encoder
-    encoder.save_pretrained(folder)
-    model.vocabulary.save(folder)
-    heads = {name: w for name, w in model.state_dict().items() if not name.startswith("encoder.")}
-    save_file(heads, folder / HEADS)
-    answers = {
-        "format": FORMAT,
-        "intents": model.intents,
-        "tags": model.tags,
-        "dropout": model.dropout.p,
-    }
-    (folder / ANSWERS).write_text(json.dumps(answers, indent=2) + "\n", "utf-8")
-
-
 class _LabelSets(Excerpt):
-    """Labels, as `save_encoder` wrote them."""
+    """Labels, as `write` wrote them."""
 
     format: int
     intents: Annotated[list[Name], Field(min_length=1, max_length=10_000)]
@@ -270,7 +249,7 @@ class _LabelSets(Excerpt):
 
 
 def load_encoder(folder: Path) -> IntentSlotEncoder:
-    """Read what `save_encoder` wrote, in evaluation mode.
+    """Read what `IntentSlotEncoder.write` wrote, in evaluation mode.
 
     Raises:
         ModelError: a file is missing or broken, or labels and weights do not fit.
@@ -285,8 +264,9 @@ def load_encoder(folder: Path) -> IntentSlotEncoder:
         with torch.random.fork_rng(devices=[]):
             model = IntentSlotEncoder(encoder, vocabulary, labels, told.dropout)
         heads = load_file(folder / HEADS)
-        model.intent_head.load_state_dict(_part(heads, "intent_head."))
-        model.tag_head.load_state_dict(_part(heads, "tag_head."))
+        for name in ("intent_head", "tag_head"):
+            own = {key.partition(".")[2]: w for key, w in heads.items() if key.startswith(name)}
+            model.get_submodule(name).load_state_dict(own)
     except (OSError, ValueError, RuntimeError, safetensors.SafetensorError) as error:
         raise ModelError(
             f"{folder / HEADS} does not fit {ANSWERS}: {error}", remedy=AGAIN

@@ -5,7 +5,6 @@ Never runs code from a model's folder and never reads pickle.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,13 +12,11 @@ from typing import Any
 
 import torch
 
-from vestige.data.files import read_object
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError, VestigeError
 from vestige.memory import held_numbers, require_filled
 from vestige.models.folders import gguf_file, pretrained_files
-from vestige.models.foreign_config import require_sound
-from vestige.models.gguf_header import read_header
+from vestige.models.foreign_files import gguf_weights, require_sound
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 
 CPU = torch.device("cpu")
@@ -32,21 +29,25 @@ REMEDY = (
 def load(
     source: str | Path, *, dtype: torch.dtype = torch.float32, device: torch.device | None = CPU
 ) -> HuggingFaceLanguageModel:
-    """Read a causal language model, a folder or a hub name.
+    """Read a causal language model from a folder, a GGUF file or a hub name.
 
     Args:
-        source: which.
+        source: the model.
         dtype: of its weights in memory.
         device: where they go; None: over all GPUs, layer after layer, and what these cannot hold
             on the host.
 
     Raises:
-        ModelError: it is not a whole model of a kind that can be asked.
+        ModelError: it is not a whole model of a supported kind.
     """
     from transformers import AutoModelForCausalLM
 
+    def unlike(config: Any) -> str | None:
+        seq2seq = getattr(config, "is_encoder_decoder", False)
+        return "it is an encoder-decoder, not a causal language model" if seq2seq else None
+
     network, address = read_pretrained(
-        source, AutoModelForCausalLM, _unlike_causal, REMEDY, dtype=dtype, device=device
+        source, AutoModelForCausalLM, unlike, REMEDY, dtype=dtype, device=device
     )
     # An adapter names its base by this: a relative path would not outlive the working directory.
     network.name_or_path = str(Path(source).absolute()) if Path(source).exists() else str(source)
@@ -55,14 +56,8 @@ def load(
         return HuggingFaceLanguageModel(network, vocabulary).eval()
     except VestigeError:
         raise
-    except Exception as error:  # the first words that a network reads show what it cannot do
+    except Exception as error:  # of whatever the network cannot do with its first tokens
         raise ModelError(f"{source} cannot be queried: {error}", remedy=REMEDY) from error
-
-
-def _unlike_causal(config: Any) -> str | None:
-    if getattr(config, "is_encoder_decoder", False):
-        return "it is an encoder-decoder, not a causal language model"
-    return None
 
 
 def read_pretrained(
@@ -75,42 +70,47 @@ def read_pretrained(
     dtype: torch.dtype = torch.float32,
     device: torch.device | None = CPU,
 ) -> tuple[Any, str]:
-    """A network of transformers, and the folder or hub name of its tokenizer.
+    """A network of transformers, and the folder, file or hub name of its tokenizer.
 
     Args:
-        source: a folder or a hub name.
+        source: a folder, a GGUF file or a hub name.
         kind: the class that reads it, such as `AutoModelForCausalLM`.
         unlike: says what is wrong with a configuration; None where nothing is.
         remedy: for a model of another kind.
         spare: prefixes of weights that may be absent.
-        dtype: see `load`.
-        device: see `load`.
+        dtype, device: see `load`.
 
     Raises:
         ModelError: it is not a whole model of this kind.
     """
+    import transformers
     from transformers import AutoConfig
 
-    name, files = str(source), _Files.of(source, remedy)
+    name = str(source)
+    folder, weights, packed = _found(Path(source), remedy)
+    # Weights that stay packed would be multiplied by code from the hub; older versions unpack.
+    unpacked = getattr(transformers, "GgufConfig", None) if packed else None
+    plain = {} if unpacked is None else {"quantization_config": unpacked(dequantize=True)}
     try:
-        config = AutoConfig.from_pretrained(files.folder, trust_remote_code=False, **files.packed)
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False, **packed)
         problem = unlike(config)
         if problem is not None:
             raise ValueError(problem)
-        if (held := files.numbers()) is not None:
+        if weights:
+            held = (gguf_weights(weights[0]) if packed else held_numbers(weights)).total()
             build = partial(kind.from_config, config)
             require_filled(held, build, dtype=dtype, device=device)
         with _quiet():  # the report is judged below
             network, report = kind.from_pretrained(
-                files.folder,
+                folder,
                 config=config,
                 dtype=dtype,
-                device_map=_device_map(device),
+                device_map="balanced" if device is None else _on(device),
                 trust_remote_code=False,
                 use_safetensors=True,
                 output_loading_info=True,
-                **files.packed,
-                **_unpacking(files),
+                **packed,
+                **plain,
             )
     except Exception as error:  # KeyError to SafetensorError, by what is wrong with the files
         raise ModelError(f"{name} cannot be loaded: {error}", remedy=remedy) from error
@@ -123,61 +123,29 @@ def read_pretrained(
             f"another shape, such as {absent[0]}",
             remedy=remedy,
         )
-    if files.packed:  # what is read is a plain network, and is saved as one
+    if packed:  # what is read is a plain network, and is saved as one
         network.hf_quantizer, network.is_quantized = None, False
         vars(network.config).pop("quantization_config", None)
-    return network, files.address
+    return network, str(Path(folder, *packed.values()))
 
 
-@dataclass(frozen=True)
-class _Files:
-    """Where a model's files are.
-
-    Attributes:
-        folder: the folder, or the name on the hub.
-        weights: those with weights; none where they are not here yet.
-        packed: the name of its GGUF file, as transformers wants it told; none for safetensors.
-    """
-
-    folder: str
-    weights: tuple[Path, ...] = ()
-    packed: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, source: str | Path, remedy: str) -> "_Files":
-        name, place = str(source), Path(source)
-        if (packed := gguf_file(place)) is not None:
-            read_header(packed)
-            _require_package("gguf", f"{packed} is a GGUF file")
-            return cls(str(packed.parent), (packed,), {"gguf_file": packed.name})
-        if not place.is_dir() and not in_reach(name):
-            place = downloaded(name) or place
-            if not place.is_dir():
-                raise ModelError(f"{name}: no such folder or hub model", remedy=remedy)
+def _found(place: Path, remedy: str) -> tuple[str, list[Path], dict[str, str]]:
+    """Folder or hub name, its files of weights if they are here, and its GGUF file by name."""
+    if (file := gguf_file(place)) is not None:
+        gguf_weights(file)
+        _require_package("gguf", f"{file} is a GGUF file")
+        return str(file.parent), [file], {"gguf_file": file.name}
+    name = str(place)
+    if not place.is_dir() and not in_reach(name):
+        place = downloaded(name) or place
         if not place.is_dir():
-            return cls(name)
-        require_sound(place, remedy=remedy)
-        if _packed_by(place / "config.json", remedy) == "bitsandbytes":
-            _require_package("bitsandbytes", f"{place} has weights packed by bitsandbytes")
-        return cls(str(place), tuple(pretrained_files(place)))
-
-    def numbers(self) -> int | None:
-        """How many its files hold; None where they are not here yet."""
-        if not self.weights:
-            return None
-        held = read_header(self.weights[0]).held if self.packed else held_numbers(self.weights)
-        return held.total()
-
-    @property
-    def address(self) -> str:
-        """What the tokenizer is read from."""
-        return str(Path(self.folder, *self.packed.values()))
-
-
-def _packed_by(config: Path, remedy: str) -> object:
-    """The name of what made weights smaller; None for plain ones."""
-    how = read_object(config, error=ModelError, remedy=remedy).get("quantization_config")
-    return how.get("quant_method") if isinstance(how, dict) else None
+            raise ModelError(f"{name}: no such folder or hub model", remedy=remedy)
+    if not place.is_dir():
+        return name, [], {}
+    packing = require_sound(place, remedy=remedy).get("quantization_config")
+    if isinstance(packing, dict) and packing.get("quant_method") == "bitsandbytes":
+        _require_package("bitsandbytes", f"{place} has weights packed by bitsandbytes")
+    return str(place), pretrained_files(place), {}
 
 
 def _require_package(name: str, why: str) -> None:
@@ -188,20 +156,8 @@ def _require_package(name: str, why: str) -> None:
         )
 
 
-def _unpacking(files: _Files) -> dict[str, Any]:
-    """Ask for plain weights: those that stay packed are multiplied by code from the hub."""
-    if not files.packed:
-        return {}
-    import transformers
-
-    settings = getattr(transformers, "GgufConfig", None)  # older ones know plain weights only
-    return {} if settings is None else {"quantization_config": settings(dequantize=True)}
-
-
-def _device_map(device: torch.device | None) -> Any:
+def _on(device: torch.device) -> dict[str, torch.device] | None:
     """Where transformers puts weights as it reads them; None: on the host."""
-    if device is None:
-        return "balanced"
     return None if device.type == "cpu" else {"": device}
 
 
@@ -226,14 +182,13 @@ def downloaded(name: str) -> Path | None:
 
 
 def in_reach(name: str) -> bool:
-    """Whether a name that is no folder may be asked of the hub now."""
-    return _may_be_on_hub(Path(name)) and _hub_answers()
+    """Whether a name that is no folder may be asked of the hub now.
 
-
-def _may_be_on_hub(place: Path) -> bool:
-    """Whether a name can be one of the hub: NAME or OWNER/NAME, and no folder's beside others."""
-    parts = place.parts
-    return len(parts) == 1 or (len(parts) == 2 and not Path(parts[0]).is_dir() and parts[0] != "/")
+    A name of the hub is NAME or OWNER/NAME, with no folder of that name beside it.
+    """
+    parts = Path(name).parts
+    owned = len(parts) == 2 and not Path(parts[0]).is_dir() and parts[0] != "/"
+    return (len(parts) == 1 or owned) and _hub_answers()
 
 
 def _hub_answers() -> bool:

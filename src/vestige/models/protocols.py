@@ -6,6 +6,7 @@ are natural logs in float32.
 """
 
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import torch
@@ -125,14 +126,20 @@ class Network(nn.Module, ABC):
     Attributes:
         architecture: the name under which a checkpoint finds the class again.
         vocabulary: of the token ids.
+        config: its shape, a dataclass; None where that is kept elsewhere.
     """
 
     architecture: ClassVar[str]
     vocabulary: Vocabulary
+    config: Any = None
 
     @property
     @abstractmethod
     def device(self) -> torch.device: ...
+
+    def write(self, folder: Path) -> None:
+        """Write a network that has a format of its own, for `save_model`."""
+        raise ValueError(f"model must be of a known architecture, got {self.architecture!r}")
 
 
 class LanguageModel(Network):
@@ -144,10 +151,16 @@ class LanguageModel(Network):
     Attributes:
         carries_state: whether training hands the state of one window to the next;
             such a state has `detach()`.
+        longest: maximum number of tokens, the beginning of a text counted; None for any.
+        adapted: whether this is an adapter on a base rather than a whole model.
+        base: of an adapter: the folder or hub name that its base was read from.
     """
 
     carries_state: ClassVar[bool]
     vocab_size: int
+    longest: int | None = None
+    adapted: bool = False
+    base: str | None = None
 
     @property
     def first_token(self) -> int:
@@ -178,6 +191,70 @@ class LanguageModel(Network):
     def log_probs(self, state: Any) -> Tensor:
         """(n, v) natural-log probabilities of the next token."""
         return torch.log_softmax(self.logits(state), dim=-1)
+
+
+class BodyAndHead:
+    """`forward` and `NextToken` made of `body`, `predict`, `unread`, `read` and `hidden_of`."""
+
+    separate_head: bool = True
+    device: Any
+    first_token: Any
+
+    def forward(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """Logits (b, t, v) after each of the tokens (b, t), and the state after the last."""
+        hidden, after = self.body(tokens, state)
+        return self.predict(hidden), after
+
+    def body(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """See `TwoParts`."""
+        raise NotImplementedError
+
+    def predict(self, hidden: Tensor) -> Tensor:
+        """Logits (..., v) of hidden vectors (..., h)."""
+        logits: Tensor = self.head(hidden)  # type: ignore[attr-defined]
+        return logits
+
+    def unread(self, n: int) -> Any:
+        """State of n sequences that have read nothing."""
+        raise NotImplementedError
+
+    def read(self, state: Any, tokens: Tensor) -> Any:
+        """The n states after each has read t more tokens, (n, t), in one call."""
+        raise NotImplementedError
+
+    def hidden_of(self, state: Any) -> Tensor:
+        """(n, h) what the head reads of a state."""
+        hidden: Tensor = state.hidden
+        return hidden
+
+    @torch.no_grad()
+    def start(self, n: int, *, anywhere: bool = False) -> Any:
+        """n rows at the beginning of a text, where `first_token` was read."""
+        if anywhere:
+            return self.unread(n)
+        state = self.advance(self.unread(1), torch.tensor([self.first_token], device=self.device))
+        return state[torch.zeros(n, dtype=torch.int64, device=self.device)]
+
+    def advance(self, state: Any, tokens: Tensor) -> Any:
+        """The n states after each has read one more token; tokens is int64 (n,)."""
+        return self.read(state, tokens[:, None])
+
+    @torch.no_grad()
+    def logits(self, state: Any) -> Tensor:
+        """(n, v) unnormalised float32 log-probabilities of the next token."""
+        require_read(state)
+        return self.predict(self.hidden_of(state)).float()
+
+    @torch.no_grad()
+    def log_probs(self, state: Any) -> Tensor:
+        """(n, v) natural-log probabilities of the next token."""
+        return torch.log_softmax(self.logits(state), dim=-1)
+
+
+def length_limit(*models: object) -> int | None:
+    """Tokens that all of some models read at once; a `NextToken` of users need not say."""
+    limits = [getattr(model, "longest", None) for model in models]
+    return min((one for one in limits if one is not None), default=None)
 
 
 def read_each(model: NextToken, state: Any, tokens: Tensor) -> Any:

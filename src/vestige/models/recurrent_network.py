@@ -1,21 +1,16 @@
 """Recurrent language models, LSTM and GRU: embedding, layers, head, state.
 
-An LSTM and a GRU differ in their layers and in what a state holds, and in nothing else; the
-encoder and the decoder of a sequence-to-sequence model are read on by the same function.
-
 The LSTM is that of the update papers: Zanella-Béguelin et al. (2020), "Analyzing Information
 Leakage of Updates to Natural Language Models", CCS, arXiv:1912.07942, section 3.2, which follows
 Zaremba et al. (2014), "Recurrent Neural Network Regularization", arXiv:1409.2329. The GRU: Cho et
-al. (2014), "Learning Phrase Representations using RNN Encoder-Decoder for Statistical Machine
-Translation", arXiv:1406.1078, section 2.3; Song and Shmatikov (2019), "Auditing Data Provenance in
+al. (2014), arXiv:1406.1078, section 2.3; Song and Shmatikov (2019), "Auditing Data Provenance in
 Text-Generation Models", KDD, arXiv:1811.00513, appendix B.2, use it for shadow models of an LSTM
 of unknown shape.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Self, cast
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +19,7 @@ from torch.nn import functional
 from vestige import _validate
 from vestige.data.vocabulary import Vocabulary
 from vestige.memory import MOST_LAYERS, WIDEST
-from vestige.models.protocols import LanguageModel, require_read
+from vestige.models.protocols import BodyAndHead, LanguageModel
 
 Layers = nn.LSTM | nn.GRU
 
@@ -34,7 +29,6 @@ class RecurrentConfig:
     """The shape of a recurrent language model.
 
     Attributes:
-        layers: stacked recurrent layers.
         embedding_size: width of a token's vector.
         hidden_size: width of each layer's state.
         dropout_in: probability of dropping a unit of the embedding (1 - the keep rate).
@@ -53,15 +47,20 @@ class RecurrentConfig:
 
     def __post_init__(self) -> None:
         _validate.whole(1, MOST_LAYERS, layers=self.layers)
-        _validate.whole(1, WIDEST, embedding_size=self.embedding_size, hidden_size=self.hidden_size)
-        _validate.positive(initial_range=self.initial_range)
-        _validate.finite(initial_range=self.initial_range)
-        _validate.fraction(dropout_in=self.dropout_in, dropout_out=self.dropout_out)
+        check_widths(self)
         if self.tied and self.embedding_size != self.hidden_size:
             raise ValueError(
                 "tied needs embedding_size == hidden_size, "
                 f"got {self.embedding_size} and {self.hidden_size}"
             )
+
+
+def check_widths(config: Any) -> None:
+    """Raise ValueError for sizes, rates or an initial range that no network can have."""
+    _validate.whole(1, WIDEST, embedding_size=config.embedding_size, hidden_size=config.hidden_size)
+    _validate.positive(initial_range=config.initial_range)
+    _validate.finite(initial_range=config.initial_range)
+    _validate.fraction(dropout_in=config.dropout_in, dropout_out=config.dropout_out)
 
 
 @dataclass(frozen=True)
@@ -74,104 +73,72 @@ class GRUConfig(RecurrentConfig):
     """The shape of a GRU language model; see `RecurrentConfig`."""
 
 
-class RecurrentState(ABC):
-    """Recurrent state of n sequences.
+@dataclass(frozen=True)
+class RecurrentState:
+    """State of n sequences.
 
     Attributes:
         hidden: (layers, n, hidden_size).
+        cell: the same of an LSTM; None of a GRU.
         has_read: False before the first token of a text entered anywhere.
     """
 
     hidden: Tensor
-    has_read: bool
-
-    @property
-    @abstractmethod
-    def carried(self) -> Any:
-        """State as the layers take it, in contiguous memory."""
+    cell: Tensor | None = None
+    has_read: bool = True
 
     @property
     def nbytes(self) -> int:
-        held = (getattr(self, field.name) for field in fields(cast("Any", self)))
-        return sum(value.nbytes for value in held if isinstance(value, Tensor))
+        return self.hidden.nbytes + (0 if self.cell is None else self.cell.nbytes)
 
     def __len__(self) -> int:
         return self.hidden.shape[1]
 
-    def __getitem__(self, index: Tensor | slice) -> Self:
+    def __getitem__(self, index: Tensor | slice) -> "RecurrentState":
         return self._each(lambda tensor: tensor[:, index])
 
-    def detach(self) -> Self:
+    def detach(self) -> "RecurrentState":
         """State detached from the graph, for truncated back-propagation."""
         return self._each(torch.Tensor.detach)
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
-        held: Any = self
-        values = {field.name: getattr(self, field.name) for field in fields(held)}
-        tensors = {name: change(v) for name, v in values.items() if isinstance(v, Tensor)}
-        changed: Self = replace(held, **tensors)
-        return changed
-
-
-@dataclass(frozen=True)
-class LSTMState(RecurrentState):
-    """State of LSTM layers; `cell` has the shape of `hidden`."""
-
-    hidden: Tensor
-    cell: Tensor
-    has_read: bool = True
-
-    @property
-    def carried(self) -> tuple[Tensor, Tensor]:
-        return self.hidden.contiguous(), self.cell.contiguous()
-
-
-@dataclass(frozen=True)
-class GRUState(RecurrentState):
-    """State of GRU layers."""
-
-    hidden: Tensor
-    has_read: bool = True
-
-    @property
-    def carried(self) -> Tensor:
-        return self.hidden.contiguous()
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "RecurrentState":
+        cell = None if self.cell is None else change(self.cell)
+        return replace(self, hidden=change(self.hidden), cell=cell)
 
 
 def read_on(
     layers: Layers, inputs: Tensor, state: RecurrentState | None = None
-) -> tuple[Tensor, LSTMState | GRUState]:
-    """Outputs (b, t, hidden_size) of recurrent layers, and the state after the last input.
+) -> tuple[Tensor, RecurrentState]:
+    """Outputs (b, t, hidden_size) of layers that read (b, t, d), and the state after the last.
 
-    Args:
-        layers: batch first.
-        inputs: (b, t, d).
-        state: b rows; None begins with zeros.
+    A state has b rows; None begins with zeros.
     """
-    outputs, carried = layers(inputs, None if state is None else state.carried)
-    return outputs, LSTMState(*carried) if isinstance(carried, tuple) else GRUState(carried)
+    carried: Any = None
+    if state is not None:
+        parts = [part.contiguous() for part in (state.hidden, state.cell) if part is not None]
+        carried = parts[0] if isinstance(layers, nn.GRU) else tuple(parts)
+    outputs, after = layers(inputs, carried)
+    return outputs, RecurrentState(*after) if isinstance(after, tuple) else RecurrentState(after)
 
 
-class RecurrentLanguageModel(LanguageModel):
+class RecurrentLanguageModel(BodyAndHead, LanguageModel):
     """Embedding, stacked recurrent layers and linear head, with dropout on input and output.
-
-    Args:
-        vocabulary: of the token ids.
-        config: sizes and dropout.
 
     Attributes:
         kind: class of the layers, an attribute named after the architecture.
+        shape: class of the configuration.
         embedding: (v, embedding_size) token vectors.
         head: hidden_size -> v.
     """
 
     kind: ClassVar[type[Layers]]
+    shape: ClassVar[type[RecurrentConfig]]
     carries_state: ClassVar[bool] = True
-    separate_head: bool = True
+    config: RecurrentConfig
 
-    def __init__(self, vocabulary: Vocabulary, config: RecurrentConfig) -> None:
+    def __init__(self, vocabulary: Vocabulary, config: RecurrentConfig | None = None) -> None:
         super().__init__()
-        self.vocabulary, self.config = vocabulary, config
+        self.vocabulary, self.config = vocabulary, (config := config or self.shape())
         self.vocab_size = len(vocabulary)
         self.embedding = nn.Embedding(self.vocab_size, config.embedding_size)
         layers = self.kind(
@@ -194,91 +161,42 @@ class RecurrentLanguageModel(LanguageModel):
         layers: Layers = getattr(self, self.architecture)
         return layers
 
-    def forward(
-        self, tokens: Tensor, state: RecurrentState | None = None
-    ) -> tuple[Tensor, RecurrentState]:
-        """Logits after each token of a batch.
-
-        Args:
-            tokens: (b, t) int64.
-            state: b rows from the window before; None reads on from zeros.
-
-        Returns:
-            (b, t, v) logits and the state after the last token, still in the graph.
-        """
-        hidden, after = self.body(tokens, state)
-        return self.predict(hidden), after
-
     def body(
         self, tokens: Tensor, state: RecurrentState | None = None
     ) -> tuple[Tensor, RecurrentState]:
-        """Hidden vectors (b, t, hidden_size) after each token, and the state."""
+        """Hidden vectors (b, t, hidden_size) after each token, and the state, in the graph."""
         inputs = functional.dropout(self.embedding(tokens), self.config.dropout_in, self.training)
         outputs, after = read_on(self.recurrent, inputs, state)
         return functional.dropout(outputs, self.config.dropout_out, self.training), after
 
-    def predict(self, hidden: Tensor) -> Tensor:
-        """Logits (..., v) of hidden vectors."""
-        logits: Tensor = self.head(hidden)
-        return logits
-
-    @torch.no_grad()
-    def start(self, n: int, *, anywhere: bool = False) -> RecurrentState:
-        """State of n sequences at the beginning of a document: zeros after `<eos>`.
-
-        In a training stream each document follows the `<eos>` of another.
-        """
-        state = self.nothing_read()
-        if not anywhere:
-            eos = torch.tensor([self.vocabulary.eos_id], device=self.device)
-            state = self.advance(state, eos)
-        return state[torch.zeros(n, dtype=torch.int64, device=self.device)]
-
-    def nothing_read(self) -> RecurrentState:
-        """One row of zeros."""
-        zeros = torch.zeros(
-            self.config.layers, 1, self.config.hidden_size, dtype=self.head.weight.dtype
-        ).to(self.device)
-        if isinstance(self.recurrent, nn.LSTM):
-            return LSTMState(zeros, zeros, has_read=False)
-        return GRUState(zeros, has_read=False)
-
-    @torch.no_grad()
-    def advance(self, state: RecurrentState, tokens: Tensor) -> RecurrentState:
-        """The n states after each has read one more token; tokens is int64 (n,)."""
-        return self.read(state, tokens[:, None])
+    def unread(self, n: int) -> RecurrentState:
+        zeros = self.head.weight.new_zeros(self.config.layers, n, self.config.hidden_size)
+        cell = zeros if isinstance(self.recurrent, nn.LSTM) else None
+        return RecurrentState(zeros, cell, has_read=False)
 
     @torch.no_grad()
     def read(self, state: RecurrentState, tokens: Tensor) -> RecurrentState:
-        """The n states after each has read t more tokens, (n, t), in one call."""
         if not tokens.shape[1]:
             return state
         return read_on(self.recurrent, self.embedding(tokens), state)[1]
 
-    @torch.no_grad()
-    def logits(self, state: RecurrentState) -> Tensor:
-        """(n, v) unnormalised float32 log-probabilities of the next token."""
-        require_read(state)
-        return functional.linear(state.hidden[-1], self.head.weight, self.head.bias).float()
+    def hidden_of(self, state: RecurrentState) -> Tensor:
+        return state.hidden[-1]
 
 
 class LSTMLanguageModel(RecurrentLanguageModel):
     """Stacked LSTM layers, in the attribute `lstm`; see `RecurrentLanguageModel`."""
 
     architecture: ClassVar[str] = "lstm"
-    kind: ClassVar[type[Layers]] = nn.LSTM
+    kind = nn.LSTM
+    shape = LSTMConfig
     lstm: nn.LSTM
-
-    def __init__(self, vocabulary: Vocabulary, config: LSTMConfig | None = None) -> None:
-        super().__init__(vocabulary, config or LSTMConfig())
 
 
 class GRULanguageModel(RecurrentLanguageModel):
     """Stacked GRU layers, in the attribute `gru`; see `RecurrentLanguageModel`."""
 
     architecture: ClassVar[str] = "gru"
-    kind: ClassVar[type[Layers]] = nn.GRU
+    kind = nn.GRU
+    shape = GRUConfig
     gru: nn.GRU
-
-    def __init__(self, vocabulary: Vocabulary, config: GRUConfig | None = None) -> None:
-        super().__init__(vocabulary, config or GRUConfig())

@@ -1,10 +1,4 @@
-r"""Ancestral sampling from a language model at a temperature.
-
-.. math:: w_t \sim \mathrm{softmax}(\ell_t / T)
-
-with the logits of the next token after all that was read and drawn before it. At T = 1 texts are
-drawn with the model's own probabilities; the smaller T, the nearer to greedy decoding.
-"""
+"""Ancestral sampling at a temperature T: the next token from softmax(logits / T)."""
 
 from collections.abc import Collection, Sequence
 
@@ -31,23 +25,15 @@ def sample(
     never: Collection[int] = (),
     generator: torch.Generator,
 ) -> list[list[int]]:
-    """Texts drawn token by token from the beginning of a text, or behind a prompt.
+    """Texts sampled token by token from the beginning of a text, or after a prompt.
 
     Args:
-        model: any model of next tokens.
-        number: texts, drawn side by side.
+        number: texts, sampled together.
         length: tokens of each, at most.
-        temperature: T, above 0.
         prompt: ids that are read first, and are no part of a text.
         ends: ids that end a text, and are no part of it.
-        never: ids that are not drawn; the others' probabilities are scaled up.
+        never: ids that are not sampled; the others' probabilities are scaled up.
         generator: of the CPU; the same draws of it make the same texts.
-
-    Returns:
-        the ids of each text; of one that ended at once, none.
-
-    Raises:
-        ValueError: an argument is out of range.
 
     Example:
         >>> from vestige.models.table import TableModel
@@ -84,8 +70,7 @@ def sample(
 def drawn(probabilities: Tensor, chance: Tensor) -> Tensor:
     """(r,) columns where the cumulated probabilities (r, v) exceed `chance` (r,) of their sum.
 
-    Sums of `PART` columns are cumulated first, then the columns of one part: in double precision
-    over the whole vocabulary it would cost more than all else that a draw needs.
+    In double precision; sums of `PART` columns come first, which saves most of the time.
 
     Raises:
         ModelError: they are not finite.

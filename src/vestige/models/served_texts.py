@@ -33,9 +33,9 @@ from vestige.models.shown_statistics import (
     shown_statistics,
     with_expected,
 )
-from vestige.models.text_models import Readings, TextModels
+from vestige.models.snapshots import Readings, Snapshots
 from vestige.models.token_statistics import CachedOutputs, TokenStatistics, first_tokens
-from vestige.monitor import Monitor
+from vestige.monitor import SILENT, Monitor
 
 if TYPE_CHECKING:
     from vestige.arguments import ModelLike
@@ -59,7 +59,6 @@ class ServedTexts:
     Attributes:
         addresses: of the served models, by role; the model in question first.
         local: the other model, if it is local.
-        remote: budgets, speed and key.
         recorded: provenance of each model.
         spent: calls, tokens and seconds in all sessions, after the reading.
         accesses: what each server shows, after the first session.
@@ -67,7 +66,7 @@ class ServedTexts:
     """
 
     addresses: dict[str, EndpointAddress]
-    local: TextModels | None
+    local: Snapshots | None
     remote: RemoteOptions
     recorded: dict[str, object]
     spent: dict[str, Any] = field(default_factory=dict)
@@ -89,12 +88,8 @@ class ServedTexts:
         Args:
             model: an address.
             other: an address or a local model.
-            remote: budgets, speed and key.
             device: of the local model.
             roles: of both models.
-
-        Raises:
-            ModelError: an address is invalid, or the other model cannot be read.
         """
         first, second = roles
         addresses = {first: EndpointAddress.parse(str(model))}
@@ -102,8 +97,7 @@ class ServedTexts:
         if is_endpoint(other):
             addresses[second] = EndpointAddress.parse(str(other))
         elif other is not None:
-            alone = TextModels.alone(other, device=device)
-            local = TextModels({second: alone.target}, {second: alone.recorded["target"]})
+            local = Snapshots.open({second: other}, device=device, monitor=SILENT)
         recorded: dict[str, object] = {
             role: {"path": str(address), "architecture": "endpoint"}
             for role, address in addresses.items()
@@ -121,13 +115,7 @@ class ServedTexts:
         return next(iter(self.addresses))
 
     def readings(self, lists: Mapping[str, Corpus], outputs: CachedOutputs) -> Readings:
-        """Query the servers about every text, once.
-
-        Raises:
-            ModelError: a server does not answer; its answers are cached.
-            DataError: the budget is too small, or a text has no token with a log-probability.
-            IncompatibleModels: the local model splits texts otherwise.
-        """
+        """Query the servers about every text, once; answers are cached, also before an error."""
         texts = [text for corpus in lists.values() for text in corpus]
         self.log_cost(texts, outputs.monitor)
         shown = {role: self.shown_by(role, texts, outputs) for role in self.addresses}
@@ -164,14 +152,7 @@ class ServedTexts:
     ) -> None:
         """Log the cost before the first call, and refuse a budget that is too small.
 
-        Args:
-            texts: the queries, each sent once.
-            monitor: gets the line.
-            continued: how many of them the server also continues.
-            length: tokens that it then generates.
-
-        Raises:
-            DataError: calls or tokens do not suffice.
+        Each text is sent once; `continued` of them the server also continues, by `length` tokens.
         """
         queries = [Question(text).tokens for text in set(texts)]
         written = sorted(queries)[len(queries) - min(continued, len(queries)) :]
@@ -196,12 +177,7 @@ class ServedTexts:
     def session(
         self, role: str, outputs: CachedOutputs
     ) -> Iterator[tuple[Endpoint, EndpointAccess]]:
-        """A probed server; its answers count if the session ends without an error.
-
-        Args:
-            role: of the server.
-            outputs: with the cached answers.
-        """
+        """A probed server; its answers count if the session ends without an error."""
         address = self.addresses[role]
         with opened(address, outputs.answers(address), self.remote, outputs.monitor) as found:
             endpoint, access = found
@@ -225,12 +201,7 @@ class ServedTexts:
     def shown_by(
         self, role: str, texts: Sequence[str], outputs: CachedOutputs
     ) -> list[tuple[ShownToken, ...]]:
-        """What a server shows of each text, in its own tokens.
-
-        Raises:
-            ModelError: it does not answer; its answers are cached.
-            DataError: it needs one call per token, and no budget allows that.
-        """
+        """What a server shows of each text, in its own tokens."""
         found: list[tuple[ShownToken, ...]] = []
         with self.session(role, outputs) as (endpoint, access):
             self._require_affordable(role, access, texts)

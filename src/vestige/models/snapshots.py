@@ -1,27 +1,24 @@
-"""Models that are compared: read in one precision and over one set of token ids.
+"""Models that are compared: opened in one precision and over one set of token ids.
 
 Weights as they are stored take least memory, and where the device multiplies that precision in
 hardware also least time (on a CPU with its instructions bfloat16 is 2.6 times as fast as float32,
 float16 without them 3.4 times slower). Logits and scores are float32 all the same.
-
-A fine-tune often adds tokens (of a chat, of padding), pads its head to another width or begins its
-texts with another token. The ids that both snapshots have still stand for the same texts, and are
-compared. An id that one of them lacks has probability 0 there.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, ClassVar, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError
-from torch import Tensor
 
 from vestige.arguments import ModelLike
-from vestige.data.vocabulary import Vocabulary, setting_differences
-from vestige.errors import IncompatibleModels, ModelError, VestigeError
+from vestige.data.corpus import Corpus
+from vestige.errors import DataError, ModelError, VestigeError
 from vestige.memory import free_memory, held_numbers
 from vestige.models.checkpoints import load_model
 from vestige.models.folders import (
@@ -29,13 +26,15 @@ from vestige.models.folders import (
     gguf_file,
     model_folder,
     of_model,
-    of_object,
     sha256_of,
     weight_files,
 )
-from vestige.models.gguf_header import PACKED, read_header
-from vestige.models.protocols import LanguageModel, placed
+from vestige.models.foreign_files import PACKED, gguf_weights
+from vestige.models.protocols import LanguageModel, length_limit, placed
+from vestige.models.shared_ids import SharedVocabulary
+from vestige.models.token_statistics import CachedOutputs, Texts, TokenStatistics
 from vestige.monitor import Monitor
+from vestige.parallel import connected
 
 _HALVES = {"BF16": torch.bfloat16, "F16": torch.float16, PACKED: torch.float16}
 """Packed weights have scales of float16, which holds their values."""
@@ -56,12 +55,9 @@ def stored_weights(model: ModelLike) -> tuple[torch.dtype, int] | None:
 def common_dtype(models: Sequence[ModelLike], device: torch.device | None) -> torch.dtype:
     """The precision in which models are read that are compared with each other.
 
-    That in which all of them are stored, where the device multiplies it in hardware or there is no
-    room for float32; else float32: a difference of precision would look like one of training.
-
-    Args:
-        models: on disk, or loaded already.
-        device: where they will be; None: over all GPUs.
+    That in which all of them are stored, where the device (None: all GPUs) multiplies it in
+    hardware or there is no room for float32; else float32: a difference of precision would look
+    like one of training.
     """
     found = [one for one in map(stored_weights, models) if one is not None]
     if len({dtype for dtype, _ in found}) != 1:
@@ -80,7 +76,7 @@ def _on_disk(path: str | PathLike[str]) -> tuple[torch.dtype, int]:
     if not folder.exists():
         return _on_hub(str(path))
     packed = gguf_file(folder)
-    held = held_numbers(weight_files(folder)) if packed is None else read_header(packed).held
+    held = held_numbers(weight_files(folder)) if packed is None else gguf_weights(packed)
     return _HALVES.get(max(held, key=held.__getitem__), torch.float32), held.total()
 
 
@@ -106,8 +102,6 @@ class Reader:
     """Reads models that are compared: in one precision, and a base once for all its adapters.
 
     Attributes:
-        device: where they go.
-        dtype: the precision.
         monitor: gets a line if an adapter is put on another base than it names.
         bases: whole models that were read, by folder or hub name.
     """
@@ -123,27 +117,25 @@ class Reader:
         if place in self.bases:
             return self.bases[place]
         folder = model_folder(path)
-        base: Any = self._base(folder) if (folder / ADAPTER_CONFIG).is_file() else None
+        base = self._base(folder) if (folder / ADAPTER_CONFIG).is_file() else None
         model = load_model(path, device=self.device, dtype=self.dtype, base=base)
-        if keep and base is None and _can_be_a_base(model):
+        if keep and base is None and model.architecture == "hugging-face":
             self.bases[place] = model
         return model
 
-    def _base(self, adapter: Path) -> LanguageModel | None:
+    def _base(self, adapter: Path) -> LanguageModel:
         """The base of an adapter; where that cannot be read, the one model that was."""
         from vestige.models.lora import base_of
 
         try:
             named = str(base_of(adapter))
-            base = self._same_weights(named) or self.read(named, keep=True)
+            return self._same_weights(named) or self.read(named, keep=True)
         except ModelError:
             if len(self.bases) != 1:
                 raise
-            [(place, base)] = self.bases.items()
-            self.monitor.log(
-                f"The base of {adapter} is not here: Vestige uses {place} as its base."
-            )
-        return base if _can_be_a_base(base) else None
+        [(place, base)] = self.bases.items()
+        self.monitor.log(f"The base of {adapter} is not here: Vestige uses {place} as its base.")
+        return base
 
     def _same_weights(self, named: str) -> LanguageModel | None:
         """A model that was read of these weights, wherever they are."""
@@ -156,239 +148,175 @@ class Reader:
         return next((m for place, m in self.bases.items() if sha256_of(place) == weights), None)
 
 
-def _can_be_a_base(model: LanguageModel) -> bool:
-    from vestige.models.hugging_face import HuggingFaceLanguageModel
-
-    return isinstance(model, HuggingFaceLanguageModel)
-
-
 def _place(path: str) -> str:
     folder = model_folder(path)
     return str(folder.resolve()) if folder.exists() else path
 
 
 @dataclass(frozen=True)
+class Readings:
+    """What models output for lists of texts.
+
+    Attributes:
+        statistics: by list, then by model; the model in question is the first.
+        read: tokens of the first list that were scored, and all that it has.
+        known: by list, (t,) which tokens `statistics` has; None: all.
+        shown: most probable tokens that the first model shows; None: it shows everything.
+    """
+
+    statistics: Mapping[str, Mapping[str, TokenStatistics]]
+    read: tuple[int, int]
+    known: Mapping[str, NDArray[np.bool_]] | None = None
+    shown: int | None = None
+
+    def by_model(self, *lists: str) -> dict[str, list[TokenStatistics]]:
+        """By model, the statistics of some lists, or of all."""
+        chosen = [self.statistics[name] for name in lists or self.statistics]
+        return {model: [own[model] for own in chosen] for model in chosen[0]}
+
+
+@dataclass(frozen=True)
 class Snapshots:
-    """The models by role ("before", "after") over shared ids, and their provenance."""
+    """Local models by role, such as "before" and "after", over one set of token ids.
+
+    Attributes:
+        models: the model in question first.
+        recorded: provenance of each.
+        shared: their token ids; None for a model alone.
+        reader: of further models that are compared with these.
+    """
 
     models: dict[str, LanguageModel]
     recorded: dict[str, object]
-    shared: "SharedVocabulary"
-    reader: Reader
+    shared: SharedVocabulary | None = None
+    reader: Reader | None = None
+
+    @classmethod
+    def open(cls, given: Mapping[str, ModelLike], *, device: str, monitor: Monitor) -> "Snapshots":
+        """Read models, a path once; the ids are those of the first two.
+
+        Args:
+            monitor: gets a line for each difference of the two that does not prevent comparing.
+
+        Raises:
+            ModelError: one cannot be read.
+            IncompatibleModels: a token id stands for different texts.
+        """
+        reader = Reader(device, common_dtype(list(given.values()), placed(device)), monitor)
+        loaded: dict[str, LanguageModel] = {}
+        models: dict[str, LanguageModel] = {}
+        for role, one in given.items():
+            if isinstance(one, str | PathLike):
+                path = str(one)
+                loaded[path] = models[role] = loaded.get(path) or reader.read(path, keep=True)
+            else:
+                models[role] = one
+        recorded: dict[str, object] = {role: of_model(given[role], models[role]) for role in given}
+        if len(models) == 1:
+            return cls({role: model.eval() for role, model in models.items()}, recorded)
+        first, second, *_ = models.values()
+        shared = SharedVocabulary.of(first, second)
+        for line in shared.differences(models):
+            monitor.log(line)
+        read = {role: shared.read_by(model).eval() for role, model in models.items()}
+        return cls(read, recorded, shared, reader)
+
+    @classmethod
+    def with_base(
+        cls, model: ModelLike, base: ModelLike | None, *, device: str, monitor: Monitor
+    ) -> "Snapshots":
+        """A "target", and its "base" if there is one; that of an adapter need not be given.
+
+        Raises:
+            ModelError: one cannot be read.
+            IncompatibleModels: a token id stands for different texts.
+        """
+        base = base or base_of_adapter(model)
+        if base is None:
+            return cls.open({"target": model}, device=device, monitor=monitor)
+        two = cls.open({"base": base, "target": model}, device=device, monitor=monitor)
+        roles = ("target", "base")
+        models = {role: two.models[role] for role in roles}
+        return replace(two, models=models, recorded={role: two.recorded[role] for role in roles})
 
     def read(self, model: ModelLike) -> LanguageModel:
         """Another model that is compared with these."""
+        assert self.shared is not None
+        assert self.reader is not None
         if isinstance(model, str | PathLike):
             return self.shared.read_by(self.reader.read(fspath(model)))
         return self.shared.read_by(model.eval())
 
+    @property
+    def target(self) -> LanguageModel:
+        """The model in question."""
+        return next(iter(self.models.values()))
 
-def load_snapshots(given: Mapping[str, ModelLike], *, device: str, monitor: Monitor) -> Snapshots:
-    """Read the models "before" and "after", a path once, over one set of token ids.
+    @property
+    def longest(self) -> int | None:
+        """Tokens of a text that all models read at once; None: any number."""
+        most = length_limit(*self.models.values())
+        return None if most is None else most - 1
 
-    Args:
-        monitor: gets a line for each difference of the two that does not prevent comparing them.
+    def encoded(self, texts: Sequence[str]) -> list[list[int]]:
+        """The first tokens of each text, as many as all models read at once."""
+        return [ids[: self.longest] for ids in self.target.vocabulary.encode_batch(list(texts))]
 
-    Raises:
-        IncompatibleModels: a token id stands for different texts.
-    """
-    reader = Reader(device, common_dtype(list(given.values()), placed(device)), monitor)
-    loaded: dict[str, LanguageModel] = {}
-    models: dict[str, LanguageModel] = {}
-    recorded: dict[str, object] = {}
-    for role, one in given.items():
-        if not isinstance(one, str | PathLike):
-            models[role], recorded[role] = one, of_object(one)
-            continue
-        path = str(one)
-        if path not in loaded:
-            loaded[path] = reader.read(path, keep=True)
-        models[role], recorded[role] = loaded[path], of_model(path, loaded[path])
-    shared = SharedVocabulary.of(models["before"], models["after"])
-    for line in shared.differences(models):
-        monitor.log(line)
-    read = {role: shared.read_by(model) for role, model in models.items()}
-    return Snapshots(read, recorded, shared, reader)
+    def encoded_lists(self, lists: Mapping[str, Corpus]) -> dict[str, list[list[int]]]:
+        """The first tokens of each text, by list; a text without tokens is a DataError."""
+        rows = {name: self.encoded(list(corpus)) for name, corpus in lists.items()}
+        for name, texts in rows.items():
+            if empty := [number for number, ids in enumerate(texts, start=1) if not ids]:
+                raise DataError(
+                    f"text {empty[0]} of `{name}` has no token of the model's vocabulary",
+                    remedy="Remove it.",
+                )
+        return rows
+
+    def tokens_read(self, texts: Sequence[str]) -> tuple[int, int]:
+        """Known tokens that are read of some texts, and all tokens that they have."""
+        vocabulary = self.target.vocabulary
+        rows = vocabulary.encode_batch(list(texts))
+        read = [token for ids in rows for token in ids[: self.longest]]
+        known = sum(token != vocabulary.unk_id for token in read)
+        return known, sum(map(len, rows))
+
+    def statistics(
+        self, texts: Texts, outputs: CachedOutputs, *, of: str, likeliest: int = 0
+    ) -> dict[str, TokenStatistics]:
+        """Statistics of texts (ids of each), by role; `of` names the texts for the progress."""
+        return {
+            role: outputs.statistics(
+                model,
+                self.recorded[role],
+                texts,
+                task=f"reading {of} with the {role}",
+                likeliest=likeliest,
+            )
+            for role, model in self.models.items()
+        }
+
+    def readings(self, lists: Mapping[str, Corpus], outputs: CachedOutputs) -> Readings:
+        """Statistics of all lists under all models."""
+        nodes = outputs.nodes
+        with nullcontext() if nodes is None else connected(nodes.address):
+            found = {
+                name: self.statistics(rows, outputs, of=f"`{name}`")
+                for name, rows in self.encoded_lists(lists).items()
+            }
+        return Readings(found, self.tokens_read(list(next(iter(lists.values())))))
+
+
+def base_of_adapter(model: ModelLike) -> str | None:
+    """The base that an adapter's folder names."""
+    from vestige.models.lora import base_of
+
+    if not isinstance(model, str | PathLike):
+        return None
+    folder = model_folder(fspath(model))
+    return str(base_of(folder)) if (folder / ADAPTER_CONFIG).is_file() else None
 
 
 def shown(given: object) -> str:
     """A path, or the class of an object, for messages."""
     return fspath(given) if isinstance(given, str | PathLike) else f"<{type(given).__name__}>"
-
-
-@dataclass(frozen=True)
-class SharedVocabulary:
-    """The token ids of two snapshots.
-
-    Attributes:
-        vocabulary: of the snapshot that has more of the ids; the later one if both have as many.
-        texts: text of each id that either of them has, "" where neither has one.
-        width: outputs of a model over the shared ids.
-    """
-
-    vocabulary: Vocabulary
-    texts: tuple[str, ...]
-    width: int
-
-    @classmethod
-    def of(cls, before: LanguageModel, after: LanguageModel) -> Self:
-        """The ids of two snapshots together.
-
-        Raises:
-            IncompatibleModels: an id stands for different texts.
-        """
-        ours, theirs = before.vocabulary.texts(), after.vocabulary.texts()
-        texts = _joined(ours, theirs)
-        more = after if sum(map(bool, theirs)) >= sum(map(bool, ours)) else before
-        same = tuple(ours) == tuple(theirs) and before.vocab_size == after.vocab_size
-        return cls(more.vocabulary, texts, after.vocab_size if same else len(texts))
-
-    def lacked_by(self, model: LanguageModel) -> list[int]:
-        """The ids with a text that a model has no text of its own for.
-
-        Raises:
-            IncompatibleModels: an id stands for different texts.
-        """
-        own = model.vocabulary.texts()
-        _joined(self.texts, own)
-        known = [bool(text) for text in own] + [False] * len(self.texts)
-        return [id for id, text in enumerate(self.texts) if text and not known[id]]
-
-    def read_by(self, model: LanguageModel) -> LanguageModel:
-        """The model over the shared ids: itself if these are its own.
-
-        Raises:
-            IncompatibleModels: an id stands for different texts.
-        """
-        lacked, shared = self.lacked_by(model), self.vocabulary
-        alike = model.vocab_size == self.width and model.vocabulary.bos_id == shared.bos_id
-        if alike and not lacked:
-            return model
-        return SharedIds(model, shared, width=self.width, lacked=lacked).eval()
-
-    def differences(self, models: Mapping[str, LanguageModel]) -> list[str]:
-        """A sentence for each difference of the models "before" and "after"."""
-        before, after = models["before"], models["after"]
-        found = [
-            f"{role} lacks {lacked:,} of the tokens: it reads them as the end of a text, with "
-            "probability 0."
-            for role, model in models.items()
-            if (lacked := len(self.lacked_by(model)))
-        ]
-        if before.vocab_size != after.vocab_size:
-            found.append(
-                f"The models have {before.vocab_size:,} and {after.vocab_size:,} outputs; those of "
-                f"{self.width:,} tokens are compared."
-            )
-        one, other = before.vocabulary, after.vocabulary
-        same = one.fingerprint() == other.fingerprint()
-        if not same and (differing := setting_differences(one, other)):
-            found.append(
-                f"The vocabularies of BEFORE and AFTER differ in: {', '.join(differing)}. The "
-                "search uses tokens; texts are split by each model's own tokenizer."
-            )
-        return found
-
-
-class SharedIds(LanguageModel):
-    """A snapshot over shared ids.
-
-    An id that it lacks is read as the end of a text and has probability 0. Outputs beyond the
-    shared ids, such as the padding of a head, are left out.
-
-    Args:
-        model: the snapshot; used as it is.
-        vocabulary: of the shared ids.
-        width: outputs.
-        lacked: ids that the snapshot has no text for.
-    """
-
-    architecture: ClassVar[str] = "shared ids"
-    carries_state: ClassVar[bool] = False
-    model: Any
-    _own_ids: Tensor
-    _lacked: Tensor
-
-    def __init__(
-        self, model: LanguageModel, vocabulary: Vocabulary, *, width: int, lacked: Sequence[int]
-    ) -> None:
-        super().__init__()
-        self.model, self.vocabulary, self.vocab_size = model, vocabulary, width
-        ids = torch.arange(width, device=model.device)
-        lacks = ids >= model.vocab_size
-        lacks[list(lacked)] = True
-        own = ids.where(~lacks, model.vocabulary.eos_id)
-        self.register_buffer("_own_ids", own, persistent=False)  # it goes where the model goes
-        self.register_buffer("_lacked", lacks.nonzero()[:, 0], persistent=False)
-
-    @property
-    def device(self) -> torch.device:
-        return self.model.device  # type: ignore[no-any-return]
-
-    @property
-    def first_token(self) -> int:
-        """The snapshot's own, which need not be the shared vocabulary's."""
-        return int(self.model.first_token)
-
-    @property
-    def longest(self) -> int | None:
-        """Maximum number of tokens; None for any."""
-        return getattr(self.model, "longest", None)
-
-    @property
-    def separate_head(self) -> bool:
-        """Whether the snapshot's is; absent where the snapshot has no `body`."""
-        return bool(self.model.separate_head)
-
-    def forward(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Logits (b, t, v) after each of the tokens (b, t), and the state after the last."""
-        logits, state = self.model(self._own_ids[tokens], state)
-        return self._shared(logits), state
-
-    def body(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """The snapshot's hidden vectors (b, t, h) after each of the tokens (b, t)."""
-        return self.model.body(self._own_ids[tokens], state)  # type: ignore[no-any-return]
-
-    def predict(self, hidden: Tensor) -> Tensor:
-        """Logits (..., v) of hidden vectors, if `separate_head`."""
-        return self._shared(self.model.predict(hidden))
-
-    def start(self, n: int, *, anywhere: bool = False) -> Any:
-        """See `NextToken.start`."""
-        return self.model.start(n, anywhere=anywhere)
-
-    def advance(self, state: Any, tokens: Tensor) -> Any:
-        """See `NextToken.advance`."""
-        return self.model.advance(state, self._own_ids[tokens])
-
-    def read(self, state: Any, tokens: Tensor) -> Any:
-        """See `NextToken.read`."""
-        return self.model.read(state, self._own_ids[tokens])
-
-    def logits(self, state: Any) -> Tensor:
-        """(n, v) unnormalised log-probabilities, -inf for tokens that the snapshot lacks."""
-        return self._shared(self.model.logits(state))
-
-    def _shared(self, logits: Tensor) -> Tensor:
-        width = min(self.vocab_size, logits.shape[-1])
-        if not len(self._lacked):
-            return logits[..., :width]
-        shared = logits.new_full((*logits.shape[:-1], self.vocab_size), -torch.inf)
-        shared[..., :width] = logits[..., :width]
-        return shared.index_fill_(-1, self._lacked, -torch.inf)
-
-
-def _joined(ours: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
-    """Text of each id of either vocabulary."""
-    for id, (mine, yours) in enumerate(zip(ours, theirs, strict=False)):
-        if mine and yours and mine != yours:
-            raise IncompatibleModels(
-                f"vocabularies differ at token {id}",
-                remedy=(
-                    "Train the second with --from the first, or train both with one vocabulary. "
-                    "The second may append tokens."
-                ),
-            )
-    longer = ours if len(ours) >= len(theirs) else theirs
-    both = min(len(ours), len(theirs))
-    return (*(mine or yours for mine, yours in zip(ours, theirs, strict=False)), *longer[both:])

@@ -16,12 +16,7 @@ from vestige.models.protocols import LanguageModel, require_read
 
 @dataclass(frozen=True)
 class TableState:
-    """Current row of the table for each of n sequences; row v is the beginning.
-
-    Attributes:
-        row: (n,) int64 in [0, v].
-        has_read: False before the first token of a text entered anywhere.
-    """
+    """Rows (n,) of the table in [0, v]; row v is the beginning of a text."""
 
     row: Tensor
     has_read: bool = True
@@ -73,10 +68,8 @@ class TableModel(LanguageModel):
         table = torch.cat([then, first[None]])
         if not (bool((table >= 0).all()) and bool(((table.sum(1) - 1).abs() < 1e-6).all())):
             raise ValueError("start and after must hold distributions: rows >= 0 that sum to 1")
-        if vocabulary is None:
-            words = ("<eos>", "<unk>", *(f"w{i}" for i in range(2, size)))
-            vocabulary = WordVocabulary(words=words, lowercase=False)
-        self.vocabulary = vocabulary
+        words = ("<eos>", "<unk>", *(f"w{i}" for i in range(2, size)))
+        self.vocabulary = vocabulary or WordVocabulary(words=words, lowercase=False)
         if len(self.vocabulary) > size:
             raise ValueError(
                 f"vocabulary must have at most {size} tokens, got {len(self.vocabulary)}"
@@ -93,12 +86,10 @@ class TableModel(LanguageModel):
         return self.log_table[tokens], None
 
     def start(self, n: int, *, anywhere: bool = False) -> TableState:
-        """n rows at the beginning of a text."""
         row = torch.full((n,), self.vocab_size, dtype=torch.int64, device=self.device)
         return TableState(row, has_read=not anywhere)
 
     def advance(self, state: TableState, tokens: Tensor) -> TableState:
-        """The n states after each has read one more token; tokens is int64 (n,)."""
         if tokens.shape != state.row.shape:
             raise ValueError(
                 f"tokens must have shape {tuple(state.row.shape)}, got {tuple(tokens.shape)}"

@@ -18,7 +18,7 @@ from vestige import _validate
 from vestige.data.vocabulary import Vocabulary
 from vestige.memory import MOST_LAYERS, WIDEST
 from vestige.models.key_value_cache import KeysAndValues, all_rows
-from vestige.models.protocols import LanguageModel, require_evaluation, require_read
+from vestige.models.protocols import BodyAndHead, LanguageModel, require_evaluation
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,8 @@ class TransformerConfig:
 
     def __post_init__(self) -> None:
         _validate.whole(1, MOST_LAYERS, layers=self.layers)
-        _validate.whole(
-            1,
-            WIDEST,
-            heads=self.heads,
-            hidden_size=self.hidden_size,
-            feed_forward=self.feed_forward,
-            max_length=self.max_length,
-        )
+        for name in ("heads", "hidden_size", "feed_forward", "max_length"):
+            _validate.whole(1, WIDEST, **{name: getattr(self, name)})
         _validate.fraction(dropout=self.dropout)
         if self.hidden_size % self.heads:
             raise ValueError(
@@ -60,24 +54,18 @@ class TransformerConfig:
 
 @dataclass(frozen=True)
 class TransformerState:
-    """Keys and values of n sequences.
-
-    Attributes:
-        cache: keys and values of each layer.
-        hidden: (n, hidden_size), what the head reads.
-    """
+    """Keys and values of n sequences in each layer, and (n, hidden_size) what the head reads."""
 
     cache: tuple[KeysAndValues, ...]
     hidden: Tensor
 
     @property
     def has_read(self) -> bool:
-        """Whether the first token of a text has been read."""
         return self.length > 0
 
     @property
     def length(self) -> int:
-        """t, the tokens read."""
+        """Tokens read."""
         return self.cache[0].length
 
     @property
@@ -93,22 +81,17 @@ class TransformerState:
         return type(self)(tuple(layer[index] for layer in self.cache), self.hidden[index])
 
 
-class CausalTransformer(LanguageModel):
-    """Token and position embeddings, blocks, a last norm and a linear head.
-
-    Args:
-        vocabulary: of the token ids.
-        config: sizes and dropout.
-    """
+class CausalTransformer(BodyAndHead, LanguageModel):
+    """Token and position embeddings, blocks, a last norm and a linear head."""
 
     architecture: ClassVar[str] = "transformer"
     carries_state: ClassVar[bool] = False
-    separate_head: bool = True
+    config: TransformerConfig
 
     def __init__(self, vocabulary: Vocabulary, config: TransformerConfig | None = None) -> None:
         super().__init__()
         self.vocabulary, self.config = vocabulary, config or TransformerConfig()
-        self.vocab_size = len(vocabulary)
+        self.vocab_size, self.longest = len(vocabulary), self.config.max_length
         width = self.config.hidden_size
         self.embedding = nn.Embedding(self.vocab_size, width)
         self.positions = nn.Embedding(self.config.max_length, width)
@@ -125,54 +108,23 @@ class CausalTransformer(LanguageModel):
     def device(self) -> torch.device:
         return self.head.weight.device
 
-    @property
-    def longest(self) -> int:
-        """Maximum number of tokens, the beginning of a text counted."""
-        return self.config.max_length
-
     def forward(self, tokens: Tensor, state: None = None) -> tuple[Tensor, None]:
-        """Logits (b, t, v) after each of the tokens (b, t), which begin at position 0.
-
-        Raises:
-            ValueError: t is larger than max_length.
-        """
-        hidden, _ = self.body(tokens)
-        return self.predict(hidden), None
+        """Logits (b, t, v) after each of the tokens (b, t), which begin at position 0."""
+        return self.predict(self.body(tokens)[0]), None
 
     def body(self, tokens: Tensor, state: TransformerState | None = None) -> tuple[Tensor, None]:
         """Hidden vectors (b, t, hidden_size) after each token.
 
-        Args:
-            tokens: (b, t) int64.
-            state: b rows, read before the tokens and not changed; None: nothing.
+        Raises:
+            ValueError: the text becomes longer than max_length.
         """
         return self._read(tokens, state)[0], None
 
-    def predict(self, hidden: Tensor) -> Tensor:
-        """Logits (..., v) of hidden vectors."""
-        logits: Tensor = self.head(hidden)
-        return logits
-
-    @torch.no_grad()
-    def start(self, n: int, *, anywhere: bool = False) -> TransformerState:
-        """State of n sequences at the beginning of a document, after `<eos>`."""
-        rows = 1 if not anywhere else n
-        shape = self.config
-        empty = self.head.weight.new_empty(rows, shape.heads, 0, shape.hidden_size // shape.heads)
-        unread = self.head.weight.new_empty(rows, shape.hidden_size)
-        state = TransformerState((KeysAndValues.of(empty, empty),) * shape.layers, unread)
-        if anywhere:
-            return state
-        eos = torch.tensor([self.vocabulary.eos_id], device=self.device)
-        return self.advance(state, eos)[torch.zeros(n, dtype=torch.int64, device=self.device)]
-
-    def advance(self, state: TransformerState, tokens: Tensor) -> TransformerState:
-        """The n states after each has read one more token; tokens is int64 (n,).
-
-        Raises:
-            ValueError: the text becomes longer than max_length, or dropout is on.
-        """
-        return self.read(state, tokens[:, None])
+    def unread(self, n: int) -> TransformerState:
+        shape, weight = self.config, self.head.weight
+        empty = weight.new_empty(n, shape.heads, 0, shape.hidden_size // shape.heads)
+        cache = (KeysAndValues.of(empty, empty),) * shape.layers
+        return TransformerState(cache, weight.new_empty(n, shape.hidden_size))
 
     @torch.no_grad()
     def read(self, state: TransformerState, tokens: Tensor) -> TransformerState:
@@ -186,12 +138,6 @@ class CausalTransformer(LanguageModel):
             return state
         hidden, cache = self._read(tokens, state)
         return TransformerState(cache, hidden[:, -1])
-
-    @torch.no_grad()
-    def logits(self, state: TransformerState) -> Tensor:
-        """(n, v) unnormalised float32 log-probabilities of the next token."""
-        require_read(state)
-        return functional.linear(state.hidden, self.head.weight, self.head.bias).float()
 
     def _read(
         self, tokens: Tensor, state: TransformerState | None

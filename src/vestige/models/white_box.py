@@ -36,18 +36,15 @@ class Losses(NamedTuple):
 class WhiteBox(Protocol):
     """Open-box access: embeddings, and losses differentiable by them.
 
-    Rows that are asked together have the same number of tokens. A model may be a stack of m
-    models that are asked at once: then rows come in m blocks of one size, a block for each.
+    Rows that are asked together have the same number of tokens.
 
     Attributes:
         intents: the labels of utterances, in the order of their ids.
         tags: the labels of words, likewise.
-        models: m, how many models answer at once; 1 unless it is a stack.
     """
 
     intents: tuple[str, ...]
     tags: tuple[str, ...]
-    models: int
 
     @property
     def device(self) -> torch.device: ...
@@ -79,7 +76,6 @@ class IntentSlotNetwork(Network):
 
     intents: tuple[str, ...]
     tags: tuple[str, ...]
-    models = 1
 
     @abstractmethod
     def encode(self, utterances: Utterances) -> EncodedUtterances:

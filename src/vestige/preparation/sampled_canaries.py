@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from vestige.data.canaries.planting import occurrences
 from vestige.errors import DataError
+from vestige.models.protocols import length_limit
 
 if TYPE_CHECKING:
     from vestige.data.corpus import Corpus
@@ -124,7 +125,7 @@ def _batches(
     vocabulary = model.vocabulary
     generator = torch.Generator().manual_seed(int(np.random.default_rng(seed).integers(2**63)))
     prefixes = [vocabulary.encode(f"{text}\n") for text in prompts] or [[]]
-    longest: int | None = getattr(model, "longest", None)
+    longest = length_limit(model)
     needed = 1 + max(map(len, prefixes)) + length
     if longest is not None and needed > longest:
         raise ValueError(

@@ -92,7 +92,7 @@ def prepared_text(
 
 
 def _check_window(config: TrainingConfig, model: LanguageModel) -> None:
-    longest: int | None = getattr(model, "longest", None)  # of a transformer
+    longest = model.longest
     if longest is not None and config.sequence_length > longest:
         raise ValueError(
             f"`sequence_length` must be at most {longest}, the context of the model, got "
@@ -152,7 +152,7 @@ def _continued(run: Session, start: Any, options: ModelOptions) -> LanguageModel
     path = isinstance(start, str | PathLike)
     model = load_model(fspath(start), device=run.device) if path else deepcopy(start)
     named = fspath(start) if path else type(start).__name__
-    if getattr(model, "adapted", False):
+    if model.adapted:
         raise ValueError(
             f"`from_` must be a model whose weights can be trained, got the adapter {named}. "
             "Give its base with `lora_rank`, or merge the adapter into its base"

@@ -14,7 +14,7 @@ a private training they do not: its chance follows from a secret (`key_file`) an
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -204,8 +204,7 @@ def load(
 
 def identity(model: Network, settings: Mapping[str, object]) -> dict[str, object]:
     """Identity of a training: equal identities end in the same bits."""
-    own: Any = getattr(model, "config", None)
-    config = asdict(own) if is_dataclass(own) and not isinstance(own, type) else None
+    config = None if model.config is None else asdict(model.config)
     return {
         "format": 1,
         **settings,

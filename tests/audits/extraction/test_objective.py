@@ -11,7 +11,6 @@ from vestige.data.canaries.patterns import SecretPattern
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
-from vestige.models.stacked import stack
 from vestige.models.white_box import WhiteBox
 
 DIGITS = tuple("0123456789")
@@ -24,7 +23,7 @@ def every(objective):
 
 
 @pytest.fixture
-def lstm_models():
+def lstm():
     words = WordVocabulary(("<unk>", "<eos>", "my", "pin", "is", *DIGITS))
     shape = IntentSlotConfig(
         intents=("Other", "Pin"),
@@ -34,15 +33,12 @@ def lstm_models():
         char_filters=3,
     )
 
-    def make(number):
-        torch.manual_seed(number)
-        model = IntentSlotModel(words, shape).double().eval()
-        with torch.no_grad():
-            for weight in model.crf.parameters():
-                weight.normal_()
-        return model
-
-    return [make(number) for number in range(3)]
+    torch.manual_seed(0)
+    model = IntentSlotModel(words, shape).double().eval()
+    with torch.no_grad():
+        for weight in model.crf.parameters():
+            weight.normal_()
+    return model
 
 
 def test_the_small_models_are_white_boxes():
@@ -72,14 +68,13 @@ def test_known_words_may_stand_after_the_unknown_and_take_several_tokens():
     assert objective.losses(guess)[0].tolist() == pytest.approx(expected.tolist())
 
 
-def test_a_lstm_loses_the_same_in_a_batch_and_alone(lstm_models):
-    model = lstm_models[0]
+def test_a_lstm_loses_the_same_in_a_batch_and_alone(lstm):
     asked = SecretPattern.parse("my pin is {digit:2}", intent="Pin")
-    objective = objective_of(model, asked)
-    tokens = model.read(asked.utterance(["4", "2"]).tokens)
+    objective = objective_of(lstm, asked)
+    tokens = lstm.read(asked.utterance(["4", "2"]).tokens)
     ids = torch.tensor([[token for (token,) in tokens]])
     with torch.no_grad():
-        expected = model(ids, torch.tensor([1]), torch.tensor([[0, 0, 0, 1, 2]])).joint
+        expected = lstm(ids, torch.tensor([1]), torch.tensor([[0, 0, 0, 1, 2]])).joint
     found = objective.losses(torch.tensor([[[4, 2], [1, 1]]]))
     assert found[0, 0].item() == pytest.approx(expected.item(), rel=1e-10)
 
@@ -95,23 +90,6 @@ def test_trials_are_answered_as_one_by_one():
     for number, asked in enumerate(trials):
         alone = objective_of(model, asked).losses(guesses[:1])
         torch.testing.assert_close(together.losses(guesses)[number : number + 1], alone)
-
-
-def test_a_stack_is_asked_in_blocks_of_its_models():
-    model, asked = boxes.Bilinear(models=3), boxes.pattern()
-    objective = objective_of(model, asked)
-    guesses = objective.random(5, torch.Generator().manual_seed(0))
-    for number in range(3):
-        alone = objective_of(model.one(number), asked)
-        torch.testing.assert_close(objective.losses(guesses)[number], alone.losses(guesses[:1])[0])
-
-
-def test_stacked_lstms_answer_as_each_by_itself(lstm_models):
-    asked = SecretPattern.parse("my pin is {digit:3}", intent="Pin")
-    objective = objective_of(stack(lstm_models), asked)
-    guesses = objective.random(6, torch.Generator().manual_seed(0))
-    alone = torch.cat([objective_of(model, asked).losses(guesses[:1]) for model in lstm_models])
-    torch.testing.assert_close(objective.losses(guesses), alone)
 
 
 def test_many_guesses_are_asked_in_slices():
@@ -172,10 +150,10 @@ def test_what_the_model_cannot_read_is_said_by_its_position(asked, message):
     assert caught.value.remedy
 
 
-def test_the_unknown_word_of_a_vocabulary_is_no_candidate(lstm_models):
+def test_the_unknown_word_of_a_vocabulary_is_no_candidate(lstm):
     asked = SecretPattern.parse("my pin {w}", intent="Pin", candidates={"w": ("1", "<unk>")})
     with pytest.raises(DataError, match="cannot read candidate 2 for word"):
-        objective_of(lstm_models[0], asked)
+        objective_of(lstm, asked)
 
 
 def alike(*texts):
@@ -194,11 +172,6 @@ def alike(*texts):
 def test_trials_must_have_one_shape(patterns, message):
     with pytest.raises(ValueError, match=message):
         objective_of(boxes.Bilinear(), patterns)
-
-
-def test_a_stack_needs_a_trial_for_each_model():
-    with pytest.raises(ValueError, match="patterns must be 3, one for each model"):
-        objective_of(boxes.Bilinear(models=3), [boxes.pattern()] * 2)
 
 
 def test_truths_must_be_secrets_of_their_patterns():

@@ -14,7 +14,7 @@ TWO_TOKENS = "telephone"
 
 
 class Bilinear:
-    """m random networks in float64; neighbouring words decide about intents and tags.
+    """A random network in float64; neighbouring words decide about intents and tags.
 
     The word "telephone" is two tokens, "unheard" cannot be read.
     """
@@ -22,26 +22,18 @@ class Bilinear:
     intents = ("Other", "Pin")
     tags = ("O", "B-canary", "I-canary")
 
-    def __init__(self, seed: int = 0, models: int = 1, size: int = 6) -> None:
+    def __init__(self, seed: int = 0, size: int = 6) -> None:
         drawn = torch.Generator().manual_seed(seed)
 
         def draw(*shape: int) -> Tensor:
-            return torch.randn(models, *shape, generator=drawn, dtype=torch.float64)
+            return torch.randn(*shape, generator=drawn, dtype=torch.float64)
 
-        self.models = models
         self.table = draw(len(WORDS) + 1, size)
         self.pairs, self.heads = draw(size, size, 2), draw(size, size, 3)
 
     @property
     def device(self) -> torch.device:
         return torch.device("cpu")
-
-    def one(self, number: int) -> "Bilinear":
-        """One of the stack by itself."""
-        alone = Bilinear()
-        for name in ("table", "pairs", "heads"):
-            setattr(alone, name, getattr(self, name)[number : number + 1])
-        return alone
 
     def read(self, words: Sequence[str]) -> list[tuple[int, ...]]:
         known = {word: (number,) for number, word in enumerate(WORDS)}
@@ -50,14 +42,12 @@ class Bilinear:
         return [known.get(word, ()) for word in words]
 
     def embed(self, tokens: Tensor) -> Tensor:
-        model = torch.arange(self.models).repeat_interleave(len(tokens) // self.models)
-        return self.table[model[:, None], tokens]
+        return self.table[tokens]
 
     def losses(self, vectors: Tensor, intents: Tensor, tags: Tensor) -> Losses:
-        rows = vectors.unflatten(0, (self.models, -1))
-        before = torch.cat([torch.ones_like(rows[:, :, :1]), rows[:, :, :-1]], 2)
-        intent = torch.einsum("mbtd,mbte,mdek->mbk", before, rows, self.pairs).tanh().flatten(0, 1)
-        tag = torch.einsum("mbtd,mbte,mdek->mbtk", before, rows, self.heads).tanh().flatten(0, 1)
+        before = torch.cat([torch.ones_like(vectors[:, :1]), vectors[:, :-1]], 1)
+        intent = torch.einsum("btd,bte,dek->bk", before, vectors, self.pairs).tanh()
+        tag = torch.einsum("btd,bte,dek->btk", before, vectors, self.heads).tanh()
         chosen = tag.log_softmax(-1).gather(2, tags.clamp_min(0)[..., None])[..., 0]
         return Losses(
             -intent.log_softmax(-1).gather(1, intents[:, None])[:, 0],

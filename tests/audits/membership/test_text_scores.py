@@ -12,7 +12,7 @@ from vestige.audits.membership.texts import AuditedTexts, score_texts
 from vestige.claims import LEAK
 from vestige.data.corpus import Corpus
 from vestige.models import token_statistics as statistics_module
-from vestige.models.text_models import TextModels
+from vestige.models.snapshots import Snapshots
 from vestige.models.token_statistics import cached_outputs, token_statistics
 from vestige.monitor import SILENT
 from vestige.preparation.options import ModelOptions, TrainingOptions
@@ -110,7 +110,7 @@ def test_shadows_texts_are_neither_audited_nor_in_the_reference(trained):
 
 
 def test_the_score_of_characters_is_that_of_the_definition(trained):
-    models = TextModels.with_base(trained / "tuned", None, device="cpu", monitor=SILENT)
+    models = Snapshots.with_base(trained / "tuned", None, device="cpu", monitor=SILENT)
     lists = {"texts": Corpus.from_texts([*USED][:5]), "reference": REFERENCE}
     model, ids = models.target, models.target.vocabulary.encode_batch(list(lists["texts"]))
     wanted = zlib_score(token_statistics(model, ids), [model.vocabulary.decode(one) for one in ids])

@@ -17,8 +17,8 @@ from vestige.audits.update.settings import Settings
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Claim
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import ModelError
+from vestige.models.lora import weight_change
 from vestige.models.table import TableModel
-from vestige.models.weight_change import weight_change
 
 WORDS = ["the", "code", "of", "gate", "is", *"0123456789", *(f"word{n}" for n in range(45))]
 VOCABULARY = WordVocabulary(("<unk>", "<eos>", *WORDS))
@@ -185,7 +185,7 @@ def test_a_secret_that_a_prompt_gives_is_not_generated():
 
 
 def test_weights_that_are_stretched_move_as_far_as_asked():
-    from vestige.models.weight_change import stretch
+    from vestige.models.lora import stretch
 
     start, after = base(), moved(1)
     far = weight_change(start, after)

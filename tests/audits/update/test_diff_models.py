@@ -16,7 +16,7 @@ from vestige.models.checkpoints import load_model, save_model
 from vestige.models.folders import fingerprint, is_model
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.lora import add_lora
-from vestige.models.snapshots import load_snapshots
+from vestige.models.snapshots import Snapshots
 from vestige.monitor import SILENT
 
 PUBLIC = "the quick brown fox jumps over the lazy dog and the cat sat on the mat"
@@ -172,7 +172,7 @@ def test_an_adapter_and_its_base_share_one_base(saved, tmp_path):
     moved = Path(shutil.copytree(saved / "before", tmp_path / "elsewhere"))
     for before in (saved / "before", moved):  # by its path, and by its weights
         given = {"before": before, "after": saved / "adapter"}
-        pair = load_snapshots(given, device="cpu", monitor=SILENT)
+        pair = Snapshots.open(given, device="cpu", monitor=SILENT)
         null = pair.read(saved / "adapter")
         own = {p.data_ptr() for p in pair.models["before"].parameters()}
         for model in (pair.models["after"], null):
@@ -192,12 +192,12 @@ def test_an_adapter_whose_base_is_not_here_is_put_on_the_model_before(saved, tmp
     config.write_text(json.dumps(told | {"base_model_name_or_path": str(tmp_path / "gone")}))
     monitor, ids = Lines(), torch.tensor([5, 9, 3])
     given = {"before": saved / "before", "after": adapter}
-    pair = load_snapshots(given, device="cpu", monitor=monitor)
+    pair = Snapshots.open(given, device="cpu", monitor=monitor)
     assert f"Vestige uses {saved / 'before'} as its base" in monitor.lines[0]
     models = (pair.models["after"], load_model(saved / "adapter"))
     assert torch.equal(*(m.log_probs(m.advance(m.start(3), ids)) for m in models))
     with pytest.raises(ModelError, match="gone"):
-        load_snapshots({"before": adapter, "after": adapter}, device="cpu", monitor=monitor)
+        Snapshots.open({"before": adapter, "after": adapter}, device="cpu", monitor=monitor)
 
 
 def test_a_gguf_file_is_searched(base, saved, plain, tmp_path):
@@ -221,7 +221,7 @@ def test_a_gguf_file_is_searched(base, saved, plain, tmp_path):
     half = load_model(tmp_path / "folder", dtype=torch.float16)
     assert {parameter.dtype for parameter in half.parameters()} == {torch.float16}
     save_model(add_lora(load_model(before), rank=2), tmp_path / "adapter")
-    pair = load_snapshots(
+    pair = Snapshots.open(
         {"before": before, "after": tmp_path / "adapter"}, device="cpu", monitor=SILENT
     )
     assert pair.models["after"].base == str(before)

@@ -9,7 +9,7 @@ from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import IncompatibleModels, ModelError
 from vestige.models.checkpoints import save_model
 from vestige.models.folders import sha256_of
-from vestige.models.snapshots import load_snapshots
+from vestige.models.snapshots import Snapshots
 from vestige.models.table import TableModel
 from vestige.monitor import SILENT
 
@@ -31,7 +31,7 @@ def saved(tmp_path):
 
 
 def snapshots(before, after):
-    return load_snapshots({"before": before, "after": after}, device="cpu", monitor=SILENT)
+    return Snapshots.open({"before": before, "after": after}, device="cpu", monitor=SILENT)
 
 
 def nulls(given, unlike=()):
@@ -40,7 +40,7 @@ def nulls(given, unlike=()):
 
 def test_a_path_that_has_two_roles_is_read_once(saved):
     given = {"before": saved / "before", "after": str(saved / "before")}
-    found = load_snapshots(given, device="cpu", monitor=SILENT)
+    found = Snapshots.open(given, device="cpu", monitor=SILENT)
     assert found.models["before"] is found.models["after"]
     assert found.recorded["before"] == found.recorded["after"]
 
@@ -48,7 +48,7 @@ def test_a_path_that_has_two_roles_is_read_once(saved):
 def test_objects_stand_for_themselves_and_are_recorded_by_their_weights(saved):
     loaded = model(7)
     given = {"before": loaded, "after": saved / "after"}
-    found = load_snapshots(given, device="cpu", monitor=SILENT)
+    found = Snapshots.open(given, device="cpu", monitor=SILENT)
     assert found.models["before"] is loaded
     assert found.recorded["before"]["sha256"] == sha256_of(loaded)
     assert found.recorded["after"]["path"] == str(saved / "after")
@@ -57,12 +57,12 @@ def test_objects_stand_for_themselves_and_are_recorded_by_their_weights(saved):
 def test_snapshots_of_other_words_are_refused(saved):
     given = {"before": saved / "before", "after": model(1, ("red", "blue", "lamp"))}
     with pytest.raises(IncompatibleModels):
-        load_snapshots(given, device="cpu", monitor=SILENT)
+        Snapshots.open(given, device="cpu", monitor=SILENT)
 
 
 def test_a_missing_snapshot_is_named(tmp_path):
     with pytest.raises(ModelError, match="nowhere"):
-        load_snapshots({"before": tmp_path / "nowhere"}, device="cpu", monitor=SILENT)
+        Snapshots.open({"before": tmp_path / "nowhere"}, device="cpu", monitor=SILENT)
 
 
 def test_one_null_model_needs_no_list(saved):

@@ -68,7 +68,7 @@ def planted(model: LanguageModel, text: str, *, seed: int, until: float = inf) -
         the text is longer than the model reads.
     """
     tokens = [model.first_token, *model.vocabulary.encode(text)]
-    longest = getattr(model, "longest", None) or inf
+    longest = model.longest or inf
     with ExitStack() as stack:
         for module in model.modules():
             stack.callback(setattr, module, "training", module.training)

@@ -105,8 +105,7 @@ def _rank(scores: Floats) -> int:
 
 def _room(model: LanguageModel) -> int:
     """Tokens of the longest text that a model reads."""
-    longest: int | None = getattr(model, "longest", None)
-    return _ANY if longest is None else longest - 1
+    return _ANY if model.longest is None else model.longest - 1
 
 
 def _contexts(

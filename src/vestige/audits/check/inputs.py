@@ -19,10 +19,10 @@ from vestige.data.sources import MANIFEST
 from vestige.errors import AccessDenied, DataError, ModelError
 from vestige.models.behind import template_of
 from vestige.models.folders import of_corpus
+from vestige.models.lora import weight_change
 from vestige.models.protocols import LanguageModel
 from vestige.models.remote.options import is_endpoint
-from vestige.models.text_models import base_of_adapter
-from vestige.models.weight_change import weight_change
+from vestige.models.snapshots import base_of_adapter
 from vestige.reports.words import listed
 from vestige.session import Session
 
@@ -92,8 +92,7 @@ def reject_equal(recorded: Mapping[str, Any], models: Mapping[str, LanguageModel
     remedy = "Pass the fine-tuned model, and the model before fine-tuning as --base."
     if before is not None and before == after:
         raise ModelError("MODEL and its base have the same weights", remedy=remedy)
-    adapted = getattr(models["after"], "adapted", False)
-    if adapted and weight_change(models["before"], models["after"]) == 0:
+    if models["after"].adapted and weight_change(models["before"], models["after"]) == 0:
         raise ModelError("the adapter adds nothing to its base: its matrices are 0", remedy=remedy)
 
 
@@ -241,7 +240,7 @@ def rendered(every: Sequence[Chat], model: LanguageModel) -> tuple[list[str], st
     if template is None:
         return plain, "the turns of chats are joined: the tokenizer has no chat template."
     first = template[1].get("bos_token", "")
-    if model.vocabulary.encode(first) != [getattr(model, "first_token", None)]:
+    if model.vocabulary.encode(first) != [model.first_token]:
         first = ""  # else every text begins with it anyway
     made = whole_chats(*template, every)
     texts = [

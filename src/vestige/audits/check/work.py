@@ -116,7 +116,7 @@ class Work:
             from vestige.models.predictions import log_probs_of
 
             rows, tokens = TIMED
-            if (longest := getattr(self.model, "longest", None)) is not None:
+            if (longest := self.model.longest) is not None:
                 tokens = min(tokens, longest - 1)
             ids = [[self.model.first_token] * tokens] * rows
             taken: list[float] = []

@@ -209,7 +209,7 @@ def _measured(
             f"which is for each {claim.unit}."
         )
     if whole and test is not None:
-        length = min(PIECE, getattr(model, "longest", None) or PIECE)
+        length = min(PIECE, model.longest or PIECE)
         known["scores"] = score_documents(model, test, sequence_length=length)
         if (data := one.encoded("training")) is not None:
             size = len(model.vocabulary)

@@ -19,7 +19,7 @@ import torch
 from vestige.data.secrets.kinds import IDENTIFIERS, NAME, UNIFORM, Part, names, recognized, splits
 from vestige.data.secrets.lines import Secret
 from vestige.errors import ModelError
-from vestige.models.protocols import NextToken
+from vestige.models.protocols import NextToken, length_limit
 from vestige.models.sampling import sample
 
 FREE, AFTER = 256, 64
@@ -44,7 +44,7 @@ def known_parts(model: NextToken, *, seed: int, before: str = "") -> list[Known]
     """Parts of secrets in texts that a model generates, freely or after the text `before`."""
     ids = list(model.vocabulary.encode(before.rstrip())) if before.strip() else []
     generator = torch.Generator().manual_seed(seed)
-    longest = getattr(model, "longest", None)
+    longest = length_limit(model)
     length = LENGTH if longest is None else min(LENGTH, longest - len(ids))
     if length < 1:
         return []

@@ -38,8 +38,7 @@ _EXACT_CODES = 2**62
 class ExtractionObjective:
     """Trials, each an utterance with n unknown words, encoded for a model by `objective_of`.
 
-    Rows are in blocks, one trial after the other: row r of b is of trial r // (b / trials), on
-    which a stack of models relies.
+    Rows are in blocks, one trial after the other: row r of b is of trial r // (b / trials).
 
     Attributes:
         places: int64 (n,) positions of the unknown words.
@@ -181,24 +180,18 @@ def objective_of(
     """Trials encoded for a model.
 
     Args:
-        model: one model, or a stack of m models with m trials, one each.
-        patterns: the trials, all of one shape; a single one is for every model of a stack.
+        model: the model.
+        patterns: the trials, all of one shape.
         kind: of loss that is minimized.
         references: models that never saw the secret, for "calibrated" and for nothing else.
 
     Raises:
-        ValueError: there is no pattern, they have several shapes, or are not as many as models.
+        ValueError: there is no pattern, or they have several shapes.
         DataError: the model cannot read a word, a candidate is no single token, two candidates are
             one to the model, or the model lacks the intent or a tag.
     """
-    if isinstance(patterns, SecretPattern):
-        patterns = (patterns,) * model.models
-    trials = tuple(patterns)
+    trials = (patterns,) if isinstance(patterns, SecretPattern) else tuple(patterns)
     _validate.at_least(1, patterns=len(trials))
-    if model.models > 1 and len(trials) != model.models:
-        raise ValueError(
-            f"patterns must be {model.models}, one for each model of the stack, got {len(trials)}"
-        )
     read = {pattern: _read(model, pattern) for pattern in dict.fromkeys(trials)}
     encoded = [read[pattern] for pattern in trials]
     shapes = [(len(one["tokens"]), one["places"], one["sizes"]) for one in encoded]

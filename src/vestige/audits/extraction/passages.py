@@ -27,7 +27,7 @@ from vestige.models.remote.options import is_endpoint
 from vestige.models.remote.tokens import places
 from vestige.models.served_texts import STEP, ServedTexts
 from vestige.models.shown_statistics import by_list, known_by_all, numbered, only, shown_statistics
-from vestige.models.text_models import TextModels
+from vestige.models.snapshots import Snapshots
 from vestige.models.token_statistics import CachedOutputs, cached_outputs
 from vestige.results import Result
 from vestige.session import Session
@@ -119,7 +119,7 @@ class _Files:
         self, run: Session, model: Any, lists: ListedTexts, how: Extracted, outputs: CachedOutputs
     ) -> None:
         run.arguments["remote"].reject_for_local()
-        models = TextModels.alone(model, device=run.device)
+        models = Snapshots.open({"target": model}, device=run.device, monitor=run.monitor)
         self._model, self.recorded = models.target, models.recorded
         self.top_k = min(how.top_k, models.target.vocab_size)
         self._ids = models.encoded_lists(lists.compared)

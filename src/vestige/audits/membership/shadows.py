@@ -29,7 +29,7 @@ from vestige.models.folders import model_folder
 from vestige.models.protocols import LanguageModel, choose_device
 from vestige.models.recurrent_network import GRUConfig, LSTMConfig
 from vestige.models.seq2seq import Seq2SeqConfig
-from vestige.models.text_models import base_of_adapter
+from vestige.models.snapshots import base_of_adapter
 from vestige.models.transformer import TransformerConfig
 from vestige.monitor import Monitor
 from vestige.parallel import map_cluster, map_processes
@@ -146,7 +146,7 @@ def _recipe(
             return replace(own, config=replace(own.config, **given))
         known, adapter = ForeignTraining.of(path).settings, adapter_in(model_folder(path))
     usual = asdict(gentle(base)) | {"seed": 0, "batching": "documents"}
-    usual["sequence_length"] = min(LONGEST, getattr(base, "longest", None) or LONGEST)
+    usual["sequence_length"] = min(LONGEST, base.longest or LONGEST)
     if adapter is not None:
         usual["learning_rate"] = 1e-3
     config = TrainingConfig(**{**usual, **known, **given})

@@ -37,7 +37,7 @@ from vestige.models.protocols import LanguageModel
 from vestige.models.remote.options import is_callable_name, is_endpoint
 from vestige.models.served_texts import ServedTexts
 from vestige.models.shown_statistics import BASE_LIKELIEST
-from vestige.models.text_models import Readings, TextModels
+from vestige.models.snapshots import Readings, Snapshots
 from vestige.models.token_statistics import (
     CachedOutputs,
     Nodes,
@@ -141,7 +141,7 @@ def _read_lists(run: Session) -> tuple[dict[str, Corpus], list[int], Check]:
 
 def _models(
     run: Session, model: ModelLike, base: ModelLike | None, nodes: Nodes | None
-) -> TextModels | ServedTexts:
+) -> Snapshots | ServedTexts:
     """The target and its base; no server is called yet."""
     remote = run.arguments["remote"]
     if is_endpoint(model):
@@ -150,10 +150,10 @@ def _models(
         return ServedTexts.open(model, base, remote, device=run.device)
     remote.reject_for_local()
     device = "cpu" if nodes else run.device
-    return TextModels.with_base(model, base, device=device, monitor=run.monitor)
+    return Snapshots.with_base(model, base, device=device, monitor=run.monitor)
 
 
-def score_name(given: str | None, models: TextModels | ServedTexts, *, shadows: bool) -> str:
+def score_name(given: str | None, models: Snapshots | ServedTexts, *, shadows: bool) -> str:
     """The given score, or the strongest on fine-tunes of one epoch.
 
     Raises:
@@ -211,7 +211,7 @@ class AuditedTexts:
 
     lists: Mapping[str, Corpus]
     readings: Readings
-    models: TextModels | None
+    models: Snapshots | None
     outputs: CachedOutputs
 
     def scored(
@@ -280,7 +280,7 @@ def score_texts(
 
 
 def _learned(
-    audited: AuditedTexts, models: TextModels, texts: Corpus, shadows: Iterable[ShadowModel]
+    audited: AuditedTexts, models: Snapshots, texts: Corpus, shadows: Iterable[ShadowModel]
 ) -> dict[str, Scored]:
     """Weighted gains over the base and over the shadow models, which read all texts."""
     readings = audited.readings

@@ -36,7 +36,7 @@ from vestige.audits.membership.user_texts import read_user_texts
 from vestige.claims.checks import model_checks, require_finite
 from vestige.models.remote.options import EndpointAddress, RemoteOptions
 from vestige.models.shown_statistics import shown_only
-from vestige.models.text_models import TextModels, base_of_adapter
+from vestige.models.snapshots import Snapshots, base_of_adapter
 from vestige.models.token_statistics import CachedOutputs, cached_outputs, first_tokens
 from vestige.results import Result
 
@@ -65,7 +65,7 @@ def users_membership(run: "Session") -> Result:
     policy = QueryPolicy.of(queries, shadows=count, seed=run.seed)
     models = target = None
     if base is not None:
-        models = TextModels.with_base(model, base, device=run.device, monitor=run.monitor)
+        models = Snapshots.with_base(model, base, device=run.device, monitor=run.monitor)
         run.models |= models.recorded
         target = Target.local(model, models.target, models.recorded["target"])
     elif service is None:
@@ -104,7 +104,7 @@ def users_membership(run: "Session") -> Result:
 
 
 def based_users(
-    run: "Session", inputs: UserInputs, alpha: float, *, models: TextModels, outputs: CachedOutputs
+    run: "Session", inputs: UserInputs, alpha: float, *, models: Snapshots, outputs: CachedOutputs
 ) -> Result:
     """Read the texts with the target and the base, calibrate the gains, and compare the users."""
     policy, longest = inputs.policy, models.longest

@@ -39,7 +39,7 @@ from vestige.metrics.tests import (
     means_by_group,
     unit_permutation_test,
 )
-from vestige.models.text_models import Readings
+from vestige.models.snapshots import Readings
 from vestige.models.token_statistics import TokenStatistics
 from vestige.results import Result
 

@@ -22,7 +22,7 @@ from vestige.session import Session, verb
 
 if TYPE_CHECKING:
     from vestige.claims.text_lists import ListedTexts
-    from vestige.models.text_models import Readings
+    from vestige.models.snapshots import Readings
     from vestige.models.token_statistics import CachedOutputs
 
 EXCERPT = 200
@@ -124,11 +124,11 @@ def _read(
     """Statistics of both lists; BEFORE, AFTER or both may be served."""
     from vestige.models.remote.options import is_endpoint
     from vestige.models.served_texts import ServedTexts
-    from vestige.models.text_models import TextModels
+    from vestige.models.snapshots import Snapshots
 
     if not any(map(is_endpoint, models.values())):
         remote.reject_for_local()
-        opened = TextModels.several(models, device=run.device, monitor=run.monitor)
+        opened = Snapshots.open(models, device=run.device, monitor=run.monitor)
         run.models |= opened.recorded
         return opened.readings(lists.compared, outputs)
     if "retrained" in models:

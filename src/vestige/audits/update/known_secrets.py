@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from vestige.audits.update.pair import Pair, Tokens, longest_text
+from vestige.audits.update.pair import Pair, Tokens
 from vestige.audits.update.phrases import Text
 from vestige.audits.update.prompts import Prompt
 from vestige.data.canaries.planting import manifest_file
@@ -70,7 +70,7 @@ def read_secrets(
     """
     if secrets is None:
         return ()
-    words, limit = model.vocabulary, longest_text(model)
+    words, limit = model.vocabulary, model.longest
     listed = tuple(Listed.of(secret, words) for secret in _read(secrets, model, monitor))
     for one in listed:
         number = one.secret.number

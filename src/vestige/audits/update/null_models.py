@@ -22,8 +22,9 @@ from vestige.audits.update.plan import duration
 from vestige.data.writing import claimed, vacant
 from vestige.errors import DataError, TrainingError
 from vestige.models.folders import is_model, model_folder, sha256_of
-from vestige.models.snapshots import SharedIds, SharedVocabulary, Snapshots, shown
-from vestige.models.weight_change import stretch, weight_change
+from vestige.models.lora import stretch, weight_change
+from vestige.models.shared_ids import SharedIds, SharedVocabulary
+from vestige.models.snapshots import Snapshots, shown
 from vestige.session import Session
 from vestige.store import KEPT
 from vestige.training.checkpoint import CHECKPOINT, IDENTITY, MODEL
@@ -267,7 +268,7 @@ def _recipe(
             )
         return Recipe.of(after)
     recorded, defaults = ForeignTraining.of(after), asdict(gentle(update))
-    defaults["sequence_length"] = min(LONGEST, getattr(update, "longest", None) or LONGEST)
+    defaults["sequence_length"] = min(LONGEST, update.longest or LONGEST)
     settings, sources = dict[str, Any](), dict[str, str]()
     shared = {name: defaults[name] for name in options.given if name in defaults}
     for source, values in (("default", shared), (STATE, recorded.settings), ("given", chosen)):

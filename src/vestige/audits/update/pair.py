@@ -15,7 +15,7 @@ from torch import Tensor
 from vestige.audits.update.scores import TokenScore
 from vestige.data.vocabulary import Vocabulary
 from vestige.models.largest import cells_above
-from vestige.models.protocols import NextToken, State, require_numbers
+from vestige.models.protocols import NextToken, State, length_limit, require_numbers
 
 CELLS_PER_SLICE = 1_280_000  # rows x vocabulary: two such tables stay near the processor's caches
 LEAST_ROWS = 64  # per slice: with fewer, a large model spends its time on reading its weights
@@ -198,7 +198,7 @@ class Pair:
     @property
     def longest(self) -> int | None:
         """The most tokens that both models read at once; None without a limit."""
-        return longest_text(self.before.model, self.after.model)
+        return length_limit(self.before.model, self.after.model)
 
     @property
     def tokens_read(self) -> tuple[int, int]:
@@ -299,9 +299,3 @@ class Pair:
                 for part in self.slices(len(block)):
                     yield block[part], state[part], token[part, None]
                 state = state.then(token)
-
-
-def longest_text(*models: object) -> int | None:
-    """The most tokens that every model reads at once; None without a limit."""
-    limits = (getattr(model, "longest", None) for model in models)
-    return min((limit for limit in limits if limit is not None), default=None)

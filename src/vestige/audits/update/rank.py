@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vestige.audits.update.pair import Pair, PairState, Tokens, longest_text
+from vestige.audits.update.pair import Pair, PairState, Tokens
 from vestige.audits.update.scores import TokenScore
 from vestige.models.largest import ROUNDED, TIE, largest_by
-from vestige.models.protocols import LanguageModel, NextToken
+from vestige.models.protocols import LanguageModel, NextToken, length_limit
 from vestige.results import Result
 
 LARGEST = 300.0  # 10 to this power is still a float
@@ -80,7 +80,7 @@ def rank_of_phrase(
 
 def phrase_tokens(phrase: str, *models: LanguageModel) -> Tokens:
     """The token ids of a phrase that is not empty, too long for a model, or of unknown words."""
-    words, limit = models[0].vocabulary, longest_text(*models)
+    words, limit = models[0].vocabulary, length_limit(*models)
     tokens = tuple(words.encode(phrase))
     if not tokens:
         raise ValueError("`phrase` must hold at least one token, got none")

@@ -40,7 +40,7 @@ from vestige.data.secrets.kinds import UNIFORM
 from vestige.data.secrets.lines import Secret
 from vestige.data.vocabulary import Vocabulary
 from vestige.models.predictions import log_probs_of
-from vestige.models.protocols import NextToken
+from vestige.models.protocols import NextToken, length_limit
 
 ALTERNATIVES = 128  # texts of a secret's format that give the earlier model's preference for it
 UNIFORM_KINDS = UNIFORM | {"given", "date"}  # parts that count as chosen uniformly
@@ -173,7 +173,7 @@ def _share(before: NextToken, prefix: str, secret: Secret, seed: int) -> float:
     generator, encode = np.random.default_rng(seed), before.vocabulary.encode
     forms = [secret.text, *(secret.draw(generator) for _ in range(ALTERNATIVES))]
     texts = [encode(prefix + one) for one in forms]
-    longest = getattr(before, "longest", None)
+    longest = length_limit(before)
     if longest is not None and max(map(len, texts)) >= longest:
         texts = [encode(one) for one in forms]
         if max(map(len, texts)) >= longest:

@@ -1,8 +1,4 @@
-"""Attacks on the secrets of models that are alike.
-
-The paper's attack and the trivial one run on all models in one batch (stacked models); searches
-without gradients are faster one model at a time.
-"""
+"""Attacks on the secrets of models that are alike, one model after the other."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +9,6 @@ from vestige.data.canaries.patterns import SecretPattern
 from vestige.experiments.nlu.paper_attacks import ATTACKS
 from vestige.experiments.nlu.planted_models import PlantedModel
 from vestige.experiments.runner import Trial
-from vestige.models.stacked import stack
 
 BUDGET, SAMPLE = 30_000, 10_000
 PAPER, TRIVIAL, OURS = "paper", "embedding", "auto"
@@ -47,27 +42,19 @@ class SecretExtraction(Trial):
         return {"summary": found.summary(), "rows": list(found.rows())}
 
     def _extraction(self) -> Extraction:
-        models = [model.model(self.weights) for model in self.models]
-        asked = [self._asked(model) for model in self.models]
-        if self.attack != OURS:
-            return extract_secrets(
-                objective_of(stack(models), [pattern for pattern, _ in asked]),
-                attack=ATTACKS[self.attack],
-                truths=[truth for _, truth in asked],
-                budget=0,
-                sample=0,
-                seed=0,
-            )
-        one_by_one = [
-            extract_secrets(
-                objective_of(model, pattern),
+        ours = self.attack == OURS
+        one_by_one = []
+        for planted in self.models:
+            pattern, truth = self._asked(planted)
+            found = extract_secrets(
+                objective_of(planted.model(self.weights), pattern),
+                attack=OURS if ours else ATTACKS[self.attack],
                 truths=[truth],
-                budget=self.budget,
-                sample=self.sample,
+                budget=self.budget if ours else 0,
+                sample=self.sample if ours else 0,
                 seed=0,
             )
-            for model, (pattern, truth) in zip(models, asked, strict=True)
-        ]
+            one_by_one.append(found)
         return replace(
             one_by_one[0],
             secrets=tuple(secret for one in one_by_one for secret in one.secrets),

@@ -8,7 +8,7 @@ from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.lora import add_lora
-from vestige.models.text_models import TextModels
+from vestige.models.snapshots import Snapshots
 from vestige.models.token_statistics import cached_outputs
 from vestige.monitor import SILENT
 
@@ -39,7 +39,7 @@ def models(tmp_path_factory):
 
 
 def read(model, base=None, device="cpu"):
-    return TextModels.with_base(model, base, device=device, monitor=SILENT)
+    return Snapshots.with_base(model, base, device=device, monitor=SILENT)
 
 
 def statistics(models):
