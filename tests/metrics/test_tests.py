@@ -8,14 +8,17 @@ import pytest
 from scipy import stats
 
 from vestige.metrics.listed import CutScores, compare
-from vestige.metrics.ranks import FEW, least_together, rank_sum, together
 from vestige.metrics.tests import (
+    FEW,
     at_least,
     calibration_needed,
     discoveries,
     holm,
+    least_together,
     most_by_chance,
+    rank_sum,
     simes,
+    together,
 )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from vestige import _validate
 from vestige.data.encoded import EncodedCorpus
@@ -90,8 +90,6 @@ def read(
     if isinstance(model, Behind) and context is None and isinstance(model.model, TwoParts):
         max_length = _least(max_length, model.longest)
         context, model = model.context, model.model
-    if context is not None and isinstance(model, nn.Module) and not isinstance(model, TwoParts):
-        model = _Logits(model)
     if isinstance(model, TwoParts):
         require_evaluation(model)
         context = Context(model.first_token) if context is None else context
@@ -114,17 +112,15 @@ def read(
 def head_of(model: Any) -> Callable[[Any], Tensor]:
     """The function from a span's `hidden` to logits (m, v)."""
     inner = unprefixed(model)
-    if isinstance(inner, TwoParts):
-        return inner.predict
-    return lambda hidden: hidden if isinstance(hidden, Tensor) else model.logits(hidden)
+    head: Callable[[Any], Tensor] = inner.predict if isinstance(inner, TwoParts) else inner.logits
+    return head
 
 
 @torch.no_grad()
 def beginning(model: Any) -> tuple[Context | None, Tensor]:
     """The context of the later tokens of texts, and the logits (1, v) of all first tokens.
 
-    What is before the texts is read once. The context is None for a model that `read` reads
-    token by token.
+    What is before the texts is read once. No context for a model that is read token by token.
     """
     state = model.start(1)
     logits: Tensor = model.logits(state)
@@ -136,7 +132,6 @@ def beginning(model: Any) -> tuple[Context | None, Tensor]:
 
 
 def unprefixed(model: Any) -> Any:
-    """The model without the prefix of a `Behind`."""
     return model.model if isinstance(model, Behind) else model
 
 
@@ -153,7 +148,6 @@ def places_of(
     """(m,) positions in `texts.tokens`, in the order given.
 
     Args:
-        texts: document i begins at `offsets[i]`.
         positions: a mask over all tokens, or whole numbers; None: every token.
         context: of `NO_CONTEXT`, the first token of a text cannot be predicted.
 
@@ -231,14 +225,13 @@ def evaluation_mode(model: Any) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Pieces:
-    """p texts, or pieces of them, up to the last wanted token.
+    """p texts, or pieces of them, up to the last wanted token, (p,) each.
 
     Attributes:
-        texts: (p,) the text that each belongs to.
-        starts: (p,) position of its first predicted token.
-        lengths: (p,) predicted tokens.
-        fresh: (p,) whether the context is read before it.
-        groups: (p,) only pieces of one group share a batch.
+        starts: position of its first predicted token.
+        lengths: predicted tokens.
+        fresh: whether the context is read before it.
+        groups: only pieces of one group share a batch.
     """
 
     texts: Ids
@@ -252,25 +245,6 @@ class _Pieces:
 
     def take(self, rows: Ids) -> "_Pieces":
         return _Pieces(*(column[rows] for column in vars(self).values()))
-
-
-class _Logits:
-    """A network without a body, read whole after a token: its hidden vectors are its logits."""
-
-    separate_head = False
-
-    def __init__(self, model: Any) -> None:
-        self.model, self.vocab_size, self.first_token = model, model.vocab_size, model.first_token
-        self.device, self.training = model.device, model.training
-        self.longest = getattr(model, "longest", None)
-        self.carries_state = getattr(model, "carries_state", False)
-
-    def body(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        read: tuple[Tensor, Any] = self.model(tokens, *([] if state is None else [state]))
-        return read
-
-    def predict(self, hidden: Tensor) -> Tensor:
-        return hidden
 
 
 def _limit(

@@ -16,12 +16,7 @@ from vestige.models.protocols import Network
 
 
 class Losses(NamedTuple):
-    """Losses of b utterances, in nats.
-
-    Attributes:
-        intent: (b,) negative log-probability of each one's intent.
-        tags: (b,) negative log-probability of each one's tags, all of them together.
-    """
+    """Losses (b,) of utterances, in nats: of each one's intent, and of all its tags together."""
 
     intent: Tensor
     tags: Tensor
@@ -36,13 +31,8 @@ class Losses(NamedTuple):
 class WhiteBox(Protocol):
     """Open-box access: embeddings, and losses differentiable by them.
 
-    Rows that are asked together have the same number of tokens. A model may be a stack of m
-    models that are asked at once: then rows come in m blocks of one size, a block for each.
-
-    Attributes:
-        intents: the labels of utterances, in the order of their ids.
-        tags: the labels of words, likewise.
-        models: m, how many models answer at once; 1 unless it is a stack.
+    Rows that are asked together have the same number of tokens. A stack of m `models` answers at
+    once: then rows come in m blocks of one size, a block for each.
     """
 
     intents: tuple[str, ...]
@@ -53,10 +43,7 @@ class WhiteBox(Protocol):
     def device(self) -> torch.device: ...
 
     def read(self, words: Sequence[str]) -> list[tuple[int, ...]]:
-        """The token ids of each word of an utterance; an empty tuple for a word it cannot read.
-
-        A word vocabulary gives one id a word, a subword vocabulary one or more.
-        """
+        """The token ids of each word of an utterance; an empty tuple for a word it cannot read."""
         ...
 
     def embed(self, tokens: Tensor) -> Tensor:
@@ -64,12 +51,9 @@ class WhiteBox(Protocol):
         ...
 
     def losses(self, vectors: Tensor, intents: Tensor, tags: Tensor) -> Losses:
-        """Losses of utterances given by their embeddings; differentiable.
+        """Losses of utterances given by their embeddings (b, t, d); differentiable.
 
-        Args:
-            vectors: (b, t, d), from `embed` or anything between such vectors.
-            intents: int64 (b,).
-            tags: int64 (b, t); `data.encoded_utterances.IGNORED` for a token that begins no word.
+        `tags` (b, t): `data.encoded_utterances.IGNORED` for a token that begins no word.
         """
         ...
 
@@ -82,8 +66,7 @@ class IntentSlotNetwork(Network):
     models = 1
 
     @abstractmethod
-    def encode(self, utterances: Utterances) -> EncodedUtterances:
-        """Utterances as this network reads them."""
+    def encode(self, utterances: Utterances) -> EncodedUtterances: ...
 
     @abstractmethod
     def read(self, words: Sequence[str]) -> list[tuple[int, ...]]: ...

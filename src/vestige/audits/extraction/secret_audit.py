@@ -36,7 +36,7 @@ from vestige.audits.extraction.unknown_words import (
 from vestige.claims.effects import EXPOSURE_BITS
 from vestige.data.secret_canaries import SecretCanary, draw_secrets
 from vestige.metrics.estimates import Floats, bounded_mean, columns, difference_of_means
-from vestige.metrics.ranks import RankTest, permutation_test
+from vestige.metrics.tests import RankTest, permutation_test
 from vestige.models.white_box import WhiteBox
 from vestige.results import Result
 
