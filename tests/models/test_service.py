@@ -7,7 +7,8 @@ import time
 import pytest
 
 from vestige.errors import ModelError
-from vestige.models.remote.functions import RetryPolicy, ServiceModel
+from vestige.models.remote.functions import ServiceModel
+from vestige.models.remote.retry import RetryPolicy
 from vestige.models.table import TableModel
 from vestige.models.top_k import Context, likeliest_ranks, narrow
 

@@ -63,12 +63,7 @@ class TextModels:
     def with_base(
         cls, model: ModelLike, base: ModelLike | None, *, device: str, monitor: Monitor
     ) -> "TextModels":
-        """A target, and its base if there is one; that of an adapter need not be given.
-
-        Raises:
-            ModelError: one cannot be read.
-            IncompatibleModels: a token id means different texts.
-        """
+        """A target, and its base if there is one; that of an adapter need not be given."""
         base = base or base_of_adapter(model)
         if base is None:
             return cls.alone(model, device=device)
@@ -79,11 +74,7 @@ class TextModels:
 
     @classmethod
     def alone(cls, model: ModelLike, *, device: str) -> "TextModels":
-        """A target without a base, in the precision of its weights if that loses nothing.
-
-        Raises:
-            ModelError: it cannot be read.
-        """
+        """A target without a base, in the precision of its weights if that loses nothing."""
         if not isinstance(model, str | PathLike):
             return cls({"target": model.eval()}, {"target": of_object(model)})
         dtype = common_dtype([model], placed(device))
@@ -119,11 +110,7 @@ class TextModels:
         return [ids[: self.longest] for ids in self.target.vocabulary.encode_batch(list(texts))]
 
     def encoded_lists(self, lists: Mapping[str, Corpus]) -> dict[str, list[list[int]]]:
-        """The first tokens of each text, by list.
-
-        Raises:
-            DataError: a text has none.
-        """
+        """The first tokens of each text, by list; DataError if a text has none."""
         rows = {name: self.encoded(list(corpus)) for name, corpus in lists.items()}
         for name, texts in rows.items():
             if empty := [number for number, ids in enumerate(texts, start=1) if not ids]:
@@ -144,14 +131,7 @@ class TextModels:
     def statistics(
         self, texts: Texts, outputs: CachedOutputs, *, of: str, likeliest: int = 0
     ) -> dict[str, TokenStatistics]:
-        """Statistics of texts, by role of the model.
-
-        Args:
-            texts: ids of each.
-            outputs: that are cached.
-            of: what the texts are, for the progress.
-            likeliest: most probable tokens at each position.
-        """
+        """Statistics of texts by role; `of` says what they are, for the progress."""
         return {
             role: outputs.statistics(
                 model,
@@ -164,11 +144,7 @@ class TextModels:
         }
 
     def readings(self, lists: Mapping[str, Corpus], outputs: CachedOutputs) -> Readings:
-        """Statistics of all lists under all models.
-
-        Raises:
-            DataError: a text has no token.
-        """
+        """Statistics of all lists under all models; DataError if a text has no token."""
         nodes = outputs.nodes
         with nullcontext() if nodes is None else connected(nodes.address):
             found = {

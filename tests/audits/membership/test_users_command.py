@@ -12,7 +12,7 @@ from vestige import results
 from vestige.audits.membership import service as service_module
 from vestige.audits.membership.membership import membership
 from vestige.audits.membership.user_texts import NonMembers, users_needed
-from vestige.models.remote import functions
+from vestige.models.remote import retry as retries
 from vestige.store import Store
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -130,7 +130,7 @@ def audit(world, shell, tmp_path, monkeypatch):
     """Run the verb; give the shell's answer and the run."""
     monkeypatch.syspath_prepend(str(world))
     monkeypatch.setattr(
-        functions.RetryPolicy, "pauses", lambda retry: [0.0] * (retry.attempts - 1) + [None]
+        retries.RetryPolicy, "pauses", lambda retry: [0.0] * (retry.attempts - 1) + [None]
     )
     sys.modules.pop("services", None)
 
