@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from tests.models.contexts import contexts_at
+from tests.models.narrowed import narrow
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, EncodedPairs, encode, encode_pairs
 from vestige.data.vocabulary import WordVocabulary
@@ -29,7 +30,7 @@ from vestige.models.reading import word_places
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.table import TableModel
-from vestige.models.top_k import likeliest_ranks, narrow
+from vestige.models.top_k import likeliest_ranks
 from vestige.models.transformer import CausalTransformer, TransformerConfig
 
 Make = Callable[[], LanguageModel]

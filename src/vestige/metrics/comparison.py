@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
-from vestige import _validate
 from vestige.metrics.estimates import (
     Estimate,
     Floats,
@@ -57,13 +56,6 @@ def crossed_difference(
         the difference; without ends for fewer than two trainings on a side, or two items.
     """
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1] or not a.size or not b.size:
-        raise ValueError(
-            "first and second must be (trainings, items) arrays of the same items, "
-            f"got {a.shape} and {b.shape}"
-        )
-    if not (np.isfinite(a).all() and np.isfinite(b).all()):
-        raise ValueError("first and second must be finite, got a value that is not")
     parts = np.ones(a.shape[1]) if weights is None else np.asarray(weights, dtype=np.float64)
     items = ratio_of_sums(b.mean(0) - a.mean(0), parts, confidence=confidence)
     sides = b.sum(1) / parts.sum(), a.sum(1) / parts.sum()
@@ -133,17 +125,8 @@ def user_perplexities(loss: ArrayLike, tokens: ArrayLike, users: ArrayLike, numb
     """
     losses = np.asarray(loss, dtype=np.float64)
     counts, codes = np.asarray(tokens, dtype=np.int64), np.asarray(users, dtype=np.int64)
-    if losses.ndim != 1 or not losses.shape == counts.shape == codes.shape:
-        raise ValueError(
-            "loss, tokens and users must be (d,) arrays of one length, "
-            f"got {losses.shape}, {counts.shape} and {codes.shape}"
-        )
     if not np.isfinite(losses).all():
         raise ValueError(f"loss must be finite, got {losses[~np.isfinite(losses)][0]}")
-    if codes.size and codes.min() < 0:
-        raise ValueError(f"users must be at least 0, got {codes.min()}")
-    if codes.size and codes.max() >= number:
-        raise ValueError(f"samples must count all {codes.max() + 1} users, got {number} counts")
     total, read = (np.bincount(codes, part, minlength=number) for part in (losses, counts))
     means = np.full(number, np.nan)
     np.divide(total, read, out=means, where=read > 0)
@@ -177,8 +160,6 @@ def subgroup_gap(
     Raises:
         ValueError: fewer than 2k users can be measured, or the groups have equal sample counts.
     """
-    _validate.at_least(1, k=k)
-    _validate.open_fraction(confidence=confidence)
     counts = np.asarray(samples, dtype=np.int64)
     before, after = (
         user_perplexities(loss, tokens, users, counts.size) for loss in (undefended, defended)

@@ -241,14 +241,6 @@ def guesses_for(
     if guesses is None:
         sizes = {max(1, round(share * total / 2)) for share in shares}
         return tuple((size, min(size, total - size)) for size in sorted(sizes))
-    for highest, lowest in guesses:
-        if highest < 0 or lowest < 0 or not 0 < highest + lowest <= total:
-            raise ValueError(
-                f"guesses must be pairs of at least 0 that sum to 1 to {total} canaries, "
-                f"got {(highest, lowest)}"
-            )
-    if not guesses:
-        raise ValueError("guesses must hold at least one pair, got none")
     return tuple(guesses)
 
 

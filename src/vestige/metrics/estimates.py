@@ -18,8 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from vestige import _validate
-
 Floats = NDArray[np.float64]
 _ALIKE = 1e-9  # of the ceiling
 
@@ -92,7 +90,6 @@ def finite_scores(scores: ArrayLike, name: str) -> Floats:
 
 def mean(values: ArrayLike, *, confidence: float = 0.95) -> Estimate | None:
     """A mean of n independent, finite measurements, with Student's t; None of none."""
-    _validate.open_fraction(confidence=confidence)
     numbers = np.asarray(values, dtype=np.float64).reshape(-1)
     if not numbers.size:
         return None
@@ -131,7 +128,6 @@ def median_interval(values: ArrayLike, *, confidence: float = 0.95) -> Interval 
 
     Thompson (1936), "On Confidence Ranges for the Median", Annals of Mathematical Statistics 7(3).
     """
-    _validate.open_fraction(confidence=confidence)
     numbers = np.asarray(values, dtype=np.float64).reshape(-1)
     if np.isnan(numbers).any():
         raise ValueError("values must be numbers, got nan")
@@ -151,14 +147,7 @@ def ratio_of_sums(parts: ArrayLike, wholes: ArrayLike, *, confidence: float = 0.
 
     for (n,) finite parts y and wholes x of positive sum; without ends for one cluster.
     """
-    _validate.open_fraction(confidence=confidence)
-    y, x = np.asarray(parts, dtype=np.float64), np.asarray(wholes, dtype=np.float64)
-    if y.ndim != 1 or y.shape != x.shape:
-        raise ValueError(
-            f"parts and wholes must be (n,) arrays of one length, got {y.shape} and {x.shape}"
-        )
-    if not np.isfinite(y).all():
-        raise ValueError(f"parts must be finite, got {y[~np.isfinite(y)][0]}")
+    y, x = finite_scores(parts, "parts"), np.asarray(wholes, dtype=np.float64)
     if not (total := float(x.sum())) > 0:
         raise ValueError(f"wholes must have a positive sum, got {total:g}")
     value, n = float(y.sum()) / total, y.size
@@ -171,7 +160,6 @@ def difference_of_means(
     first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95
 ) -> Estimate:
     """mean(first) - mean(second) of independent samples, with Welch's t; no ends below two each."""
-    _validate.open_fraction(confidence=confidence)
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     value, n = float(a.mean() - b.mean()), a.size + b.size
     if min(a.size, b.size) < 2:
@@ -202,7 +190,6 @@ def binomial_ends(
     successes: ArrayLike, trials: ArrayLike, *, confidence: float = 0.95
 ) -> tuple[Floats, Floats]:
     """Low and high ends of many rates, by Clopper and Pearson; counts need not be whole."""
-    _validate.open_fraction(confidence=confidence)
     hits, misses = np.broadcast_arrays(
         np.asarray(successes, dtype=np.float64), np.subtract(trials, successes)
     )
@@ -214,9 +201,6 @@ def binomial_ends(
 
 def clopper_pearson(successes: int, trials: int, *, confidence: float = 0.95) -> Interval:
     """`binomial_ends` of one rate; without trials nothing is known."""
-    _validate.at_least(0, successes=successes, trials=trials)
-    if successes > trials:
-        raise ValueError(f"successes must be at most trials = {trials}, got {successes}")
     low, high = binomial_ends(successes, trials, confidence=confidence)
     return Interval(float(low), float(high))
 
@@ -258,11 +242,6 @@ def clustered_rate(
     ends for fewer than two clusters or two trials.
     """
     hits, counts = np.asarray(successes, dtype=float), np.asarray(trials, dtype=float)
-    if hits.ndim != 1 or hits.shape != counts.shape:
-        raise ValueError(f"successes and trials must be as many, got {hits.shape}, {counts.shape}")
-    if (hits > counts).any() or (hits < 0).any():
-        raise ValueError("successes must lie between 0 and trials in every cluster")
-    _validate.open_fraction(confidence=confidence)
     k, n = hits.size, float(counts.sum())
     share = float(hits.sum()) / n if n else math.nan
     if k < 2 or n < 2:
@@ -287,7 +266,6 @@ def auc(members: ArrayLike, others: ArrayLike, *, confidence: float = 0.95) -> E
     width when scores separate perfectly. `benchmarks/auc_intervals.py` measures its coverage.
     """
     inside, outside = finite_scores(members, "members"), finite_scores(others, "others")
-    _validate.open_fraction(confidence=confidence)
     value, n = float(_shares_below(inside, outside).mean()), inside.size + outside.size
     inside, outside = (np.append(side, [-np.inf, np.inf]) for side in (inside, outside))
     above = _shares_below(inside, outside)  # (n + 2,) of the others, of each member

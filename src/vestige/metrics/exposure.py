@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
-from vestige import _validate
 from vestige.metrics.estimates import Floats, binomial_ends
 
 CHANCE = log2(e)
@@ -77,7 +76,6 @@ def sampled_exposure(
     """
     ahead, number = _ahead(log_perplexities, references)
     if inside:
-        _validate.at_least(2, references=number)
         ahead, number = np.maximum(ahead - 1, 0), number - 1
     exposure = np.minimum(log2(number) - np.log2(ahead + 1), space_bits)
     least, most = binomial_ends(ahead, number, confidence=confidence)

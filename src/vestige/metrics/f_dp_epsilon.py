@@ -36,7 +36,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri
 
-from vestige import _validate
 from vestige.metrics.epsilon import (
     EpsilonBound,
     Guesses,
@@ -76,11 +75,6 @@ class Curves:
 
     sample_rate: float = 1.0
     steps: int = 1
-
-    def __post_init__(self) -> None:
-        _validate.at_least(1, steps=self.steps)
-        if not 0 < self.sample_rate <= 1:
-            raise ValueError(f"sample_rate must lie in (0, 1], got {self.sample_rate}")
 
     @property
     def name(self) -> str:
@@ -204,8 +198,6 @@ def threshold_epsilon(
         family: the trade-off curves that the training may have; None takes (epsilon, delta) alone.
     """
     inside, outside = checked_scores(members, others, delta, confidence)
-    if threshold is not None:
-        _validate.finite(threshold=threshold)
     n, m = inside.size, outside.size
 
     def proven(hits: NDArray[np.int64], false: NDArray[np.int64]) -> list[float]:

@@ -32,7 +32,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from vestige import _validate
 from vestige.metrics.estimates import Floats, finite_scores
 
 Whole = NDArray[np.int64]
@@ -200,7 +199,6 @@ def share_used(
     Raises:
         ValueError: scores are none or not finite, or the confidence is out of range.
     """
-    _validate.open_fraction(confidence=confidence)
     asked, never = finite_scores(listed, "listed"), np.sort(finite_scores(reference, "reference"))
     known = None if used is None else finite_scores(used, "used")
     places = sorted({max(1, round(share * (never.size + 1))) for share in SHARES})

@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from vestige import _validate
 from vestige.metrics.estimates import Floats, finite_scores
 
 Whole = NDArray[np.int64]
@@ -82,7 +81,6 @@ def discoveries(p_values: ArrayLike, fdr: float) -> NDArray[np.bool_]:
     values = finite_scores(p_values, "p_values")
     if values.min() < 0 or values.max() > 1:
         raise ValueError(f"p_values must lie in [0, 1], got {values.min()} to {values.max()}")
-    _validate.open_fraction(fdr=fdr)
     return cast("NDArray[np.bool_]", stats.false_discovery_control(values) <= fdr * _EQUAL)
 
 
@@ -105,8 +103,6 @@ def calibration_needed(rate: float, *, tested: int = 1) -> int:
 
     The least p-value is 1 / (n + 1), and Benjamini-Hochberg calls a single one of m at rate / m.
     """
-    _validate.open_fraction(rate=rate)
-    _validate.at_least(1, tested=tested)
     return math.ceil(tested / rate - 1e-9) - 1
 
 
@@ -122,8 +118,6 @@ def most_by_chance(
 
     and 0 where n is so small that no p-value can be at or below the rate.
     """
-    _validate.open_fraction(rate=rate, confidence=confidence)
-    _validate.at_least(1, calibration=calibration, tested=tested)
     below = math.floor(rate * (calibration + 1) + 1e-9)
     if below == 0:
         return 0.0
@@ -135,9 +129,6 @@ def at_least(number: int, chances: Sequence[float]) -> float:
 
     SciPy's `poisson_binom` computes 1 - cdf, which loses every digit below 1e-16.
     """
-    _validate.at_least(0, number=number)
-    if not all(0 <= chance <= 1 for chance in chances):
-        raise ValueError("chances must lie in [0, 1]")
     # counts[k]: probability of k events; the last of them stands for `number` and more.
     counts = np.zeros(number + 1)
     counts[0] = 1.0
@@ -163,7 +154,6 @@ def unit_permutation_test(
     Tests", Annals of Statistics 41(2)). With fewer than two units on a side it is the plain
     difference. The least p-value is 1 / (permutations + 1).
     """
-    _validate.at_least(1, permutations=permutations)
     own, rest = finite_scores(tested, "tested"), finite_scores(others, "others")
     pool = np.concatenate([own, rest])
     seen = _studentized(pool[None], own.size)[0]
@@ -253,9 +243,6 @@ def together(p_values: ArrayLike, places: Sequence[int]) -> float:
     values = finite_scores(p_values, "p_values")
     if values.min() <= 0 or values.max() > 1:
         raise ValueError(f"p_values must lie in (0, 1], got {values.min()} to {values.max()}")
-    if len(places) != values.size:
-        raise ValueError(f"places must be {values.size}, one for each p-value, got {len(places)}")
-    _validate.at_least(1, places=min(places))
     if values.size == 1:
         return float(values[0])
     if values.size <= FEW:
@@ -289,10 +276,6 @@ def rank_sum(ranks: Sequence[float], spaces: Sequence[int]) -> float:
     uniform numbers (Irwin 1927; Hall 1927), which it is never below: the probability is never too
     small.
     """
-    _validate.at_least(1, ranks=len(ranks))
-    for rank, space in zip(ranks, spaces, strict=True):
-        if not 1 <= rank <= space:
-            raise ValueError(f"ranks must lie between 1 and {space}, got {rank}")
     n, total = len(ranks), math.fsum(np.divide(ranks, spaces))
     if n > _EXACT:
         return float(stats.norm.cdf((total - n / 2) / math.sqrt(n / 12)))
@@ -319,8 +302,6 @@ def permutation_test(strata: Sequence[tuple[ArrayLike, ArrayLike]]) -> RankTest:
 
     `strata`: values tested (k,) and others (c,) of each, finite.
     """
-    if not strata:
-        raise ValueError("strata must hold at least one, got none")
     pairs = [(finite_scores(own, "tested"), finite_scores(c, "others")) for own, c in strata]
     pools = [stats.rankdata(np.concatenate(pair)) for pair in pairs]
     most = max(pool.size for pool in pools)

@@ -24,8 +24,8 @@ TINY = ("--epochs", 3, "--hidden-size", 16, "--learning-rate", 0.02, "--batch-si
 SERVICES = """
 import time
 from pathlib import Path
+from tests.models.narrowed import narrow
 from vestige.models.checkpoints import load_model
-from vestige.models.top_k import narrow
 
 model = narrow(load_model(Path(__file__).with_name("target"), device="cpu"), k=30)
 calls = 0
