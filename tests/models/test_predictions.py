@@ -167,8 +167,6 @@ def test_models_in_training_and_foreign_ids_are_refused(make) -> None:
         word_ranks(make["lstm"]().train(), data)
     with pytest.raises(ValueError, match="ids below 20"):
         word_ranks(make["lstm"](), texts(50, [40]))
-    with pytest.raises(ValueError, match="batch_tokens"):
-        word_ranks(make["lstm"](), data, batch_tokens=0)
 
 
 def test_a_vocabulary_without_common_words_still_gives_ranks() -> None:

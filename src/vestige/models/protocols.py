@@ -81,11 +81,12 @@ class TwoParts(Protocol):
     """Network that reads whole texts, with body and head: `forward` is head after body.
 
     `separate_head` is False where the logits are more than the head of hidden vectors; `body` then
-    returns logits, and `predict` returns them unchanged.
+    returns logits, and `predict` returns them unchanged. See `LanguageModel` for `carries_state`.
     """
 
     vocab_size: int
     separate_head: bool
+    carries_state: bool
 
     @property
     def first_token(self) -> int:

@@ -17,7 +17,6 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from vestige import _validate
 from vestige.data.encoded import EncodedCorpus
 from vestige.models.behind import Behind, Context
 from vestige.models.protocols import TwoParts, require_evaluation
@@ -82,7 +81,6 @@ def read(
     """
     factor = 1 if model.device.type == "cpu" else ON_GPU
     batch_tokens = factor * BATCH_TOKENS if batch_tokens is None else batch_tokens
-    _validate.at_least(1, batch_tokens=batch_tokens)
     places = np.unique(places_of(texts, positions, context=context))
     if not len(places):
         return
@@ -96,7 +94,7 @@ def read(
         if not model.separate_head:
             batch_tokens = min(batch_tokens, max(1, factor * LOGITS // model.vocab_size))
     limit = _limit(model, context, max_length, batch_tokens)
-    recurrent = isinstance(model, TwoParts) and getattr(model, "carries_state", True)
+    recurrent = isinstance(model, TwoParts) and model.carries_state
     pieces = _cut(texts, places, context, limit)
     wanted = np.zeros(len(texts.tokens), dtype=bool)
     wanted[places] = True
@@ -145,14 +143,9 @@ def pack(texts: Sequence[Sequence[int] | NDArray[np.int32]]) -> EncodedCorpus:
 def places_of(
     texts: EncodedCorpus, positions: ArrayLike | None = None, *, context: Context | None = None
 ) -> Ids:
-    """(m,) positions in `texts.tokens`, in the order given.
+    """(m,) positions in `texts.tokens`, in the order given: a mask, whole numbers, or all.
 
-    Args:
-        positions: a mask over all tokens, or whole numbers; None: every token.
-        context: of `NO_CONTEXT`, the first token of a text cannot be predicted.
-
-    Raises:
-        ValueError: they do not fit, or a first token has no context.
+    With `NO_CONTEXT`, the first token of a text cannot be predicted: ValueError.
     """
     total = len(texts.tokens)
     first = np.zeros(total, dtype=bool)
@@ -161,16 +154,7 @@ def places_of(
     if positions is None:
         return np.flatnonzero(~first)
     given = np.asarray(positions)
-    if given.dtype == bool and given.shape == (total,):
-        given = np.flatnonzero(given)
-    elif given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-        raise ValueError(
-            f"positions must be a mask of shape ({total},) or whole numbers (m,), "
-            f"got {given.dtype} of shape {given.shape}"
-        )
-    if given.size and not 0 <= given.min() <= given.max() < total:
-        raise ValueError(f"positions must be in [0, {total}), got {given.min()} to {given.max()}")
-    given = given.astype(np.int64)
+    given = np.flatnonzero(given) if given.dtype == bool else given.astype(np.int64)
     if first[given].any():
         raise ValueError("positions must leave out the first token of a text without context")
     return given
@@ -259,8 +243,8 @@ def _limit(
                 f"the context must be shorter than the model's {longest + context.length} tokens, "
                 f"got {context.length + 1}"
             )
-    if longest is None and isinstance(model, TwoParts):
-        longest = None if getattr(model, "carries_state", True) else batch_tokens
+    if longest is None and isinstance(model, TwoParts) and not model.carries_state:
+        longest = batch_tokens
     return _least(longest, max_length)
 
 

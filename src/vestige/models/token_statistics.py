@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vestige import _validate
 from vestige.errors import RunError
 from vestige.models.behind import Context
 from vestige.models.predictions import Progress, log_prob, measure, moments, rank, top
@@ -80,15 +79,8 @@ def token_statistics(
     likeliest: int = 0,
     progress: Progress | None = None,
 ) -> TokenStatistics:
-    """Statistics of every token, from one pass over texts of ids, by a model in evaluation mode.
-
-    Raises:
-        ValueError: there is no text, one is empty or too long, or dropout is on.
-    """
+    """Statistics of every token, from one pass over texts of ids, by a model in evaluation mode."""
     packed = pack(texts)
-    lengths = np.diff(packed.offsets)
-    _validate.at_least(1, texts=len(texts))
-    _validate.at_least(1, **{"tokens of a text": int(lengths.min())})
     require_uncut(model, packed)
     statistics = [moments, log_prob, rank, *([top(likeliest)] if likeliest else [])]
     context = Context(model.first_token)

@@ -276,7 +276,7 @@ class Client(Generic[Q, A]):
             self._pace(wait)
             began, spent = time.perf_counter(), {"tokens": expected - most}
             try:
-                sent = within(self._limits.timeout, self.transport.send, batch)
+                sent: Sent = within(self._limits.timeout, self.transport.send, batch)
                 _, tokens, model = sent
                 spent["tokens"] = (expected if tokens is None else tokens) - most
                 with self._lock:

@@ -146,7 +146,8 @@ class ServiceModel:
 class _Function:
     """The transport: answers of at most k different words; what was wrong is counted."""
 
-    name, account, controlled, permanent = "the callable", ACCOUNT, False, ()
+    name, account, controlled = "the callable", ACCOUNT, False
+    permanent: tuple[type[BaseException], ...] = ()
 
     def __init__(self, ask: Ask, k: int, known: Container[str] | None) -> None:
         self._ask, self._k, self._known = ask, k, known

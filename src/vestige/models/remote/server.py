@@ -91,7 +91,8 @@ class _OtherHost(Exception):
 class _Server:
     """The transport: OpenAI's client of a served model."""
 
-    account, controlled, permanent = "spent", True, (Refused, ModelError)
+    account, controlled = "spent", True
+    permanent: tuple[type[BaseException], ...] = (Refused, ModelError)
 
     def __init__(self, address: EndpointAddress, key: str, timeout: float) -> None:
         try:
