@@ -154,7 +154,7 @@ def test_a_budget_of_calls_or_of_tokens_is_never_exceeded_in_all_sessions(model,
         assert None in first
         assert any(reply is not None for reply in first)
         assert first == again
-        spent = one.totals()
+        spent = one.totals
         assert spent["calls"] == len(served.asked) <= bound.get("budget", 99)
         assert spent["tokens"] <= bound.get("token_budget", 999)
 

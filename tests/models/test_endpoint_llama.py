@@ -78,9 +78,9 @@ def test_a_real_server_says_what_its_file_says(url, tmp_path):
         assert access.echo == "shifted"
         asked = endpoint, access, TEXTS, model.vocabulary
         found = endpoint_statistics(*asked)
-        calls = endpoint.totals()["calls"]
+        calls = endpoint.totals["calls"]
         assert endpoint_statistics(*asked).ranks.tolist() == found.ranks.tolist()
-        assert endpoint.totals()["calls"] == calls
+        assert endpoint.totals["calls"] == calls
         words = EndpointWords(endpoint, access, 5, ("published", "made", "neighbour"), str.split)
         (listed,) = words([Context(tuple(TEXTS[0].split()[:12]))])
     true = np.concatenate([of_file(model, text) for text in TEXTS])

@@ -196,7 +196,7 @@ class ServedTexts:
                 self._record(role, endpoint, access)
 
     def _record(self, role: str, endpoint: Endpoint, access: EndpointAccess) -> None:
-        counted = endpoint.totals()
+        counted = endpoint.totals
         for name in ("calls", "failed_calls", "tokens", "seconds"):
             key = name if role == self.target else f"{role}_{name}"
             self.spent[key] = round(counted[name], 3)

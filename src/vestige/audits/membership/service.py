@@ -159,7 +159,7 @@ class Service:
             if isinstance(self._error, VestigeError):
                 raise self._error
             endpoint.confirm()
-            total = endpoint.totals()
+            total = endpoint.totals
             self.statistics = client.statistics.summary() | {
                 **{name: total[name] for name in ("calls", "tokens", "seconds")},
                 **dict.fromkeys(("failures", "retries"), total["failed_calls"]),

@@ -108,6 +108,7 @@ class Client(Generic[Q, A]):
         last_error: of the last failed call; it may quote texts.
         budget_spent: whether a question was left because of the budget.
         session: contexts requested, cached and unasked in this session.
+        totals: calls, queries, tokens, seconds and more of all sessions.
     """
 
     def __init__(
@@ -130,10 +131,8 @@ class Client(Generic[Q, A]):
         self.last_error: BaseException | None = None
         self.budget_spent = False
         self.session: Counter[str] = Counter()
-
-    def totals(self) -> dict[str, float]:
-        """Calls, queries, tokens, seconds and more of all sessions."""
-        return dict(self._store.get(self.transport.account, {}))
+        self.totals: Counter[str] = Counter(store.get(transport.account, {}))
+        self._unsaved: dict[Q, A] | None = None
 
     @property
     def gave_up(self) -> bool:
@@ -150,13 +149,16 @@ class Client(Generic[Q, A]):
         found: dict[Q, A | None] = {one: self._known(one) for one in dict.fromkeys(questions)}
         missing = [question for question, answer in found.items() if answer is None]
         size = CHECK_EVERY if self.transport.controlled else max(1, len(missing))
-        for begin in range(0, len(missing), size):
-            part = missing[begin : begin + size]
-            if self._since_check + len(part) > CHECK_EVERY:
-                self.confirm()
-            self._since_check += len(part)
-            for answers in self._each(self.transport.batches(part, self.together)):
-                found |= answers
+        try:
+            for begin in range(0, len(missing), size):
+                part = missing[begin : begin + size]
+                if self._since_check + len(part) > CHECK_EVERY:
+                    self.confirm()
+                self._since_check += len(part)
+                for answers in self._each(self.transport.batches(part, self.together)):
+                    found |= answers
+        finally:
+            self.save()
         fresh = sum(found[question] is not None for question in missing)
         answered = sum(found[question] is not None for question in questions)
         self.session.update(contexts=len(questions), cached=answered - fresh)
@@ -192,6 +194,7 @@ class Client(Generic[Q, A]):
             return
         (now,) = self.attempt(self.transport.question(question))
         same = now is not None and self.transport.alike(self.transport.restored(before), now)
+        self.save()
         with self._store.transaction():
             number = len(self._new)
             if same:
@@ -241,7 +244,7 @@ class Client(Generic[Q, A]):
         if self.gave_up and self.transport.controlled:
             raise self.failed()
         most = self._limits.queries
-        left = len(batch) if most is None else max(0, most - int(self._spent("queries")))
+        left = len(batch) if most is None else max(0, most - self.totals["queries"])
         self.budget_spent |= left < len(batch) and not self.gave_up
         asked = () if self.gave_up else batch[:left]
         self.session["unasked"] += len(batch) - len(asked)
@@ -256,14 +259,15 @@ class Client(Generic[Q, A]):
             return {}
         found: dict[Q, A | None] = {}
         try:
-            answers = self.transport.answers(sent[0], asked, int(self._spent("queries")))
+            answers = self.transport.answers(sent[0], asked, self.totals["queries"])
             found.update(zip(asked, answers, strict=True))
         finally:
-            with self._store.transaction():
-                self._new.update({q: answer for q, answer in found.items() if answer is not None})
-                if self.transport.counts:
-                    self._spend(**self.transport.counts)
-                    self.transport.counts.clear()
+            with self._lock:
+                self._spend(**self.transport.counts)
+                self.transport.counts.clear()
+                self._unsaved = (self._unsaved or {}) | {
+                    question: one for question, one in found.items() if one is not None
+                }
         return found
 
     def _tried(self, batch: tuple[Q, ...]) -> Sent | None:
@@ -307,20 +311,27 @@ class Client(Generic[Q, A]):
         with self._lock:
             for name, number in wanted.items():
                 budget = getattr(self._limits, name)
-                if budget is not None and self._spent(name) + number > budget:
+                if budget is not None and self.totals[name] + number > budget:
                     self.budget_spent = True
+                    self._failed_in_a_row += retry and not self.transport.controlled
                     return False
             self._spend(**wanted, failed_calls=1, retries=int(retry))
+            self.save()
         return True
 
-    def _spent(self, name: str) -> float:
-        return float(self._store.get(self.transport.account, {}).get(name, 0))
+    def _spend(self, **numbers: Any) -> None:
+        with self._lock:
+            self.totals.update(numbers)
+            self._unsaved = self._unsaved or {}
 
-    def _spend(self, **numbers: float) -> None:
-        with self._lock, self._store.transaction():
-            spent = Counter(self._store.get(self.transport.account, {}))
-            spent.update(numbers)
-            self._store[self.transport.account] = dict(spent)
+    def save(self) -> None:
+        """Write the totals and the answers since the last call, together."""
+        with self._lock:
+            if self._unsaved is not None:
+                with self._store.transaction():
+                    self._new.update(self._unsaved)
+                    self._store[self.transport.account] = dict(self.totals)
+                self._unsaved = None
 
     def _pace(self, wait: float | None) -> None:
         with self._lock:

@@ -112,7 +112,7 @@ class ServiceModel:
             _Function(ask, k, known),
             Store() if store is None else store,
             Limits(**vars(retry or RetryPolicy()), queries=budget),
-            answers=cache,
+            answers={} if cache is None and store is None else cache,
             sleep=sleep,
         )
 
@@ -125,7 +125,7 @@ class ServiceModel:
     def statistics(self) -> QueryStatistics:
         """Statistics so far; totals include the sessions before."""
         client, names = self._client, {one.name for one in fields(QueryStatistics)}
-        totals: dict[str, Any] = client.totals() | client.session
+        totals: dict[str, Any] = {**client.totals, **client.session}
         totals["failures"] = totals.get("failed_calls", 0)
         totals |= {"budget": self._budget, "budget_spent": client.budget_spent}
         totals["gave_up"] = client.gave_up

@@ -80,6 +80,7 @@ class Endpoint(Client[Question, Reply]):
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.save()
         for close in self._close:
             close()
 
