@@ -209,14 +209,6 @@ def test_scores_and_claims_that_bound_nothing_are_refused(bound, inside, outside
         bound(inside, outside, **{"delta": 0.0} | change)
 
 
-@pytest.mark.parametrize("guesses", [[], [(0, 0)], [(-1, 2)], [(2, 1)]])
-def test_guesses_that_do_not_fit_are_refused(guesses):
-    with pytest.raises(ValueError, match="guesses must"):
-        one_run_epsilon([1.0], [0.0], delta=0.0, guesses=guesses)
-    with pytest.raises(ValueError, match="threshold must be finite"):
-        threshold_epsilon([1.0], [0.0], delta=0.0, threshold=math.nan)
-
-
 THRESHOLDS = [(2, 3), (4, 4), (8, 7), (12, 9)]  # more than all is never reached
 
 

@@ -68,8 +68,7 @@ def test_a_ratio_of_one_cluster_has_no_interval() -> None:
 @pytest.mark.parametrize(
     ("parts", "wholes", "message"),
     [
-        ([1.0, 2.0], [1.0], "of one length"),
-        ([[1.0]], [[1.0]], "of one length"),
+        ([[1.0]], [[1.0]], "must be an array"),
         ([np.nan], [1.0], "finite"),
         ([1.0], [0.0], "positive sum"),
     ],
@@ -139,11 +138,6 @@ def test_groups_without_spread_have_an_interval_without_width():
     assert difference_of_means([2.0, 2.0], [1.0, 1.0]).interval == (1.0, 1.0)
 
 
-def test_a_confidence_out_of_range_is_refused():
-    with pytest.raises(ValueError, match=r"confidence must lie in \(0, 1\), got 1"):
-        difference_of_means([1, 2], [1, 2], confidence=1)
-
-
 def drawn(chance, trainings, items, *, moved=0.0):
     """Values of items under trainings: effects of both, and of the two together."""
     level = chance.normal(8, 1, items)
@@ -184,15 +178,6 @@ def test_a_crossed_difference_covers_as_stated():
 def test_one_training_or_one_item_has_no_spread(shapes):
     found = crossed_difference(*(np.full(shape, 2.0) for shape in shapes))
     assert (found.value, found.low, found.high) == (0.0, None, None)
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "names"),
-    [([[1.0]], [[1.0, 2.0]], "the same items"), ([[1.0, math.nan]], [[1.0, 2.0]], "finite")],
-)
-def test_tables_that_do_not_fit_are_refused(first, second, names):
-    with pytest.raises(ValueError, match=names):
-        crossed_difference(first, second)
 
 
 def test_margins_add_as_variances_do():
@@ -274,8 +259,3 @@ def test_the_interval_covers_the_truth_as_often_as_it_says_whatever_the_spreads(
         interval = auc(rng.normal(shift, spread, 80), rng.normal(0, 1, 80)).interval
         covered += interval.low <= truth <= interval.high
     assert covered / 400 >= 0.92  # 0.95 less three standard errors
-
-
-def test_a_confidence_of_0_is_refused():
-    with pytest.raises(ValueError, match="confidence must lie"):
-        auc([1.0], [0.0], confidence=0.0)

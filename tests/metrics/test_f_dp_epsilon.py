@@ -195,14 +195,6 @@ def test_ties_prove_nothing_and_perfect_scores_reach_the_ceiling():
     assert perfect.assumes == "fair coins, Gaussian mechanism"
 
 
-@pytest.mark.parametrize(
-    ("rate", "steps", "message"), [(0.0, 1, "sample_rate"), (1.5, 1, "sample_rate"), (0.1, 0, "st")]
-)
-def test_a_mechanism_that_is_none_is_refused(rate, steps, message):
-    with pytest.raises(ValueError, match=message):
-        Curves(rate, steps)
-
-
 @pytest.mark.slow
 def test_scores_that_no_curve_of_a_family_allows_end_at_the_strongest():
     family = Curves(0.5, 2)

@@ -115,9 +115,3 @@ def test_known_ones_that_score_higher_than_the_used_contradict_the_lower_bound()
     found = share_used(listed, never, [2.0] * 40)
     assert found.at_least > found.at_most
     assert not found.consistent
-
-
-@pytest.mark.parametrize("confidence", [0.0, 1.0])
-def test_a_confidence_out_of_range_is_refused(confidence):
-    with pytest.raises(ValueError, match="confidence must lie in"):
-        share_used([1.0], [0.0], confidence=confidence)

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.models.narrowed import token_names
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import Vocabulary
-from vestige.models.top_k import Context, token_names
+from vestige.models.top_k import Context
 
 
 def contexts_at(

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import torch
 
 from vestige.models.hugging_face import HuggingFaceLanguageModel
-from vestige.models.remote.tokens import ends
+from vestige.models.remote.tokens import echoed, ends
 from vestige.models.shown_statistics import shown_statistics
 
 KEY = "sk-never-to-be-written-0123456789"
@@ -27,10 +27,10 @@ def network(vocabulary, *, seed=0):
     return HuggingFaceLanguageModel(GPT2LMHeadModel(config), vocabulary).eval()
 
 
-def endpoint_statistics(model, texts, vocabulary, *, likeliest=20):
+def endpoint_statistics(endpoint, access, texts, vocabulary, *, likeliest=20):
     """What a server says of every token of some texts, over the tokens of a vocabulary."""
     cuts, ids = [ends(text, vocabulary) for text in texts], vocabulary.encode_batch(texts)
-    shown = model.scored(texts)
+    shown = echoed(endpoint, access, texts)
     return shown_statistics(texts, shown, cuts, ids=ids, vocabulary=vocabulary, likeliest=likeliest)
 
 

@@ -114,7 +114,6 @@ def test_a_model_without_a_head_of_its_own_is_refused_with_a_remedy(make) -> Non
     ("call", "message"),
     [
         (lambda m: silenced_ranks(m, texts([3]), [0], np.ones((1, 5))), "12"),
-        (lambda m: silenced_ranks(m, texts([3]), [9], np.ones((1, 12))), "positions"),
         (lambda m: random_maskings(8, [1.0], orders=1, seed=0), r"fractions\[0\] must lie in"),
         (lambda m: random_maskings(8, [0.5], orders=0, seed=0), "orders must be positive"),
         (lambda m: random_maskings(0, [0.5], orders=1, seed=0), "width must be positive"),

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from vestige.errors import ModelError, RunError
-from vestige.models.remote.client import Endpoint
 from vestige.models.remote.openai import Question, ShownToken
 from vestige.models.remote.options import PREFIX, EndpointAddress, RemoteOptions
 from vestige.models.remote.probe import CALLS, EndpointAccess, drawn_sentence, probe
-from vestige.models.remote.tokens import EndpointTokens, EndpointWords, by_ours
+from vestige.models.remote.server import Endpoint
+from vestige.models.remote.tokens import EndpointWords, by_ours, echoed
 from vestige.models.top_k import Context
 
 from .served import (
@@ -154,7 +154,7 @@ def test_a_budget_of_calls_or_of_tokens_is_never_exceeded_in_all_sessions(model,
         assert None in first
         assert any(reply is not None for reply in first)
         assert first == again
-        spent = one.statistics()
+        spent = one.totals
         assert spent["calls"] == len(served.asked) <= bound.get("budget", 99)
         assert spent["tokens"] <= bound.get("token_budget", 999)
 
@@ -342,7 +342,7 @@ def test_a_server_that_shows_what_comes_after_each_token_is_read_so(model, opene
     with serving(Shifted(model)) as url:
         endpoint = opened(url)
         access = probe(endpoint)
-        (tokens,) = EndpointTokens(endpoint, access, model.vocabulary).scored([PANGRAM])
+        (tokens,) = echoed(endpoint, access, [PANGRAM])
     assert access.echo == "shifted"
     ids = model.vocabulary.encode(PANGRAM)
     rows = Served(model).log_probs(ids)

@@ -14,10 +14,10 @@ import torch
 
 from tests.models.served import endpoint_statistics
 from vestige.models.checkpoints import load_model
-from vestige.models.remote.client import Endpoint
 from vestige.models.remote.options import EndpointAddress
 from vestige.models.remote.probe import probe
-from vestige.models.remote.tokens import EndpointTokens, EndpointWords
+from vestige.models.remote.server import Endpoint
+from vestige.models.remote.tokens import EndpointWords
 from vestige.models.top_k import Context
 
 pytest.importorskip("openai")
@@ -76,13 +76,11 @@ def test_a_real_server_says_what_its_file_says(url, tmp_path):
         access = probe(endpoint)
         assert (access.kind, access.shown, access.empty) == ("completion", 20, False)
         assert access.echo == "shifted"
-        asked = EndpointTokens(endpoint, access, model.vocabulary)
-        found = endpoint_statistics(asked, TEXTS, model.vocabulary)
-        calls = endpoint.statistics()["calls"]
-        assert endpoint_statistics(asked, TEXTS, model.vocabulary).ranks.tolist() == (
-            found.ranks.tolist()
-        )
-        assert endpoint.statistics()["calls"] == calls
+        asked = endpoint, access, TEXTS, model.vocabulary
+        found = endpoint_statistics(*asked)
+        calls = endpoint.totals["calls"]
+        assert endpoint_statistics(*asked).ranks.tolist() == found.ranks.tolist()
+        assert endpoint.totals["calls"] == calls
         words = EndpointWords(endpoint, access, 5, ("published", "made", "neighbour"), str.split)
         (listed,) = words([Context(tuple(TEXTS[0].split()[:12]))])
     true = np.concatenate([of_file(model, text) for text in TEXTS])

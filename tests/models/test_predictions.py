@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from tests.models.contexts import contexts_at
+from tests.models.narrowed import narrow
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, EncodedPairs, encode, encode_pairs
 from vestige.data.vocabulary import WordVocabulary
@@ -29,7 +30,7 @@ from vestige.models.reading import word_places
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.table import TableModel
-from vestige.models.top_k import likeliest_ranks, narrow
+from vestige.models.top_k import likeliest_ranks
 from vestige.models.transformer import CausalTransformer, TransformerConfig
 
 Make = Callable[[], LanguageModel]
@@ -166,8 +167,6 @@ def test_models_in_training_and_foreign_ids_are_refused(make) -> None:
         word_ranks(make["lstm"]().train(), data)
     with pytest.raises(ValueError, match="ids below 20"):
         word_ranks(make["lstm"](), texts(50, [40]))
-    with pytest.raises(ValueError, match="batch_tokens"):
-        word_ranks(make["lstm"](), data, batch_tokens=0)
 
 
 def test_a_vocabulary_without_common_words_still_gives_ranks() -> None:

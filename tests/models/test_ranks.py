@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from vestige.errors import ModelError
 from vestige.models import ranks as module
-from vestige.models.predictions import Predictions, finite, log_prob, rank
-from vestige.models.ranks import LinearRanks, ranks_in
+from vestige.models.predictions import Predictions, finite, log_prob, rank, ranks_in
+from vestige.models.ranks import LinearRanks
 
 
 def by_sorting(logits: Tensor, targets: Tensor) -> Tensor:

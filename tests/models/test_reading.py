@@ -18,7 +18,7 @@ from vestige.models.checkpoints import load_model
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.predictions import log_prob, measure, rank, text_log_probs, word_ranks
 from vestige.models.protocols import LanguageModel
-from vestige.models.reading import NO_CONTEXT, pack, places_of, read, word_places
+from vestige.models.reading import NO_CONTEXT, pack, read, word_places
 
 Make = Callable[[], LanguageModel]
 
@@ -186,22 +186,6 @@ def test_a_context_without_room_for_a_text_is_refused(make) -> None:
 def test_words_are_all_tokens_but_the_last_of_each_text() -> None:
     data = EncodedCorpus(np.array([1, 2, 1, 1], np.int32), np.array([0, 3, 4]))
     assert word_places(data).tolist() == [0, 1]
-
-
-@pytest.mark.parametrize(
-    ("positions", "message"),
-    [
-        ([-1], "positions must be in"),
-        ([10], "positions must be in"),
-        ([0.5], "mask of shape"),
-        ([[1]], "mask of shape"),
-        ([True, False], "mask of shape"),
-        (["a"], "mask of shape"),
-    ],
-)
-def test_positions_that_are_none_are_refused(positions, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        places_of(texts(20, [9]), positions)
 
 
 def test_no_texts_have_no_spans(make) -> None:

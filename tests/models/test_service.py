@@ -6,10 +6,12 @@ import time
 
 import pytest
 
+from tests.models.narrowed import narrow
 from vestige.errors import ModelError
-from vestige.models.remote.functions import RetryPolicy, ServiceModel
+from vestige.models.remote.functions import ServiceModel
+from vestige.models.remote.retry import RetryPolicy
 from vestige.models.table import TableModel
-from vestige.models.top_k import Context, likeliest_ranks, narrow
+from vestige.models.top_k import Context, likeliest_ranks
 
 WORDS = ["the", "a", "of", "and", "to"]
 

@@ -8,10 +8,9 @@ import pytest
 from tests.models.served import Served, endpoint_statistics, network, serving
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
-from vestige.models.remote.client import Endpoint
 from vestige.models.remote.options import EndpointAddress
 from vestige.models.remote.probe import probe
-from vestige.models.remote.tokens import EndpointTokens
+from vestige.models.remote.server import Endpoint
 from vestige.models.token_statistics import token_statistics
 
 pytest.importorskip("openai")
@@ -31,25 +30,20 @@ def asked(model, tmp_path):
     def ask(texts, *, k=20, **lacks):
         served, path = serving(Served(model, **lacks)), tmp_path / "answers.sqlite"
         with served as url, Endpoint(EndpointAddress(url, "small"), path) as endpoint:
-            shown = EndpointTokens(endpoint, probe(endpoint), model.vocabulary)
-            return endpoint_statistics(shown, texts, model.vocabulary, likeliest=k)
+            access = probe(endpoint)
+            return endpoint_statistics(endpoint, access, texts, model.vocabulary, likeliest=k)
 
     return ask
 
 
-@pytest.mark.parametrize(
-    ("lacks", "first"), [({}, False), ({"echo": False}, True), ({"completions": False}, False)]
-)
-def test_what_is_told_is_what_a_pass_over_the_texts_tells(model, asked, lacks, first):
-    found = asked(TEXTS, **lacks)
+def test_what_is_told_is_what_a_pass_over_the_texts_tells(model, asked):
+    found = asked(TEXTS)
     true = token_statistics(model, model.vocabulary.encode_batch(TEXTS), likeliest=20)
     assert np.array_equal(found.offsets, true.offsets)
     assert np.array_equal(found.tokens, true.tokens)
     told = np.isfinite(found.log_probs)
     starts = np.isin(np.arange(len(true.tokens)), true.offsets)
-    assert told[starts].any() <= first
-    expected = ~starts if not lacks else (true.ranks <= 20) & (~starts | first)
-    assert (told == expected).all()
+    assert (told == ~starts).all()
     assert found.log_probs[told] == pytest.approx(true.log_probs[told], abs=1e-4)
     shown = found.ranks >= 1
     assert np.array_equal(found.ranks[shown], true.ranks[shown])

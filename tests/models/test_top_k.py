@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from tests.models.contexts import contexts_at
+from tests.models.narrowed import narrow, token_names
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.largest import largest
@@ -12,13 +13,7 @@ from vestige.models.predictions import word_ranks
 from vestige.models.reading import word_places
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.table import TableModel
-from vestige.models.top_k import (
-    Context,
-    likeliest_ranks,
-    list_ranks,
-    narrow,
-    token_names,
-)
+from vestige.models.top_k import Context, likeliest_ranks
 
 
 @pytest.mark.parametrize("k", [1, 2, 7, 40])
@@ -86,38 +81,28 @@ def test_a_model_that_answers_sources_is_asked_with_them(attention: bool) -> Non
         ).ranks
     ]
     assert listed.tolist() == expected
-    with pytest.raises(ValueError, match="must have a source"):
-        narrow(model, k=1).likeliest([Context(())])
+
+
+class Fixed:
+    """Lists that are given."""
+
+    k = 2
+
+    def likeliest(self, contexts):
+        return [("a", "b"), ("b", "a"), (), None, ("c",)][: len(contexts)]
 
 
 def test_missing_words_come_after_the_list_and_unanswered_ones_are_none() -> None:
-    answers = [("a", "b"), ("b", "a"), (), None, ("c",)]
-    assert list_ranks(answers, ["a"] * 5, k=2).tolist() == [1, 2, 3, 0, 3]
+    contexts = [Context(())] * 5
+    assert likeliest_ranks(Fixed(), contexts, ["a"] * 5).tolist() == [1, 2, 3, 0, 3]
+    with pytest.raises(ValueError, match="words must be one"):
+        likeliest_ranks(Fixed(), contexts, [])
 
 
-@pytest.mark.parametrize("k", [0, -1, 21])
-def test_k_must_lie_between_one_and_the_vocabulary(make, k: int) -> None:
-    with pytest.raises(ValueError, match="k must lie in"):
-        narrow(make["lstm"](), k=k)
-
-
-def test_what_is_no_model_or_context_is_refused(make) -> None:
-    with pytest.raises(ValueError, match="ServiceModel"):
-        narrow(lambda contexts: [], k=1)
-    with pytest.raises(ValueError, match="takes none"):
-        narrow(make["lstm"](), k=1).likeliest([Context((), source="bonjour")])
+def test_a_context_is_words_and_perhaps_a_source(make) -> None:
     for words in ("to be", b"to", None, (1,), {"to"}):
         with pytest.raises(ValueError, match="tuple of strings"):
             Context(words)
     with pytest.raises(ValueError, match="source must be"):
         Context((), source=3)
     assert Context(["to", "be"]) == Context(("to", "be"))
-
-
-def test_lists_of_another_length_are_refused() -> None:
-    with pytest.raises(ValueError, match="words must be one"):
-        list_ranks([()], [], k=1)
-    with pytest.raises(ValueError, match="words must be one"):
-        likeliest_ranks(narrow(TableModel([0.5, 0.5], [[0.5, 0.5]] * 2), k=1), [Context(())], [])
-    with pytest.raises(ValueError, match="k must"):
-        list_ranks([], [], k=0)

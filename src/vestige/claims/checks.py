@@ -101,11 +101,9 @@ def different(
     finding: bool = False,
     names: tuple[str, str] | None = None,
 ) -> Check:
-    """Whether two models differ by more than rounding.
+    """Whether token log-probabilities (t,) of two models differ by more than rounding.
 
     Args:
-        before: (t,) token log-probabilities of one model.
-        after: (t,) of the other, for the same tokens.
         same_weights: their weights are known to be equal.
         finding: equal models are a result of the audit, as in `unlearning`, and block only
             "no leak shown".
@@ -197,11 +195,7 @@ def powerful(
 def bounded(test: Test | None, high: float | None, *, limit: float, what: str) -> Check:
     """The check "powerful" of an audit with an interval: whether it excludes a leak that matters.
 
-    Args:
-        test: as in the claim.
-        high: upper end of the 95% interval of a share; None where there is none.
-        limit: largest share that "no leak shown" may leave possible.
-        what: the share in a sentence, such as "of what BEFORE knew".
+    `limit`: largest share that "no leak shown" may leave possible; `high`: end of the interval.
     """
     if test is None or not test.possible or high is None or not isfinite(high):
         return powerful(test)
@@ -213,12 +207,7 @@ def bounded(test: Test | None, high: float | None, *, limit: float, what: str) -
 
 
 def detectable_difference(own: ArrayLike, rest: ArrayLike, *, alpha: float) -> float:
-    """Difference of means that a one-sided test at `alpha` detects with 80% power.
-
-    Args:
-        own: (n,) values of independent units.
-        rest: (m,) likewise.
-    """
+    """Difference of means that a one-sided test at `alpha` detects with 80% power."""
     sides = [np.asarray(side, dtype=np.float64) for side in (own, rest)]
     if min(side.size for side in sides) < 2:
         return float("inf")
@@ -245,7 +234,7 @@ def detectable_auc(n: int, m: int, *, alpha: float) -> float:
 
 
 def one_model(hashes: Mapping[str, str]) -> Check:
-    """Whether all runs of a page or gate measured the same weights; hashes by name of the run."""
+    """Whether all runs of a page measured the same weights; hashes by name of the run."""
     found = len(set(hashes.values()))
     if not hashes:
         return Check("one model", "could not run", "No run records the weights of its model.")
@@ -265,14 +254,7 @@ def distinct(hashes: Mapping[str, str], *, what: str = "trainings") -> Check:
 
 
 def require_finite(scores: Mapping[str, Iterable[ArrayLike]]) -> None:
-    """Refuse broken models before anything is computed from their scores.
-
-    Args:
-        scores: log-probabilities of some texts, by model as a sentence names it.
-
-    Raises:
-        ModelError: a score is not finite.
-    """
+    """Refuse broken models (ModelError) before anything is computed from their scores, by model."""
     for who, parts in scores.items():
         if broken := sum(int((~np.isfinite(np.asarray(one))).sum()) for one in parts):
             raise ModelError(
@@ -290,8 +272,7 @@ def model_checks(
     """The checks "alive" of each model, "read", and "different" of a pair.
 
     Args:
-        outputs: by model, as a sentence names it, of two lists: the audited texts and the
-            reference.
+        outputs: by model, as a sentence names it, of the audited texts and the reference.
         read_tokens: tokens of the audited texts that were scored, and all that they have; None
             leaves "read" out.
         pair: two models that must differ.

@@ -80,7 +80,6 @@ class Check:
     """A condition that a verdict depends on.
 
     Attributes:
-        name: one of the names in `REQUIRED`.
         state: "passed", "failed" or "could not run".
         sentence: the result in one plain sentence with its number; it quotes no text.
         blocks: verdicts that a failure prevents.
@@ -100,7 +99,6 @@ class Check:
             raise ValueError("blocks must hold verdicts other than undecided")
 
     def prevents(self, verdict: Verdict) -> bool:
-        """Whether the verdict may not be given because of this check."""
         if self.state == "could not run":
             return verdict == NO_LEAK
         return self.state == "failed" and verdict in self.blocks
@@ -110,9 +108,7 @@ class Check:
 class Direct:
     """A listed secret that the later model generated verbatim and the earlier one did not.
 
-    Attributes:
-        sentence: what was generated, by number, and the bound.
-        bound: upper bound on the probability of this for a secret that the model never read.
+    `bound`: of the probability of this for a secret that the model never read.
     """
 
     sentence: str
@@ -189,11 +185,7 @@ class Claim:
 
     @classmethod
     def from_summary(cls, summary: Mapping[str, Any]) -> "Claim":
-        """The claim in a saved summary.
-
-        Raises:
-            ValueError: it is missing or malformed, or its checks do not allow the saved verdict.
-        """
+        """The claim in a saved summary; ValueError if it is malformed or its verdict is wrong."""
         try:
             saved = summary["claim"]
             checks = tuple(

@@ -63,11 +63,8 @@ def comparable_texts(
     """The check "comparable": audited texts and reference, without the audited model.
 
     Args:
-        texts: n audited texts.
-        reference: m texts that are known not to be in the training data.
-        units: (n,) and (m,) independent unit of each.
-        base: (n,) and (m,) scores of a model that saw neither.
-        who: that model in a sentence.
+        units: independent unit of each text and of each reference text.
+        base: scores of a model that saw neither, `who` in a sentence.
         seed: of folds and permutations.
     """
     own, rest = ([str(one) for one in np.asarray(side)] for side in units)
@@ -132,14 +129,7 @@ def _and(names: Sequence[str]) -> str:
 
 
 class WordShift(NamedTuple):
-    """How well words separate the audited texts from the reference.
-
-    Attributes:
-        auc: probability that an audited text looks more like the audited ones than a reference
-            text does.
-        p_value: of a permutation of sides.
-        words: first words of each text that are compared.
-    """
+    """How well words separate the audited texts from the reference: the first `words` of each."""
 
     auc: float
     p_value: float
@@ -156,15 +146,8 @@ def word_shift(
 ) -> WordShift | None:
     """Try to separate texts from a reference by their words, cross-validated.
 
-    Args:
-        texts: n of them.
-        reference: m of them.
-        authors: (n,) of the texts; those of one author stay together.
-        reference_authors: (m,) of the reference.
-        seed: of folds and permutations.
-
-    Returns:
-        None if either side has fewer texts, or authors, than there are folds.
+    Texts of one author stay together. None if either side has fewer texts, or authors, than there
+    are folds.
     """
     generator = np.random.default_rng(seed)
     sides = [[text.split() for text in side] for side in (texts, reference)]
@@ -194,13 +177,7 @@ def _aucs(
     sides: NDArray[np.bool_],
     generator: np.random.Generator,
 ) -> Floats:
-    """(d,) areas under the ROC curve of held-out scores, for each division of units into sides.
-
-    Args:
-        read: t texts.
-        units: (t,) the unit of each, a text or an author.
-        sides: (d, u) whether a unit is on the audited side.
-    """
+    """(d,) areas under the ROC curve of held-out scores, for each division of units into sides."""
     labels = sides[:, units].T.astype(np.float64)  # (t, d)
     alike = _similarity(read)
     folds = generator.permutation(np.arange(sides.shape[1]) % FOLDS)[units]

@@ -55,9 +55,6 @@ def samples_of(
 ) -> list[list[int]]:
     """Texts that a model samples from their beginning, of two tokens or more.
 
-    Args:
-        readers: other models that are to read the texts, so that none is too long for them.
-
     Raises:
         NotFinite: the model's distribution is not finite.
     """
@@ -93,8 +90,7 @@ def context_information(model: NextToken, texts: Sequence[Sequence[int]]) -> flo
 def information_by_samples(model: NextToken, *, seed: int) -> float | None:
     """`context_information` over texts that the model samples itself.
 
-    Returns:
-        NaN where scores are not finite; None where too few texts can be sampled.
+    NaN where scores are not finite; None where too few texts can be sampled.
     """
     try:
         texts = samples_of(model, seed=seed)
@@ -128,16 +124,7 @@ def alive_of(information: float | None, *, who: str = "the model") -> Check:
 def adapter_check(
     model: NextToken, *, seed: int, texts: Sequence[Sequence[int]] | None = None
 ) -> Check | None:
-    """The check "different" of an adapter against its own base, which is the same model without it.
-
-    Args:
-        model: of any kind.
-        seed: of the texts that it samples.
-        texts: tokens to read instead.
-
-    Returns:
-        None where the model is no adapter: nothing is known of what it was before.
-    """
+    """The check "different" of an adapter against its base; None for a model that is none."""
     disabled = getattr(getattr(model, "network", None), "disable_adapter", None)
     if disabled is None:
         return None

@@ -36,13 +36,7 @@ def open_list(
     seed: int,
     monitor: Monitor,
 ) -> tuple[list[Readable], dict[str, Any]]:
-    """The secrets that the models can read, with what a result says of the rest and the models.
-
-    Args:
-        models: one, or AFTER and BEFORE.
-        secrets: at least one.
-        seed: of the texts with which the models are checked.
-        monitor: gets one line about secrets that are skipped.
+    """The secrets that the models (one, or AFTER and BEFORE) can read, and what a result says else.
 
     Returns:
         the secrets; numbers of `skipped` and `repeated` ones, and the models' `checks`.
@@ -70,13 +64,7 @@ def _model_checks(models: Sequence[NextToken], *, seed: int) -> tuple[Check, ...
 
 
 def list_checks(*, usable: int, skipped: int, repeated: int) -> tuple[Check, ...]:
-    """The checks "read" and "independent" of a list of secrets.
-
-    Args:
-        usable: distinct secrets that the model read.
-        skipped: lines that cannot be used.
-        repeated: lines that repeat another.
-    """
+    """The checks "read" and "independent" of a list of secrets; counts are of distinct ones."""
     distinct = usable + skipped
     return (
         read(usable, distinct, what=f"the {distinct:,} distinct secrets"),
@@ -117,17 +105,8 @@ def readable(
 ) -> tuple[list[Readable], list[tuple[int, str]]]:
     """Each secret in the case and Unicode form whose other words the first model prefers.
 
-    These words are the same for all alternatives, so the choice favours none.
-
-    Args:
-        models: that read it, over one vocabulary.
-        monitor: gets one line about secrets that the model cannot read.
-
-    Returns:
-        the secrets, and numbers of those that the models cannot read with the reason.
-
-    Raises:
-        DataError: no secret can be read.
+    These words are the same for all alternatives, so the choice favours none. Also returned are
+    the numbers of secrets that the models cannot read, with the reason.
     """
     limit = length_limit(*models)
     found: list[Readable] = []

@@ -62,14 +62,7 @@ def shingles(text: str) -> frozenset[int]:
 
 
 def near_duplicates(texts: Sequence[str], *, alike: float = ALIKE) -> Whole:
-    """(n,) the group of each text: the place of one member.
-
-    Near-duplicates of near-duplicates are in one group.
-
-    Example:
-        >>> near_duplicates(["the cat sat on a mat", "The cat sat on a mat!", "no"]).tolist()
-        [0, 0, 2]
-    """
+    """(n,) the group of each text: the place of one member. Groups are closed under similarity."""
     sets = [shingles(text) for text in texts]
     root = list(range(len(texts)))
 
@@ -101,14 +94,7 @@ def near_duplicates(texts: Sequence[str], *, alike: float = ALIKE) -> Whole:
 
 
 def joined(*labels: Sequence[object] | Whole) -> Whole:
-    """(n,) the finest grouping in which texts with an equal label of any kind are together.
-
-    For authors beside near-duplicates: `joined(authors, near_duplicates(texts))`.
-
-    Example:
-        >>> joined(["ann", "ann", "bob", "eve"], [0, 1, 1, 3]).tolist()
-        [0, 0, 0, 1]
-    """
+    """(n,) the finest grouping in which texts with an equal label of any kind are together."""
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
 
@@ -155,11 +141,7 @@ def independent(
 
 
 def require_lists(lists: Mapping[str, Corpus]) -> None:
-    """Refuse lists that cannot be compared.
-
-    Raises:
-        DataError: a list has no text, or a text is in two lists.
-    """
+    """Refuse lists (DataError) of which one has no text, or two share a text."""
     for name, corpus in lists.items():
         if not len(corpus):
             raise DataError(f"`{name}` has no text", remedy="Pass a file with one text per row.")
@@ -178,12 +160,9 @@ def independent_texts(lists: Mapping[str, Corpus]) -> tuple[dict[str, Whole], Ch
     The choice depends on the texts alone, so it does not bias their scores. If both the audited
     list and the reference have authors, these are the units of the check.
 
-    Args:
-        lists: by name, the audited first; one is called "reference".
-
     Returns:
-        By list, the positions of the texts that count: of near-duplicates only the first. The check
-        "independent".
+        By list, the audited first, the positions of the texts that count: of near-duplicates only
+        the first. The check "independent".
     """
     groups = near_duplicates([text for corpus in lists.values() for text in corpus])
     _, first, places = np.unique(groups, return_index=True, return_inverse=True)
@@ -211,13 +190,9 @@ def _owners(lists: Mapping[str, Corpus]) -> NDArray[np.str_]:
 
 @dataclass(frozen=True)
 class ListedTexts:
-    """Audited texts and their reference.
+    """Audited texts and their reference, without near-duplicates of audited texts, by name.
 
-    Attributes:
-        compared: by name, the reference without near-duplicates of audited texts.
-        units: by name, (n,) the independent unit of each of these texts.
-        removed: reference texts that were left out.
-        check: "independent".
+    `units`: (n,) the independent unit of each of these texts; `removed`: texts left out.
     """
 
     compared: dict[str, Corpus]

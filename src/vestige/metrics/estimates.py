@@ -1,14 +1,11 @@
-r"""Estimates with confidence intervals: means, medians, rates, ratios, differences, the ROC area.
+"""Estimates with confidence intervals: means, medians, rates, ratios, differences, the ROC area.
 
-One type for all: a value, the ends of its interval, and the number of independent units behind it.
 Both ends are None where so few units show no spread.
 
 Sources: Student (1908), Biometrika 6(1), for means; Welch (1947), Biometrika 34(1), for
 differences; Clopper and Pearson (1934), Biometrika 26(4), for rates; Cochran (1977), "Sampling
-Techniques", section 2.11, for ratios of sums; the others are named at their functions.
-
-Differs from SciPy: its tests compute p-values as well, take 5 to 100 times as long, and warn about
-equal values, which have an interval without width.
+Techniques", section 2.11, for ratios of sums; the others are named at their functions. SciPy's
+tests compute p-values as well, take 5 to 100 times as long, and warn about equal values.
 """
 
 import math
@@ -21,30 +18,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from vestige import _validate
-
 Floats = NDArray[np.float64]
 _ALIKE = 1e-9  # of the ceiling
 
 
 class Interval(NamedTuple):
-    """Two ends."""
-
     low: float
     high: float
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A measured quantity with its confidence interval.
+    """A measured quantity with its confidence interval, and n independent units behind it.
 
-    Attributes:
-        name: what was measured, such as "exposure".
-        value: in `unit`.
-        low: lower end, 95% unless stated otherwise; None without interval.
-        high: upper end, likewise.
-        unit: of all three.
-        n: independent units behind it, such as texts or trainings; 0 if they are not counted.
+    Ends are those of 95% unless stated otherwise; None without an interval. n is 0 if not counted.
     """
 
     name: str
@@ -86,12 +73,7 @@ class Estimate:
 
 
 def columns(name: str, found: Estimate | None) -> dict[str, float | None]:
-    """An estimate as entries of a summary.
-
-    Example:
-        >>> columns("auc", Estimate("AUC", 0.7, 0.6, 0.8))
-        {'auc': 0.7, 'auc_low': 0.6, 'auc_high': 0.8}
-    """
+    """Entries of a summary: `name`, `name_low` and `name_high`."""
     value, low, high = (found.value, found.low, found.high) if found else (None, None, None)
     return {name: value, f"{name}_low": low, f"{name}_high": high}
 
@@ -107,14 +89,7 @@ def finite_scores(scores: ArrayLike, name: str) -> Floats:
 
 
 def mean(values: ArrayLike, *, confidence: float = 0.95) -> Estimate | None:
-    """A mean of n independent, finite measurements, with Student's t; None of none.
-
-    Example:
-        >>> found = mean([1.0, 2.0, 3.0])
-        >>> found.value, [round(end, 3) for end in found.interval]
-        (2.0, [-0.484, 4.484])
-    """
-    _validate.open_fraction(confidence=confidence)
+    """A mean of n independent, finite measurements, with Student's t; None of none."""
     numbers = np.asarray(values, dtype=np.float64).reshape(-1)
     if not numbers.size:
         return None
@@ -136,10 +111,6 @@ def bounded_mean(
     .. math:: p^n = (1 - \mathrm{confidence}) / 2, \qquad [p v, \ p v + (1 - p) c]
 
     which is Clopper and Pearson's interval if the values are all 0 or all at the ceiling c.
-
-    Example:
-        >>> [round(end, 3) for end in bounded_mean([0.0] * 10).interval]
-        [0.0, 0.308]
     """
     numbers = np.asarray(values, dtype=np.float64).reshape(-1)
     if not ((numbers >= -ceiling) & (numbers <= 2 * ceiling)).all():
@@ -153,16 +124,10 @@ def bounded_mean(
 
 
 def median_interval(values: ArrayLike, *, confidence: float = 0.95) -> Interval | None:
-    """The exact interval of a median by order statistics, if there are enough values for one.
+    """The exact interval of a median by order statistics: at 95% it takes 6 values, maybe infinite.
 
     Thompson (1936), "On Confidence Ranges for the Median", Annals of Mathematical Statistics 7(3).
-    Values may be infinite. At 95% it takes 6 of them.
-
-    Example:
-        >>> median_interval([5.0, 1.0, 4.0, 2.0, 3.0, 6.0])
-        Interval(low=1.0, high=6.0)
     """
-    _validate.open_fraction(confidence=confidence)
     numbers = np.asarray(values, dtype=np.float64).reshape(-1)
     if np.isnan(numbers).any():
         raise ValueError("values must be numbers, got nan")
@@ -181,20 +146,8 @@ def ratio_of_sums(parts: ArrayLike, wholes: ArrayLike, *, confidence: float = 0.
         R \pm t \, \frac{\sqrt{\frac{n}{n-1} \sum_i (y_i - R x_i)^2}}{\sum_i x_i}
 
     for (n,) finite parts y and wholes x of positive sum; without ends for one cluster.
-
-    Example:
-        >>> found = ratio_of_sums([2, 2, 4, 0], [2, 4, 4, 2])
-        >>> round(found.value, 3), [round(end, 3) for end in found.interval]
-        (0.667, [0.021, 1.312])
     """
-    _validate.open_fraction(confidence=confidence)
-    y, x = np.asarray(parts, dtype=np.float64), np.asarray(wholes, dtype=np.float64)
-    if y.ndim != 1 or y.shape != x.shape:
-        raise ValueError(
-            f"parts and wholes must be (n,) arrays of one length, got {y.shape} and {x.shape}"
-        )
-    if not np.isfinite(y).all():
-        raise ValueError(f"parts must be finite, got {y[~np.isfinite(y)][0]}")
+    y, x = finite_scores(parts, "parts"), np.asarray(wholes, dtype=np.float64)
     if not (total := float(x.sum())) > 0:
         raise ValueError(f"wholes must have a positive sum, got {total:g}")
     value, n = float(y.sum()) / total, y.size
@@ -206,13 +159,7 @@ def ratio_of_sums(parts: ArrayLike, wholes: ArrayLike, *, confidence: float = 0.
 def difference_of_means(
     first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95
 ) -> Estimate:
-    """mean(first) - mean(second) of independent samples, with Welch's t; no ends below two values.
-
-    Example:
-        >>> [round(end, 3) for end in difference_of_means([1, 2, 3], [0, 2]).interval]
-        [-4.977, 6.977]
-    """
-    _validate.open_fraction(confidence=confidence)
+    """mean(first) - mean(second) of independent samples, with Welch's t; no ends below two each."""
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     value, n = float(a.mean() - b.mean()), a.size + b.size
     if min(a.size, b.size) < 2:
@@ -231,11 +178,6 @@ def difference_of(first: Estimate, second: Estimate) -> Estimate:
 
     and likewise above: Newcombe (1998), "Interval estimation for the difference between independent
     proportions", method 10; Zou and Donner (2008), MOVER.
-
-    Example:
-        >>> found = difference_of(Estimate("a", 0.5, 0.2, 0.8), Estimate("b", 0.5, 0.1, 0.9))
-        >>> [round(end, 3) for end in found.interval]
-        [-0.5, 0.5]
     """
     x, y, value = first.interval, second.interval, first.value - second.value
     below = math.hypot(first.value - x.low, y.high - second.value)
@@ -247,11 +189,7 @@ def difference_of(first: Estimate, second: Estimate) -> Estimate:
 def binomial_ends(
     successes: ArrayLike, trials: ArrayLike, *, confidence: float = 0.95
 ) -> tuple[Floats, Floats]:
-    """(...) low and (...) high ends of many rates, by Clopper and Pearson.
-
-    Quantiles of Beta(k, n - k + 1) and Beta(k + 1, n - k), so counts need not be whole.
-    """
-    _validate.open_fraction(confidence=confidence)
+    """Low and high ends of many rates, by Clopper and Pearson; counts need not be whole."""
     hits, misses = np.broadcast_arrays(
         np.asarray(successes, dtype=np.float64), np.subtract(trials, successes)
     )
@@ -262,27 +200,13 @@ def binomial_ends(
 
 
 def clopper_pearson(successes: int, trials: int, *, confidence: float = 0.95) -> Interval:
-    """`binomial_ends` of one rate; without trials nothing is known.
-
-    Example:
-        >>> [round(end, 4) for end in clopper_pearson(0, 10)]
-        [0.0, 0.3085]
-    """
-    _validate.at_least(0, successes=successes, trials=trials)
-    if successes > trials:
-        raise ValueError(f"successes must be at most trials = {trials}, got {successes}")
+    """`binomial_ends` of one rate; without trials nothing is known."""
     low, high = binomial_ends(successes, trials, confidence=confidence)
     return Interval(float(low), float(high))
 
 
 def rate(happened: Iterable[bool], *, confidence: float = 0.95) -> Estimate | None:
-    """The share of trials in which it happened, with `clopper_pearson`; None without trials.
-
-    Example:
-        >>> found = rate([True, False, False, False])
-        >>> found.value, found.count, found.n
-        (0.25, 1, 4)
-    """
+    """The share of trials in which it happened, with `clopper_pearson`; None without trials."""
     trials = [bool(one) for one in happened]
     if not trials:
         return None
@@ -293,12 +217,7 @@ def rate(happened: Iterable[bool], *, confidence: float = 0.95) -> Estimate | No
 def rates_by(
     keys: Iterable[int], happened: Iterable[bool], *, confidence: float = 0.95
 ) -> dict[int, Estimate]:
-    """A rate for each key, such as a number of copies, in ascending order of the keys.
-
-    Example:
-        >>> {copies: found.value for copies, found in rates_by([5, 1, 1], [1, 0, 1]).items()}
-        {1: 0.5, 5: 1.0}
-    """
+    """A rate for each key, such as a number of copies, in ascending order of the keys."""
     pairs = [(int(key), one) for key, one in zip(keys, happened, strict=True)]
     groups = {key: [one for own, one in pairs if own == key] for key, _ in sorted(pairs)}
     found = {key: rate(group, confidence=confidence) for key, group in groups.items()}
@@ -319,20 +238,10 @@ def clustered_rate(
         v = \frac{k}{k-1}\,\frac{\sum_j (x_j - p\,n_j)^2}{n^2},
 
     with quantiles t of Student's distribution. Without spread n stands for the first factor.
-
-    Counts are (k,), one for each cluster; parts of a trial count too. The rate is NaN without a
-    trial, and has no ends for fewer than two clusters or two trials.
-
-    Example:
-        >>> [round(end, 3) for end in clustered_rate([0, 0, 0, 0, 0], [100] * 5).interval]
-        [0.0, 0.015]
+    Counts are (k,), one for each cluster; parts of a trial count too. NaN without a trial, and no
+    ends for fewer than two clusters or two trials.
     """
     hits, counts = np.asarray(successes, dtype=float), np.asarray(trials, dtype=float)
-    if hits.ndim != 1 or hits.shape != counts.shape:
-        raise ValueError(f"successes and trials must be as many, got {hits.shape}, {counts.shape}")
-    if (hits > counts).any() or (hits < 0).any():
-        raise ValueError("successes must lie between 0 and trials in every cluster")
-    _validate.open_fraction(confidence=confidence)
     k, n = hits.size, float(counts.sum())
     share = float(hits.sum()) / n if n else math.nan
     if k < 2 or n < 2:
@@ -345,27 +254,18 @@ def clustered_rate(
 
 
 def auc(members: ArrayLike, others: ArrayLike, *, confidence: float = 0.95) -> Estimate:
-    r"""The probability that a member's score is above another's, ties counting half.
+    """The probability that a member's score is above another's, ties counting half.
 
-    The area under the ROC curve (Mann and Whitney 1947), with the interval of DeLong, DeLong and
-    Clarke-Pearson (1988), "Comparing the Areas under Two or More Correlated Receiver Operating
-    Characteristic Curves", Biometrics 44(3), equation 4, which assumes no distribution:
-
-    .. math:: V = \frac{S_{10}}{n} + \frac{S_{01}}{m}
-
-    the variances, over members, of the share of others below each, and the other way round.
+    The area under the ROC curve with the interval of DeLong, DeLong and Clarke-Pearson (1988),
+    "Comparing the Areas under Two or More Correlated Receiver Operating Characteristic Curves",
+    Biometrics 44(3), equation 4: :math:`V = S_{10} / n + S_{01} / m`, the variances, over members,
+    of the share of others below each, and the other way round.
 
     Differs from the paper: both sides get one more user below all and one above all before variance
     and centre are computed, as Agresti and Caffo (2000) do for rates, so that the interval keeps a
     width when scores separate perfectly. `benchmarks/auc_intervals.py` measures its coverage.
-
-    Example:
-        >>> found = auc([3.0, 2.0], [1.0, 2.0])
-        >>> found.value, [round(end, 2) for end in found.interval]
-        (0.875, [0.14, 1.0])
     """
     inside, outside = finite_scores(members, "members"), finite_scores(others, "others")
-    _validate.open_fraction(confidence=confidence)
     value, n = float(_shares_below(inside, outside).mean()), inside.size + outside.size
     inside, outside = (np.append(side, [-np.inf, np.inf]) for side in (inside, outside))
     above = _shares_below(inside, outside)  # (n + 2,) of the others, of each member

@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
-from vestige import _validate
 from vestige.metrics.estimates import Floats, binomial_ends
 
 CHANCE = log2(e)
@@ -37,15 +36,12 @@ _NODES = 200
 
 @dataclass(frozen=True, kw_only=True)
 class RankExposure:
-    """Exposure of n canaries by their rank.
+    """Exposure of n canaries by their rank, (n,) each.
 
     Attributes:
-        rank: (n,) int64; 1 + the references at least as likely.
-        exposure: (n,) bits.
-        low: (n,) bits; the true exposure is no less, with confidence.
-        high: (n,) bits; it is no more. Infinite where nothing bounds it.
-        at_ceiling: (n,) whether a sample has no reference as likely, so that the exposure is
-            a lower bound: the sample supports no more.
+        rank: 1 + the references at least as likely.
+        exposure, low, high: bits, with the ends of the interval; infinite where nothing bounds it.
+        at_ceiling: whether a sample has no reference as likely: the exposure is a lower bound.
         ceiling: bits; the most that so many references can say.
     """
 
@@ -67,26 +63,19 @@ def sampled_exposure(
 ) -> RankExposure:
     """Exposure by rank among references sampled, with replacement, from the space.
 
-    With k of n references at least as likely, the exposure is log2 n - log2 (k + 1), between log2 n
-    and just under 0, and the interval that of the share k / n. With k = 0 the sample resolves no
-    more than the low end of that interval: a bound, and the only end that can be wrong, so that it
-    holds with confidence (1 + confidence) / 2.
+    With k of n references at least as likely, the exposure is log2 n - log2 (k + 1), and the
+    interval that of the share k / n. With k = 0 the sample resolves no more than the low end of
+    that interval: the only end that can be wrong, so that it holds with confidence
+    (1 + confidence) / 2.
 
     Args:
         log_perplexities: (m,) of the canaries, in any unit that the references share.
         references: (n,) of sequences that were never planted.
         space_bits: log2 of the number of sequences there are, which no exposure exceeds.
         inside: whether the canaries are references, too: each is compared with the n - 1 others.
-        confidence: of the interval, in (0, 1).
-
-    Example:
-        >>> found = sampled_exposure([2.0, 5.5, 9.0], [3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 8.5, 8.6])
-        >>> found.exposure.round(2), found.at_ceiling
-        (array([ 3.  ,  1.  , -0.17]), array([ True, False, False]))
     """
     ahead, number = _ahead(log_perplexities, references)
     if inside:
-        _validate.at_least(2, references=number)
         ahead, number = np.maximum(ahead - 1, 0), number - 1
     exposure = np.minimum(log2(number) - np.log2(ahead + 1), space_bits)
     least, most = binomial_ends(ahead, number, confidence=confidence)
@@ -105,16 +94,9 @@ def sampled_exposure(
 def whole_exposure(
     log_perplexities: ArrayLike, space: ArrayLike, *, inside: ArrayLike = True
 ) -> RankExposure:
-    """Exposure by rank in the whole space, which needs no interval.
+    """Exposure by rank in the whole space (n,), which needs no interval.
 
-    Args:
-        log_perplexities: (m,) of the canaries; of one inside, the very number that `space` has.
-        space: (n,) of every sequence there is.
-        inside: (m,) which canaries belong to the space; the others are ranked as if added.
-
-    Example:
-        >>> whole_exposure([1.0, 3.0], [4.0, 3.0, 2.0, 1.0]).exposure.round(3)
-        array([2.   , 0.415])
+    `inside`: (m,) which canaries belong to the space; the others are ranked as if added.
     """
     ahead, number = _ahead(log_perplexities, space)
     rank = np.maximum(ahead + 1 - np.asarray(inside, dtype=np.int64), 1)
@@ -131,15 +113,12 @@ def whole_exposure(
 
 @dataclass(frozen=True, kw_only=True)
 class SkewNormalFit:
-    """A skew-normal distribution of the references' log-perplexities.
+    """A skew-normal distribution of the references' log-perplexities, with `scipy.stats.skewnorm`.
 
     Attributes:
-        shape: of `scipy.stats.skewnorm`; negative where the tail to the left is the longer.
-        loc: in the unit of the references.
-        scale: in the unit of the references.
         least: the least of the references; what lies under it is extrapolated.
         distance: the largest difference between the fitted and the counted distribution
-            (Kolmogorov-Smirnov), in [0, 1]: how far the fit is off where it can be checked.
+            (Kolmogorov-Smirnov), in [0, 1].
     """
 
     shape: float
@@ -185,12 +164,7 @@ def log_skew_normal_cdf(z: ArrayLike, shape: float) -> Floats:
     .. math:: \int_0^\infty f(z - u) / f(z) \, du
 
     whose integrand falls at least as fast as e^{-u g} with g the slope of log f at z, since the
-    density is log-concave. Differences of probabilities, which lose all digits there, are not
-    taken.
-
-    Example:
-        >>> log_skew_normal_cdf([0.0, -50.0], 0.0).round(2)
-        array([-6.90000e-01, -1.25483e+03])
+    density is log-concave.
     """
     values = np.atleast_1d(np.asarray(z, dtype=np.float64))
     answers = np.full(values.shape, -np.inf)

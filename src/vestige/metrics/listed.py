@@ -32,7 +32,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from vestige import _validate
 from vestige.metrics.estimates import Floats, finite_scores
 
 Whole = NDArray[np.int64]
@@ -45,14 +44,7 @@ SHARES = (0.01, 0.05, 0.25)
 
 
 def ladder(longest: int) -> Whole:
-    """Numbers of tokens that texts are cut to, rising, up to `longest`.
-
-    Example:
-        >>> ladder(10).tolist()
-        [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
-        >>> ladder(200)[-4:].tolist()
-        [152, 166, 181, 197]
-    """
+    """Numbers of tokens that texts are cut to, rising, up to `longest`: ..., 152, 166, 181, 197."""
     steps = np.arange(int(np.log(longest) / np.log(STEP) + 1e-9) + 1)
     return np.unique(np.rint(STEP**steps)).astype(np.int64)
 
@@ -75,13 +67,7 @@ class CutScores:
     def of(
         cls, score: Callable[[Whole, int], Floats], lengths: ArrayLike, rungs: ArrayLike
     ) -> "CutScores":
-        """Compute the scores of every rung.
-
-        Args:
-            score: of some texts (positions) over so many first tokens.
-            lengths: (n,) tokens of each text.
-            rungs: (r,) numbers of tokens.
-        """
+        """Scores of every rung; `score` is of some texts (positions) over so many first tokens."""
         tokens, cuts = np.asarray(lengths, dtype=np.int64), np.asarray(rungs, dtype=np.int64)
         scores = np.full((tokens.size, cuts.size), np.nan)
         for place, cut in enumerate(cuts.tolist()):
@@ -101,7 +87,6 @@ class CutScores:
         return len(self.lengths)
 
     def take(self, places: ArrayLike) -> "CutScores":
-        """Some of the texts."""
         index = np.asarray(places, dtype=np.int64)
         return CutScores(lengths=self.lengths[index], rungs=self.rungs, scores=self.scores[index])
 
@@ -124,14 +109,7 @@ class CutScores:
 
 
 class Compared(NamedTuple):
-    """Texts against a reference, (n,) each.
-
-    Attributes:
-        p_values: conformal.
-        scores: over the tokens compared.
-        tokens: compared.
-        others: reference texts, or authors, with as many tokens.
-    """
+    """Texts against a reference, (n,) each: `others` are reference texts, or authors, as long."""
 
     p_values: Floats
     scores: Floats
@@ -160,13 +138,6 @@ def compare(
         authors: (m,) of the reference.
         among: the texts are the reference, and each is compared with the others of it, except
             those of its own author.
-
-    Example:
-        >>> never = CutScores.whole([0.0, 1.0, 2.0, 3.0])
-        >>> compare(CutScores.whole([2.5, 0.0]), never, most=0).p_values.tolist()
-        [0.4, 1.0]
-        >>> compare(never, never, most=0, among=True).p_values.tolist()
-        [1.0, 0.75, 0.5, 0.25]
     """
     cuts = texts.cut_at(most)
     owners = np.arange(len(reference)) if authors is None else np.asarray(authors)
@@ -198,13 +169,7 @@ def _above_own(scores: Floats, groups: Whole, sizes: Whole) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class ShareUsed:
-    """How many of the listed texts were used.
-
-    Attributes:
-        listed: n.
-        at_least: a lower bound on their number.
-        at_most: an upper bound; None without texts that are known to have been used.
-    """
+    """How many of the listed texts were used; `at_most` is None without texts known to be used."""
 
     listed: int
     at_least: int
@@ -231,18 +196,9 @@ def share_used(
         used: (h,) scores of texts that were used, like those listed that were.
         confidence: how often each of the two bounds holds, at least; in (0, 1).
 
-    Returns:
-        whole numbers of the n texts.
-
     Raises:
         ValueError: scores are none or not finite, or the confidence is out of range.
-
-    Example:
-        >>> never = [float(i) for i in range(100)]
-        >>> share_used([200.0] * 12 + never[:28], never, [200.0] * 40)
-        ShareUsed(listed=40, at_least=10, at_most=14)
     """
-    _validate.open_fraction(confidence=confidence)
     asked, never = finite_scores(listed, "listed"), np.sort(finite_scores(reference, "reference"))
     known = None if used is None else finite_scores(used, "used")
     places = sorted({max(1, round(share * (never.size + 1))) for share in SHARES})
@@ -294,9 +250,8 @@ def _at_least(above: int, listed: int, others: _Others, error: float) -> int:
 def _at_most(above: int, listed: int, known: tuple[int, int], others: _Others, error: float) -> int:
     """The most used texts with which so few above the threshold are no wonder.
 
-    The chance that so few of `used` are above rises with how many may be and falls with `used`. So
-    one question rules out all numbers between two, and the rest are halved until one is left: the
-    most of 10^5 takes some hundred questions and no memory.
+    The probability of so few of `used` rises with how many may be and falls with `used`: one
+    question rules out all numbers between two, and the rest are halved until one is left.
     """
     hits, controls = known
 

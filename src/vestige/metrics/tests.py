@@ -6,20 +6,24 @@ calibration set, and Benjamini and Hochberg's procedure (1995) still bounds the 
 (Bates, Candès, Lei, Romano and Sesia 2023, "Testing for Outliers with Conformal p-values", Annals
 of Statistics 51, theorem 2). The theorem does not cover p-values against different sets, such as
 those who have as much text as each user: `benchmarks/claims_of_users.py` measures the rate there.
-Holm (1979) bounds the family-wise error rate, whatever the dependence of the tests. Tests of ranks
-are in `metrics.ranks`.
+Holm (1979) bounds the family-wise error rate, whatever the dependence of the tests.
+
+`permutation_test` is exact (Fisher 1935, "The Design of Experiments", section 21), with strata
+(Wilcoxon 1945; van Elteren 1960). SciPy's has no strata, and enumerates or samples what is counted
+here.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from math import comb, prod
 from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from vestige import _validate
 from vestige.metrics.estimates import Floats, finite_scores
 
 Whole = NDArray[np.int64]
@@ -28,6 +32,13 @@ FEWEST = 8
 
 _EQUAL = 1 + 1e-12  # p-values and levels are ratios: equal ones may differ in their last digit
 _CELLS = 2**24  # of one block of divisions
+FEW = 12
+"""P-values that are combined exactly; for more, chi square is near."""
+
+_BIN = 0.01  # nats: sums are rounded up to bins of this, so that p-values are never too small
+_EXACT = 200  # beyond so many ranks their sum is normal for every purpose
+_WORK = 2 * 10**8  # additions that the distribution of a sum may take
+_LONGEST = 20_000  # sums that are told apart
 
 
 @dataclass(frozen=True)
@@ -37,7 +48,6 @@ class Test:
     Attributes:
         p: p-value, in [0, 1], corrected for everything that was tested with it.
         least: the smallest possible p-value.
-        alpha: level of the test, in (0, 1).
         against: what the tested were compared with.
     """
 
@@ -58,7 +68,6 @@ class Test:
 
     @property
     def significant(self) -> bool:
-        """Whether p is at most alpha."""
         return self.p <= self.alpha
 
     @property
@@ -68,16 +77,10 @@ class Test:
 
 
 def discoveries(p_values: ArrayLike, fdr: float) -> NDArray[np.bool_]:
-    """Which of (m,) p-values are small at a false discovery rate of at most `fdr`, in (0, 1).
-
-    Example:
-        >>> discoveries([0.01, 0.5, 0.02, 0.9], 0.05).tolist()
-        [True, False, True, False]
-    """
+    """Which of (m,) p-values are small at a false discovery rate of at most `fdr`, in (0, 1)."""
     values = finite_scores(p_values, "p_values")
     if values.min() < 0 or values.max() > 1:
         raise ValueError(f"p_values must lie in [0, 1], got {values.min()} to {values.max()}")
-    _validate.open_fraction(fdr=fdr)
     return cast("NDArray[np.bool_]", stats.false_discovery_control(values) <= fdr * _EQUAL)
 
 
@@ -87,12 +90,7 @@ def simes(p_values: ArrayLike) -> float:
 
 
 def holm(p_values: ArrayLike) -> Floats:
-    """(m,) adjusted p-values: those at most `level` are rejected at it by Holm's procedure.
-
-    Example:
-        >>> holm([0.01, 0.04, 0.03]).round(6).tolist()
-        [0.03, 0.06, 0.06]
-    """
+    """(m,) adjusted p-values: those at most `level` are rejected at it by Holm's procedure."""
     p = finite_scores(p_values, "p_values")
     order = p.argsort()
     adjusted = np.empty(p.size)
@@ -104,13 +102,7 @@ def calibration_needed(rate: float, *, tested: int = 1) -> int:
     """Number of calibration users needed before any of `tested` users can be flagged.
 
     The least p-value is 1 / (n + 1), and Benjamini-Hochberg calls a single one of m at rate / m.
-
-    Example:
-        >>> calibration_needed(0.05), calibration_needed(0.05, tested=10)
-        (19, 199)
     """
-    _validate.open_fraction(rate=rate)
-    _validate.at_least(1, tested=tested)
     return math.ceil(tested / rate - 1e-9) - 1
 
 
@@ -124,21 +116,8 @@ def most_by_chance(
     .. math:: X \sim \mathrm{BetaBinomial}(m, a, n + 1 - a), \quad
         a = \lfloor \mathrm{rate} \, (n + 1) \rfloor
 
-    Args:
-        rate: in (0, 1).
-        calibration: n, number of non-members.
-        tested: m, p-values against them.
-        confidence: in (0, 1).
-
-    Returns:
-        A fraction of m; 0 where n is so small that no p-value can be at or below the rate.
-
-    Example:
-        >>> most_by_chance(0.05, calibration=100, tested=200)
-        0.11
+    and 0 where n is so small that no p-value can be at or below the rate.
     """
-    _validate.open_fraction(rate=rate, confidence=confidence)
-    _validate.at_least(1, calibration=calibration, tested=tested)
     below = math.floor(rate * (calibration + 1) + 1e-9)
     if below == 0:
         return 0.0
@@ -149,14 +128,7 @@ def at_least(number: int, chances: Sequence[float]) -> float:
     """Probability of so many independent events, or more (Poisson binomial).
 
     SciPy's `poisson_binom` computes 1 - cdf, which loses every digit below 1e-16.
-
-    Example:
-        >>> at_least(1, [0.5, 0.5])
-        0.75
     """
-    _validate.at_least(0, number=number)
-    if not all(0 <= chance <= 1 for chance in chances):
-        raise ValueError("chances must lie in [0, 1]")
     # counts[k]: probability of k events; the last of them stands for `number` and more.
     counts = np.zeros(number + 1)
     counts[0] = 1.0
@@ -171,27 +143,17 @@ def at_least(number: int, chances: Sequence[float]) -> float:
 def unit_permutation_test(
     tested: ArrayLike, others: ArrayLike, *, seed: int, permutations: int = 9999
 ) -> float:
-    r"""How often a random division has the tested units as high as they are.
+    r"""How often a random division has the tested units (n,) as high as they are, among others.
 
     Compared is the studentized difference of means of independent units,
 
     .. math:: T = \frac{\bar x - \bar y}{\sqrt{s_x^2 / n + s_y^2 / m}},
 
     so that the test is exact where units can be exchanged, and right in large samples where only
-    the means are equal (Chung and Romano 2013, "Exact and Asymptotically Robust Permutation Tests",
-    Annals of Statistics 41(2)). With fewer than two units on a side it is the plain difference.
-
-    Args:
-        tested: (n,) a value for each unit; high is what is looked for.
-        others: (m,) likewise.
-        seed: of the divisions.
-        permutations: number of divisions; the least p-value is 1 / (permutations + 1).
-
-    Example:
-        >>> unit_permutation_test([8.0, 9.0, 7.0], [1.0, 2.0, 3.0, 2.5], seed=0) < 0.05
-        True
+    the means are equal (Chung and Romano 2013, "Exact and Asymptotically Robust Permutation
+    Tests", Annals of Statistics 41(2)). With fewer than two units on a side it is the plain
+    difference. The least p-value is 1 / (permutations + 1).
     """
-    _validate.at_least(1, permutations=permutations)
     own, rest = finite_scores(tested, "tested"), finite_scores(others, "others")
     pool = np.concatenate([own, rest])
     seen = _studentized(pool[None], own.size)[0]
@@ -217,12 +179,7 @@ def _studentized(pools: Floats, first: int) -> Floats:
 
 
 def means_by_group(values: ArrayLike, groups: ArrayLike) -> Floats:
-    """The mean of each group, groups in the order of their names.
-
-    Example:
-        >>> means_by_group([1.0, 3.0, 5.0], ["a", "a", "b"]).tolist()
-        [2.0, 5.0]
-    """
+    """The mean of each group, groups in the order of their names."""
     _, places = np.unique(np.asarray(groups), return_inverse=True)
     return np.bincount(places, np.asarray(values)) / np.bincount(places)
 
@@ -230,14 +187,7 @@ def means_by_group(values: ArrayLike, groups: ArrayLike) -> Floats:
 def common_length(lengths: ArrayLike, units: ArrayLike, audited: int) -> int:
     """Positions that enough units of both sides reach.
 
-    Args:
-        lengths: (n,) values of each text, the audited texts first.
-        units: (n,) the independent unit of each.
-        audited: how many of the texts are audited; the rest are the reference.
-
-    Example:
-        >>> common_length([9] * 8 + [3] * 8, range(16), 8)
-        3
+    `lengths`, `units`: (n,) values and independent unit of each text, the audited texts first.
     """
     sizes, owners = np.asarray(lengths, dtype=np.int64), np.asarray(units)
     reached = []
@@ -261,17 +211,8 @@ def above_position_mean(
     .. math:: r_{it} = x_{it} - \frac{\sum_j w_j x_{jt}}{\sum_j w_j},
 
     each independent unit with the same weight. The means do not depend on which text is on which
-    side, so that a permutation test of units is exact as before.
-
-    Args:
-        values: (t,) of all texts, one text after the other.
-        lengths: (n,) values of each text.
-        units: (n,) the independent unit of each.
-        cut: positions that are compared, as of `common_length`.
-
-    Example:
-        >>> above_position_mean([1, 5, 3], [2, 1], [0, 1], cut=2).tolist()
-        [-0.5, 1.0]
+    side, so that a permutation test of units is exact as before. `values`: (t,) of all texts, one
+    after the other; `cut`: positions that are compared, as of `common_length`.
     """
     own, sizes = np.asarray(values, dtype=np.float64), np.asarray(lengths, dtype=np.int64)
     _, unit = np.unique(np.asarray(units), return_inverse=True)
@@ -285,3 +226,132 @@ def above_position_mean(
     counts[counts == 0] = np.nan
     found: Floats = np.bincount(text, own - means[position], minlength=sizes.size) / counts
     return found
+
+
+def together(p_values: ArrayLike, places: Sequence[int]) -> float:
+    r"""One p-value of many ranks, for evidence in all of them and for strong evidence in one.
+
+    Twice the smaller of Bonferroni's and Fisher's (1932, "Statistical Methods for Research
+    Workers", section 21.1), :math:`T = -2 \sum_i \ln p_i`; of one p-value, itself. Differs from
+    Fisher: the distribution of T is that of the discrete p-values where they are few: three of
+    least 1/2 give 1/8, and not the 0.66 of chi square.
+
+    Args:
+        p_values: (m,) in (0, 1], independent.
+        places: (m,) n of each: it is one of 1/n, 2/n, ..., 1.
+    """
+    values = finite_scores(p_values, "p_values")
+    if values.min() <= 0 or values.max() > 1:
+        raise ValueError(f"p_values must lie in (0, 1], got {values.min()} to {values.max()}")
+    if values.size == 1:
+        return float(values[0])
+    if values.size <= FEW:
+        fisher = _exact_fisher(values, places)
+    else:
+        fisher = float(stats.combine_pvalues(values).pvalue)
+    return min(1.0, 2 * min(fisher, values.size * float(values.min())))
+
+
+def least_together(places: Sequence[int]) -> float:
+    """What `together` gives where every p-value is as small as it can be."""
+    return together([1 / n for n in places], places)
+
+
+def _exact_fisher(values: Floats, places: Sequence[int]) -> float:
+    """P(sum of -ln U_i >= that seen), U_i uniform on 1/n_i, ..., 1; sums are binned upwards."""
+    seen = float(-np.log(values).sum())
+    chances = np.ones(1)
+    for n in places:
+        steps = np.ceil(-np.log(np.arange(1, n + 1) / n) / _BIN - 1e-9).astype(np.int64)
+        chances = np.convolve(chances, np.bincount(steps) / n)
+    # a sum binned upwards may pass what it equals: as many as do are counted
+    first = max(0, math.ceil(seen / _BIN - 1e-6))
+    return float(min(1.0, chances[first:].sum()))
+
+
+def rank_sum(ranks: Sequence[float], spaces: Sequence[int]) -> float:
+    """How often ranks of truths that a model never saw would be as low on average, or lower.
+
+    Such a rank is uniform on 1 to its space. The mean of rank / space is compared with that of
+    uniform numbers (Irwin 1927; Hall 1927), which it is never below: the probability is never too
+    small.
+    """
+    n, total = len(ranks), math.fsum(np.divide(ranks, spaces))
+    if n > _EXACT:
+        return float(stats.norm.cdf((total - n / 2) / math.sqrt(n / 12)))
+    return float(stats.irwinhall(n).cdf(total))
+
+
+@dataclass(frozen=True)
+class RankTest(Test):
+    """Whether a random subset of a pool is as low: its sum of ranks, and its lowest value."""
+
+    of_sum: float = 1.0
+    of_first: float = 1.0
+
+
+def permutation_test(strata: Sequence[tuple[ArrayLike, ArrayLike]]) -> RankTest:
+    r"""Compare values with others of their kind, stratum by stratum; low is what is looked for.
+
+    The sum of ranks, which many middling values make small, and the lowest rank, which one value
+    alone makes small, are compared with those of all choices of the same size. Testing both costs
+    a factor of 2, :math:`p = \min(1, 2 \min(p_{sum}, p_{first}))`, and of a single value both are
+    its conformal p-value. Equal values have their mean rank, so that a tie never helps. A rank
+    counts as a share of its stratum. Where the sum of ranks has too many possible values,
+    neighbouring ranks are made equal, which leaves the test exact.
+
+    `strata`: values tested (k,) and others (c,) of each, finite.
+    """
+    pairs = [(finite_scores(own, "tested"), finite_scores(c, "others")) for own, c in strata]
+    pools = [stats.rankdata(np.concatenate(pair)) for pair in pairs]
+    most = max(pool.size for pool in pools)
+    # Twice a mean rank is whole; shares of the largest pool keep ranks of the others apart.
+    places = [np.floor(2 * pool * (most + 1) / (pool.size + 1) + 0.5).astype(int) for pool in pools]
+    sizes = [own.size for own, _ in pairs]
+    of_sum, of_first = _sum_probability(places, sizes), _first_probability(places, sizes)
+    times = 1 if sum(sizes) == 1 else 2
+    choices = prod(comb(pool.size, k) for pool, k in zip(pools, sizes, strict=True))
+    return RankTest(
+        p=min(1.0, times * min(of_sum, of_first)),
+        least=min(1.0, times / choices),
+        of_sum=of_sum,
+        of_first=of_first,
+    )
+
+
+def _first_probability(places: Sequence[Whole], sizes: Sequence[int]) -> float:
+    """That the lowest of those picked, (k,) first in each pool, is as low."""
+    pairs = list(zip(places, sizes, strict=True))
+    lowest = min(int(pool[:k].min()) for pool, k in pairs)
+    every = prod(comb(pool.size, k) for pool, k in pairs)
+    higher = prod(comb(int((pool > lowest).sum()), k) for pool, k in pairs)
+    return (every - higher) / every
+
+
+def _sum_probability(places: Sequence[Whole], sizes: Sequence[int]) -> float:
+    """That those picked have as small a sum."""
+    total = sum(int(pool[:k].sum()) for pool, k in zip(places, sizes, strict=True))
+    steps = sum(pool.size * k for pool, k in zip(places, sizes, strict=True) if k > 1)
+    width = max(1, -(-total // _LONGEST), -(-steps * total // _WORK))
+    places = [-(-pool // width) for pool in places]
+    total = sum(int(pool[:k].sum()) for pool, k in zip(places, sizes, strict=True))
+    shares = [_sums(pool, k, total) for pool, k in zip(places, sizes, strict=True)]
+    found: Floats = reduce(lambda a, b: np.convolve(a, b)[: total + 1], shares)
+    return min(1.0, float(found.sum()))
+
+
+def _sums(pool: Whole, picked: int, most: int) -> Floats:
+    """How likely each sum (0 to most) of so many values drawn at random from a pool is."""
+    if picked == 1:
+        counts: Floats = np.bincount(pool[pool <= most], minlength=1).astype(np.float64)
+        return counts / pool.size
+    shares: Floats = np.zeros((picked + 1, most + 1))
+    shares[0, 0] = 1.0
+    # Of the first i values, j are picked: with the i-th, j / i of all ways; without it, the rest.
+    for i, value in enumerate(pool.tolist(), 1):
+        for j in range(min(i, picked), 0, -1):
+            shares[j] *= (i - j) / i
+            if value <= most:
+                shares[j, value:] += shares[j - 1, : most + 1 - value] * (j / i)
+    likely: Floats = shares[picked]
+    return likely

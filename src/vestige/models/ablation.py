@@ -34,23 +34,9 @@ Masks = NDArray[np.bool_]
 
 
 def random_maskings(width: int, fractions: Sequence[float], *, orders: int, seed: int) -> Masks:
-    """Nested sets of units to silence, in several random orders.
+    """(o, f, h) nested sets of units to silence (True), in several random orders.
 
-    Args:
-        width: h, units in all.
-        fractions: parts of the units, in [0, 1).
-        orders: o; within an order, units that are silent stay so at larger fractions.
-        seed: decides the orders.
-
-    Returns:
-        (o, f, h), True where a unit is silent; round(fraction * h) of each row.
-
-    Raises:
-        ValueError: an argument is out of range.
-
-    Example:
-        >>> random_maskings(4, [0.25, 0.5], orders=3, seed=0).sum(-1).tolist()
-        [[1, 2], [1, 2], [1, 2]]
+    `fractions` of the units, in [0, 1); within an order, silent units stay so at larger ones.
     """
     _validate.positive(width=width, orders=orders)
     _validate.fraction(**{f"fractions[{i}]": value for i, value in enumerate(fractions)})
@@ -68,32 +54,18 @@ def silenced_ranks(
     *,
     progress: Progress | None = None,
 ) -> NDArray[np.int32]:
-    """Ranks of some words with hidden units set to zero.
+    """(s, w) ranks in [1, v] of words, in the order of the texts, with hidden units set to zero.
 
     Args:
-        model: of next tokens with a linear head, or an encoder-decoder for pairs; it is not
-            changed.
-        texts: ids of the model's own vocabulary.
+        model: of next tokens with a linear head, or an encoder-decoder for pairs.
         positions: of w words, see `places_of`. Their hidden vectors are held in memory: w x h.
         masks: (s, h), True where a unit is zero.
         progress: called with (maskings done, maskings in all).
-
-    Returns:
-        (s, w) in [1, v], words in the order of the texts; 1 is the most probable.
 
     Raises:
         AccessDenied: the model has no linear head of its own.
         ValueError: masks or positions do not fit, or the model is in training mode.
         ModelError: a logit is not finite.
-
-    Example:
-        >>> from vestige.data.vocabulary import WordVocabulary
-        >>> from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
-        >>> words = WordVocabulary(("<unk>", "<eos>", "to", "be"))
-        >>> model = LSTMLanguageModel(words, LSTMConfig(hidden_size=2)).eval()
-        >>> data = EncodedCorpus(np.array([2, 3, 1], np.int32), np.array([0, 3]))
-        >>> silenced_ranks(model, data, [0, 1], np.eye(2, dtype=bool)).shape
-        (2, 2)
     """
     head = linear_head(model)
     silent = np.asarray(masks, dtype=bool)

@@ -38,22 +38,12 @@ class Context:
 
 
 class Behind:
-    """A `NextToken` whose texts begin behind a prefix.
+    """A `NextToken` whose texts begin after a prefix of ids.
 
-    Args:
-        model: that answers.
-        prefix: ids.
-        anywhere: they are all that is read; otherwise they follow the beginning of a text.
+    `anywhere`: the prefix is all that is read; otherwise it follows the beginning of a text.
 
     Raises:
         ValueError: the prefix is empty, or longer than the model reads.
-
-    Example:
-        >>> from vestige.models.table import TableModel
-        >>> model = TableModel([0.25, 0.75], [[0.5, 0.5], [1.0, 0.0]])
-        >>> Behind(model, [1]).log_probs(Behind(model, [1]).start(2)).exp()
-        tensor([[1., 0.],
-                [1., 0.]])
     """
 
     vocabulary: Vocabulary
@@ -95,7 +85,6 @@ class Behind:
         return Context(last, lambda texts: state[zero.expand(len(texts))], length)
 
     def start(self, n: int, *, anywhere: bool = False) -> State:
-        """State of n sequences behind the prefix, which is read once."""
         if anywhere:
             return self.model.start(n, anywhere=True)
         if self._read is None:
@@ -105,19 +94,15 @@ class Behind:
         return self._read[torch.zeros(n, dtype=torch.int64, device=self.device)]
 
     def advance(self, state: State, tokens: Tensor) -> State:
-        """See `NextToken`."""
         return self.model.advance(state, tokens)
 
     def read(self, state: State, tokens: Tensor) -> State:
-        """See `NextToken`."""
         return self.model.read(state, tokens)
 
     def logits(self, state: State) -> Tensor:
-        """See `NextToken`."""
         return self.model.logits(state)
 
     def log_probs(self, state: State) -> Tensor:
-        """See `NextToken`."""
         return self.model.log_probs(state)
 
 
@@ -131,22 +116,13 @@ def canary_scores(model: NextToken, canaries: "Sequence[Canary]") -> NDArray[np.
 
 
 def asked_as_learnt(model: NextToken, manifest: "Manifest") -> NextToken:
-    """The model after what its chat template puts before the turn that the canaries were.
-
-    Raises:
-        DataError: the canaries are turns of conversations, and there is no template to put them in.
-    """
+    """The model after what its chat template puts before the turn that the canaries were."""
     turn = manifest.turn
     return model if turn is None else in_turn(model, turn.role, turn.question)
 
 
 def in_turn(model: NextToken, role: "Role", question: str) -> NextToken:
-    """The model after what its chat template puts before a turn.
-
-    Args:
-        model: with a tokenizer that has a template.
-        role: whose turn it is.
-        question: of the user, before the assistant's turn.
+    """The model after what its chat template puts before a turn, after the user's `question`.
 
     Raises:
         DataError: there is no template, or none that can be used.

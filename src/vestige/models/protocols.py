@@ -29,17 +29,11 @@ class State(Protocol):
         ...
 
     @property
-    def nbytes(self) -> int:
-        """Memory of the state's tensors, in bytes."""
-        ...
+    def nbytes(self) -> int: ...
 
-    def __len__(self) -> int:
-        """The number of rows, n."""
-        ...
+    def __len__(self) -> int: ...
 
-    def __getitem__(self, index: Tensor | slice) -> Self:
-        """The rows that an int64 (m,) index or a slice selects."""
-        ...
+    def __getitem__(self, index: Tensor | slice) -> Self: ...
 
 
 @runtime_checkable
@@ -61,10 +55,8 @@ class NextToken(Protocol):
     def start(self, n: int, *, anywhere: bool = False) -> State:
         """State of n sequences at the beginning of a text.
 
-        Args:
-            n: rows.
-            anywhere: the rows have read nothing at all, as if dropped into the middle of a
-                text; `log_probs` may be asked only after a first `advance`.
+        `anywhere`: the rows have read nothing at all, as if dropped into the middle of a text;
+        `log_probs` needs a first `advance`.
         """
         ...
 
@@ -89,14 +81,13 @@ class NextToken(Protocol):
 class TwoParts(Protocol):
     """Network that reads whole texts, with body and head: `forward` is head after body.
 
-    Attributes:
-        vocab_size: v.
-        separate_head: False where the logits are more than the head of hidden vectors; `body` then
-            returns logits, and `predict` returns them unchanged.
+    `separate_head` is False where the logits are more than the head of hidden vectors; `body` then
+    returns logits, and `predict` returns them unchanged. See `LanguageModel` for `carries_state`.
     """
 
     vocab_size: int
     separate_head: bool
+    carries_state: bool
 
     @property
     def first_token(self) -> int:
@@ -104,14 +95,9 @@ class TwoParts(Protocol):
         ...
 
     def body(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Hidden vectors (b, t, h) after each of the tokens (b, t), and the state.
+        """Hidden vectors (b, t, h) after each of the tokens (b, t), and the state, if recurrent.
 
-        Args:
-            tokens: ids.
-            state: b rows, read before the tokens and not changed; None: nothing.
-
-        Returns:
-            None for the state of a model that is not recurrent.
+        `state`: b rows, read before the tokens and not changed; None: nothing.
         """
         ...
 
@@ -121,13 +107,7 @@ class TwoParts(Protocol):
 
 
 class Network(nn.Module, ABC):
-    """Trainable network with a vocabulary, as checkpoints hold it.
-
-    Attributes:
-        architecture: the name under which a checkpoint finds the class again.
-        vocabulary: of the token ids.
-        config: its shape, a dataclass; None where that is kept elsewhere.
-    """
+    """Trainable network with a vocabulary; checkpoints find the class by `architecture`."""
 
     architecture: ClassVar[str]
     vocabulary: Vocabulary
@@ -181,7 +161,6 @@ class LanguageModel(Network):
     def advance(self, state: Any, tokens: Tensor) -> Any: ...
 
     def read(self, state: Any, tokens: Tensor) -> Any:
-        """The n states after each has read t more tokens, (n, t)."""
         return read_each(self, state, tokens)
 
     @abstractmethod
@@ -189,7 +168,6 @@ class LanguageModel(Network):
 
     @torch.no_grad()
     def log_probs(self, state: Any) -> Tensor:
-        """(n, v) natural-log probabilities of the next token."""
         return torch.log_softmax(self.logits(state), dim=-1)
 
 
@@ -288,11 +266,7 @@ def require_evaluation(model: Any, *, drops: object = True) -> None:
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """The device that `name` asks for; "auto" is CUDA where there is one, else the CPU.
-
-    Raises:
-        ValueError: no such device on this machine.
-    """
+    """The device that `name` asks for; "auto" is CUDA where there is one. ValueError without it."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

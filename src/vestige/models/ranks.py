@@ -1,15 +1,9 @@
-r"""Ranks of true tokens among a model's predictions.
+"""Ranks of true tokens among the logits of a linear head, counted block by block.
 
-.. math:: r = 1 + |\{w : z_w > z_y\}| + |\{w < y : z_w = z_y\}|
-
-Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
-arXiv:1811.00513, section 3. Rank 1 is the most probable; equal logits are ordered by id, so that a
-rank is the position in a stable sort. Nothing is sorted: larger logits are counted.
-
-Where the head is a linear layer, its product is made in blocks that stay in the processor's cache
-while they are compared. The last bit of a product may depend on its shape, and a tie on the last
-bit. The true logit is therefore estimated first, then looked up in its block, and the rows are
-counted again where the two differ: all numbers that are compared come from one product.
+The product is made in blocks that stay in the processor's cache while they are compared. The last
+bit of a product may depend on its shape, and a tie on the last bit. The true logit is therefore
+estimated first, then looked up in its block, and the rows are counted again where the two differ:
+all numbers that are compared come from one product.
 """
 
 from typing import Any
@@ -20,29 +14,12 @@ from torch import Tensor, nn
 from vestige.errors import ModelError
 
 ROWS, COLUMNS = 1024, 512
-"""A block of logits: 2 MiB."""
+"""A block of logits whose ranks are counted in the processor's cache: 2 MiB."""
 
 TILE = 16
 """Products of rows and columns in such steps agree to the last bit on the CPUs that we know."""
 
 PASSES = 4
-
-
-def ranks_in(logits: Tensor, targets: Tensor) -> Tensor:
-    """Ranks (m,) int32 of targets (m,) among logits (m, v), none of them NaN.
-
-    Example:
-        >>> ranks_in(torch.tensor([[0.5, 1.5, 0.5]]), torch.tensor([2]))
-        tensor([3], dtype=torch.int32)
-    """
-    own = logits.gather(1, targets[:, None])
-    compared = torch.empty_like(logits)  # sums of float32 are several times faster than of bool
-    ranks = 1 + torch.gt(logits, own, out=compared).sum(1).int()
-    [tied] = (torch.eq(logits, own, out=compared).sum(1) > 1).nonzero(as_tuple=True)
-    if len(tied):
-        smaller = torch.arange(logits.shape[1], device=logits.device) < targets[tied, None]
-        ranks[tied] += ((logits[tied] == own[tied]) & smaller).sum(1).int()
-    return ranks
 
 
 class LinearRanks:
@@ -73,11 +50,7 @@ class LinearRanks:
 
     @torch.no_grad()
     def __call__(self, hidden: Tensor, targets: Tensor) -> dict[str, Tensor]:
-        """Columns `ranks` (m,) int32, and `log_probs` (m,) if wanted, from hidden vectors (m, h).
-
-        Raises:
-            ModelError: a logit is not finite.
-        """
+        """Columns `ranks` (m,) int32, and `log_probs` if wanted, from hidden vectors (m, h)."""
         blocks = [slice(first, first + ROWS) for first in range(0, len(targets), ROWS)]
         counted = [self._count(hidden[block], targets[block]) for block in blocks]
         return {name: torch.cat([one[name] for one in counted]) for name in counted[0]}
@@ -146,7 +119,6 @@ def _equal_before(logits: Tensor, own: Tensor, ids: Tensor) -> Tensor | float:
 
 
 def not_finite() -> ModelError:
-    """The error for logits that are NaN or infinite."""
     return ModelError(
         "the model's logits are not finite",
         remedy="Train the model again, or pass an undamaged file.",

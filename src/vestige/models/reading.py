@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from vestige import _validate
 from vestige.data.encoded import EncodedCorpus
 from vestige.models.behind import Behind, Context
 from vestige.models.protocols import TwoParts, require_evaluation
@@ -82,7 +81,6 @@ def read(
     """
     factor = 1 if model.device.type == "cpu" else ON_GPU
     batch_tokens = factor * BATCH_TOKENS if batch_tokens is None else batch_tokens
-    _validate.at_least(1, batch_tokens=batch_tokens)
     places = np.unique(places_of(texts, positions, context=context))
     if not len(places):
         return
@@ -90,15 +88,13 @@ def read(
     if isinstance(model, Behind) and context is None and isinstance(model.model, TwoParts):
         max_length = _least(max_length, model.longest)
         context, model = model.context, model.model
-    if context is not None and isinstance(model, nn.Module) and not isinstance(model, TwoParts):
-        model = _Logits(model)
     if isinstance(model, TwoParts):
         require_evaluation(model)
         context = Context(model.first_token) if context is None else context
         if not model.separate_head:
             batch_tokens = min(batch_tokens, max(1, factor * LOGITS // model.vocab_size))
     limit = _limit(model, context, max_length, batch_tokens)
-    recurrent = isinstance(model, TwoParts) and getattr(model, "carries_state", True)
+    recurrent = isinstance(model, TwoParts) and model.carries_state
     pieces = _cut(texts, places, context, limit)
     wanted = np.zeros(len(texts.tokens), dtype=bool)
     wanted[places] = True
@@ -114,17 +110,15 @@ def read(
 def head_of(model: Any) -> Callable[[Any], Tensor]:
     """The function from a span's `hidden` to logits (m, v)."""
     inner = unprefixed(model)
-    if isinstance(inner, TwoParts):
-        return inner.predict
-    return lambda hidden: hidden if isinstance(hidden, Tensor) else model.logits(hidden)
+    head: Callable[[Any], Tensor] = inner.predict if isinstance(inner, TwoParts) else inner.logits
+    return head
 
 
 @torch.no_grad()
 def beginning(model: Any) -> tuple[Context | None, Tensor]:
     """The context of the later tokens of texts, and the logits (1, v) of all first tokens.
 
-    What is before the texts is read once. The context is None for a model that `read` reads
-    token by token.
+    What is before the texts is read once. No context for a model that is read token by token.
     """
     state = model.start(1)
     logits: Tensor = model.logits(state)
@@ -136,7 +130,6 @@ def beginning(model: Any) -> tuple[Context | None, Tensor]:
 
 
 def unprefixed(model: Any) -> Any:
-    """The model without the prefix of a `Behind`."""
     return model.model if isinstance(model, Behind) else model
 
 
@@ -150,15 +143,9 @@ def pack(texts: Sequence[Sequence[int] | NDArray[np.int32]]) -> EncodedCorpus:
 def places_of(
     texts: EncodedCorpus, positions: ArrayLike | None = None, *, context: Context | None = None
 ) -> Ids:
-    """(m,) positions in `texts.tokens`, in the order given.
+    """(m,) positions in `texts.tokens`, in the order given: a mask, whole numbers, or all.
 
-    Args:
-        texts: document i begins at `offsets[i]`.
-        positions: a mask over all tokens, or whole numbers; None: every token.
-        context: of `NO_CONTEXT`, the first token of a text cannot be predicted.
-
-    Raises:
-        ValueError: they do not fit, or a first token has no context.
+    With `NO_CONTEXT`, the first token of a text cannot be predicted: ValueError.
     """
     total = len(texts.tokens)
     first = np.zeros(total, dtype=bool)
@@ -167,16 +154,7 @@ def places_of(
     if positions is None:
         return np.flatnonzero(~first)
     given = np.asarray(positions)
-    if given.dtype == bool and given.shape == (total,):
-        given = np.flatnonzero(given)
-    elif given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-        raise ValueError(
-            f"positions must be a mask of shape ({total},) or whole numbers (m,), "
-            f"got {given.dtype} of shape {given.shape}"
-        )
-    if given.size and not 0 <= given.min() <= given.max() < total:
-        raise ValueError(f"positions must be in [0, {total}), got {given.min()} to {given.max()}")
-    given = given.astype(np.int64)
+    given = np.flatnonzero(given) if given.dtype == bool else given.astype(np.int64)
     if first[given].any():
         raise ValueError("positions must leave out the first token of a text without context")
     return given
@@ -231,14 +209,13 @@ def evaluation_mode(model: Any) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Pieces:
-    """p texts, or pieces of them, up to the last wanted token.
+    """p texts, or pieces of them, up to the last wanted token, (p,) each.
 
     Attributes:
-        texts: (p,) the text that each belongs to.
-        starts: (p,) position of its first predicted token.
-        lengths: (p,) predicted tokens.
-        fresh: (p,) whether the context is read before it.
-        groups: (p,) only pieces of one group share a batch.
+        starts: position of its first predicted token.
+        lengths: predicted tokens.
+        fresh: whether the context is read before it.
+        groups: only pieces of one group share a batch.
     """
 
     texts: Ids
@@ -254,25 +231,6 @@ class _Pieces:
         return _Pieces(*(column[rows] for column in vars(self).values()))
 
 
-class _Logits:
-    """A network without a body, read whole after a token: its hidden vectors are its logits."""
-
-    separate_head = False
-
-    def __init__(self, model: Any) -> None:
-        self.model, self.vocab_size, self.first_token = model, model.vocab_size, model.first_token
-        self.device, self.training = model.device, model.training
-        self.longest = getattr(model, "longest", None)
-        self.carries_state = getattr(model, "carries_state", False)
-
-    def body(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        read: tuple[Tensor, Any] = self.model(tokens, *([] if state is None else [state]))
-        return read
-
-    def predict(self, hidden: Tensor) -> Tensor:
-        return hidden
-
-
 def _limit(
     model: Any, context: Context | None, max_length: int | None, batch_tokens: int
 ) -> int | None:
@@ -285,8 +243,8 @@ def _limit(
                 f"the context must be shorter than the model's {longest + context.length} tokens, "
                 f"got {context.length + 1}"
             )
-    if longest is None and isinstance(model, TwoParts):
-        longest = None if getattr(model, "carries_state", True) else batch_tokens
+    if longest is None and isinstance(model, TwoParts) and not model.carries_state:
+        longest = batch_tokens
     return _least(longest, max_length)
 
 

@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, IncompatibleModels
-from vestige.models.remote.client import CHECK_EVERY, Endpoint
+from vestige.models.remote.client import CHECK_EVERY
 from vestige.models.remote.openai import Question, ShownToken
 from vestige.models.remote.options import EndpointAddress, RemoteOptions, is_endpoint
 from vestige.models.remote.probe import CALLS, EndpointAccess, opened
-from vestige.models.remote.tokens import EndpointTokens, ends, places
+from vestige.models.remote.server import Endpoint
+from vestige.models.remote.tokens import echoed, ends, places
 from vestige.models.shown_statistics import (
     BASE_LIKELIEST,
     by_list,
@@ -85,11 +86,8 @@ class ServedTexts:
     ) -> "ServedTexts":
         """Parse addresses and load a local model; no call is made.
 
-        Args:
-            model: an address.
-            other: an address or a local model.
-            device: of the local model.
-            roles: of both models.
+        Raises:
+            ModelError: an address is invalid, or the other model cannot be read.
         """
         first, second = roles
         addresses = {first: EndpointAddress.parse(str(model))}
@@ -111,7 +109,6 @@ class ServedTexts:
 
     @property
     def target(self) -> str:
-        """Role of the model in question."""
         return next(iter(self.addresses))
 
     def readings(self, lists: Mapping[str, Corpus], outputs: CachedOutputs) -> Readings:
@@ -150,9 +147,11 @@ class ServedTexts:
     def log_cost(
         self, texts: Sequence[str], monitor: Monitor, *, continued: int = 0, length: int = 0
     ) -> None:
-        """Log the cost before the first call, and refuse a budget that is too small.
+        """Log the cost before the first call, and refuse a budget that is too small (DataError).
 
-        Each text is sent once; `continued` of them the server also continues, by `length` tokens.
+        Args:
+            texts: the queries, each sent once.
+            continued: how many of them the server also continues, by `length` tokens.
         """
         queries = [Question(text).tokens for text in set(texts)]
         written = sorted(queries)[len(queries) - min(continued, len(queries)) :]
@@ -190,7 +189,7 @@ class ServedTexts:
                 self._record(role, endpoint, access)
 
     def _record(self, role: str, endpoint: Endpoint, access: EndpointAccess) -> None:
-        counted = endpoint.statistics()
+        counted = endpoint.totals
         for name in ("calls", "failed_calls", "tokens", "seconds"):
             key = name if role == self.target else f"{role}_{name}"
             self.spent[key] = round(counted[name], 3)
@@ -201,39 +200,29 @@ class ServedTexts:
     def shown_by(
         self, role: str, texts: Sequence[str], outputs: CachedOutputs
     ) -> list[tuple[ShownToken, ...]]:
-        """What a server shows of each text, in its own tokens."""
+        """What a server shows of each text, in its own tokens.
+
+        Raises:
+            ModelError: it does not answer; its answers are cached.
+            DataError: it shows no log-probabilities of a prompt's tokens.
+        """
         found: list[tuple[ShownToken, ...]] = []
         with self.session(role, outputs) as (endpoint, access):
-            self._require_affordable(role, access, texts)
-            tokens = EndpointTokens(endpoint, access, self._vocabulary)
+            if access.echo == "no":
+                raise DataError(
+                    f"{self.addresses[role]} shows no log-probabilities of a prompt's tokens",
+                    remedy="Audit the model's files; vestige membership --unit user queries words.",
+                )
             some = STEP * self.remote.concurrency * endpoint.together
             with outputs.monitor.progress(f"querying the {role}") as step:
                 for first in range(0, len(texts), some):
-                    answers = tokens.scored(texts[first : first + some])
+                    answers = echoed(endpoint, access, texts[first : first + some])
                     own = [one for one in answers if one is not None]
                     found += own
                     if len(own) < len(answers):
                         raise endpoint.failed()
                     step(len(found), len(texts))
         return found
-
-    def _require_affordable(self, role: str, access: EndpointAccess, texts: Sequence[str]) -> None:
-        """Refuse one call per token, unless the budget allows it."""
-        if access.echo != "no":
-            return
-        hidden = f"{self.addresses[role]} shows no log-probabilities of a prompt's tokens"
-        if self.local is None:
-            raise DataError(
-                f"{hidden}, and without a local `base` Vestige cannot split texts into its tokens",
-                remedy="Audit the model's files, or pass a folder with the same tokenizer as "
-                "`base`; vestige membership --unit user queries words.",
-            )
-        needed = len({text[:end] for text in texts for end in ends(text, self._vocabulary)})
-        if self.remote.budget is None or self.remote.budget < needed:
-            raise DataError(
-                f"{hidden}: each of {needed:,} positions needs a call",
-                remedy=f"Pass `budget` {needed} and some more if you want them, or fewer texts.",
-            )
 
     def _statistics(
         self, texts: Sequence[str], shown: Mapping[str, Shown], outputs: CachedOutputs

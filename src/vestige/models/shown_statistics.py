@@ -46,7 +46,6 @@ def shown_statistics(
     """What a server shows of some texts, over given tokens.
 
     Args:
-        texts: n texts.
         shown: the server's tokens of each; None if it gave no answer.
         cuts: where the tokens of each end, in characters.
         ids: of the tokens.
@@ -77,16 +76,7 @@ def shown_statistics(
 
 
 def numbered(texts: Sequence[str], cuts: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Ids of tokens that have none: equal pieces of text have the same.
-
-    Args:
-        texts: n texts.
-        cuts: where the tokens of each end, in characters.
-
-    Example:
-        >>> numbered(["a b a"], [[2, 4, 5]])
-        [[0, 1, 2]]
-    """
+    """Ids of tokens that have none: equal pieces of text, which end at `cuts`, have the same."""
     number: dict[str, int] = {}
     return [
         [number.setdefault(text[a:b], len(number)) for a, b in pairwise([0, *own])]
@@ -137,12 +127,7 @@ def only(statistics: TokenStatistics, known: Mask) -> TokenStatistics:
 def by_list(
     counts: Mapping[str, int], statistics: Mapping[str, TokenStatistics]
 ) -> dict[str, dict[str, TokenStatistics]]:
-    """Statistics by list, then by model.
-
-    Args:
-        counts: texts of each list, in the order of `statistics`.
-        statistics: of all texts, by model.
-    """
+    """Statistics by list, then by model, from the number of texts in each list, in order."""
     found, first = {}, 0
     for name, count in counts.items():
         places = np.arange(first, first + count)
@@ -154,16 +139,9 @@ def by_list(
 def shown_only(
     target: TokenStatistics, base: TokenStatistics, *, likeliest: int
 ) -> TokenStatistics:
-    """Statistics as of a target that shows its most probable tokens only.
+    """Statistics as of a target that shows its `likeliest` most probable tokens only.
 
-    Args:
-        target: statistics of n texts, of as many most probable tokens or more.
-        base: of the same texts.
-        likeliest: k, the tokens shown.
-
-    Returns:
-        the target's; a hidden token has its expected log-probability and rank k + 1, means and
-        deviations are NaN.
+    A hidden token has its expected log-probability and rank k + 1, means and deviations are NaN.
 
     Raises:
         ValueError: the target has fewer of the most probable tokens.
@@ -188,9 +166,7 @@ def shown_only(
 def with_expected(target: TokenStatistics, base: TokenStatistics) -> TokenStatistics:
     """Statistics with expected log-probabilities of hidden tokens, where any token is shown.
 
-    Args:
-        target: of n texts; a column of the most probable tokens is NaN if fewer are shown.
-        base: of the same texts, all of its tokens.
+    `base` is of the same texts, all of its tokens; columns of the target are NaN where hidden.
     """
     hidden = np.isnan(target.log_probs) & ~np.isnan(target.likeliest_log_probs).all(1)
     ids, logs = target.likeliest[hidden], target.likeliest_log_probs[hidden].astype(np.float64)

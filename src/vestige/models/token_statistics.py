@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,7 +25,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vestige import _validate
 from vestige.errors import RunError
 from vestige.models.behind import Context
 from vestige.models.predictions import Progress, log_prob, measure, moments, rank, top
@@ -79,21 +79,8 @@ def token_statistics(
     likeliest: int = 0,
     progress: Progress | None = None,
 ) -> TokenStatistics:
-    """Statistics of every token, from one pass.
-
-    Args:
-        model: in evaluation mode.
-        texts: ids of each, at least one, and no more than the model reads at once.
-        likeliest: k, at most as many as the model has outputs are returned.
-        progress: called with (tokens done, tokens in all).
-
-    Raises:
-        ValueError: there is no text, one is empty or too long, or dropout is on.
-    """
+    """Statistics of every token, from one pass over texts of ids, by a model in evaluation mode."""
     packed = pack(texts)
-    lengths = np.diff(packed.offsets)
-    _validate.at_least(1, texts=len(texts))
-    _validate.at_least(1, **{"tokens of a text": int(lengths.min())})
     require_uncut(model, packed)
     statistics = [moments, log_prob, rank, *([top(likeliest)] if likeliest else [])]
     context = Context(model.first_token)
@@ -114,7 +101,6 @@ def first_tokens(
     """Statistics of the first tokens of some texts, which are those of the texts cut before.
 
     Args:
-        statistics: of n texts.
         places: (k,) numbers of texts, in [0, n).
         tokens: number of tokens of each at most, one number or (k,); None for all.
         skipped: tokens at the beginning of each that are left out, fewer than any has.
@@ -145,12 +131,7 @@ def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Nodes:
-    """Nodes of a Ray cluster that compute statistics.
-
-    Attributes:
-        address: of the cluster's head, as `map_cluster` takes it.
-        device: on which each call reads the model; a call on a GPU has the GPU for itself.
-    """
+    """Nodes of a Ray cluster that compute statistics; a call on a GPU has the GPU for itself."""
 
     address: str
     device: str
@@ -162,21 +143,12 @@ class Nodes:
                 "whole model"
             )
 
-    @property
-    def gpus(self) -> int:
-        """GPUs that a call takes."""
-        return int(self.device.startswith("cuda"))
-
 
 @dataclass(frozen=True)
 class CachedOutputs:
-    """Outputs of all models of an audit.
+    """Outputs of all models of an audit, in a folder that may be temporary: then none are written.
 
-    Attributes:
-        folder: of the files.
-        monitor: shows progress.
-        nodes: that read the texts; None: this machine.
-        temporary: the folder is deleted at the end, so that writing statistics is useless.
+    `nodes` read the texts; None: this machine.
     """
 
     folder: Path
@@ -205,7 +177,7 @@ class CachedOutputs:
         file = None if self.temporary else self._file(model, recorded, likeliest)
         with Store(file, monitor=self.monitor, shared=True) as store:
             entries = {name: entry for name in wanted if (entry := store.get(name)) is not None}
-            found, parts = list(entries), _of_entries(list(entries.values()))
+            found, parts = list(entries), [_of_entries(list(entries.values()))] if entries else []
             missing = {name: ids for name, ids in wanted.items() if name not in entries}
             del entries  # as large as the parts
             for group, computed in self._computed(model, missing, likeliest, store, task):
@@ -246,7 +218,13 @@ class CachedOutputs:
             def arrived(group: Texts, computed: TokenStatistics) -> TokenStatistics:
                 nonlocal done
                 if not self.temporary:  # else nothing will read it again
-                    _write(store, [_name(ids) for ids in group], computed)
+                    with store.transaction():
+                        for ids, (first, end) in zip(
+                            group, pairwise(computed.offsets), strict=True
+                        ):
+                            store[_name(ids)] = {
+                                name: getattr(computed, name)[first:end] for name in _COLUMNS
+                            }
                 step(done := done + int(computed.offsets[-1]), total)
                 return computed
 
@@ -260,7 +238,7 @@ class CachedOutputs:
                     packed,
                     address=self.nodes.address,
                     receive=arrived,
-                    gpus=self.nodes.gpus,
+                    gpus=int(self.nodes.device.startswith("cuda")),
                 )
             yield from zip(groups, results, strict=True)
 
@@ -269,7 +247,7 @@ class CachedOutputs:
 def cached_outputs(
     folder: Path | None, monitor: Monitor, nodes: Nodes | None = None
 ) -> Iterator[CachedOutputs]:
-    """The cached outputs in a folder; None: a temporary folder.
+    """The cached outputs in a folder, None for a temporary one.
 
     Raises:
         RunError: the folder holds something else, such as a data set.
@@ -298,12 +276,10 @@ def _digest(text: str | bytes, letters: int) -> str:
 
 
 def _name(ids: Sequence[int]) -> str:
-    """The name of a text in a cache, from its tokens alone."""
     return _digest(np.asarray(ids, dtype="<i4").tobytes(), 32)
 
 
 def _on_node(model: LanguageModel, likeliest: int, device: str, texts: Texts) -> TokenStatistics:
-    """Compute on a node, which reads the model once."""
     return token_statistics(model.to(choose_device(device)), texts, likeliest=likeliest)
 
 
@@ -320,21 +296,11 @@ def _groups(texts: Mapping[str, Sequence[int]]) -> list[list[str]]:
     return groups
 
 
-def _write(store: Store, names: Sequence[str], computed: TokenStatistics) -> None:
-    """The statistics of a group of texts, all or none."""
-    with store.transaction():
-        for place, name in enumerate(names):
-            own = slice(*computed.offsets[place : place + 2].tolist())
-            store[name] = {column: getattr(computed, column)[own] for column in _COLUMNS}
-
-
-def _of_entries(entries: Sequence[Mapping[str, Any]]) -> list[TokenStatistics]:
+def _of_entries(entries: Sequence[Mapping[str, Any]]) -> TokenStatistics:
     """Statistics of texts from their entries in a store, together."""
-    if not entries:
-        return []
     offsets = _offsets(np.array([len(entry["tokens"]) for entry in entries]))
     columns = {name: np.concatenate([entry[name] for entry in entries]) for name in _COLUMNS}
-    return [TokenStatistics(offsets=offsets, **columns)]
+    return TokenStatistics(offsets=offsets, **columns)
 
 
 def _has_entries(file: Path) -> bool:

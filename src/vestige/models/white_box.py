@@ -16,12 +16,7 @@ from vestige.models.protocols import Network
 
 
 class Losses(NamedTuple):
-    """Losses of b utterances, in nats.
-
-    Attributes:
-        intent: (b,) negative log-probability of each one's intent.
-        tags: (b,) negative log-probability of each one's tags, all of them together.
-    """
+    """Losses (b,) of utterances, in nats: of each one's intent, and of all its tags together."""
 
     intent: Tensor
     tags: Tensor
@@ -50,10 +45,7 @@ class WhiteBox(Protocol):
     def device(self) -> torch.device: ...
 
     def read(self, words: Sequence[str]) -> list[tuple[int, ...]]:
-        """The token ids of each word of an utterance; an empty tuple for a word it cannot read.
-
-        A word vocabulary gives one id a word, a subword vocabulary one or more.
-        """
+        """The token ids of each word of an utterance; an empty tuple for a word it cannot read."""
         ...
 
     def embed(self, tokens: Tensor) -> Tensor:
@@ -61,12 +53,9 @@ class WhiteBox(Protocol):
         ...
 
     def losses(self, vectors: Tensor, intents: Tensor, tags: Tensor) -> Losses:
-        """Losses of utterances given by their embeddings; differentiable.
+        """Losses of utterances given by their embeddings (b, t, d); differentiable.
 
-        Args:
-            vectors: (b, t, d), from `embed` or anything between such vectors.
-            intents: int64 (b,).
-            tags: int64 (b, t); `data.encoded_utterances.IGNORED` for a token that begins no word.
+        `tags` (b, t): `data.encoded_utterances.IGNORED` for a token that begins no word.
         """
         ...
 
@@ -78,8 +67,7 @@ class IntentSlotNetwork(Network):
     tags: tuple[str, ...]
 
     @abstractmethod
-    def encode(self, utterances: Utterances) -> EncodedUtterances:
-        """Utterances as this network reads them."""
+    def encode(self, utterances: Utterances) -> EncodedUtterances: ...
 
     @abstractmethod
     def read(self, words: Sequence[str]) -> list[tuple[int, ...]]: ...

@@ -4,9 +4,9 @@ import stat
 
 import pytest
 
-from vestige.audits.membership.service import ACCOUNT, StoredAnswers
 from vestige.errors import ModelError
-from vestige.models.remote.functions import QueryStatistics, RetryPolicy, ServiceModel
+from vestige.models.remote.functions import ACCOUNT, ServiceModel
+from vestige.models.remote.retry import RetryPolicy
 from vestige.models.top_k import Context
 from vestige.store import Store
 
@@ -20,9 +20,14 @@ def echo(contexts):
 
 def queried(path, contexts, *, budget=None):
     """One session; the answers and the statistics of all sessions."""
-    with Store(path) as store, StoredAnswers(store) as answers:
-        model = ServiceModel(echo, k=3, cache=answers, budget=budget)
+    with Store(path) as store:
+        model = ServiceModel(echo, k=3, store=store, budget=budget)
         return model.likeliest(contexts), model.statistics
+
+
+def cached(store):
+    """The answers in a store; nothing is asked."""
+    return ServiceModel(echo, k=3, store=store, budget=0).likeliest(CONTEXTS)
 
 
 def test_a_second_session_queries_nothing_again(tmp_path):
@@ -47,39 +52,34 @@ def test_answers_before_a_kill_are_on_the_disk_but_for_those_of_one_call(tmp_pat
         return echo(contexts)
 
     store = Store(path)
-    model = ServiceModel(killed, k=3, cache=StoredAnswers(store), retry=RetryPolicy(at_once=1))
+    model = ServiceModel(killed, k=3, store=store, retry=RetryPolicy(at_once=1))
     with pytest.raises(KeyboardInterrupt):
         model.likeliest(CONTEXTS)
-    with StoredAnswers(store) as later:  # without the end of the first block
-        assert [later.get(context) for context in CONTEXTS] == [*ANSWERS[:2], None]
-        assert (later.before.queries, later.before.calls) == (3, 3)
+    assert cached(store) == [*ANSWERS[:2], None]
+    assert (store[ACCOUNT]["queries"], store[ACCOUNT]["calls"]) == (3, 3)
     store.close()
 
 
 def test_answers_before_a_malformed_one_are_kept(tmp_path):
     path = tmp_path / "work.sqlite"
-    with (
-        Store(path) as store,
-        pytest.raises(ModelError, match="int instead of a list"),
-        StoredAnswers(store) as answers,
-    ):
-        ServiceModel(lambda _: [["to"], 3, ["be"]], k=3, cache=answers).likeliest(CONTEXTS)
-    with Store(path) as store, StoredAnswers(store) as answers:
-        assert dict(answers) == {CONTEXTS[0]: ("to",)}
+    with Store(path) as store, pytest.raises(ModelError, match="int instead of a list"):
+        ServiceModel(lambda _: [["to"], 3, ["be"]], k=3, store=store).likeliest(CONTEXTS)
+    with Store(path) as store:
+        assert cached(store) == [("to",), None, None]
 
 
 def test_calls_under_way_at_a_kill_count_for_the_budget(tmp_path):
     path = tmp_path / "work.sqlite"
     with Store(path) as store:
-        store[ACCOUNT] = QueryStatistics(queries=2, calls=1).summary()
+        store[ACCOUNT] = {"queries": 2, "calls": 1, "budget": None, "gave_up": False}  # as of old
     answers, account = queried(path, CONTEXTS, budget=4)
     assert [answer is None for answer in answers] == [False, False, True]
     assert (account.queries, account.unasked, account.budget_spent) == (4, 1, True)
 
 
 def test_nothing_is_written_before_something_is_queried(tmp_path):
-    with Store(tmp_path / "deep" / "work.sqlite") as store, StoredAnswers(store) as answers:
-        assert list(answers) == []
+    with Store(tmp_path / "deep" / "work.sqlite") as store:
+        assert cached(store) == [None] * 3
         assert len(store) == 0
     assert not (tmp_path / "deep" / "work.sqlite").exists()
 
@@ -97,19 +97,14 @@ def test_a_flipped_bit_anywhere_changes_no_answer(tmp_path):
         flipped = bytearray(whole)
         flipped[place] ^= 1
         path.write_bytes(flipped)
-        with Store(path) as store, StoredAnswers(store) as answers:
-            found = [answers.get(context) for context in CONTEXTS]
+        with Store(path) as store:
+            found = cached(store)
         assert all(answer in (None, known) for answer, known in zip(found, first, strict=True))
 
 
 def test_half_a_character_is_a_word_as_another(tmp_path):
     for _ in range(2):
-        with Store(tmp_path / "work.sqlite") as store, StoredAnswers(store) as answers:
-            model = ServiceModel(lambda _: [["\ud800", "\x1b[31m"]], k=2, cache=answers)
+        with Store(tmp_path / "work.sqlite") as store:
+            model = ServiceModel(lambda _: [["\ud800", "\x1b[31m"]], k=2, store=store)
             assert model.likeliest(CONTEXTS[:1]) == [("\ud800", "\x1b[31m")]
             assert model.statistics.queries == 1
-
-
-def test_answers_are_never_deleted(tmp_path):
-    with pytest.raises(TypeError, match="answers are kept"):
-        del StoredAnswers(Store())[CONTEXTS[0]]

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from tests.models.contexts import contexts_at
+from tests.models.narrowed import narrow
 from vestige.audits.membership.ranked_words import RankedWords, ShadowRanks, WordCounts, ranks_of
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, EncodedPairs, encode, encode_pairs
@@ -12,7 +13,7 @@ from vestige.data.token_queries import TokenQueries, token_queries
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
-from vestige.models.top_k import likeliest_ranks, narrow
+from vestige.models.top_k import likeliest_ranks
 
 WORDS = WordVocabulary(("<unk>", "<eos>", *(f"w{i}" for i in range(12))))
 

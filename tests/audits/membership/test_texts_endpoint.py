@@ -126,13 +126,10 @@ def test_what_a_server_does_not_show_is_refused_by_name(models):
         audit(f"openai:{url}#small", score="min-k-plus")
 
 
-def test_a_server_without_echo_is_asked_token_by_token_only_within_a_budget(models):
-    served = Served(models[0], echo=False)
-    with serving(served) as url:
-        with pytest.raises(DataError, match="without a local `base`"):
-            audit(f"openai:{url}#small")
-        with pytest.raises(DataError, match="positions needs a call"):
-            audit(f"openai:{url}#small", base=models[1])
+def test_a_server_without_echo_is_refused(models):
+    refused = pytest.raises(DataError, match="shows no log-probabilities of a prompt")
+    with serving(Served(models[0], echo=False)) as url, refused:
+        audit(f"openai:{url}#small", base=models[1])
 
 
 def test_a_budget_that_is_too_small_is_refused_before_the_first_call(models):

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from tests.audits.told import Told
+from tests.models.narrowed import narrow
 from vestige.claims import UNDECIDED
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, ModelError, RunError
 from vestige.models.checkpoints import save_model
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
-from vestige.models.top_k import narrow
 from vestige.monitor import SILENT
 
 from .queried import users

@@ -12,7 +12,7 @@ from vestige import results
 from vestige.audits.membership import service as service_module
 from vestige.audits.membership.membership import membership
 from vestige.audits.membership.user_texts import NonMembers, users_needed
-from vestige.models.remote import functions
+from vestige.models.remote import retry as retries
 from vestige.store import Store
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -24,8 +24,8 @@ TINY = ("--epochs", 3, "--hidden-size", 16, "--learning-rate", 0.02, "--batch-si
 SERVICES = """
 import time
 from pathlib import Path
+from tests.models.narrowed import narrow
 from vestige.models.checkpoints import load_model
-from vestige.models.top_k import narrow
 
 model = narrow(load_model(Path(__file__).with_name("target"), device="cpu"), k=30)
 calls = 0
@@ -130,7 +130,7 @@ def audit(world, shell, tmp_path, monkeypatch):
     """Run the verb; give the shell's answer and the run."""
     monkeypatch.syspath_prepend(str(world))
     monkeypatch.setattr(
-        functions.RetryPolicy, "pauses", lambda retry: [0.0] * (retry.attempts - 1) + [None]
+        retries.RetryPolicy, "pauses", lambda retry: [0.0] * (retry.attempts - 1) + [None]
     )
     sys.modules.pop("services", None)
 

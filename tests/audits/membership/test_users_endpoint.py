@@ -13,6 +13,7 @@ import pytest
 
 from tests.audits.told import Told
 from tests.cli.shell import invoke
+from tests.models.narrowed import narrow
 from tests.models.served import FAULTS, KEY, Served, failing, serving
 from vestige.audits.membership.service import ENDINGS, server_cost
 from vestige.audits.update.diff import diff
@@ -21,7 +22,7 @@ from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, ModelError
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.remote.options import RemoteOptions
-from vestige.models.top_k import Context, narrow
+from vestige.models.top_k import Context
 
 from .queried import users
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from tests.audits.told import Told
+from tests.models.narrowed import narrow
 from vestige.audits.membership import ranked_users
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import RunError
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
-from vestige.models.top_k import narrow
 from vestige.store import KEPT
 
 from .queried import users

@@ -34,14 +34,14 @@ import sklearn.ensemble
 from vestige import results
 from vestige.cli.app import run as command
 from vestige.data import writing
-from vestige.audits.membership.service import StoredAnswers
+from vestige.models.remote.client import Client
 from vestige.audits.membership.user_inputs import UserInputs
 from vestige.store import Store
 from vestige.training import checkpoint, loop, shadows
 
 words, lots = json.loads(sys.argv[1]), random.Random(0)
 places = {
-    "answer": (StoredAnswers, "sending"),
+    "answer": (Client, "_begun"),
     "stored": (Store, "__setitem__"),
     "checkpoint": (checkpoint, "save"),
     "model": (loop, "save_model"),

@@ -31,7 +31,7 @@ from vestige.data.canaries.phrases import PATTERNS
 from vestige.data.canaries.texts import RANDOM_ORDER, SAMPLED
 from vestige.metrics.estimates import median_interval
 from vestige.metrics.exposure import CHANCE
-from vestige.metrics.ranks import least_together, permutation_test, together
+from vestige.metrics.tests import least_together, permutation_test, together
 from vestige.results import Measurement
 
 Row = Mapping[str, Any]
@@ -165,7 +165,7 @@ class CanaryExposure(Measurement):
         own, never = ([row["exposure"] for row in side] for side in (self.planted, self.controls))
         powerful = claims.powerful(
             self.test,
-            # two questions share the level (`metrics.ranks`)
+            # two questions share the level (`metrics.tests`)
             detectable=claims.detectable_difference(own, never, alpha=LEVEL / 2),
             wanted=EXPOSURE_BITS,
             effect="an exposure of {} bits above controls",

@@ -37,7 +37,7 @@ from vestige.claims.effects import EXPOSURE_BITS
 from vestige.data.canaries.patterns import draw_secrets
 from vestige.data.canaries.utterances import SecretCanary
 from vestige.metrics.estimates import Floats, bounded_mean, columns, difference_of_means
-from vestige.metrics.ranks import RankTest, permutation_test
+from vestige.metrics.tests import RankTest, permutation_test
 from vestige.models.white_box import WhiteBox
 from vestige.results import Result
 

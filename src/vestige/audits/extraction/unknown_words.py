@@ -31,7 +31,7 @@ from vestige.audits.extraction.searches import (
     exhaust,
 )
 from vestige.metrics.estimates import Estimate, bounded_mean, columns, rate
-from vestige.metrics.ranks import rank_sum
+from vestige.metrics.tests import rank_sum
 from vestige.results import Measurement
 
 Row = Mapping[str, Any]

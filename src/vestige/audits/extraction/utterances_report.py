@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from math import ceil, exp
 
 from vestige.claims import LEAK
-from vestige.metrics.ranks import rank_sum
+from vestige.metrics.tests import rank_sum
 from vestige.reports.blocks import Table, table
 from vestige.reports.charts import Figure, intervals
 from vestige.reports.disclosure import disclose, printable

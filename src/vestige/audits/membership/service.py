@@ -3,13 +3,12 @@
 A killed audit resumes and pays for nothing twice.
 """
 
-import json
 import random
 import sys
 import threading
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,15 +18,15 @@ from vestige.audits.membership.user_inputs import Ask, UserInputs
 from vestige.data.token_queries import TokenQueries
 from vestige.errors import DataError, ModelError, VestigeError
 from vestige.models.remote.client import CHECK_EVERY
-from vestige.models.remote.functions import QueryStatistics, RetryPolicy, ServiceModel
+from vestige.models.remote.functions import ServiceModel
 from vestige.models.remote.openai import Question
 from vestige.models.remote.options import EndpointAddress, RemoteOptions
 from vestige.models.remote.probe import CALLS, opened
+from vestige.models.remote.retry import RetryPolicy
 from vestige.models.remote.tokens import GOES_ON, LONGEST_PIECES, EndpointWords
 from vestige.models.token_statistics import CachedOutputs
 from vestige.models.top_k import Context, likeliest_ranks
 from vestige.monitor import Monitor
-from vestige.store import Store
 
 if TYPE_CHECKING:
     from vestige.session import Session
@@ -40,8 +39,6 @@ SILENCE = 60.0
 """Seconds after which a call without an answer is reported."""
 ENDINGS = LONGEST_PIECES // GOES_ON
 """Most calls to a server for a word that is cut into pieces."""
-ACCOUNT = "account"
-"""The statistics of all sessions in the store."""
 
 
 @dataclass(kw_only=True)
@@ -133,17 +130,16 @@ class Service:
                 yield client
             return
         assert remote is not None
-        with StoredAnswers(self.run.store) as answers:
-            client = ServiceModel(
-                _reporting_silence(remote, self.run.monitor),
-                k=self.inputs.policy.k,
-                budget=options.budget,
-                cache=answers,
-                known=known,
-                retry=RetryPolicy(attempts=options.attempts, timeout=options.timeout),
-            )
-            yield client
-            self.statistics, self._error = client.statistics.summary(), client.last_error
+        client = ServiceModel(
+            _reporting_silence(remote, self.run.monitor),
+            k=self.inputs.policy.k,
+            budget=options.budget,
+            store=self.run.store,
+            known=known,
+            retry=RetryPolicy(attempts=options.attempts, timeout=options.timeout),
+        )
+        yield client
+        self.statistics, self._error = client.statistics.summary(), client.last_error
 
     @contextmanager
     def _server(self, address: EndpointAddress, known: frozenset[str]) -> Iterator[ServiceModel]:
@@ -163,7 +159,7 @@ class Service:
             if isinstance(self._error, VestigeError):
                 raise self._error
             endpoint.confirm()
-            total = endpoint.statistics()
+            total = endpoint.totals
             self.statistics = client.statistics.summary() | {
                 **{name: total[name] for name in ("calls", "tokens", "seconds")},
                 **dict.fromkeys(("failures", "retries"), total["failed_calls"]),
@@ -232,60 +228,3 @@ def server_cost(
         f"listed word has {LONGEST_PIECES} pieces. Fewer calls if the server takes several prompts "
         "at once; more if calls fail. Cached answers cost nothing."
     )
-
-
-class StoredAnswers(MutableMapping[Context, tuple[str, ...]]):
-    """A cache of `ServiceModel` that outlives the program.
-
-    The answers of one call are written together, before the next call is made or at the end of the
-    block. A call is counted before it is made, so that a killed one counts for the budget.
-
-    Attributes:
-        before: query statistics of earlier sessions.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._store, self._answers = store, store.part("answer/")
-        self._fresh: dict[str, list[str]] = {}
-        self.before = self._account = QueryStatistics(**store.get(ACCOUNT, {}))
-
-    def __enter__(self) -> "StoredAnswers":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.note(self._account)
-
-    def sending(self, queries: int) -> None:
-        """Count a call before it is made."""
-        so_far = self._account
-        self.note(replace(so_far, queries=so_far.queries + queries, calls=so_far.calls + 1))
-
-    def note(self, statistics: QueryStatistics) -> None:
-        """Write the statistics of all sessions, and new answers."""
-        if statistics != self._account or self._fresh:
-            with self._store.transaction():
-                self._answers.update(self._fresh)
-                self._store[ACCOUNT] = statistics.summary()
-            self._account, self._fresh = statistics, {}
-
-    def __getitem__(self, context: Context) -> tuple[str, ...]:
-        key = _key(context)
-        return tuple(self._fresh[key] if key in self._fresh else self._answers[key])
-
-    def __setitem__(self, context: Context, answer: tuple[str, ...]) -> None:
-        self._fresh[_key(context)] = list(answer)
-
-    def __delitem__(self, context: Context) -> None:
-        raise TypeError("answers are kept, got one to delete")
-
-    def __iter__(self) -> Iterator[Context]:
-        for key in (*self._answers, *self._fresh):
-            words, source = json.loads(key)
-            yield Context(tuple(words), source)
-
-    def __len__(self) -> int:
-        return len(self._answers) + len(self._fresh)
-
-
-def _key(context: Context) -> str:
-    return json.dumps([context.words, context.source])

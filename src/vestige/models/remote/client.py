@@ -1,160 +1,186 @@
-"""The client of a served model: questions are sent once and within a budget, whatever goes wrong.
+"""The client of a remote model: questions are sent once and within a budget, whatever goes wrong.
 
-What fails for a while (429, 5xx, a lost connection, an answer that is cut short, slow, malformed or
-of another model) is tried again after a pause that grows, or that the server asks for. Permanent
-errors (a rejected key, an unknown model) fail immediately. A control question checks now and then
-that the model behind the name is the same; otherwise the answers since the last check are deleted.
+A server (`openai`) and a function (`functions`) are transports. What fails for a while is tried
+again after a pause that grows, or that a server asks for. Permanent errors fail immediately. A
+control question checks now and then that the model behind a server's name is the same; otherwise
+the answers since the last check are deleted.
 
-A call is counted before it is sent, so that a killed one counts against the budget. The file holds
-the queried texts and never the key, which comes from the environment and goes to the HTTP client
-only. No message quotes the server, which may repeat texts or the key.
+A call is counted before it is sent, so that a killed one counts against the budget. What has no
+answer is counted, and never guessed. The file of answers holds the queried texts.
 """
 
-import json
 import math
-import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from email.utils import parsedate_to_datetime
 from itertools import chain
-from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from vestige.errors import ModelError
-from vestige.models.remote.functions import RetryPolicy, TooSlow, within
-from vestige.models.remote.openai import (
-    Answer,
-    BadReply,
-    Failed,
-    Question,
-    Refused,
-    Reply,
-    body_of,
-    calls_of,
-    read_answer,
-)
-from vestige.models.remote.options import EndpointAddress, RemoteOptions
-from vestige.monitor import SILENT, Monitor
+from vestige.models.remote.retry import BadReply, Limits, Refused, TooSlow, within
 from vestige.store import Store
 
 CHECK_EVERY = 500
 """Questions between two control questions."""
-TIMEOUT = 60.0
-"""Seconds of a call, unless the options say otherwise."""
-LARGEST = 2**26  # bytes of an answer
-LONGEST_WAIT = 600.0
-"""Seconds that a server may ask us to wait for."""
-_SPENT = "spent"
+
+Sent = tuple[Any, int | None, str | None]
+"""A reply, its tokens and the name of its model, as far as they are reported."""
+
+Q = TypeVar("Q")
+A = TypeVar("A")
 
 
-class Endpoint:
-    """A served model that is asked questions, each once.
-
-    Args:
-        address: of the model.
-        path: file of its answers, made if it is missing.
-        options: budgets, speed and key.
-        monitor: gets a line if answers are damaged; they are queried again.
-        sleep: waits so many seconds.
-
-    Raises:
-        ModelError: the client is not installed, or the file is of another endpoint.
-        RunError: the file cannot be read or written, or its account is damaged.
+class Transport(Protocol[Q, A]):
+    """How questions reach a model.
 
     Attributes:
-        about: what is noted about the server, by name.
-        together: questions in a call, if the server takes several.
-        last_error: of the last failed call.
+        name: of the model, for messages.
+        account: name of the totals in a store.
+        controlled: answers count after a control question, and a model that keeps failing is an
+            error; otherwise they are left out.
+        permanent: errors of `send` after which no attempt can succeed; all others are retried.
+        counts: observations of answers since the client last looked.
+    """
+
+    name: str
+    account: str
+    controlled: bool
+    permanent: tuple[type[BaseException], ...]
+    counts: Counter[str]
+
+    def batches(self, questions: Sequence[Q], together: int) -> list[tuple[Q, ...]]: ...
+    def tokens(self, batch: Sequence[Q]) -> tuple[int, int]:
+        """Expected and largest number of tokens of a call."""
+        ...
+
+    def send(self, batch: tuple[Q, ...]) -> Sent:
+        """One call."""
+        ...
+
+    def answers(self, reply: Any, batch: tuple[Q, ...], last: int) -> Iterable[A | None]:
+        """The answers of a reply; `last`: number of the last question so far."""
+        ...
+
+    def key(self, question: Q) -> str: ...
+    def question(self, key: str) -> Q: ...
+    def stored(self, answer: A) -> Any: ...
+    def restored(self, stored: Any) -> A: ...
+    def alike(self, before: A, now: A) -> bool: ...
+
+
+class Answers(MutableMapping[Q, A]):
+    """The answers in a part of a store."""
+
+    def __init__(self, transport: Transport[Q, A], part: Store) -> None:
+        self._transport, self._part = transport, part
+
+    def __getitem__(self, question: Q) -> A:
+        return self._transport.restored(self._part[self._transport.key(question)])
+
+    def __setitem__(self, question: Q, answer: A) -> None:
+        self._part[self._transport.key(question)] = self._transport.stored(answer)
+
+    def __delitem__(self, question: Q) -> None:
+        del self._part[self._transport.key(question)]
+
+    def __iter__(self) -> Iterator[Q]:
+        return map(self._transport.question, self._part)
+
+    def __len__(self) -> int:
+        return len(self._part)
+
+
+class Client(Generic[Q, A]):
+    """A remote model that is asked questions, each once.
+
+    Args:
+        transport: sends them.
+        store: of answers and calls of all sessions.
+        limits: budgets, speed, attempts and pauses.
+        answers: where answers go instead of the store.
+        sleep: waits so many seconds.
+
+    Attributes:
+        about: what is noted about the model, by name.
+        together: questions in a call at most.
+        last_error: of the last failed call; it may quote texts.
         budget_spent: whether a question was left because of the budget.
+        session: contexts requested, cached and unasked in this session.
+        totals: calls, queries, tokens, seconds and more of all sessions.
     """
 
     def __init__(
         self,
-        address: EndpointAddress,
-        path: Path,
-        options: RemoteOptions | None = None,
+        transport: Transport[Q, A],
+        store: Store,
+        limits: Limits,
         *,
-        monitor: Monitor = SILENT,
+        answers: MutableMapping[Q, A] | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.address, self.options, self.together = address, options or RemoteOptions(), 1
-        self._retry = RetryPolicy(attempts=self.options.attempts)
-        key = os.environ.get(self.options.key_env, "")
-        self._server = _Server(address, key, self.options.timeout or TIMEOUT)
-        self._store = Store(path, monitor=monitor, essential=_SPENT)
-        self._store.setdefault(_SPENT, {"calls": 0, "tokens": 0, "failed_calls": 0, "seconds": 0.0})
-        self._replies, self._provisional = self._store.part("answer/"), self._store.part("new/")
-        self.about = self._store.part("about/")
-        self._lock, self._sleep = threading.Lock(), sleep
+        self.transport, self._store, self._limits = transport, store, limits
+        self._sleep, self._lock = sleep, threading.RLock()
+        self._answers = Answers(transport, store.part("answer/")) if answers is None else answers
+        self._new = self._answers
+        if transport.controlled:
+            self._new = Answers(transport, store.part("new/"))
+        self.about, self.together = store.part("about/"), limits.at_once
         self._next_call, self._since_check, self._failed_in_a_row = 0.0, math.inf, 0
-        self.last_error: Exception | None = None
+        self.last_error: BaseException | None = None
         self.budget_spent = False
-        for name, value in (("address", str(address)), ("format", "1")):
-            if self.about.setdefault(name, value) != value:
-                raise ModelError(
-                    f"the cached answers come from another endpoint than {address}",
-                    remedy="Pass another directory (`out`).",
-                )
+        self.session: Counter[str] = Counter()
+        self.totals: Counter[str] = Counter(store.get(transport.account, {}))
+        self._unsaved: dict[Q, A] | None = None
 
-    def __enter__(self) -> "Endpoint":
-        return self
+    @property
+    def gave_up(self) -> bool:
+        """Whether too many calls in a row have failed."""
+        return self._failed_in_a_row >= self._limits.give_up_after
 
-    def __exit__(self, *_: object) -> None:
-        """Close connections and the file."""
-        self._server.close()
-        self._store.close()
-
-    def statistics(self) -> dict[str, float]:
-        """Calls, tokens, failed calls and seconds of all sessions."""
-        return dict(self._store[_SPENT])
-
-    def ask(self, questions: Sequence[Question]) -> list[Reply | None]:
-        """The reply to each question; None if the budget is spent or every attempt failed.
+    def ask(self, questions: Sequence[Q]) -> list[A | None]:
+        """The answer to each question; None if the budget is spent or every attempt failed.
 
         Raises:
-            ModelError: the server takes no question, is another model than before, or keeps
-                failing; its answers are cached.
+            ModelError: the model takes no question, is another one than before, or keeps failing;
+                its answers are cached.
         """
-        found: dict[Question, Reply | None] = dict.fromkeys(questions)
-        for question in found:
-            stored = self._replies.get(question.key) or self._provisional.get(question.key)
-            found[question] = None if stored is None else Reply.from_json(stored)
-        missing = [question for question, reply in found.items() if reply is None]
-        for begin in range(0, len(missing), CHECK_EVERY):
-            part = missing[begin : begin + CHECK_EVERY]
-            if self._since_check + len(part) > CHECK_EVERY:
-                self.confirm()
-            self._since_check += len(part)
-            groups = calls_of(part, self.together)
-            # The first answer names the model, so no other call is under way.
-            alone = 0 if "model" in self.about else 1
-            pool = ThreadPoolExecutor(self.options.concurrency)
-            try:
-                first = [self._answered(group) for group in groups[:alone]]
-                for replies in chain(first, pool.map(self._answered, groups[alone:])):
-                    found |= replies
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
+        found: dict[Q, A | None] = {one: self._known(one) for one in dict.fromkeys(questions)}
+        missing = [question for question, answer in found.items() if answer is None]
+        size = CHECK_EVERY if self.transport.controlled else max(1, len(missing))
+        try:
+            for begin in range(0, len(missing), size):
+                part = missing[begin : begin + size]
+                if self._since_check + len(part) > CHECK_EVERY:
+                    self.confirm()
+                self._since_check += len(part)
+                for answers in self._each(self.transport.batches(part, self.together)):
+                    found |= answers
+        finally:
+            self.save()
+        fresh = sum(found[question] is not None for question in missing)
+        answered = sum(found[question] is not None for question in questions)
+        self.session.update(contexts=len(questions), cached=answered - fresh)
         return [found[question] for question in questions]
 
-    def attempt(self, *questions: Question) -> tuple[Reply, ...]:
-        """Replies of one call, neither looked up nor stored.
+    def attempt(self, *questions: Q) -> tuple[A | None, ...]:
+        """Answers of one call, neither looked up nor stored.
 
         Raises:
-            Refused: the server does not accept such a question.
+            Refused: the model does not accept such a question.
             ModelError: see `ask`; or no attempt succeeded.
         """
-        answer = self._tried(questions)
-        if answer is None:
+        sent = self._tried(questions)
+        if sent is None:
             raise self.failed()
-        return answer.replies
+        return tuple(self.transport.answers(sent[0], questions, 0))
 
-    def control(self, question: Question, reply: Reply) -> None:
-        """Recognise the model by a question and its reply, unless there is one already."""
+    def control(self, question: Q, answer: A) -> None:
+        """Recognise the model by a question and its answer, unless there is one already."""
         if "control" not in self.about:
-            self.about["control"], self.about["controlled"] = question.key, reply.to_json()
+            self.about["control"] = self.transport.key(question)
+            self.about["controlled"] = self.transport.stored(answer)
         self._since_check = 0
 
     def confirm(self) -> None:
@@ -166,17 +192,18 @@ class Endpoint:
         question, before = self.about.get("control"), self.about.get("controlled")
         if question is None or before is None:
             return
-        (now,) = self.attempt(Question(**json.loads(question)))
-        same = Reply.from_json(before).alike(now)
+        (now,) = self.attempt(self.transport.question(question))
+        same = now is not None and self.transport.alike(self.transport.restored(before), now)
+        self.save()
         with self._store.transaction():
-            number = len(self._provisional)
+            number = len(self._new)
             if same:
-                self._replies.update(self._provisional)
-            self._provisional.clear()
+                self._answers.update(self._new)
+            self._new.clear()
         if not same:
             raise ModelError(
-                f"{self.address} now has another model: {number} answers since the change were "
-                "discarded",
+                f"{self.transport.name} now has another model: {number} answers since the change "
+                "were discarded",
                 remedy=(
                     "Ask its owner which model it is. Run the command again when the first model "
                     "is back, or start again with another `out`."
@@ -185,216 +212,132 @@ class Endpoint:
         self._since_check = 0
 
     def failed(self) -> ModelError:
-        """The error of an endpoint that keeps failing."""
+        """The error of a model that keeps failing."""
         if isinstance(self.last_error, ModelError):
             return self.last_error
         why = "the budget is used up" if self.budget_spent else self.last_error
         return ModelError(
-            f"{self.address} returns no answer: {why}",
+            f"{self.transport.name} returns no answer: {why}",
             remedy=(
                 "Test the server, or raise `attempts`, `timeout` or the budget. Rerun the "
                 "command: Vestige caches answers."
             ),
         )
 
-    def _answered(self, group: tuple[Question, ...]) -> dict[Question, Reply]:
-        """Replies to questions of one call, stored; none if it failed."""
-        if self._failed_in_a_row >= self._retry.give_up_after:
-            raise self.failed()
+    def _known(self, question: Q) -> A | None:
+        answer = self._answers.get(question)
+        return self._new.get(question) if answer is None else answer
+
+    def _each(self, batches: list[tuple[Q, ...]]) -> Iterator[dict[Q, A | None]]:
+        """Answers to each batch; the first answer names the model, so it is awaited alone."""
+        alone = len(batches) if self._limits.concurrency == 1 else int("model" not in self.about)
+        pool = ThreadPoolExecutor(self._limits.concurrency)
         try:
-            answer = self._tried(group)
+            yield from chain(
+                map(self._answered, batches[:alone]), pool.map(self._answered, batches[alone:])
+            )
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _answered(self, batch: tuple[Q, ...]) -> dict[Q, A | None]:
+        """Answers to questions of one call, stored; none if it failed."""
+        if self.gave_up and self.transport.controlled:
+            raise self.failed()
+        most = self._limits.queries
+        left = len(batch) if most is None else max(0, most - self.totals["queries"])
+        self.budget_spent |= left < len(batch) and not self.gave_up
+        asked = () if self.gave_up else batch[:left]
+        self.session["unasked"] += len(batch) - len(asked)
+        if not asked:
+            return {}
+        try:
+            sent = self._tried(asked)
         except Refused:
             return {}
-        replies = {} if answer is None else dict(zip(group, answer.replies, strict=True))
-        with self._store.transaction():
-            self._provisional.update({one.key: reply.to_json() for one, reply in replies.items()})
-        return replies
+        if sent is None:
+            self._spend(unanswered=len(asked))
+            return {}
+        found: dict[Q, A | None] = {}
+        try:
+            answers = self.transport.answers(sent[0], asked, self.totals["queries"])
+            found.update(zip(asked, answers, strict=True))
+        finally:
+            with self._lock:
+                self._spend(**self.transport.counts)
+                self.transport.counts.clear()
+                self._unsaved = (self._unsaved or {}) | {
+                    question: one for question, one in found.items() if one is not None
+                }
+        return found
 
-    def _tried(self, group: tuple[Question, ...]) -> Answer | None:
-        """The answer to one call; None if every attempt failed or the budget is spent."""
-        most = sum(question.most_tokens for question in group)
-        for pause in self._retry.pauses():
-            if not self._affordable(most):
+    def _tried(self, batch: tuple[Q, ...]) -> Sent | None:
+        """What one call gave; None if every attempt failed or the budget is spent."""
+        expected, most = self.transport.tokens(batch)
+        wait: float | None = None
+        for number, pause in enumerate(self._limits.pauses()):
+            if not self._begun(len(batch), most, retry=number > 0):
                 return None
+            self._pace(wait)
+            began, spent = time.perf_counter(), {"tokens": expected - most}
             try:
-                answer = self._call(group, most)
-            except Failed as error:
-                if error.wait is not None:  # other calls would be rejected, too
-                    with self._lock:
-                        self._next_call = max(self._next_call, time.monotonic() + error.wait)
-                if pause is not None:
-                    self._sleep(pause if error.wait is None else error.wait)
-            else:
-                self._failed_in_a_row = 0
-                return answer
+                sent: Sent = within(self._limits.timeout, self.transport.send, batch)
+                _, tokens, model = sent
+                spent["tokens"] = (expected if tokens is None else tokens) - most
+                with self._lock:
+                    if model is not None and model != self.about.setdefault("model", model):
+                        raise BadReply("the answer is of another model")
+                self._failed_in_a_row, spent["failed_calls"] = 0, -1
+                return sent
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # a user's function may raise anything, exits too
+                self.last_error, spent["timeouts"] = error, int(isinstance(error, TooSlow))
+                if isinstance(error, self.transport.permanent):
+                    raise
+                wait = pause
+                if (asked := getattr(error, "wait", None)) is not None:
+                    with self._lock:  # other calls would be rejected, too
+                        self._next_call = max(self._next_call, time.monotonic() + asked)
+                    wait = asked
+            finally:
+                self._spend(**spent, seconds=time.perf_counter() - began)
         with self._lock:
             self._failed_in_a_row += 1
         return None
 
-    def _affordable(self, most: int) -> bool:
-        """Whether the budget allows a call of so many tokens, which then counts as a failed one."""
+    def _begun(self, queries: int, tokens: int, *, retry: bool) -> bool:
+        """Whether the budget allows a call, which then counts as a failed one."""
+        wanted = {"calls": 1, "queries": queries, "tokens": tokens}
         with self._lock:
-            spent = self._store[_SPENT]
-            for name, new, budget in (
-                ("calls", 1, self.options.budget),
-                ("tokens", most, self.options.token_budget),
-            ):
-                if budget is not None and spent[name] + new > budget:
+            for name, number in wanted.items():
+                budget = getattr(self._limits, name)
+                if budget is not None and self.totals[name] + number > budget:
                     self.budget_spent = True
+                    self._failed_in_a_row += retry and not self.transport.controlled
                     return False
-            self._spend(calls=1, failed_calls=1, tokens=most)
+            self._spend(**wanted, failed_calls=1, retries=int(retry))
+            self.save()
         return True
 
-    def _call(self, group: tuple[Question, ...], most: int) -> Answer:
-        self._pace()
-        tokens = sum(question.tokens for question in group)
-        began, answered = time.perf_counter(), False
-        try:
-            answer = self._server.send(group)
-            tokens = tokens if answer.tokens is None else answer.tokens
-            with self._lock:
-                if answer.model != self.about.setdefault("model", answer.model):
-                    raise BadReply("the answer is of another model")
-            answered = True
-            return answer
-        except Exception as error:
-            self.last_error = error
-            raise
-        finally:
-            seconds = time.perf_counter() - began
-            self._spend(failed_calls=-int(answered), tokens=tokens - most, seconds=seconds)
+    def _spend(self, **numbers: Any) -> None:
+        with self._lock:
+            self.totals.update(numbers)
+            self._unsaved = self._unsaved or {}
 
-    def _spend(self, **numbers: float) -> None:
-        with self._store.transaction():
-            spent = self._store[_SPENT]
-            self._store[_SPENT] = spent | {k: spent[k] + number for k, number in numbers.items()}
+    def save(self) -> None:
+        """Write the totals and the answers since the last call, together."""
+        with self._lock:
+            if self._unsaved is not None:
+                with self._store.transaction():
+                    self._new.update(self._unsaved)
+                    self._store[self.transport.account] = dict(self.totals)
+                self._unsaved = None
 
-    def _pace(self) -> None:
+    def _pace(self, wait: float | None) -> None:
         with self._lock:
             now = time.monotonic()
             at = max(now, self._next_call)
-            rate = self.options.calls_per_minute
+            rate = self._limits.calls_per_minute
             self._next_call = at if rate is None else at + 60 / rate
-        if at > now:
-            self._sleep(at - now)
-
-
-class _OtherHost(Exception):
-    pass
-
-
-class _Server:
-    """The client of a served model, which sends texts and key to its host only.
-
-    Args:
-        address: of the model.
-        key: passed to the client and to nobody else.
-        timeout: seconds of a call.
-
-    Raises:
-        ModelError: the client is not installed.
-    """
-
-    def __init__(self, address: EndpointAddress, key: str, timeout: float) -> None:
-        try:
-            from openai import DefaultHttpxClient, OpenAI
-        except ImportError:
-            raise ModelError(
-                f"{address} needs the package openai",
-                remedy="Install it: pip install 'vestige[endpoint]'.",
-            ) from None
-        self._address, self._key, self._timeout = address, key, timeout
-        client: Any = OpenAI(
-            base_url=address.url,
-            api_key=key or "none",
-            max_retries=0,
-            timeout=timeout,
-            http_client=DefaultHttpxClient(event_hooks={"response": [_stay_on_host]}),
-        )
-        self._client, self.close = client, client.close
-
-    def send(self, questions: Sequence[Question]) -> Answer:
-        """Replies to questions that differ in their prompts only.
-
-        Raises:
-            Failed: the call may be tried again.
-            Refused: the server does not accept such questions.
-            ModelError: no call can succeed.
-        """
-        try:
-            return read_answer(within(self._timeout, self._content, questions), questions)
-        except (Failed, Refused):
-            raise
-        except Exception as error:
-            raise self._meaning(error) from None
-
-    def _content(self, questions: Sequence[Question]) -> bytes:
-        chat = questions[0].kind == "chat"
-        interface = self._client.chat.completions if chat else self._client.completions
-        body = body_of(questions, self._address.model)
-        with interface.with_streaming_response.create(**body) as response:
-            content = bytearray()
-            for chunk in response.iter_bytes():
-                content += chunk
-                if len(content) > LARGEST:
-                    raise BadReply(f"the answer is longer than {LARGEST:,} bytes")
-        if self._key and _contains(bytes(content), self._key):
-            raise BadReply("the answer contains the key")
-        return bytes(content)
-
-    def _meaning(self, error: Exception) -> Exception:
-        status = getattr(error, "status_code", None)
-        if isinstance(error, _OtherHost) or isinstance(error.__cause__, _OtherHost):
-            return ModelError(
-                f"{self._address} redirects to another host; no texts are sent there",
-                remedy="Pass the address of that server if you trust it.",
-            )
-        if status in (401, 403):
-            return ModelError(
-                f"{self._address} rejects the key (status {status})",
-                remedy="Put the key in OPENAI_API_KEY, or in the variable that `key_env` names.",
-            )
-        if status in (400, 404, 405, 413, 422, 501):
-            return Refused(f"status {status}")
-        if isinstance(error, TooSlow):
-            return Failed(str(error))
-        if status is None:
-            return Failed(type(error).__name__)
-        headers = getattr(getattr(error, "response", None), "headers", {})
-        kind = BadReply if status >= 500 else Failed
-        return kind(f"status {status}", _seconds(headers.get("retry-after")))
-
-
-def _stay_on_host(response: Any) -> None:
-    """Refuse redirects to another host, which would send texts and key there."""
-    if not response.has_redirect_location:
-        return
-    here = response.request.url
-    there = here.join(response.headers["location"])
-    if (there.scheme, there.host, there.port) != (here.scheme, here.host, here.port):
-        raise _OtherHost
-
-
-def _contains(content: bytes, key: str) -> bool:
-    """Whether an answer has the key, as it is or behind JSON's escapes."""
-    if key.encode() in content:
-        return True
-    try:
-        decoded = json.dumps(json.loads(content), ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return False
-    return key in decoded or json.dumps(key, ensure_ascii=False)[1:-1] in decoded
-
-
-def _seconds(retry_after: str | None) -> float | None:
-    """Seconds of a header Retry-After, a number or a date."""
-    if retry_after is None:
-        return None
-    try:
-        seconds = float(retry_after)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(retry_after).timestamp() - time.time()
-        except (ValueError, TypeError):
-            return None
-    return min(max(seconds, 0.0), LONGEST_WAIT) if math.isfinite(seconds) else None
+        if (seconds := max(at - now, wait or 0.0)) > 0:
+            self._sleep(seconds)

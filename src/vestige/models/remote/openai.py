@@ -9,12 +9,13 @@ too many. All are read alike, or refused.
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import ValidationError
 
 from vestige.data.files import Count, Excerpt, Measurements
+from vestige.models.remote.retry import BadReply
 
 Kind = Literal["completion", "chat"]
 
@@ -28,26 +29,6 @@ CHARACTERS = 3
 """Characters of a token, few, so that a plan rather names too many tokens."""
 TOLERANCE = 0.25
 """Difference of a log-probability that rounding does not explain: half precision moves 0.02."""
-
-
-class Refused(Exception):
-    """The server does not accept such a question; its status."""
-
-
-class Failed(Exception):
-    """A call failed and may be tried again.
-
-    Attributes:
-        wait: seconds that the server asks for; None if it does not say.
-    """
-
-    def __init__(self, reason: str, wait: float | None = None) -> None:
-        super().__init__(reason)
-        self.wait = wait
-
-
-class BadReply(Failed):
-    """The server answered, but not the question."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +51,8 @@ class Question:
     """One question to a server.
 
     Attributes:
-        prompt: the text to continue.
-        kind: interface.
         shown: most probable tokens wanted at each position; 0: none.
-        length: tokens to generate.
-        greedy: generate the most probable tokens instead of samples.
+        length: tokens to generate, `greedy` or sampled.
         echo: show the prompt's tokens, too.
     """
 
@@ -84,11 +62,6 @@ class Question:
     length: int = 1
     greedy: bool = False
     echo: bool = False
-
-    @property
-    def key(self) -> str:
-        """Its name in a store."""
-        return json.dumps(vars(self), sort_keys=True)
 
     @property
     def tokens(self) -> int:
@@ -117,18 +90,6 @@ class Reply:
         """Most probable tokens at the last position."""
         return self.tokens[-1].likeliest if self.tokens else ()
 
-    def to_json(self) -> str:
-        """The reply as the store keeps it."""
-        hidden = (None if math.isnan(one.log_prob) else one.log_prob for one in self.tokens)
-        rows = [[one.text, p, one.likeliest] for one, p in zip(self.tokens, hidden, strict=True)]
-        return json.dumps([self.text, rows])
-
-    @classmethod
-    def from_json(cls, stored: str) -> "Reply":
-        """The reply that the store kept."""
-        text, tokens = json.loads(stored)
-        return cls(text, tuple(_shown(*token) for token in tokens))
-
     def alike(self, other: "Reply") -> bool:
         """Whether two replies to one question are of one model, rounding aside."""
         if not self.tokens or not other.tokens:
@@ -142,28 +103,6 @@ class Reply:
             abs(old.get(token, lowest) - new.get(token, lowest)) <= TOLERANCE
             for token in {*old, *new}
         )
-
-
-@dataclass(frozen=True)
-class Answer:
-    """Answer to one call: replies, the model's name, and tokens if the server counts them."""
-
-    replies: tuple[Reply, ...]
-    model: str
-    tokens: int | None
-
-
-def calls_of(questions: Sequence[Question], together: int) -> list[tuple[Question, ...]]:
-    """Groups that one call can ask: completions that differ in their prompts only."""
-    groups: dict[Question, list[Question]] = {}
-    for question in questions:
-        chat = question.kind == "chat"
-        groups.setdefault(question if chat else replace(question, prompt=""), []).append(question)
-    return [
-        tuple(group[first : first + together])
-        for group in groups.values()
-        for first in range(0, len(group), together)
-    ]
 
 
 def body_of(questions: Sequence[Question], model: str) -> dict[str, Any]:
@@ -225,8 +164,10 @@ class _Body(Excerpt):
     usage: _Usage | None = None
 
 
-def read_answer(content: bytes, questions: Sequence[Question]) -> Answer:
-    """The replies in a server's answer, one for each question.
+def read_answer(
+    content: bytes, questions: Sequence[Question]
+) -> tuple[list[Reply], int | None, str]:
+    """The replies in a server's answer, one for each question, its tokens and its model.
 
     Raises:
         BadReply: it is no JSON, lacks or repeats a choice, or lacks log-probabilities that were
@@ -240,10 +181,10 @@ def read_answer(content: bytes, questions: Sequence[Question]) -> Answer:
     choices = sorted(body.choices, key=lambda choice: choice.index)
     if [choice.index for choice in choices] != list(range(len(questions))):
         raise BadReply(f"the answer has {len(choices)} choices for {len(questions)} questions")
-    replies = tuple(map(_reply, choices, questions))
+    replies = list(map(_reply, choices, questions))
     usage = body.usage
     tokens = None if usage is None else usage.total_tokens or usage.prompt_tokens
-    return Answer(replies, body.model, tokens)
+    return replies, tokens, body.model
 
 
 def _reply(choice: _Choice, question: Question) -> Reply:
@@ -284,10 +225,10 @@ def _token(
         if value > 1e-3:
             raise BadReply("a log-probability is above 0")
     shown = [(token, value) for token, value in top if value > UNSAID]
-    return _shown(text, log_prob, sorted(shown, key=lambda one: (-one[1], one[0]))[:most])
+    return shown_token(text, log_prob, sorted(shown, key=lambda one: (-one[1], one[0]))[:most])
 
 
-def _shown(text: str, log_prob: float | None, top: Sequence[Any]) -> ShownToken:
+def shown_token(text: str, log_prob: float | None, top: Sequence[Any]) -> ShownToken:
     known = log_prob is not None and UNSAID < log_prob <= 1e-3
     likeliest = tuple((token, float(value)) for token, value in top)
     return ShownToken(text, float(log_prob or 0) if known else math.nan, likeliest)

@@ -78,9 +78,8 @@ class EndpointAddress:
     def parse(cls, name: str) -> Self:
         """The address that a target names.
 
-        Raises:
-            ModelError: it lacks a part, or holds a password or a query, which would be written
-                wherever the address is.
+        ModelError if it lacks a part, or holds a password or a query, which would be written where
+        the address is.
         """
         url, _, model = name.removeprefix(PREFIX).partition("#")
         if not (_is_url(url) and model.strip() and model.isprintable()):
@@ -128,11 +127,7 @@ def is_callable_name(name: str) -> bool:
 
 
 def import_callable(name: str) -> Callable[..., Any]:
-    """Import the function that `package.module:function` names.
-
-    Raises:
-        ModelError: there is no such thing, or it cannot be called.
-    """
+    """Import the function that `package.module:function` names; ModelError if there is none."""
     remedy = "Write it as package.module:function. Modules in this directory are found, too."
     found = _CALLABLE.fullmatch(name)
     if found is None:

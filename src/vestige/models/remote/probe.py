@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vestige.errors import ModelError
-from vestige.models.remote.client import Endpoint
-from vestige.models.remote.openai import BadReply, Kind, Question, Refused, Reply
+from vestige.models.remote.openai import Kind, Question, Reply
 from vestige.models.remote.options import EndpointAddress, RemoteOptions
+from vestige.models.remote.retry import BadReply, Refused
+from vestige.models.remote.server import Endpoint
 from vestige.monitor import Monitor
 
 Echo = Literal["no", "right", "shifted"]
@@ -45,7 +46,6 @@ class EndpointAccess:
         echo: whether it shows the log-probabilities of the prompt's tokens; "shifted" if it shows
             with each token what comes after it, as llama-cpp-python does.
         together: whether it takes several prompts in one call.
-        model: what it calls itself.
     """
 
     kind: Kind
@@ -56,7 +56,6 @@ class EndpointAccess:
     model: str = ""
 
     def summary(self) -> dict[str, Any]:
-        """The row of a table."""
         return asdict(self)
 
     def sentences(self) -> list[str]:
@@ -87,8 +86,8 @@ _ECHO: dict[Echo, str] = {
     "right": "It returns the log-probability of every token of a prompt: one call per text.",
     "shifted": "It returns the most probable tokens at each position of a prompt: one call per "
     "text, but only those tokens have a log-probability.",
-    "no": "It does not return log-probabilities of prompt tokens: one call per token, and only the "
-    "most probable have a log-probability.",
+    "no": "It does not return log-probabilities of prompt tokens: it can be asked about words "
+    "(membership --unit user), not about whole texts.",
 }
 
 
@@ -96,17 +95,7 @@ _ECHO: dict[Echo, str] = {
 def opened(
     address: EndpointAddress, path: Path, options: RemoteOptions, monitor: Monitor
 ) -> Iterator[tuple[Endpoint, EndpointAccess]]:
-    """A probed server and its access. Call `confirm` before its answers count.
-
-    Args:
-        address: of the server and its model.
-        path: file of its answers.
-        options: budgets, speed and key.
-        monitor: gets one line per finding of the first probe.
-
-    Raises:
-        ModelError: the server does not answer, or serves another model than before.
-    """
+    """A probed server and its access. Call `confirm` before its answers count."""
     with Endpoint(address, path, options, monitor=monitor) as endpoint:
         is_new = "access" not in endpoint.about
         access = probe(endpoint)
@@ -178,7 +167,8 @@ def _tried(endpoint: Endpoint, *questions: Question) -> tuple[Reply, ...] | None
     them answers with status 500.
     """
     try:
-        return endpoint.attempt(*questions)
+        replies: Any = endpoint.attempt(*questions)
+        return tuple(replies)
     except Refused:
         return None
     except ModelError:

@@ -1,7 +1,6 @@
 """What a server shows of texts: log-probabilities of tokens, and the most probable next words.
 
-Where a server echoes a prompt with log-probabilities, a text is one call. Where it does not, every
-token is one, and only those among the most probable have a log-probability.
+A server echoes a prompt with log-probabilities: a text is one call.
 
 A server splits texts with its own tokenizer. A token of ours that begins and ends where tokens of
 the server do has the sum of their log-probabilities; every other has none.
@@ -22,9 +21,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
 from vestige.data.subwords import SubwordVocabulary
-from vestige.models.remote.client import Endpoint
 from vestige.models.remote.openai import Question, Reply, ShownToken
 from vestige.models.remote.probe import EndpointAccess
+from vestige.models.remote.server import Endpoint
 from vestige.models.top_k import Context
 
 REPLACED, BYTES = "\ufffd", "bytes:"
@@ -36,56 +35,25 @@ LONGEST_PIECES = 24
 """Most tokens of a word."""
 
 
-@dataclass(frozen=True)
-class EndpointTokens:
-    """Log-probabilities of given texts' tokens.
+def echoed(
+    endpoint: Endpoint, access: EndpointAccess, texts: Sequence[str]
+) -> list[tuple[ShownToken, ...] | None]:
+    """The tokens of each text, which they spell; None if the server does not answer."""
+    sent = [text for text in texts if text]
+    asked = endpoint.ask([Question(text, shown=access.shown, echo=True) for text in sent])
+    replies = {"": Reply("")} | dict(zip(sent, asked, strict=True))
+    return [_own(text, replies[text], access) for text in texts]
 
-    Args:
-        endpoint: the server.
-        access: what it can do.
-        vocabulary: splits texts where the server does not echo.
-    """
 
-    endpoint: Endpoint
-    access: EndpointAccess
-    vocabulary: SubwordVocabulary
-
-    def scored(self, texts: Sequence[str]) -> list[tuple[ShownToken, ...] | None]:
-        """The tokens of each text, which they spell; None if the server does not answer."""
-        return self._one_by_one(texts) if self.access.echo == "no" else self._echoed(texts)
-
-    def _echoed(self, texts: Sequence[str]) -> list[tuple[ShownToken, ...] | None]:
-        sent = [text for text in texts if text]
-        shown = self.access.shown
-        asked = self.endpoint.ask([Question(text, shown=shown, echo=True) for text in sent])
-        replies = {"": Reply("")} | dict(zip(sent, asked, strict=True))
-        return [self._own(text, replies[text]) for text in texts]
-
-    def _own(self, text: str, reply: Reply | None) -> tuple[ShownToken, ...] | None:
-        """The tokens of the prompt, each with what is shown of its position."""
-        if reply is None:
-            return None
-        own = reply.tokens
-        if self.access.echo == "right":  # the last token is a generated one
-            return own[:-1] if reply.text != text else own
-        before = ((), *(token.likeliest for token in own))
-        return tuple(_among(token.text, top) for token, top in zip(own, before, strict=False))
-
-    def _one_by_one(self, texts: Sequence[str]) -> list[tuple[ShownToken, ...] | None]:
-        pieces = [list(pairwise([0, *ends(text, self.vocabulary)])) for text in texts]
-        prompts = [text[:a] for text, own in zip(texts, pieces, strict=True) for a, _ in own]
-        kind, shown = self.access.kind, self.access.shown
-        asked = [
-            Question(prompt, kind=kind, shown=shown)
-            for prompt in dict.fromkeys(prompts)
-            if prompt or self.access.empty
-        ]
-        replies = dict(zip((one.prompt for one in asked), self.endpoint.ask(asked), strict=True))
-        tops = {prompt: reply.likeliest for prompt, reply in replies.items() if reply}
-        return [
-            tuple(_among(text[a:b], tops.get(text[:a], ())) for a, b in own)
-            for text, own in zip(texts, pieces, strict=True)
-        ]
+def _own(text: str, reply: Reply | None, access: EndpointAccess) -> tuple[ShownToken, ...] | None:
+    """The tokens of the prompt, each with what is shown of its position."""
+    if reply is None:
+        return None
+    own = reply.tokens
+    if access.echo == "right":  # the last token is a generated one
+        return own[:-1] if reply.text != text else own
+    before = ((), *(token.likeliest for token in own))
+    return tuple(_among(token.text, top) for token, top in zip(own, before, strict=False))
 
 
 def _among(token: str, likeliest: tuple[tuple[str, float], ...]) -> ShownToken:
@@ -104,10 +72,6 @@ def places(text: str, tokens: Sequence[ShownToken]) -> dict[int, int]:
     """Which of a server's tokens begins at a character of the text; its end counts as one more.
 
     Of tokens that are no text by themselves (parts of a character) only the first has a position.
-
-    Example:
-        >>> places("a cat", [ShownToken("a", 0.0), ShownToken(" cat", -1.0)])
-        {0: 0, 1: 1, 5: 2}
     """
     found, at, lost = {}, 0, False
     for number, token in enumerate(tokens):
@@ -127,15 +91,10 @@ def places(text: str, tokens: Sequence[ShownToken]) -> dict[int, int]:
 def by_ours(
     text: str, tokens: Sequence[ShownToken], cuts: Sequence[int]
 ) -> list[tuple[float, ShownToken | None]]:
-    """A server's tokens by ours: each one's log-probability, and the token if it is a single one.
+    """A server's tokens by ours, which end at `cuts`: each log-probability, and single tokens.
 
     Nothing is known where its tokens do not spell ours: some show no text for the marks of a chat
     template, or leave them out.
-
-    Args:
-        text: of both.
-        tokens: the server's.
-        cuts: where ours end, as of `ends`.
     """
     begins = places(text, tokens)
     found: list[tuple[float, ShownToken | None]] = []
@@ -163,13 +122,9 @@ class EndpointWords:
     """The most probable next words of a server, as a function from contexts to lists.
 
     Args:
-        endpoint: the server.
-        access: what it can do.
         k: most words of a list.
         known: words of the audited texts.
         split: splits a text into words as the audit does.
-
-    Attributes:
         counts: `tokens` that began a word, and `pieces` of words among them.
     """
 
