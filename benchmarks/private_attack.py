@@ -73,9 +73,8 @@ from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMConfig
 from vestige.privacy.accounting import Mechanism as Accounted
 from vestige.privacy.accounting import noise_for
-from vestige.privacy.clipping import summed_losses
 from vestige.privacy.dp_fedavg import DPFedAvgStep
-from vestige.privacy.dp_sgd import DPSGDStep
+from vestige.privacy.dp_sgd import DPSGDStep, summed_losses
 from vestige.privacy.taps import trainable
 from vestige.training.batches import IGNORED, Batch
 from vestige.training.config import TrainingConfig

@@ -2,11 +2,11 @@
 
 Abadi et al. (2016), "Deep Learning with Differential Privacy", Algorithm 1. A row of the training
 set, or a user with all rows, is sampled for a step independently of the others; its gradient is
-clipped (`vestige.privacy.clipping`), and noise comes from the operating system's entropy.
+clipped (`vestige.privacy.dp_sgd`), and noise comes from the operating system's entropy.
 
 Dropout masks follow from the same secret and from a row's number, never from `args.seed`, so that
-one row more adds its own clipped gradient and changes nothing else (`vestige.privacy.masks` has the
-argument). Padding is moved after the rows.
+one row more adds its own clipped gradient and changes nothing else (the argument:
+`vestige.privacy.randomness`). Padding is moved after the rows.
 
 Epsilon covers the weights after every planned step. What it cannot cover is refused: a choice by an
 evaluation of protected rows (the best checkpoint, early stopping, a schedule that looks at it), and
@@ -41,9 +41,8 @@ from vestige.integrations.private_checks import (
 from vestige.integrations.private_plan import PrivateBatches, PrivateRows, PrivateTraining
 from vestige.integrations.rows import Rows, from_the_left, other_loss, row_losses
 from vestige.models.lora import only_our_warnings
-from vestige.privacy.clipping import Rule, clip_gradients
 from vestige.privacy.dp_sgd import NoisyStep
-from vestige.privacy.masks import StepChance, refuse_other_chance
+from vestige.privacy.randomness import StepRandomness, refuse_other_randomness
 from vestige.training.key_file import KEY, read_secret, write_secret
 from vestige.training.secret import Secret
 
@@ -164,21 +163,15 @@ class _Private(Trainer):  # type: ignore[misc]
         noise.draw_from(self._secret, step)
         noise.begin(self.model, None, noised=process == 0)
         rows, units = self._batches.batch(self._secret, step, process, processes)
-        rule = Rule(
-            max_grad_norm=noise.max_grad_norm,
-            expected_units=noise.expected_units,
-            chance=noise.chance(self.args.device),
-            rows_at_once=self._rows_at_once,
+        device = self.args.device
+
+        def losses(places: Tensor) -> Tensor:
+            return self._losses(rows[places.cpu().numpy()])
+
+        owners, numbers = torch.from_numpy(units).to(device), torch.from_numpy(rows)
+        loss = noise.add_clipped(
+            self.model, losses, owners, numbers, rows_at_once=self._rows_at_once
         )
-        clipped = clip_gradients(
-            self.model,
-            lambda places: self._losses(rows[places.numpy()]),
-            torch.from_numpy(units),
-            torch.from_numpy(rows),
-            rule,
-        )
-        noise.end(clipped.norms)
-        loss = clipped.loss.to(self.args.device)
         if _together():
             for parameter in self.model.parameters():
                 if parameter.requires_grad:
@@ -226,8 +219,9 @@ class _Private(Trainer):  # type: ignore[misc]
                     "`DataCollatorForLanguageModeling(tokenizer, mlm=False)`."
                 ),
             )
-        refuse_other_chance(
-            StepChance(bytes(32), self.args.device), lambda places: self._losses(places.numpy())
+        refuse_other_randomness(
+            StepRandomness(bytes(32), self.args.device),
+            lambda places: self._losses(places.cpu().numpy()),
         )
 
 

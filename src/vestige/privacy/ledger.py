@@ -29,7 +29,6 @@ from vestige.privacy.accounting import (
     Mechanism,
     PrivacySpent,
     Unit,
-    check_accountant,
     check_delta,
     composed_epsilon,
 )
@@ -97,17 +96,9 @@ class LedgerEntry:
     @classmethod
     def of(cls, spent: PrivacySpent, **rest: Any) -> "LedgerEntry":
         """The entry of a training with this budget of its planned steps."""
-        return cls(
-            unit=spent.unit,
-            noise_multiplier=spent.noise_multiplier,
-            sample_rate=spent.sample_rate,
-            steps_planned=spent.steps,
-            max_grad_norm=spent.max_grad_norm,
-            accountant=spent.accountant,
-            epsilon=spent.epsilon if isfinite(spent.epsilon) else None,
-            delta=spent.delta,
-            **rest,
-        )
+        numbers: Any = {**spent.summary(), "steps_planned": spent.steps}
+        del numbers["steps"]
+        return cls(**numbers, **rest)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.defence):
@@ -120,21 +111,15 @@ class LedgerEntry:
         if self.unit is not None:
             if None in (self.sequence_length, self.delta, self.accountant):
                 raise ValueError("unit must come with all that the guarantee is of")
-            if self.accountant != "prv":
-                check_accountant(str(self.accountant))
             check_delta(self.delta or 0.0)
             self._mechanism()
 
     def _mechanism(self) -> Mechanism:
-        numbers = (self.noise_multiplier, self.sample_rate, self.steps_planned)
-        if None in numbers:
+        noise, rate, steps = self.noise_multiplier, self.sample_rate, self.steps_planned
+        if noise is None or rate is None or steps is None:
             raise ValueError("unit must come with noise_multiplier, sample_rate and steps_planned")
-        noise, rate, steps = numbers
-        return Mechanism(
-            noise_multiplier=(noise or 0.0) * self.noise_decay,
-            sample_rate=rate or 0.0,
-            steps=steps or 0,
-        )
+        noise *= self.noise_decay
+        return Mechanism(noise_multiplier=noise, sample_rate=rate, steps=steps)
 
     @property
     def mechanism(self) -> Mechanism | None:
