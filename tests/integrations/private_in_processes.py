@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 from tests.integrations.ranks import in_ranks
 from tests.integrations.test_private_trainer import Steps, llama, seeded, trainer, weights
+from vestige.privacy.dp_sgd import NoisyStep
 
 MECHANISMS = {
     "independent": {},

@@ -204,7 +204,7 @@ class PrivateTraining:
         if steps <= 0:
             steps = math.ceil(args.num_train_epochs * batches.steps_per_epoch)
         units, rate = batches.rows.units, batches.sample_rate
-        plan = privacy.plan(unit=privacy.protected, units=units, sample_rate=rate, steps=steps)
+        plan = privacy.plan(privacy.protected, units, rate, steps)
         history = history_of(model)
         config = model.config.get_text_config(decoder=True)
         entry = LedgerEntry.of(

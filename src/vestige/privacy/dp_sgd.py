@@ -341,8 +341,9 @@ def summed_losses(model: LanguageModel, batch: Batch) -> Tensor:
 def _reads_alone(model: TwoParts) -> bool:
     """Whether the head is apart and does not learn: one that learns has to read the rows."""
     head = getattr(model, "head", None)
-    apart = model.separate_head and isinstance(head, nn.Module)
-    return apart and not any(parameter.requires_grad for parameter in head.parameters())
+    if not (model.separate_head and isinstance(head, nn.Module)):
+        return False
+    return not any(parameter.requires_grad for parameter in head.parameters())
 
 
 def cross_entropies(logits: Tensor, targets: Tensor) -> Tensor:

@@ -155,7 +155,7 @@ class UnitGradients:
                 squared = squared + held.formed[unit].double().square().sum().cpu()
                 continue
             products, lookups = (
-                [tuple(_double(part[rows].flatten(0, 1)) for part in pair) for pair in pairs]
+                [(_double(a[rows].flatten(0, 1)), _double(b[rows].flatten(0, 1))) for a, b in pairs]
                 for pairs in (held.products, held.lookups)
             )
             own, lengths = _exact_squares(len(parameter), products, lookups)
@@ -203,7 +203,7 @@ def _squared_norms(
     gradients: Tensor | None,
 ) -> Pair:
     """(units,) of left^T right and of what was looked up among `height` rows, and S^2."""
-    squared, scale = list[Tensor](), None
+    squared, scale = list[Tensor](), torch.zeros(())
     if left is not None and right is not None:
         left, right = _exact(left), _exact(right)
         found, scale = _squared_products(left, right)

@@ -4,8 +4,8 @@ import math
 
 import pytest
 import torch
-
 from tests.attacks.conftest import one_thread, other_bits, random_table
+
 from tests.audits.update.conftest import every_phrase, naive_score
 from vestige.audits.update import pair as module
 from vestige.audits.update.pair import Pair
