@@ -64,7 +64,7 @@ from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
 from vestige.data.vocabulary import WordVocabulary
 from vestige.defences.methods.private import DPSGD
-from vestige.integrations.private_plan import PrivateBatches
+from vestige.integrations.private_plan import PrivateRows
 from vestige.integrations.transformers import PrivateTrainer
 from vestige.metrics.estimates import clopper_pearson
 from vestige.metrics.f_dp_epsilon import threshold_epsilon
@@ -307,14 +307,14 @@ def trainer_path(seed: int, noise: float, member: bool) -> NDArray[np.float64]:
             ),
         )
         trainer.remove_callback(PrinterCallback)
-        batch = PrivateBatches.batch
+        batch = PrivateRows.batch
 
         def without(*given: Any) -> Any:
             rows, units = batch(*given)
             kept = units < (UNITS if member else UNITS - 1)
             return rows[kept], units[kept]
 
-        with patch.object(PrivateBatches, "batch", without):
+        with patch.object(PrivateRows, "batch", without):
             trainer.train()
     return np.array(kept.weights)
 

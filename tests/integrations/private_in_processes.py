@@ -31,14 +31,14 @@ def train_few(out: Path) -> None:
         ddp_backend="gloo",
     )  # fmt: skip
     counts = []
-    batch = type(own._batches).batch
+    batch = type(own._rows).batch
 
     def watched(*args):
         found = batch(*args)
         counts.append(len(found[0]))
         return found
 
-    with patch.object(type(own._batches), "batch", watched):
+    with patch.object(type(own._rows), "batch", watched):
         own.train()
     kept = {"weights": _flat(weights(own.model)), "counts": counts}
     (out / f"{os.environ['RANK']}.json").write_text(json.dumps(kept))

@@ -20,8 +20,7 @@ from vestige.data.manifest import Manifest
 from vestige.errors import DataError, VestigeError
 from vestige.integrations import canary_search, rows
 from vestige.integrations.canary_search import CanarySearch, require_arrival
-from vestige.integrations.rows import Rows
-from vestige.integrations.text_sample import TextSample
+from vestige.integrations.rows import Rows, TextSample
 from vestige.integrations.transformers import plant
 
 WORDS = tokenizer()

@@ -38,7 +38,7 @@ from vestige.integrations.private_checks import (
     refuse_optimizer,
     refuse_settings,
 )
-from vestige.integrations.private_plan import PrivateBatches, PrivateRows, PrivateTraining
+from vestige.integrations.private_plan import PrivateRows, PrivateTraining
 from vestige.integrations.rows import Rows, from_the_left, other_loss, row_losses
 from vestige.models.lora import only_our_warnings
 from vestige.privacy.dp_sgd import NoisyStep
@@ -93,8 +93,7 @@ class _Private(Trainer):  # type: ignore[misc]
         rows = PrivateRows.of(bound.arguments.get("train_dataset"), privacy, user_column)
         plain(model, *args, **kwargs)
         refuse_settings(self)
-        rows.check_prepared(self.train_dataset)
-        self._batches = PrivateBatches.of(rows, privacy, self.args)
+        self._rows = rows.batched(self.train_dataset, privacy, self.args)
         self._privacy, self._user_column = privacy, user_column
         self._rows_at_once = privacy.physical_batch_size or self.args.per_device_train_batch_size
         self.args.gradient_accumulation_steps = 1  # a batch is a step, however it is computed
@@ -117,18 +116,18 @@ class _Private(Trainer):  # type: ignore[misc]
         """
         refuse_layers(self.model)
         self._check_loss()
-        judging = held_out(self, self._batches.rows, self._user_column)
+        judging = held_out(self, self._rows, self._user_column)
         place, privacy = Path(self.args.output_dir), self._privacy
         resumed, first = bool(resume_from_checkpoint), self.args.process_index == 0
         make = partial(_secret, place / KEY, given=privacy.secret(), resumed=resumed)
         self._secret = _shared(make, self.args.process_index)
         training = self._private = PrivateTraining.of(
-            self._batches, privacy, self, held_out=judging, begun=place if resumed else None
+            self._rows, privacy, self, held_out=judging, begun=place if resumed else None
         )
         if first and not resumed:
             training.write(place)
         noise = training.plan.defence.noise
-        self._noise = NoisyStep(noise, privacy.max_grad_norm, self._batches.expected_units)
+        self._noise = NoisyStep(noise, privacy.max_grad_norm, self._rows.expected_units)
         training.remember(self.model)
         result = super().train(resume_from_checkpoint=resume_from_checkpoint, **rest)
         training.remember(self.model, self.state.global_step)
@@ -138,7 +137,7 @@ class _Private(Trainer):  # type: ignore[misc]
 
     def get_train_dataloader(self) -> DataLoader[int]:
         """Numbers in place of batches: a step's rows follow from its number and the secret."""
-        numbers: Any = range(self._batches.steps_per_epoch)
+        numbers: Any = range(self._rows.steps_per_epoch)
         return DataLoader(numbers, batch_size=1)
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> Any:
@@ -162,7 +161,7 @@ class _Private(Trainer):  # type: ignore[misc]
         process, processes = self.args.process_index, self.args.world_size
         noise.draw_from(self._secret, step)
         noise.begin(self.model, None, noised=process == 0)
-        rows, units = self._batches.batch(self._secret, step, process, processes)
+        rows, units = self._rows.batch(self._secret, step, process, processes)
         device = self.args.device
 
         def losses(places: Tensor) -> Tensor:

@@ -192,12 +192,11 @@ class Ancestry:
 
     Attributes:
         shared: earlier trainings that read some of its records, oldest first.
-        epsilon: of these and this one together; None: no joint guarantee.
-        reasons: why there is none.
+        epsilon: of these and this one together; None: no joint guarantee, for `reasons`.
         longest: tokens of the documents that `epsilon` is for; None: all.
         unknown: earlier trainings whose records are not at hand.
-        if_read: epsilon of a record that the unknown ones read as well; None: no guarantee.
-        unknown_reasons: why there is none.
+        if_read: epsilon of a record that the unknown ones read as well; None: no guarantee, for
+            `unknown_reasons`.
         vocabulary: "own" (learned from this training's text), "read" (from a text with some of its
             records), "other" (from a text with none of them) or "unknown".
         in_vocabulary: how many of its records the vocabulary was learned from; None: not known.
@@ -224,11 +223,7 @@ class Ancestry:
     ) -> "Ancestry":
         """The joint guarantee of a training with a unit.
 
-        Args:
-            entry: this training.
-            shared: earlier ones that read some of its records.
-            unknown: earlier ones of which that is unknown.
-            choosing: those among `shared` that chose their epoch by some of its records.
+        `choosing`: those among `shared` that chose their epoch by some of its records.
         """
         epsilon, reasons = _joint(entry, shared, choosing)
         if_read, unknown_reasons = _joint(entry, (*shared, *unknown), choosing)
