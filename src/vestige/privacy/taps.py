@@ -195,20 +195,6 @@ class _Tap(torch.autograd.Function):
         return back[0], None, None, None
 
 
-class _OfRows(torch.autograd.Function):
-    """A vector once for each row, (rows, 1, ..., n), whose backward pass delivers its gradients."""
-
-    @staticmethod
-    def forward(ctx: Any, vector: Tensor, shape: tuple[int, ...], deliver: Any) -> Tensor:
-        ctx.deliver = deliver
-        return vector.expand(shape)
-
-    @staticmethod
-    def backward(ctx: Any, *back: Tensor) -> tuple[None, None, None]:
-        ctx.deliver(back[0])
-        return None, None, None
-
-
 def _deliver_product(
     layer: Any, gradients: UnitGradients, transposed: bool, given: Tensor, gradient: Tensor
 ) -> None:
@@ -258,12 +244,15 @@ def _normalize(layer: Any, norm: Any, gradients: UnitGradients, given: Tensor) -
 
 def _of_rows(vector: Any, given: Tensor, gradients: UnitGradients) -> Tensor:
     """A vector as (rows, 1, ..., n), as many dimensions as what goes in."""
+    own: Tensor = vector.detach()
     if not vector.requires_grad:
-        own: Tensor = vector.detach()
         return own
-    shape = (len(given), *[1] * (given.dim() - 1 - vector.dim()), *vector.shape)
-    deliver = partial(gradients.add, vector)
-    repeated: Tensor = _OfRows.apply(vector, shape, deliver)  # type: ignore[no-untyped-call]
+    own = own.expand(len(given), *[1] * (given.dim() - 1 - vector.dim()), *vector.shape)
+
+    def deliver(given: Tensor, gradient: Tensor) -> None:
+        gradients.add(vector, gradient)
+
+    repeated: Tensor = _Tap.apply(own, given, vector, deliver)  # type: ignore[no-untyped-call]
     return repeated
 
 
