@@ -64,7 +64,7 @@ from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
 from vestige.data.vocabulary import WordVocabulary
 from vestige.defences.methods.private import DPSGD
-from vestige.integrations.private_plan import PrivateBatches
+from vestige.integrations.private_plan import PrivateRows
 from vestige.integrations.private_trainer import PrivateTrainer
 from vestige.metrics.estimates import clopper_pearson
 from vestige.metrics.f_dp_epsilon import threshold_epsilon
@@ -73,9 +73,8 @@ from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMConfig
 from vestige.privacy.accounting import Mechanism as Accounted
 from vestige.privacy.accounting import noise_for
-from vestige.privacy.clipping import summed_losses
 from vestige.privacy.dp_fedavg import DPFedAvgStep
-from vestige.privacy.dp_sgd import DPSGDStep
+from vestige.privacy.dp_sgd import DPSGDStep, summed_losses
 from vestige.privacy.taps import trainable
 from vestige.training.batches import IGNORED, Batch
 from vestige.training.config import TrainingConfig
@@ -308,14 +307,14 @@ def trainer_path(seed: int, noise: float, member: bool) -> NDArray[np.float64]:
             ),
         )
         trainer.remove_callback(PrinterCallback)
-        batch = PrivateBatches.batch
+        batch = PrivateRows.batch
 
         def without(*given: Any) -> Any:
             rows, units = batch(*given)
             kept = units < (UNITS if member else UNITS - 1)
             return rows[kept], units[kept]
 
-        with patch.object(PrivateBatches, "batch", without):
+        with patch.object(PrivateRows, "batch", without):
             trainer.train()
     return np.array(kept.weights)
 

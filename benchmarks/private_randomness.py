@@ -69,7 +69,7 @@ from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMConfig
 from vestige.privacy.dp_fedavg import DPFedAvgStep
 from vestige.privacy.dp_sgd import DPSGDStep
-from vestige.privacy.noise import GaussianNoise
+from vestige.privacy.randomness import GaussianNoise
 from vestige.training.checkpoint import CHECKPOINT, HISTORY, MODEL
 from vestige.training.config import TrainingConfig
 from vestige.training.key_file import KEY

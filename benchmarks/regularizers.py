@@ -24,9 +24,8 @@ import torch
 
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import WordVocabulary
-from vestige.defences.adversarial import AdversarialStep
 from vestige.defences.goldfish import GoldfishStep
-from vestige.defences.triplet import TripletStep
+from vestige.defences.regularizers import AdversarialStep, TripletStep
 from vestige.memory import keep_freed_pages
 from vestige.models.recurrent_network import LSTMConfig
 from vestige.training.batches import Batch

@@ -67,7 +67,7 @@ CASES = {
         "--delta must be below 1 / 20",
         "one of n whole",
     ),
-    "a limit for a bound": (f"{PRIVATE} --accountant gdp", "--accountant", "no bound"),
+    "a limit for a bound": (f"{PRIVATE} --accountant gdp", "--accountant", "rdp"),
     "lots of no kind": (
         f"{PRIVATE} --batching documents",
         "batching must be poisson",

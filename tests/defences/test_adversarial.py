@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
-from vestige.defences.adversarial import AdversarialStep, Discriminator, kl_from_uniform
+from vestige.defences.regularizers import AdversarialStep, Discriminator, kl_from_uniform
 from vestige.errors import TrainingError
 from vestige.training.batches import IGNORED
 from vestige.training.config import TrainingConfig

@@ -132,7 +132,7 @@ def test_a_name_is_registered_once():
         (lambda: DPFedAvg(noise_multiplier=-1), "`noise_multiplier` must be at least 0"),
         (lambda: DPSGD(epsilon=8, max_grad_norm=0), "`max_grad_norm` must be positive"),
         (lambda: DPSGD(epsilon=8, delta=2), r"`delta` must lie in \[1e-12, 1\), got 2"),
-        (lambda: DPSGD(epsilon=8, accountant="gdp"), "`accountant` must be one of"),
+        (lambda: DPSGD(epsilon=8, accountant="gdp"), "accountant must be one of"),
         (
             lambda: DPFedAvg(epsilon=8, local_learning_rate=0),
             "`local_learning_rate` must be positive",

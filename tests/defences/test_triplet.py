@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
-from vestige.defences.triplet import TripletStep, triplet_loss
+from vestige.defences.regularizers import TripletStep, triplet_loss
 from vestige.errors import TrainingError
 from vestige.training.batches import IGNORED
 from vestige.training.config import TrainingConfig

@@ -8,8 +8,7 @@ from unittest.mock import patch
 
 from tests.integrations.ranks import in_ranks
 from tests.integrations.test_private_trainer import Steps, llama, seeded, trainer, weights
-from vestige.integrations import private_trainer
-from vestige.privacy.clipping import clip_gradients
+from vestige.privacy.dp_sgd import NoisyStep
 
 MECHANISMS = {
     "independent": {},
@@ -32,14 +31,14 @@ def train_few(out: Path) -> None:
         ddp_backend="gloo",
     )  # fmt: skip
     counts = []
-    batch = type(own._batches).batch
+    batch = type(own._rows).batch
 
     def watched(*args):
         found = batch(*args)
         counts.append(len(found[0]))
         return found
 
-    with patch.object(type(own._batches), "batch", watched):
+    with patch.object(type(own._rows), "batch", watched):
         own.train()
     kept = {"weights": _flat(weights(own.model)), "counts": counts}
     (out / f"{os.environ['RANK']}.json").write_text(json.dumps(kept))
@@ -48,12 +47,11 @@ def train_few(out: Path) -> None:
 def train(out: Path, mechanism: str) -> None:
     """Train, and write the weights of this process, its gradients, and its norms step by step."""
     processes = int(os.environ.get("WORLD_SIZE", "1"))
-    steps, norms = Steps(), []
+    steps, norms, end = Steps(), [], NoisyStep.end
 
-    def watched(*args):
-        found = clip_gradients(*args)
-        norms.append(found.norms.tolist())
-        return found
+    def watched(own, found):
+        norms.append(found.tolist())
+        end(own, found)
 
     own = trainer(
         out / "trainer", seeded(noise_multiplier=0.5, **MECHANISMS[mechanism]), steps,
@@ -61,7 +59,7 @@ def train(out: Path, mechanism: str) -> None:
         lora=False if mechanism == "whole" else None,
         base=llama() if mechanism == "whole" else None,
     )  # fmt: skip
-    with patch.object(private_trainer, "clip_gradients", watched):
+    with patch.object(NoisyStep, "end", watched):
         own.train()
     kept = {"weights": _flat(weights(own.model)), "norms": norms}
     kept["gradients"] = [_flat(each) for each in steps.gradients]

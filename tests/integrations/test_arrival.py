@@ -21,8 +21,7 @@ from vestige.errors import DataError, VestigeError
 from vestige.integrations import canary_search, rows
 from vestige.integrations.canary_search import CanarySearch, require_arrival
 from vestige.integrations.planting import plant
-from vestige.integrations.rows import Rows
-from vestige.integrations.text_sample import TextSample
+from vestige.integrations.rows import Rows, TextSample
 
 WORDS = tokenizer()
 WORDS.pad_token = WORDS.eos_token

@@ -125,7 +125,7 @@ class Steps(TrainerCallback):
 
 def expected_gradient(own, step: int, *, clip: float, expected: int) -> list[torch.Tensor]:
     """By the definition: a backward pass for each row of the lot, clipped by unit, summed."""
-    rows, units = own._batches.batch(own._secret, step, 0, 1)
+    rows, units = own._rows.batch(own._secret, step, 0, 1)
     learning = [p for p in own.model.parameters() if p.requires_grad]
     each: dict[int, list[torch.Tensor]] = {}
     for row, unit in zip(rows, units, strict=True):

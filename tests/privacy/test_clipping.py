@@ -23,7 +23,7 @@ from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import TrainingError
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.recurrent_network import GRUConfig
-from vestige.privacy import clipping, taps, unit_gradients
+from vestige.privacy import dp_sgd, unit_gradients
 from vestige.privacy.dp_sgd import DPSGDStep
 from vestige.privacy.taps import tapped, untappable_layers
 from vestige.privacy.unit_gradients import UnitGradients
@@ -226,7 +226,7 @@ def test_nothing_is_held_once_a_step_is_over(monkeypatch):
             super().__init__(*given)
             seen.append(weakref.ref(self))
 
-    monkeypatch.setattr(clipping, "UnitGradients", Watched)
+    monkeypatch.setattr(dp_sgd, "UnitGradients", Watched)
     take(make("llama tied"), batch())
     assert [one() for one in seen] == [None]
 
@@ -340,36 +340,6 @@ def test_layers_that_cannot_be_tapped_are_known():
         assert untappable_layers(layer)
     for layer in (nn.LayerNorm(5), nn.RMSNorm(5), nn.Embedding(4, 2), nn.Conv1d(2, 2, 1)):
         assert not untappable_layers(layer)
-
-
-class Scaling(nn.Module):
-    """A layer with vectors, and some way to use them."""
-
-    def __init__(self, use, *names: str) -> None:
-        super().__init__()
-        self.use = use
-        for name in names or ("weight",):
-            setattr(self, name, nn.Parameter(torch.ones(5)))
-
-    def forward(self, given):
-        return self.use(self, given)
-
-
-def test_a_norm_is_known_by_what_it_computes():
-    def known(use, *names):
-        return taps._scales_alone(Scaling(use, *names))
-
-    assert known(lambda own, x: x / x.norm(dim=-1, keepdim=True) * own.weight)
-    assert known(lambda own, x: x * (1 + own.weight) + own.bias, "weight", "bias")
-    assert known(lambda own, x: x * own.scale, "scale")
-    assert not known(lambda own, x: x.mean(0, keepdim=True) * own.weight)
-    assert not known(lambda own, x: (x - x.mean(0, keepdim=True)) * own.weight)
-    assert not known(lambda own, x: x * own.weight.mean(0))
-    assert not known(lambda own, x: x * own.weight.sum())
-    assert not known(lambda own, x: x)
-    assert not known(lambda own, x: nn.functional.linear(x, own.weight))
-    assert not taps._scales_alone(nn.BatchNorm1d(5))
-    assert not taps._scales_alone(nn.PReLU(5))
 
 
 OTHERS = [nn.Conv1d(3, 4, 2), nn.GroupNorm(1, 3), nn.PReLU()]

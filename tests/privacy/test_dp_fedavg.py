@@ -13,7 +13,7 @@ from vestige.defences.methods.private import DPFedAvg
 from vestige.errors import TrainingError
 from vestige.privacy.accounting import Mechanism, noise_for
 from vestige.privacy.dp_fedavg import DPFedAvgStep
-from vestige.privacy.masks import StepChance
+from vestige.privacy.randomness import StepRandomness
 from vestige.training.batches import IGNORED, Batch
 from vestige.training.config import TrainingConfig
 from vestige.training.loop import train
@@ -75,7 +75,7 @@ def moved(model) -> list[torch.Tensor]:
 def test_a_round_is_that_of_a_loop_over_copies(tiny_model, tiny_batch, kind, epochs, size):
     model, batch = tiny_model(kind).double(), tiny_batch()
     secret, updates = Secret.of_seed(5), []
-    chance = StepChance(secret.key("masks", 0), batch.inputs.device)
+    chance = StepRandomness(secret.key("masks", 0), batch.inputs.device)
     for user in range(USERS):
         with chance.alone(int((batch.users == user).nonzero()[0])):
             updates.append(naive_update(model, batch, user, epochs=epochs, size=size))

@@ -13,9 +13,9 @@ from vestige.data.vocabulary import WordVocabulary
 from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMConfig
 from vestige.models.transformer import TransformerConfig
-from vestige.privacy import masks, products, unit_gradients
+from vestige.privacy import randomness, unit_gradients
 from vestige.privacy.dp_sgd import DPSGDStep
-from vestige.privacy.masks import scale
+from vestige.privacy.randomness import scale
 from vestige.training.batches import IGNORED, Batch
 from vestige.training.config import TrainingConfig
 from vestige.training.loop import train
@@ -128,7 +128,7 @@ def test_norms_and_clipped_sum_are_those_of_a_loop_over_examples(name, dtype, to
 @pytest.mark.parametrize("name", LSTMS)
 def test_onednns_products_give_the_same_norms_and_sums(name, monkeypatch):
     """What large models take."""
-    monkeypatch.setattr(products, "_LARGE", 0)
+    monkeypatch.setattr(unit_gradients, "_LARGE", 0)
     test_norms_and_clipped_sum_are_those_of_a_loop_over_examples(name, torch.float32, 1e-4, None)
 
 
@@ -159,7 +159,7 @@ def test_dropout_enters_the_gradient_as_in_a_plain_pass(name, monkeypatch):
     def kept(keys, call, shape, probability):
         return drawn(probability, shape[2])[: shape[0]]
 
-    monkeypatch.setattr(masks, "kept", kept)
+    monkeypatch.setattr(randomness, "kept", kept)
     monkeypatch.setattr(torch.nn.functional, "dropout", masked)
     config = replace(SHAPES[name], dropout_in=0.3, dropout_out=0.4)
     model = new_model(make_model(name).vocabulary, config, seed=1).double().train()

@@ -13,8 +13,7 @@ from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import TrainingError
 from vestige.models.lora import add_lora
 from vestige.models.protocols import LanguageModel
-from vestige.privacy.clipping import chunks
-from vestige.privacy.dp_sgd import DPSGDStep
+from vestige.privacy.dp_sgd import DPSGDStep, chunks
 from vestige.privacy.taps import untappable_layers
 from vestige.training.batches import IGNORED, Batch
 from vestige.training.config import TrainingConfig

@@ -6,11 +6,12 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from vestige.errors import TrainingError
-from vestige.privacy.clipping import Rule, clip_gradients
-from vestige.privacy.masks import StepChance, kept, refuse_other_chance, scale
+from vestige.privacy.dp_sgd import NoisyStep
+from vestige.privacy.randomness import StepRandomness, kept, refuse_other_randomness, scale
+from vestige.training.secret import Secret
 
 CPU = torch.device("cpu")
-CHANCE = StepChance(bytes(range(32)), CPU)
+CHANCE = StepRandomness(bytes(range(32)), CPU)
 ROWS = torch.arange(40)
 
 
@@ -29,13 +30,13 @@ def test_a_mask_follows_from_its_row_and_not_from_those_read_beside_it():
     torch.testing.assert_close(wider[..., :9], every)
     longer = drawn(ROWS, (20, 9))
     torch.testing.assert_close(longer[..., :12, :], every)
-    other = drawn(ROWS, chance=StepChance(bytes(32), CPU))
+    other = drawn(ROWS, chance=StepRandomness(bytes(32), CPU))
     assert (other != every).any()
 
 
 def test_masks_are_independent_and_drop_as_many_as_they_should():
     p = 0.3
-    keys = StepChance(bytes(32), CPU).keys(torch.arange(64))
+    keys = StepRandomness(bytes(32), CPU).keys(torch.arange(64))
     first = kept(keys, 5, (64, 100, 201), p)
     assert first.double().mean().item() == pytest.approx(1 - p, abs=4 * (p * 0.7 / 1.28e6) ** 0.5)
     assert scale(p) == pytest.approx(1 / 0.7, rel=1e-4)
@@ -116,7 +117,8 @@ class Drops(torch.nn.Module):
 def test_a_row_anywhere_moves_the_sum_by_the_clipping_norm_alone(new, at_once):
     torch.manual_seed(0)
     model, data = Drops().double(), torch.randn(9, 4, 6, dtype=torch.float64)
-    rule = Rule(max_grad_norm=0.5, expected_units=1, chance=CHANCE, rows_at_once=at_once)
+    step = NoisyStep(0.0, 0.5, 1)
+    step.draw_from(Secret.of_seed(1), 0)
 
     def summed(numbers):
         model.linear.weight.grad = torch.zeros_like(model.linear.weight)
@@ -125,7 +127,9 @@ def test_a_row_anywhere_moves_the_sum_by_the_clipping_norm_alone(new, at_once):
         def losses(places):
             return model(data[numbers[places]]).square().sum((1, 2))
 
-        clip_gradients(model, losses, torch.arange(len(numbers)), numbers, rule)
+        units = torch.arange(len(numbers))
+        step.draw_from(Secret.of_seed(1), 0)
+        step.add_clipped(model, losses, units, numbers, rows_at_once=at_once)
         return torch.cat([p.grad.flatten() for p in model.parameters()])
 
     every = torch.arange(9)
@@ -136,7 +140,7 @@ def test_a_row_anywhere_moves_the_sum_by_the_clipping_norm_alone(new, at_once):
 def test_chance_that_rows_draw_otherwise_is_refused():
     def check(own):
         model = Drops(own)
-        refuse_other_chance(CHANCE, lambda places: model(torch.ones(len(places), 4, 6)))
+        refuse_other_randomness(CHANCE, lambda places: model(torch.ones(len(places), 4, 6)))
 
     check(None)
     check(lambda read: read * (torch.rand(()) > 0.1))  # once for all rows

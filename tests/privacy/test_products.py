@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from vestige.privacy import products
-from vestige.privacy.products import linear
+from vestige.privacy import unit_gradients as products
+from vestige.privacy.unit_gradients import linear
 
 SHAPES = [(1, 1, 1), (7, 5, 3), (40, 300, 200), (333, 128, 77), (1, 2048, 1200)]
 

@@ -8,9 +8,8 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from vestige.defences.adversarial import AdversarialStep
 from vestige.defences.goldfish import GoldfishStep
-from vestige.defences.triplet import TripletStep
+from vestige.defences.regularizers import AdversarialStep, TripletStep
 from vestige.errors import TrainingError
 from vestige.privacy.dp_fedavg import DPFedAvgStep
 from vestige.privacy.dp_sgd import DPSGDStep

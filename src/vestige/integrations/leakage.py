@@ -36,7 +36,6 @@ LIMITS: Mapping[str, Limit] = {
     ),
     "auc": Limit("", "AUC of training against evaluation texts"),
 }
-"""By name."""
 
 REMARKS = (
     "The measured ε is a lower bound: the training may reveal more. An AUC of 0.5 does not "
@@ -47,14 +46,7 @@ REMARKS = (
 
 @dataclass(frozen=True)
 class TextGap:
-    """Mean losses of training and evaluation texts, in nats per token.
-
-    Attributes:
-        trained: of each text of the training set.
-        others: of each text of the evaluation set.
-        fell: decrease of each training text's loss since the training began.
-        others_fell: of each evaluation text's.
-    """
+    """Mean losses of training and evaluation texts in nats per token, and by how much they fell."""
 
     trained: tuple[float, ...]
     others: tuple[float, ...]
@@ -72,15 +64,9 @@ class TextGap:
 
 @dataclass(frozen=True, kw_only=True)
 class LeakageSnapshot:
-    """What was measured after a step.
+    """What was measured after a step of the optimizer, as by `vestige exposure` and `extract`.
 
-    Attributes:
-        step: of the optimizer.
-        found: exposure, as of `vestige exposure`.
-        completion: as of `vestige extract`.
-        audit: lower bounds of epsilon; None without coin flips.
-        texts: losses of texts; None if none are compared.
-        seconds: of the measurement.
+    `audit`: lower bounds of epsilon, with coin flips; `texts`: if some are compared.
     """
 
     step: int

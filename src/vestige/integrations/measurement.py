@@ -26,7 +26,7 @@ from vestige.data.writing import write_text
 from vestige.errors import NotFinite, VestigeError
 from vestige.integrations.canary_search import CanarySearch
 from vestige.integrations.leakage import LeakageSnapshot
-from vestige.integrations.text_sample import TextSample, text_gap
+from vestige.integrations.rows import TextSample, text_gap
 
 if TYPE_CHECKING:
     from vestige.audits.exposure.canary_result import CanaryExposure
@@ -44,19 +44,12 @@ ROUNDING = 1e-5
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a model knew before its training, for a training that is resumed.
+    """What a model knew before its training, for a training that is resumed."""
 
-    Attributes:
-        scores: log-probabilities of the coin-flip canaries; None if there are none.
-        losses: of the sample of training and of evaluation texts; None if there is none.
-        sample: hash of the sample; None also in files of older versions.
-        answers: log-perplexity of each canary and control; None in files of older versions.
-    """
-
-    scores: list[float] | None = None
-    losses: tuple[list[float], list[float]] | None = None
-    sample: str | None = None
-    answers: list[float] | None = None
+    scores: list[float] | None = None  # log-probabilities of the coin-flip canaries
+    losses: tuple[list[float], list[float]] | None = None  # of training and evaluation texts
+    sample: str | None = None  # hash of these; None also in files of older versions
+    answers: list[float] | None = None  # log-perplexity of each canary; None likewise
 
     def save(self, file: Path) -> None:
         """Write a file that only its owner can read."""
@@ -65,11 +58,7 @@ class Baseline:
 
     @classmethod
     def load(cls, file: Path) -> "Baseline":
-        """Read what `save` wrote.
-
-        Raises:
-            VestigeError: it is missing or damaged.
-        """
+        """Read what `save` wrote; VestigeError if it is missing or damaged."""
         remedy = "Restore it, or resume without the callback."
         content = read_bytes(file, limit=LARGEST, error=VestigeError, remedy=remedy)
         found = parse_object(content, file, error=VestigeError, remedy=remedy)

@@ -26,12 +26,9 @@ from vestige.privacy.ledger import UNKNOWN, LedgerEntry
 
 @dataclass(frozen=True, kw_only=True)
 class ModelHistory:
-    """Trainings that made a model, oldest first.
+    """Trainings that made a model, oldest first: of its folder's ledger, and private ones here.
 
-    Attributes:
-        loaded: in the ledger of its folder, or an unknown one.
-        here: private ones in this process.
-        moved: whether something else has trained it in this process.
+    `moved`: something else has trained it in this process.
     """
 
     loaded: tuple[LedgerEntry, ...]
@@ -79,12 +76,8 @@ def remember(model: Any, history: ModelHistory, *, done: bool) -> None:
 def compared_with_folder(model: Any) -> Literal["same", "other", "partly"]:
     """Compare the weights of a model with those of the folder that it was loaded from.
 
-    Args:
-        model: of Transformers; an adapter in it is left out, and quantized weights, which do not
-            learn.
-
-    Returns:
-        "same" also without a folder; "partly" if not all weights are there in the same shape.
+    An adapter is left out, and quantized weights, which do not learn. "same" also without a folder;
+    "partly" if not all weights are there in the same shape.
     """
     folder = Path(model.name_or_path or "")
     if not (model.name_or_path and folder.is_dir()):

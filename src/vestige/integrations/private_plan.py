@@ -39,17 +39,19 @@ MOVED = (
 
 @dataclass(frozen=True)
 class PrivateRows:
-    """The rows of a training set, and their users.
+    """The rows of a training set, their users, and the batches that are Poisson-sampled of them.
 
     Attributes:
         number: of rows.
         owners: int64 (rows,) the user of each row, from 0; None if a row is the unit.
         names: of the users; None likewise.
+        expected_units: rows or users of a batch, on average; 0 before `batched`.
     """
 
     number: int
     owners: Ids | None = None
     names: frozenset[str] | None = None
+    expected_units: int = 0
 
     @classmethod
     def of(cls, data: Any, privacy: DPSGD, user_column: str | None) -> "PrivateRows":
@@ -90,87 +92,65 @@ class PrivateRows:
         users, owners = np.unique([str(name) for name in values], return_inverse=True)
         return cls(len(data), owners.astype(np.int64), frozenset(users.tolist()))
 
-    def check_prepared(self, data: Any) -> None:
-        """Raise TrainingError if a trainer made other rows of them, whose users are unknown."""
-        if len(data) != self.number:
+    def batched(self, prepared: Any, privacy: DPSGD, args: Any) -> "PrivateRows":
+        """The same, sampled by a trainer's settings.
+
+        Args:
+            prepared: the rows as the trainer made them.
+            privacy: as given.
+            args: of the trainer.
+
+        Raises:
+            TrainingError: the trainer made other rows of them, whose users are unknown.
+            ValueError: a batch has more units than there are, or delta is out of range.
+        """
+        if len(prepared) != self.number:
             raise TrainingError(
-                f"the trainer made {len(data):,} rows of {self.number:,}: a row can have several "
-                "texts, or a text several rows",
+                f"the trainer made {len(prepared):,} rows of {self.number:,}: a row can have "
+                "several texts, or a text several rows",
                 remedy="Switch packing off.",
             )
+        expected = (
+            args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
+        )
+        if expected > self.units:
+            raise ValueError(
+                f"`per_device_train_batch_size` must be at most {self.units} in all (times "
+                f"accumulation and processes), as many {privacy.protected}s as there are, got "
+                f"{expected}"
+            )
+        if privacy.delta is not None:
+            check_delta(privacy.delta, self.units)
+        return replace(self, expected_units=expected)
 
     @property
     def units(self) -> int:
         """Number of rows, or of users."""
         return self.number if self.names is None else len(self.names)
 
-    def of_units(self, chosen: Ids) -> tuple[Ids, Ids]:
-        """The rows of some units, and the unit of each."""
-        if self.owners is None:
-            return chosen, chosen
-        rows = np.flatnonzero(np.isin(self.owners, chosen))
-        return rows, self.owners[rows]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrivateBatches:
-    """Poisson-sampled batches of a trainer's rows.
-
-    Attributes:
-        rows: of the training set.
-        expected_units: of a batch, on average.
-    """
-
-    rows: PrivateRows
-    expected_units: int
-
-    @classmethod
-    def of(cls, rows: PrivateRows, privacy: DPSGD, args: Any) -> "PrivateBatches":
-        """Those of a trainer's settings.
-
-        Raises:
-            ValueError: a batch has more units than there are, or delta is out of range.
-        """
-        expected = (
-            args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
-        )
-        if expected > rows.units:
-            raise ValueError(
-                f"`per_device_train_batch_size` must be at most {rows.units} in all (times "
-                f"accumulation and processes), as many {privacy.protected}s as there are, got "
-                f"{expected}"
-            )
-        if privacy.delta is not None:
-            check_delta(privacy.delta, rows.units)
-        return cls(rows=rows, expected_units=expected)
-
     @property
     def sample_rate(self) -> float:
         """Probability with which a unit is in a batch."""
-        return self.expected_units / self.rows.units
+        return self.expected_units / self.units
 
     @property
     def steps_per_epoch(self) -> int:
         """Steps in which a unit is sampled once on average."""
-        return math.ceil(self.rows.units / self.expected_units)
+        return math.ceil(self.units / self.expected_units)
 
     def batch(self, secret: Secret, step: int, process: int, processes: int) -> tuple[Ids, Ids]:
         """One process's part of a step's batch: rows, and the unit of each."""
-        units, rate = self.rows.units, self.sample_rate
-        drawn = poisson_sample(secret.key("sampling"), step, units=units, sample_rate=rate)
-        return self.rows.of_units(drawn[process::processes])
+        key, rate = secret.key("sampling"), self.sample_rate
+        drawn = poisson_sample(key, step, units=self.units, sample_rate=rate)[process::processes]
+        if self.owners is None:
+            return drawn, drawn
+        rows = np.flatnonzero(np.isin(self.owners, drawn))
+        return rows, self.owners[rows]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateTraining:
-    """The guarantee of a training.
-
-    Attributes:
-        plan: with the noise, the steps and the budget.
-        history: of the model that it starts from.
-        entry: of its ledger.
-        held_out: units that choose weights or steps by an evaluation, and are not protected.
-    """
+    """The guarantee of a training; `held_out`: unprotected units by which it is evaluated."""
 
     plan: PrivacyPlan
     history: ModelHistory
@@ -179,32 +159,19 @@ class PrivateTraining:
 
     @classmethod
     def of(
-        cls,
-        batches: PrivateBatches,
-        privacy: DPSGD,
-        trainer: Any,
-        *,
-        held_out: int,
-        begun: Path | None,
+        cls, rows: PrivateRows, privacy: DPSGD, trainer: Any, *, held_out: int, begun: Path | None
     ) -> "PrivateTraining":
         """That of the steps that a trainer will take.
 
-        Args:
-            batches: of the trainer.
-            privacy: as given.
-            trainer: with the model and the number of steps.
-            held_out: see the attribute.
-            begun: the folder of a training that is resumed; None: a new one.
-
         Raises:
-            TrainingError: no noise keeps within epsilon, or another training was begun.
+            TrainingError: no noise keeps within epsilon, or `begun`, the folder of a training that
+                is resumed, is of another one.
         """
         args, model = trainer.args, trainer.model
         steps = args.max_steps
         if steps <= 0:
-            steps = math.ceil(args.num_train_epochs * batches.steps_per_epoch)
-        units, rate = batches.rows.units, batches.sample_rate
-        plan = privacy.plan(unit=privacy.protected, units=units, sample_rate=rate, steps=steps)
+            steps = math.ceil(args.num_train_epochs * rows.steps_per_epoch)
+        plan = privacy.plan(privacy.protected, rows.units, rows.sample_rate, steps)
         history = history_of(model)
         config = model.config.get_text_config(decoder=True)
         entry = LedgerEntry.of(
@@ -222,11 +189,6 @@ class PrivateTraining:
             history = ModelHistory(loaded=loaded, here=here)
         return cls(plan=plan, history=history, entry=entry, held_out=held_out)
 
-    @property
-    def before(self) -> tuple[LedgerEntry, ...]:
-        """Trainings that made the model it starts from, oldest first."""
-        return (*self.history.loaded, *self.history.here)
-
     def remember(self, model: Any, steps: int | None = None) -> None:
         """Remember that a model is trained by it, after so many steps or before the first."""
         here = (*self.history.here, self._entry_after(steps))
@@ -234,7 +196,7 @@ class PrivateTraining:
 
     def write(self, folder: Path, steps: int | None = None) -> None:
         """Write ledger and statement beside weights, after so many steps or before the first."""
-        ledger = to_json((*self.before, self._entry_after(steps)))
+        ledger = to_json((*self.history.loaded, *self.history.here, self._entry_after(steps)))
         write_text(folder / LEDGER, ledger, shared=True)
         sentences = "\n\n".join(self.statement(steps).sentences())
         write_text(folder / STATEMENT, f"# Privacy\n\n{sentences}\n", shared=True)
@@ -263,11 +225,7 @@ class PrivateTraining:
 
 
 def _resumed(entry: LedgerEntry, file: Path) -> tuple[LedgerEntry, ...]:
-    """The ledger of a begun training, which must promise what this one does.
-
-    Raises:
-        TrainingError: it is another training.
-    """
+    """The ledger of a begun training, which must promise what this one does."""
     remedy = "Resume with the same settings, or choose another directory."
     content = read_bytes(file, limit=_LARGEST, error=TrainingError, remedy=remedy)
     *before, begun = from_json(content, where=file)

@@ -2,11 +2,11 @@
 
 Abadi et al. (2016), "Deep Learning with Differential Privacy", Algorithm 1. A row of the training
 set, or a user with all rows, is sampled for a step independently of the others; its gradient is
-clipped (`vestige.privacy.clipping`), and noise comes from the operating system's entropy.
+clipped (`vestige.privacy.dp_sgd`), and noise comes from the operating system's entropy.
 
 Dropout masks follow from the same secret and from a row's number, never from `args.seed`, so that
-one row more adds its own clipped gradient and changes nothing else (`vestige.privacy.masks` has the
-argument). Padding is moved after the rows.
+one row more adds its own clipped gradient and changes nothing else (the argument:
+`vestige.privacy.randomness`). Padding is moved after the rows.
 
 Epsilon covers the weights after every planned step. What it cannot cover is refused: a choice by an
 evaluation of protected rows (the best checkpoint, early stopping, a schedule that looks at it), and
@@ -38,12 +38,11 @@ from vestige.integrations.private_checks import (
     refuse_optimizer,
     refuse_settings,
 )
-from vestige.integrations.private_plan import PrivateBatches, PrivateRows, PrivateTraining
+from vestige.integrations.private_plan import PrivateRows, PrivateTraining
 from vestige.integrations.rows import Rows, from_the_left, other_loss, row_losses
 from vestige.models.lora import only_our_warnings
-from vestige.privacy.clipping import Rule, clip_gradients
 from vestige.privacy.dp_sgd import NoisyStep
-from vestige.privacy.masks import StepChance, refuse_other_chance
+from vestige.privacy.randomness import StepRandomness, refuse_other_randomness
 from vestige.training.key_file import KEY, read_secret, write_secret
 from vestige.training.secret import Secret
 
@@ -94,8 +93,7 @@ class _Private(Trainer):  # type: ignore[misc]
         rows = PrivateRows.of(bound.arguments.get("train_dataset"), privacy, user_column)
         plain(model, *args, **kwargs)
         refuse_settings(self)
-        rows.check_prepared(self.train_dataset)
-        self._batches = PrivateBatches.of(rows, privacy, self.args)
+        self._rows = rows.batched(self.train_dataset, privacy, self.args)
         self._privacy, self._user_column = privacy, user_column
         self._rows_at_once = privacy.physical_batch_size or self.args.per_device_train_batch_size
         self.args.gradient_accumulation_steps = 1  # a batch is a step, however it is computed
@@ -118,18 +116,18 @@ class _Private(Trainer):  # type: ignore[misc]
         """
         refuse_layers(self.model)
         self._check_loss()
-        judging = held_out(self, self._batches.rows, self._user_column)
+        judging = held_out(self, self._rows, self._user_column)
         place, privacy = Path(self.args.output_dir), self._privacy
         resumed, first = bool(resume_from_checkpoint), self.args.process_index == 0
         make = partial(_secret, place / KEY, given=privacy.secret(), resumed=resumed)
         self._secret = _shared(make, self.args.process_index)
         training = self._private = PrivateTraining.of(
-            self._batches, privacy, self, held_out=judging, begun=place if resumed else None
+            self._rows, privacy, self, held_out=judging, begun=place if resumed else None
         )
         if first and not resumed:
             training.write(place)
         noise = training.plan.defence.noise
-        self._noise = NoisyStep(noise, privacy.max_grad_norm, self._batches.expected_units)
+        self._noise = NoisyStep(noise, privacy.max_grad_norm, self._rows.expected_units)
         training.remember(self.model)
         result = super().train(resume_from_checkpoint=resume_from_checkpoint, **rest)
         training.remember(self.model, self.state.global_step)
@@ -139,7 +137,7 @@ class _Private(Trainer):  # type: ignore[misc]
 
     def get_train_dataloader(self) -> DataLoader[int]:
         """Numbers in place of batches: a step's rows follow from its number and the secret."""
-        numbers: Any = range(self._batches.steps_per_epoch)
+        numbers: Any = range(self._rows.steps_per_epoch)
         return DataLoader(numbers, batch_size=1)
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> Any:
@@ -163,22 +161,16 @@ class _Private(Trainer):  # type: ignore[misc]
         process, processes = self.args.process_index, self.args.world_size
         noise.draw_from(self._secret, step)
         noise.begin(self.model, None, noised=process == 0)
-        rows, units = self._batches.batch(self._secret, step, process, processes)
-        rule = Rule(
-            max_grad_norm=noise.max_grad_norm,
-            expected_units=noise.expected_units,
-            chance=noise.chance(self.args.device),
-            rows_at_once=self._rows_at_once,
+        rows, units = self._rows.batch(self._secret, step, process, processes)
+        device = self.args.device
+
+        def losses(places: Tensor) -> Tensor:
+            return self._losses(rows[places.cpu().numpy()])
+
+        owners, numbers = torch.from_numpy(units).to(device), torch.from_numpy(rows)
+        loss = noise.add_clipped(
+            self.model, losses, owners, numbers, rows_at_once=self._rows_at_once
         )
-        clipped = clip_gradients(
-            self.model,
-            lambda places: self._losses(rows[places.numpy()]),
-            torch.from_numpy(units),
-            torch.from_numpy(rows),
-            rule,
-        )
-        noise.end(clipped.norms)
-        loss = clipped.loss.to(self.args.device)
         if _together():
             for parameter in self.model.parameters():
                 if parameter.requires_grad:
@@ -226,8 +218,9 @@ class _Private(Trainer):  # type: ignore[misc]
                     "`DataCollatorForLanguageModeling(tokenizer, mlm=False)`."
                 ),
             )
-        refuse_other_chance(
-            StepChance(bytes(32), self.args.device), lambda places: self._losses(places.numpy())
+        refuse_other_randomness(
+            StepRandomness(bytes(32), self.args.device),
+            lambda places: self._losses(places.cpu().numpy()),
         )
 
 

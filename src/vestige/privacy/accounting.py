@@ -20,17 +20,14 @@ copy may already spend 100, sampling is ignored: k copies are then :math:`\mu`-G
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from vestige import _validate
 from vestige.errors import TrainingError
-
-if TYPE_CHECKING:
-    from vestige.training.sequences import SequenceBatches
 
 Accountant = Literal["pld", "rdp"]
 Unit = Literal["sequence", "user"]
@@ -71,15 +68,6 @@ class Mechanism:
         _validate.at_least(1, copies=self.copies)
         if not 0 < self.sample_rate <= 1:
             raise ValueError(f"sample_rate must lie in (0, 1], got {self.sample_rate}")
-
-    @classmethod
-    def of(cls, batches: "SequenceBatches", *, noise_multiplier: float, epochs: int) -> "Mechanism":
-        """A training on Poisson-sampled batches; ValueError for others."""
-        return cls(
-            noise_multiplier=noise_multiplier,
-            sample_rate=batches.sample_rate,
-            steps=epochs * len(batches),
-        )
 
     def epsilon(self, delta: float, accountant: Accountant = "pld") -> float:
         """Epsilon of these steps alone; see `composed_epsilon`.
@@ -141,19 +129,14 @@ class PrivacySpent:
         unit: Unit = "sequence",
         accountant: Accountant = "pld",
     ) -> "PrivacySpent":
-        """The budget of a mechanism."""
+        """The budget of a mechanism without copies."""
         _validate.positive(max_grad_norm=max_grad_norm)
         _validate.one_of(get_args(Unit), unit=unit)
-        return cls(
-            epsilon=mechanism.epsilon(delta, accountant),
-            delta=delta,
-            accountant=accountant,
-            unit=unit,
-            noise_multiplier=mechanism.noise_multiplier,
-            sample_rate=mechanism.sample_rate,
-            steps=mechanism.steps,
-            max_grad_norm=max_grad_norm,
-        )
+        numbers = asdict(mechanism)
+        del numbers["copies"]
+        epsilon = mechanism.epsilon(delta, accountant)
+        named: Any = {"accountant": accountant, "unit": unit, "max_grad_norm": max_grad_norm}
+        return cls(epsilon=epsilon, delta=delta, **named, **numbers)
 
     def summary(self) -> dict[str, object]:
         """One row of a results table; an infinite epsilon is None."""
@@ -185,19 +168,17 @@ def composed_epsilon(
         >>> both == replace(one, steps=2000).epsilon(1e-5), both < 2 * one.epsilon(1e-5)
         (True, True)
     """
-    check_accountant(accountant)
+    _validate.one_of(get_args(Accountant), accountant=accountant)
     check_delta(delta)
     if not mechanisms:
         raise ValueError("mechanisms must be at least one, got none")
-    merged: dict[Mechanism, int] = {}
+    steps: Counter[Mechanism] = Counter()
     for one in mechanisms:
-        if one.steps:
-            alike = replace(one, steps=1)
-            merged[alike] = merged.get(alike, 0) + one.steps
-    taken = tuple(replace(one, steps=steps) for one, steps in merged.items())
+        steps[replace(one, steps=0)] += one.steps
+    taken = tuple(replace(one, steps=number) for one, number in steps.items() if number)
     if any(one.noise_multiplier == 0 for one in taken):
         return math.inf
-    if not taken or all(math.isinf(one.noise_multiplier) for one in taken):
+    if all(math.isinf(one.noise_multiplier) for one in taken):
         return 0.0
     if any(one.copies > 1 for one in taken):
         return _group_epsilon(taken, delta)
@@ -209,9 +190,9 @@ def _epsilon(mechanisms: tuple[Mechanism, ...], delta: float, accountant: Accoun
     from dp_accounting.rdp import RdpAccountant
 
     bound = _accounted(RdpAccountant(), mechanisms, delta)
-    if accountant == "rdp" or not bound <= HOPELESS:
-        return max(0.0, bound)
-    return max(0.0, min(bound, _by_losses(mechanisms, delta, 1e-4)))
+    if accountant == "pld" and bound <= HOPELESS:
+        bound = min(bound, _by_losses(mechanisms, delta, 1e-4))
+    return max(0.0, bound)
 
 
 @lru_cache(maxsize=256)
@@ -220,38 +201,32 @@ def _group_epsilon(mechanisms: tuple[Mechanism, ...], delta: float) -> float:
 
     mus = (one.copies * math.sqrt(one.steps) / one.noise_multiplier for one in mechanisms)
     unsampled = GAUSSIAN.epsilon(math.hypot(*mus), delta)
-    if all(one.sample_rate == 1 for one in mechanisms):
-        return unsampled
-    if _epsilon(tuple(replace(one, copies=1) for one in mechanisms), delta, "pld") > GROUP_HOPELESS:
+    alone = tuple(replace(one, copies=1) for one in mechanisms)
+    always = all(one.sample_rate == 1 for one in mechanisms)
+    if always or _epsilon(alone, delta, "pld") > GROUP_HOPELESS:
         return unsampled
     coarse, fine = _INTERVALS
-    found = min(unsampled, _by_losses(mechanisms, delta, coarse))
-    return found if found > 10 else min(found, _by_losses(mechanisms, delta, fine))
+    bound = min(unsampled, _by_losses(mechanisms, delta, coarse))
+    return bound if bound > 10 else min(bound, _by_losses(mechanisms, delta, fine))
 
 
 def _by_losses(mechanisms: tuple[Mechanism, ...], delta: float, interval: float) -> float:
     from dp_accounting.pld import PLDAccountant
 
     accountant = PLDAccountant(value_discretization_interval=interval)
-    found = _accounted(accountant, mechanisms, delta)
-    return found if math.isfinite(found) else math.inf
+    bound = _accounted(accountant, mechanisms, delta)
+    return bound if math.isfinite(bound) else math.inf
 
 
 def _accounted(accountant: Any, mechanisms: tuple[Mechanism, ...], delta: float) -> float:
-    with _quiet():
-        for one in mechanisms:
-            accountant.compose(one.event)
-        return float(accountant.get_epsilon(delta))
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
     """Without dp-accounting's warnings of orders that it leaves out."""
     logger = logging.getLogger("absl")
     before = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        yield
+        for one in mechanisms:
+            accountant.compose(one.event)
+        return float(accountant.get_epsilon(delta))
     finally:
         logger.setLevel(before)
 
@@ -309,10 +284,10 @@ def noise_for(
                 ),
             )
     high = _least(lambda noise: keeps(noise, "rdp"), high, 0.5)
+    if accountant == "rdp":
+        return high
     # Rényi's bound is quick and close from above; losses of little noise take minutes.
-    return (
-        high if accountant == "rdp" else _least(lambda noise: keeps(noise, accountant), high, 0.9)
-    )
+    return _least(lambda noise: keeps(noise, accountant), high, 0.9)
 
 
 def _least(keeps: Callable[[float], bool], high: float, factor: float) -> float:
@@ -324,21 +299,6 @@ def _least(keeps: Callable[[float], bool], high: float, factor: float) -> float:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if keeps(middle) else (middle, high)
     return high
-
-
-def check_accountant(accountant: str) -> None:
-    """Raise ValueError unless a bound is computed by this name."""
-    reasons = {
-        "gdp": ": Gaussian differential privacy is a limit for many steps and no bound, it can say "
-        "2 where 3.06 is spent",
-        "prv": ": it was removed, pld is as tight",
-    }
-    if accountant in reasons:
-        raise ValueError(
-            f"accountant must be one of {get_args(Accountant)}, got {accountant!r}"
-            f"{reasons[accountant]}"
-        )
-    _validate.one_of(get_args(Accountant), accountant=accountant)
 
 
 def check_delta(delta: float, units: int | None = None) -> None:

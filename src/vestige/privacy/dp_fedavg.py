@@ -16,8 +16,6 @@ projects them back after every local step; a user's text is not cut to a number 
 whole update is clipped together, never layer by layer.
 """
 
-from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -25,8 +23,7 @@ from torch import Tensor
 
 from vestige import _validate
 from vestige.models.protocols import LanguageModel
-from vestige.privacy.clipping import coefficients
-from vestige.privacy.dp_sgd import NoisyStep, numbers_of, users_of
+from vestige.privacy.dp_sgd import NoisyStep, coefficients, numbered, users_of
 from vestige.privacy.taps import trainable
 from vestige.training.batches import Batch
 from vestige.training.precision import autocast
@@ -99,9 +96,15 @@ class DPFedAvgStep(NoisyStep):
         optimizer = torch.optim.SGD(learning, lr=self.local_learning_rate, fused=True)
         loss = torch.zeros((), device=batch.inputs.device)
         norms = [torch.empty(0, device=batch.inputs.device)]
-        chance = self.chance(batch.inputs.device)
-        for own in _by_user(replace(batch, numbers=numbers_of(batch))):
-            with chance.alone(int(numbers_of(own)[0])):
+        randomness, users, batch = (
+            self.randomness(batch.inputs.device),
+            users_of(batch),
+            numbered(batch),
+        )
+        for user in torch.unique(users):
+            own = batch.select((users == user).nonzero().flatten())
+            assert own.numbers is not None
+            with randomness.alone(int(own.numbers[0])):
                 loss += self._learn(model, own, optimizer)
             norms.append(self._move(learning, start, total))
         self.end(torch.cat(norms))
@@ -139,10 +142,3 @@ class DPFedAvgStep(NoisyStep):
             summed.sub_(parameter, alpha=scale)
             parameter.copy_(before)
         return norm[None]
-
-
-def _by_user(batch: Batch) -> Iterator[Batch]:
-    """Each user's rows by themselves, users by ascending id."""
-    users = users_of(batch)
-    for user in torch.unique(users):
-        yield batch.select((users == user).nonzero().flatten())

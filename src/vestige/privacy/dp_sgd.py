@@ -1,32 +1,92 @@
 """DP-SGD: differential privacy of a sequence, or of a user, from clipped, noised gradients.
 
-Abadi et al. (2016), "Deep Learning with Differential Privacy", Algorithm 1: each unit's gradient is
-clipped to norm C, the sum gets noise of standard deviation sigma C, and is divided by the expected
-number of units in a batch. The guarantee follows from the probability with which a unit comes into
-a batch, sigma, and the number of steps (`accounting`).
+Abadi et al. (2016), "Deep Learning with Differential Privacy", Algorithm 1:
+
+    sum over units i of  g_i * min(1, C / ||g_i||_2)  +  noise of standard deviation sigma C
+
+divided by the expected number of units in a batch. A unit is a row, or a user with all rows: one
+index tensor says which. The guarantee follows from the probability with which a unit comes into a
+batch, sigma, and the number of steps (`accounting`). Lee and Kifer (2021), "Scaling up
+Differentially Private Deep Learning with Fast Per-Example Gradient Clipping", and Bu et al. (2023),
+"Differentially Private Optimization on Large Model at Small Cost": norms and clipped sum follow
+from what one backward pass computes (`taps`, `unit_gradients`). Units of a model with a layer that
+cannot be tapped, such as a GRU, and units with more rows than fit take plain passes of their own.
 
 Differs from the paper: any optimizer moves on the noised gradient; a sequence's loss is divided by
 a fixed number of tokens rather than by its own, so that long and short ones count by the token.
 
-Noise and dropout masks follow from a secret (`training.secret`, `noise`, `masks`): the training's
-own, or a fresh one that is kept nowhere.
+Noise and dropout masks follow from a secret (`training.secret`, `randomness`): the training's own,
+or a fresh one that is kept nowhere.
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from vestige import _validate
-from vestige.models.protocols import LanguageModel
+from vestige.models.protocols import LanguageModel, TwoParts
 from vestige.privacy.accounting import Unit
-from vestige.privacy.clipping import Rule, clip_gradients, summed_losses
-from vestige.privacy.masks import StepChance, refuse_other_chance
-from vestige.privacy.noise import GaussianNoise
-from vestige.privacy.taps import trainable, untappable_layers
-from vestige.training.batches import Batch
+from vestige.privacy.randomness import GaussianNoise, StepRandomness, refuse_other_randomness
+from vestige.privacy.taps import tapped, trainable, untappable_layers
+from vestige.privacy.unit_gradients import UnitGradients
+from vestige.training.batches import IGNORED, Batch
 from vestige.training.secret import Secret
+
+Losses = Callable[[Tensor], Tensor]
+"""Losses (k,) of the chosen rows, int64 (k,), in the graph; a row's depends on that row alone."""
+
+_IN_CACHE = 1 << 17
+"""Logits that are turned into probabilities together."""
+
+
+def chunks(units: Tensor, rows_at_once: int | None) -> Iterator[tuple[Tensor, Tensor]]:
+    """Rows that are read together, and the unit of each, from 0, ascending.
+
+    They are at most `rows_at_once` (None: any number) in whole units, or one larger unit.
+    """
+    order, most = units.argsort(stable=True), rows_at_once or len(units)
+    counts, begin = torch.unique(units, return_counts=True)[1].tolist(), 0
+    while counts:
+        ends = list(accumulate(counts))
+        taken = max(1, sum(end <= most for end in ends))
+        owners = torch.arange(taken).repeat_interleave(torch.tensor(counts[:taken]))
+        yield order[begin : begin + ends[taken - 1]], owners.to(units.device)
+        begin, counts = begin + ends[taken - 1], counts[taken:]
+
+
+def coefficients(norms: Tensor, max_grad_norm: float) -> Tensor:
+    """min(1, C / norm); a gradient of zero stays zero.
+
+    Raises:
+        FloatingPointError: a norm is not finite: 0 times infinity would be no bound.
+    """
+    if not bool(norms.isfinite().all()):
+        raise FloatingPointError("norms must be finite, got a gradient that is not")
+    return (max_grad_norm / norms.clamp_min(1e-12)).clamp(max=1.0)
+
+
+def _backward(each: Tensor) -> Tensor:
+    each.sum().backward()  # type: ignore[no-untyped-call]
+    return each.detach().sum()
+
+
+@contextmanager
+def _without_gradients(learning: list[Any]) -> Iterator[None]:
+    """None in place of every `.grad`, which is put back."""
+    before = [parameter.grad for parameter in learning]
+    for parameter in learning:
+        parameter.grad = None
+    try:
+        yield
+    finally:
+        for parameter, gradient in zip(learning, before, strict=True):
+            parameter.grad = gradient
 
 
 class NoisyStep:
@@ -59,19 +119,16 @@ class NoisyStep:
             self._noise = GaussianNoise(secret.key("noise"))
         self._step = step
 
-    def chance(self, device: torch.device) -> StepChance:
+    def randomness(self, device: torch.device) -> StepRandomness:
         """Randomness of the next call besides noise and batches."""
         assert self._secret is not None
-        return StepChance(self._secret.key("masks", self._step), device)
+        return StepRandomness(self._secret.key("masks", self._step), device)
 
     @property
     def mechanism(self) -> dict[str, object]:
         """The settings of the noise."""
-        return {
-            "noise_multiplier": self.noise_multiplier,
-            "max_grad_norm": self.max_grad_norm,
-            "expected_units": self.expected_units,
-        }
+        names = ("noise_multiplier", "max_grad_norm", "expected_units")
+        return {name: getattr(self, name) for name in names}
 
     def measured(self) -> dict[str, float]:
         """Median norm and share of units clipped since the last call; not private, for the log."""
@@ -88,11 +145,8 @@ class NoisyStep:
 
         Args:
             model: whose gradients.
-            state: None.
+            state: None; ValueError if one is carried on.
             noised: whether this process adds the noise: one of those that train together does.
-
-        Raises:
-            ValueError: a state is carried on.
         """
         if state is not None:
             raise ValueError("state must be None: state between steps is not protected")
@@ -106,6 +160,75 @@ class NoisyStep:
             self._noise.fill(gradients, step=self._step, deviation=deviation)
         else:
             torch._foreach_zero_(gradients)
+
+    def add_clipped(
+        self,
+        model: nn.Module,
+        losses: Losses,
+        units: Tensor,
+        numbers: Tensor,
+        *,
+        rows_at_once: int | None = None,
+    ) -> Tensor:
+        """Add the clipped, averaged gradients of units to `.grad`; the sum of all losses.
+
+        Args:
+            model: `.grad` of each trainable parameter is allocated, and may hold the noise.
+            losses: of rows; it is called once for each row or more rows.
+            units: int64 (rows,) the unit of each row, on the model's device.
+            numbers: int64 (rows,) of the rows in the training set, which masks follow from.
+            rows_at_once: rows of a pass; None: any number.
+
+        Raises:
+            TrainingError: see `tapped`.
+            FloatingPointError: a gradient is not finite, and cannot be clipped.
+        """
+        learning, one_by_one = trainable(model), bool(untappable_layers(model))
+        masks, total = self.randomness(units.device), torch.zeros((), device=units.device)
+        norms = [torch.empty(0, device=units.device)]
+        for rows, owners in chunks(units, 1 if one_by_one else rows_at_once):
+            own = numbers[rows.to(numbers.device)]
+            if one_by_one or len(rows) > (rows_at_once or len(rows)):
+                with masks.alone(int(own[0])):
+                    norm, loss = self._alone(learning, losses, rows, rows_at_once)
+            else:
+                with masks.by_row(own):
+                    norm, loss = self._together(model, losses, rows, owners)
+            norms.append(norm.to(norms[0].device))
+            total = total + loss.to(total)
+        self.end(torch.cat(norms[1:] or norms))
+        return total
+
+    def _together(
+        self, model: nn.Module, losses: Losses, rows: Tensor, owners: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Norms and loss of units whose rows are read together."""
+        gradients = UnitGradients(owners)
+        with _without_gradients(trainable(model)), tapped(model, gradients):
+            loss = _backward(losses(rows))
+        # In half precision the sum would be of other gradients than the norms are.
+        with torch.autocast(rows.device.type, enabled=False):
+            norms = gradients.norms()
+            gradients.add_weighted(self._weights(norms))
+        return norms, loss
+
+    def _alone(
+        self, learning: list[Any], losses: Losses, rows: Tensor, rows_at_once: int | None
+    ) -> tuple[Tensor, Tensor]:
+        """Norm and loss of one unit, whose gradient is that of ordinary backward passes."""
+        with _without_gradients(learning):
+            parts = torch.split(rows, rows_at_once or len(rows))
+            loss = torch.stack([_backward(losses(part)) for part in parts]).sum()
+            gradients = [parameter.grad for parameter in learning]
+        norm = nn.utils.get_total_norm([one for one in gradients if one is not None])[None]
+        weight = self._weights(norm).item()
+        for parameter, gradient in zip(learning, gradients, strict=True):
+            if gradient is not None:
+                parameter.grad.add_(gradient, alpha=weight)
+        return norm, loss
+
+    def _weights(self, norms: Tensor) -> Tensor:
+        return coefficients(norms, self.max_grad_norm) / self.expected_units
 
     def end(self, norms: Tensor) -> None:
         """Keep the norms (units,) of a call for the log, and go on to the next step."""
@@ -162,21 +285,19 @@ class DPSGDStep(NoisyStep):
             TrainingError: the gradients of rows are unknown; see `taps.tapped`.
         """
         self.begin(model, state)
-        batch = replace(batch, numbers=numbers_of(batch))
-        rule = Rule(
-            max_grad_norm=self.max_grad_norm,
-            expected_units=self.expected_units,
-            chance=self.chance(batch.inputs.device),
-            rows_at_once=self.physical_batch_size,
-        )
-        self._check_chance(model, batch, rule.chance)
+        batch = numbered(batch)
 
         def losses(rows: Tensor) -> Tensor:
             return summed_losses(model, batch.select(rows)) / self.sequence_length
 
-        clipped = clip_gradients(model, losses, self._units(batch), numbers_of(batch), rule)
-        self.end(clipped.norms)
-        return clipped.loss * (self.sequence_length / max(batch.tokens, 1)), None
+        if not self._checked and len(batch.inputs) and model.training:
+            self._checked = True
+            if not untappable_layers(model):  # else units are read one by one
+                refuse_other_randomness(self.randomness(batch.inputs.device), losses)
+        assert batch.numbers is not None
+        units, most = self._units(batch), self.physical_batch_size
+        loss = self.add_clipped(model, losses, units, batch.numbers, rows_at_once=most)
+        return loss * (self.sequence_length / max(batch.tokens, 1)), None
 
     def _units(self, batch: Batch) -> Tensor:
         """int64 (rows,) the unit of each row."""
@@ -185,23 +306,14 @@ class DPSGDStep(NoisyStep):
         rows = torch.arange(len(batch.inputs), device=batch.inputs.device)
         if batch.lengths is None or len(rows) <= (self.physical_batch_size or len(rows)):
             return rows
-        # Rows of like length together waste little on padding.
-        return batch.lengths.argsort().argsort()
-
-    def _check_chance(self, model: LanguageModel, batch: Batch, chance: StepChance | None) -> None:
-        """Once: whether rows that are read together draw by dropout alone."""
-        if self._checked or chance is None or not (len(batch.inputs) and model.training):
-            return
-        self._checked = True
-        if not untappable_layers(model):  # else units are read one by one
-            refuse_other_chance(chance, lambda rows: summed_losses(model, batch.select(rows)))
+        return batch.lengths.argsort().argsort()  # rows of like length waste little on padding
 
 
-def numbers_of(batch: Batch) -> Tensor:
-    """int64 (b,) of the rows in the training set; where a batch has none, places in it."""
+def numbered(batch: Batch) -> Batch:
+    """A batch whose rows have numbers: places in it where they have none in the training set."""
     if batch.numbers is not None:
-        return batch.numbers
-    return torch.arange(len(batch.inputs), device=batch.inputs.device)
+        return batch
+    return replace(batch, numbers=torch.arange(len(batch.inputs), device=batch.inputs.device))
 
 
 def users_of(batch: Batch) -> Tensor:
@@ -209,3 +321,57 @@ def users_of(batch: Batch) -> Tensor:
     if batch.users is None:
         raise ValueError("batch must say whose each row is, got users=None")
     return batch.users
+
+
+def summed_losses(model: LanguageModel, batch: Batch) -> Tensor:
+    """(b,) each sequence's summed cross-entropy in nats, in the graph.
+
+    Where rows are padded, a head that does not learn reads the targets that count alone.
+    """
+    if not (batch.padding and isinstance(model, TwoParts) and _reads_alone(model)):
+        logits = model(batch.inputs, None)[0].flatten(0, 1).float()
+        return cross_entropies(logits, batch.targets.flatten()).view(batch.targets.shape).sum(1)
+    counts = batch.targets != IGNORED
+    hidden, _ = model.body(batch.inputs, None)
+    logits = model.predict(hidden[counts]).float()
+    each = cross_entropy(logits, batch.targets[counts], reduction="none")
+    return each.new_zeros(counts.shape).masked_scatter(counts, each).sum(1)
+
+
+def _reads_alone(model: TwoParts) -> bool:
+    """Whether the head is apart and does not learn: one that learns has to read the rows."""
+    head = getattr(model, "head", None)
+    if not (model.separate_head and isinstance(head, nn.Module)):
+        return False
+    return not any(parameter.requires_grad for parameter in head.parameters())
+
+
+def cross_entropies(logits: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropies (n,) of logits (n, v), which are overwritten; 0 where a target is IGNORED.
+
+    The memory of the logits becomes that of their gradient: nothing else as large is needed.
+    """
+    losses: Tensor = _CrossEntropies.apply(logits, targets)  # type: ignore[no-untyped-call]
+    return losses
+
+
+class _CrossEntropies(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, targets: Tensor) -> Tensor:
+        counts = targets != IGNORED
+        places = targets.masked_fill(~counts, 0)[:, None]
+        picked = logits.gather(1, places)[:, 0]
+        top, total = torch.empty_like(picked), torch.empty_like(picked)
+        at_once = max(1, _IN_CACHE // logits.shape[1])
+        slices = (torch.split(whole, at_once) for whole in (logits, top, total))
+        for part, largest, sums in zip(*slices, strict=True):
+            torch.amax(part, 1, out=largest)
+            torch.sum(part.sub_(largest[:, None]).exp_(), 1, out=sums)
+        logits.scatter_add_(1, places, -total[:, None])  # (softmax - one-hot) * total
+        ctx.gradient, ctx.rates = logits, counts / total
+        return (total.log() + top - picked).masked_fill(~counts, 0)
+
+    @staticmethod
+    def backward(ctx: Any, *back: Tensor) -> tuple[Tensor, None]:
+        gradient, ctx.gradient = ctx.gradient, None
+        return gradient.mul_((back[0] * ctx.rates)[:, None]), None

@@ -18,7 +18,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from math import isfinite
 from typing import Any, ClassVar, Final, Literal
 
 from vestige.data.division import ReadRecords, among
@@ -29,7 +28,6 @@ from vestige.privacy.accounting import (
     Mechanism,
     PrivacySpent,
     Unit,
-    check_accountant,
     check_delta,
     composed_epsilon,
 )
@@ -97,17 +95,9 @@ class LedgerEntry:
     @classmethod
     def of(cls, spent: PrivacySpent, **rest: Any) -> "LedgerEntry":
         """The entry of a training with this budget of its planned steps."""
-        return cls(
-            unit=spent.unit,
-            noise_multiplier=spent.noise_multiplier,
-            sample_rate=spent.sample_rate,
-            steps_planned=spent.steps,
-            max_grad_norm=spent.max_grad_norm,
-            accountant=spent.accountant,
-            epsilon=spent.epsilon if isfinite(spent.epsilon) else None,
-            delta=spent.delta,
-            **rest,
-        )
+        numbers: Any = {**spent.summary(), "steps_planned": spent.steps}
+        del numbers["steps"]
+        return cls(**numbers, **rest)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.defence):
@@ -120,21 +110,15 @@ class LedgerEntry:
         if self.unit is not None:
             if None in (self.sequence_length, self.delta, self.accountant):
                 raise ValueError("unit must come with all that the guarantee is of")
-            if self.accountant != "prv":
-                check_accountant(str(self.accountant))
             check_delta(self.delta or 0.0)
             self._mechanism()
 
     def _mechanism(self) -> Mechanism:
-        numbers = (self.noise_multiplier, self.sample_rate, self.steps_planned)
-        if None in numbers:
+        noise, rate, steps = self.noise_multiplier, self.sample_rate, self.steps_planned
+        if noise is None or rate is None or steps is None:
             raise ValueError("unit must come with noise_multiplier, sample_rate and steps_planned")
-        noise, rate, steps = numbers
-        return Mechanism(
-            noise_multiplier=(noise or 0.0) * self.noise_decay,
-            sample_rate=rate or 0.0,
-            steps=steps or 0,
-        )
+        noise *= self.noise_decay
+        return Mechanism(noise_multiplier=noise, sample_rate=rate, steps=steps)
 
     @property
     def mechanism(self) -> Mechanism | None:
@@ -208,12 +192,11 @@ class Ancestry:
 
     Attributes:
         shared: earlier trainings that read some of its records, oldest first.
-        epsilon: of these and this one together; None: no joint guarantee.
-        reasons: why there is none.
+        epsilon: of these and this one together; None: no joint guarantee, for `reasons`.
         longest: tokens of the documents that `epsilon` is for; None: all.
         unknown: earlier trainings whose records are not at hand.
-        if_read: epsilon of a record that the unknown ones read as well; None: no guarantee.
-        unknown_reasons: why there is none.
+        if_read: epsilon of a record that the unknown ones read as well; None: no guarantee, for
+            `unknown_reasons`.
         vocabulary: "own" (learned from this training's text), "read" (from a text with some of its
             records), "other" (from a text with none of them) or "unknown".
         in_vocabulary: how many of its records the vocabulary was learned from; None: not known.
@@ -240,11 +223,7 @@ class Ancestry:
     ) -> "Ancestry":
         """The joint guarantee of a training with a unit.
 
-        Args:
-            entry: this training.
-            shared: earlier ones that read some of its records.
-            unknown: earlier ones of which that is unknown.
-            choosing: those among `shared` that chose their epoch by some of its records.
+        `choosing`: those among `shared` that chose their epoch by some of its records.
         """
         epsilon, reasons = _joint(entry, shared, choosing)
         if_read, unknown_reasons = _joint(entry, (*shared, *unknown), choosing)

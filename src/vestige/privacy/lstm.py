@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vestige.privacy.products import linear
-from vestige.privacy.unit_gradients import UnitGradients
+from vestige.privacy.unit_gradients import UnitGradients, linear
 
 _NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 

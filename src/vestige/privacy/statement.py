@@ -98,22 +98,35 @@ class PrivacyStatement:
 
     def terms(self) -> dict[str, str]:
         """Sentences by what they are about."""
-        spent = self.planned
+        spent, unit = self.planned, _unit(self.planned.unit)
+        what = "update" if self.defence == "dp-fedavg" else "gradient"
+        left = f"1 {unit} was" if self.held_out == 1 else f"{self.held_out:,} {unit}s were"
         terms = {
             "guarantee": self._guarantee(),
             "meaning": self._meaning(),
             "neighbours": (
-                f"Two texts are neighbours if one has one {_unit(spent.unit)} more and all else "
-                "is equal (add or remove one)."
+                f"Two texts are neighbours if one has one {unit} more and all else is equal (add "
+                "or remove one)."
             ),
-            "mechanism": self._mechanism(),
-            "sampling": self._sampling(),
+            "mechanism": (
+                f"Gaussian ({self.defence}): each {spent.unit}'s {what} is clipped to norm C = "
+                f"{spent.max_grad_norm:g}, and noise of standard deviation σC, σ = "
+                f"{spent.noise_multiplier:.4g}, is added to their sum."
+            ),
+            "sampling": (
+                f"Poisson: each of the {self.units:,} {spent.unit}s is in a step independently, "
+                f"with probability q = {spent.sample_rate:.3g}."
+            ),
             "steps": self._steps(),
-            "accountant": self._accountant(),
+            "accountant": f"{spent.accountant}, an upper bound.",
             "earlier trainings": self._earlier(),
             "vocabulary": self._vocabulary(),
-            "left out": self._left_out(),
-            "outside": self._outside(),
+            "left out": (
+                f"{left} used without noise to choose the epoch: ε does not cover them."
+                if self.held_out
+                else ""
+            ),
+            "outside": f"Not in ε: {'; '.join(self._outside())}.",
             "without noise": (
                 f"Not for release: {'; '.join(self.unnoised)}. Release {self.released} alone."
             ),
@@ -122,19 +135,25 @@ class PrivacyStatement:
 
     def _guarantee(self) -> str:
         epsilon, delta = number(self.planned.epsilon), small(self.planned.delta)
-        what = f"ε = {epsilon} at δ = {delta} for {self._protected()}"
+        if self.planned.unit == "user":
+            whom = "a user with all of their documents"
+        else:
+            longer = "each piece of {:,}" if self.in_pieces else "the part that was used"
+            most = self.sequence_length
+            whom = f"a document of at most {most:,} tokens (of a longer one, {longer.format(most)})"
+        what = f"ε = {epsilon} at δ = {delta} for {whom}"
         if self.void:
             return f"No guarantee: {'; '.join(self.void)}. Otherwise it would be {what}."
         if not self.holds:
-            return f"No guarantee: without noise, ε is infinite for {self._protected()}."
-        found = self.ancestry
-        if found.reasons:
-            return f"No guarantee: {'; '.join(found.reasons)}. This training alone has {what}."
-        if not found.shared or found.epsilon is None:
+            return f"No guarantee: without noise, ε is infinite for {whom}."
+        earlier = self.ancestry
+        if earlier.reasons:
+            return f"No guarantee: {'; '.join(earlier.reasons)}. This training alone has {what}."
+        if not earlier.shared or earlier.epsilon is None:
             return f"{what}, of the weights after every step."
         return (
-            f"ε = {number(found.epsilon)} at δ = {delta} for {self._protected()}, of all trainings "
-            f"that read it. This one alone has ε = {epsilon}."
+            f"ε = {number(earlier.epsilon)} at δ = {delta} for {whom}, of all trainings that read "
+            f"it. This one alone has ε = {epsilon}."
         )
 
     def _meaning(self) -> str:
@@ -149,92 +168,57 @@ class PrivacyStatement:
             "of the time."
         )
 
-    def _protected(self) -> str:
-        if self.planned.unit == "user":
-            return "a user with all of their documents"
-        length = self.sequence_length
-        longer = f"each piece of {length:,}" if self.in_pieces else "the part that was used"
-        return f"a document of at most {length:,} tokens (of a longer one, {longer})"
-
-    def _mechanism(self) -> str:
-        spent, what = self.planned, "update" if self.defence == "dp-fedavg" else "gradient"
-        return (
-            f"Gaussian ({self.defence}): each {spent.unit}'s {what} is clipped to norm C = "
-            f"{spent.max_grad_norm:g}, and noise of standard deviation σC, σ = "
-            f"{spent.noise_multiplier:.4g}, is added to their sum."
-        )
-
-    def _sampling(self) -> str:
-        return (
-            f"Poisson: each of the {self.units:,} {self.planned.unit}s is in a step independently, "
-            f"with probability q = {self.planned.sample_rate:.3g}."
-        )
-
     def _steps(self) -> str:
-        spent, taken = self.planned, self.taken
-        if taken is None or taken.steps == spent.steps:
-            return f"{spent.steps:,} steps, fixed in advance."
+        planned, taken = self.planned.steps, self.taken
+        if taken is None or taken.steps == planned:
+            return f"{planned:,} steps, fixed in advance."
         return (
-            f"ε is for the {spent.steps:,} steps planned; {taken.steps:,} were taken. These "
-            f"alone would spend {number(taken.epsilon)}. That is no guarantee: the training "
-            "stopped because of what the weights showed."
+            f"ε is for the {planned:,} steps planned; {taken.steps:,} were taken. These alone "
+            f"would spend {number(taken.epsilon)}. That is no guarantee: the training stopped "
+            "because of what the weights showed."
         )
-
-    def _accountant(self) -> str:
-        return f"{self.planned.accountant}, an upper bound."
 
     def _earlier(self) -> str:
-        found, said, units = self.ancestry, list[str](), _plural(self.planned.unit)
-        if found.shared and not found.reasons and found.epsilon is not None:
-            names, few = _names(found.shared), found.longest
+        earlier, unit, sentences = self.ancestry, _unit(self.planned.unit), list[str]()
+        if earlier.shared and not earlier.reasons and earlier.epsilon is not None:
+            few = earlier.longest
             those = "" if few is None else f", for those of at most {few:,} tokens"
-            said.append(
-                f"Some of the {units} were also used by {names}: ε = {number(found.epsilon)} "
-                f"together{those}, as if all of them were."
+            sentences.append(
+                f"Some of the {unit}s were also used by {_names(earlier.shared)}: ε = "
+                f"{number(earlier.epsilon)} together{those}, as if all of them were."
             )
-        if found.unknown:
-            then = f"there is no guarantee: {'; '.join(found.unknown_reasons)}"
-            if found.if_read is not None:
-                joint = f"ε = {number(found.if_read)} at δ = {small(self.planned.delta)}"
+        if earlier.unknown:
+            then = f"there is no guarantee: {'; '.join(earlier.unknown_reasons)}"
+            if earlier.if_read is not None:
+                joint = f"ε = {number(earlier.if_read)} at δ = {small(self.planned.delta)}"
                 then = f"all together have {joint}"
-            said.append(
-                f"What {_names(found.unknown)} trained on is unknown. For a "
-                f"{_unit(self.planned.unit)} that it used, {then}."
+            sentences.append(
+                f"What {_names(earlier.unknown)} trained on is unknown. For a {unit} that it used, "
+                f"{then}."
             )
-        return " ".join(said)
+        return " ".join(sentences)
 
     def _vocabulary(self) -> str:
-        found = self.ancestry
-        if found.vocabulary == "other":
+        made, count = self.ancestry.vocabulary, self.ancestry.in_vocabulary
+        if made == "other":
             return "Made from a text with none of these records."
-        if found.vocabulary == "unknown":
+        if made == "unknown":
             return (
                 "The text of the vocabulary is unknown: ε covers it only if that text has none "
                 "of these records."
             )
-        whose = (
-            "this text"
-            if found.vocabulary == "own"
-            else f"a text with {found.in_vocabulary:,} of these documents"
-        )
+        whose = "this text" if made == "own" else f"a text with {count:,} of these documents"
         return (
             f"ε does not cover the vocabulary, which was made from {whose}: a rare word can be in "
             "it, unredacted."
         )
 
-    def _left_out(self) -> str:
-        if not self.held_out:
-            return ""
-        kind = _unit(self.planned.unit)
-        each = f"1 {kind} was" if self.held_out == 1 else f"{self.held_out:,} {kind}s were"
-        return f"{each} used without noise to choose the epoch: ε does not cover them."
-
-    def _outside(self) -> str:
-        kind = _unit(self.planned.unit)
+    def _outside(self) -> list[str]:
+        unit = _unit(self.planned.unit)
         parts = [
-            f"the number of {_plural(self.planned.unit)}, which q and the steps reveal",
+            f"the number of {unit}s, which q and the steps reveal",
             "options chosen by looking at the text, and other trainings on it (--seeds)",
-            f"copies: ε is for one {kind}, and grows faster than their number (Mechanism, copies)",
+            f"copies: ε is for one {unit}, and grows faster than their number (Mechanism, copies)",
             "the fact that a training ended because a gradient was not finite",
             "rounding: the proof is for real numbers, the noise is sampled in float32",
         ]
@@ -245,10 +229,10 @@ class PrivacyStatement:
             )
         if self.limited is not None:
             parts.append(
-                f"unused text (--limit): one {kind} more among the first {self.limited:,} "
+                f"unused text (--limit): one {unit} more among the first {self.limited:,} "
                 "documents displaces others, so more than one differs"
             )
-        return f"Not in ε: {'; '.join(parts)}."
+        return parts
 
 
 def number(epsilon: float) -> str:
@@ -304,7 +288,3 @@ def _names(trainings: tuple[LedgerEntry, ...]) -> str:
 
 def _unit(unit: Unit) -> str:
     return "user" if unit == "user" else "document"
-
-
-def _plural(unit: Unit) -> str:
-    return f"{_unit(unit)}s"

@@ -5,10 +5,10 @@ the gradient of its output to `UnitGradients`, and forms no summed gradient of i
 is hooked and nothing is wrapped, so that adapters may have been put on, moved or converted in any
 order, and activations may be recomputed (gradient checkpointing).
 
-Linear layers (GPT-2's `Conv1D` among them), embeddings and LSTMs are held as factors. Norms
-multiply each row by a copy of their vectors, whose gradients are the rows'. Of every other layer
-each row's gradient is recomputed by `torch.func`, and checked: the rows' gradients must add up to
-that of the batch, which those of a layer that mixes rows do not.
+Linear layers (GPT-2's `Conv1D` among them), embeddings and LSTMs are held as factors. torch's own
+norms multiply each row by a copy of their vectors, whose gradients are the rows'. Of every other
+layer each row's gradient is recomputed by `torch.func`, and checked: the rows' gradients must add
+up to that of the batch, which those of a layer that mixes rows do not.
 """
 
 import inspect
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -24,8 +24,7 @@ from torch.nn import functional
 
 from vestige.errors import TrainingError
 from vestige.privacy import lstm
-from vestige.privacy.products import linear
-from vestige.privacy.unit_gradients import UnitGradients
+from vestige.privacy.unit_gradients import UnitGradients, linear
 
 _LINEAR = "torch.nn.modules.linear.Linear.forward"
 _TRANSPOSED = "transformers.pytorch_utils.Conv1D.forward"
@@ -38,9 +37,6 @@ _TOLERANCE = 1e-2
 """Of the check that rows' gradients add up; half precision rounds each."""
 
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-_SCALES: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
-"""Whether layers that were tried scale by vectors alone."""
 
 _CHECKED: WeakSet[nn.Module] = WeakSet()
 """Layers whose rows' gradients have added up."""
@@ -150,10 +146,6 @@ def _forward(
         return _Product.apply(given, weight, layer.bias, deliver)  # type: ignore[no-untyped-call]
     if kind in _NORMS:
         return _normalize(layer, _NORMS[kind], gradients, given)
-    if not (rest or more) and _scales_alone(layer):
-        own = {n: _of_rows(p, given, gradients) for n, p in layer._parameters.items()}
-        with _holding(layer, own):
-            return type(layer).forward(layer, given)
     with _holding(layer, _detached(layer)):
         output = type(layer).forward(layer, given, *rest, **more)
     deliver = partial(_deliver_recomputed, name, layer, gradients, (rest, more))
@@ -201,20 +193,6 @@ class _Tap(torch.autograd.Function):
     def backward(ctx: Any, *back: Tensor) -> tuple[Tensor, None, None, None]:
         ctx.deliver(ctx.saved_tensors[0].detach(), back[0])
         return back[0], None, None, None
-
-
-class _OfRows(torch.autograd.Function):
-    """A vector once for each row, (rows, 1, ..., n), whose backward pass delivers its gradients."""
-
-    @staticmethod
-    def forward(ctx: Any, vector: Tensor, shape: tuple[int, ...], deliver: Any) -> Tensor:
-        ctx.deliver = deliver
-        return vector.expand(shape)
-
-    @staticmethod
-    def backward(ctx: Any, *back: Tensor) -> tuple[None, None, None]:
-        ctx.deliver(back[0])
-        return None, None, None
 
 
 def _deliver_product(
@@ -266,53 +244,16 @@ def _normalize(layer: Any, norm: Any, gradients: UnitGradients, given: Tensor) -
 
 def _of_rows(vector: Any, given: Tensor, gradients: UnitGradients) -> Tensor:
     """A vector as (rows, 1, ..., n), as many dimensions as what goes in."""
+    own: Tensor = vector.detach()
     if not vector.requires_grad:
-        own: Tensor = vector.detach()
         return own
-    shape = (len(given), *[1] * (given.dim() - 1 - vector.dim()), *vector.shape)
-    deliver = partial(gradients.add, vector)
-    repeated: Tensor = _OfRows.apply(vector, shape, deliver)  # type: ignore[no-untyped-call]
+    own = own.expand(len(given), *[1] * (given.dim() - 1 - vector.dim()), *vector.shape)
+
+    def deliver(given: Tensor, gradient: Tensor) -> None:
+        gradients.add(vector, gradient)
+
+    repeated: Tensor = _Tap.apply(own, given, vector, deliver)  # type: ignore[no-untyped-call]
     return repeated
-
-
-@torch.no_grad()
-def _scales_alone(layer: nn.Module) -> bool:
-    """Whether a layer multiplies and shifts by vectors, and a row's output follows from its own.
-
-    Two rows with different vectors are tried together and apart (the RMS norms of Llama and Gemma).
-    """
-    if layer not in _SCALES:
-        _SCALES[layer] = _tried(layer)
-    return _SCALES[layer]
-
-
-def _tried(layer: nn.Module) -> bool:
-    own = {name: p for name, p in layer._parameters.items() if p is not None}
-    some = next(iter(own.values()))
-    if len(own) < len(layer._parameters) or [*layer.children(), *layer.buffers()]:
-        return False
-    if some.dim() != 1 or any(p.shape != some.shape for p in own.values()):
-        return False
-    n, k = len(some), len(own)
-    given = torch.arange(1.0, 1 + 6 * n).sin().view(2, 3, n).to(some)
-    vectors = torch.arange(1.0, 1 + 2 * k * n).cos().view(2, k, n).to(some)
-
-    def answer(rows: Tensor, by: Tensor) -> Tensor:
-        with _holding(layer, dict(zip(own, by.unbind(-2), strict=True))):
-            found: Tensor = type(layer).forward(layer, rows)
-            return found
-
-    try:
-        with torch.autocast(some.device.type, enabled=False):
-            together = answer(given, vectors[:, None])
-            first, second, other = (
-                answer(given[row : row + 1], vectors[by]) for row, by in ((0, 0), (1, 1), (1, 0))
-            )
-    except (RuntimeError, TypeError, ValueError, IndexError):
-        return False
-    apart, close = torch.cat([first, second]), 100 * torch.finfo(some.dtype).eps
-    same = together.shape == apart.shape and torch.allclose(together, apart, close, close)
-    return same and not torch.allclose(second, other, close, close)
 
 
 def _deliver_recomputed(

@@ -21,16 +21,20 @@ time, and S / 2^21 is added to its norm, for the rounding of the clipped sum in 
 remains: a norm from Gram matrices may be wrong by 1e-7 / 1e-4 / 2 = 0.05 %, so that a unit moves
 the sum by at most 1.0005 C; one that is formed, by no more than C as long as the sum's rounding is
 below 8 of float32's units of S.
+
+torch hands `mm` in float32 to MKL and `nn.LSTM` to oneDNN. On processors without MKL's vectors of
+512 bits its products take twice as long (benchmarks/dp_sgd), and a private step would pay for that
+and not for its privacy. So `linear` hands large products in float32 on the CPU to oneDNN.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Any
 
 import torch
 from torch import Tensor
-
-from vestige.privacy.products import add_linear
+from torch.nn import functional
 
 _AT_ONCE = 1 << 24
 """Numbers that are multiplied at once."""
@@ -40,6 +44,12 @@ _DIRECT = 1e-4
 """Share of a weight's S^2 where its gradient is formed in float32: its error is 1e-7 S, squared."""
 _ROUNDING = 2.0**-21
 """Of a sum in float32, over S: 8 units."""
+_LARGE = 1 << 28
+"""Multiplications from which oneDNN gains more than the millisecond of a kernel for a new shape.
+With Poisson sampling nearly every batch has one. It follows from the shape alone, so that a resumed
+training takes the same products."""
+_TALL = 1 << 12
+"""Rows of a product that are added together: no second gradient of a whole vocabulary."""
 
 Pair = tuple[Tensor, Tensor]
 
@@ -80,9 +90,8 @@ class UnitGradients:
         if held.formed is None and not (small and not held.products):
             held.products.append((left, right))
             return
-        parts = [pair for pair, _ in self._by_units((left, right)) if pair]
-        formed = [torch.bmm(one.mT, other).flatten(1) for one, other in parts]
-        self._form(parameter, _exact(formed[0] if len(formed) == 1 else torch.cat(formed)))
+        parts = [torch.bmm(a.mT, b).flatten(1) for a, b in self._by_units(left, right)]
+        self._form(parameter, _exact(parts[0] if len(parts) == 1 else torch.cat(parts)))
 
     def add_lookup(self, parameter: Tensor, ids: Tensor, gradients: Tensor) -> None:
         """Add gradients (rows, t, i) of the rows of a parameter that ids, int64 (rows, t), name."""
@@ -92,8 +101,9 @@ class UnitGradients:
     def norms(self) -> Tensor:
         """(units,) L2 norm of each unit's gradient, all parameters together."""
         each = [self._squared(parameter, held) for parameter, held in self._held.items()]
+        device = each[0][0].device
         squared, scales = (
-            torch.stack([one.to(each[0][0].device) for one in parts]).sum(0)
+            torch.stack([one.to(device) for one in parts]).sum(0)
             for parts in zip(*each, strict=True)
         )
         norms = squared.clamp_min(0).sqrt()
@@ -123,8 +133,7 @@ class UnitGradients:
     def _squared(self, parameter: Tensor, held: _Held) -> Pair:
         """(units,) squared norms of one parameter, and S^2; what was formed is completed."""
         if held.formed is None:
-            product, lookup = _joined(held.products), _joined(held.lookups)
-            some = self._by_units(product, lookup)
+            some = self._by_units(*_joined(held.products), *_joined(held.lookups))
             found = [_squared_norms(len(parameter), *parts) for parts in some]
             squared, scales = (torch.cat(parts) for parts in zip(*found, strict=True))
             return squared, scales
@@ -139,81 +148,77 @@ class UnitGradients:
     def _exact_norm(self, unit: int) -> Tensor:
         """The norm of one unit, whose tokens cancel, rounded upwards."""
         begin = sum(self.counts[:unit])
-        rows, found = slice(begin, begin + self.counts[unit]), list[Pair]()
-
-        def own(pairs: list[Pair]) -> list[Pair]:
-            return [(one[rows].flatten(0, 1), two[rows].flatten(0, 1)) for one, two in pairs]
-
+        rows = slice(begin, begin + self.counts[unit])
+        squared = scale = torch.zeros((), dtype=torch.float64)
         for parameter, held in self._held.items():
-            if held.formed is None:
-                height = len(parameter)
-                found.append(_exact_squares(height, own(held.products), own(held.lookups)))
-            else:
-                squared = held.formed[unit].double().square().sum().cpu()
-                found.append((squared, torch.zeros_like(squared)))
-        squared, scales = (torch.stack(parts).sum() for parts in zip(*found, strict=True))
-        return squared.sqrt() + _ROUNDING * scales.sqrt()
+            if held.formed is not None:
+                squared = squared + held.formed[unit].double().square().sum().cpu()
+                continue
+            products, lookups = (
+                [(_double(a[rows].flatten(0, 1)), _double(b[rows].flatten(0, 1))) for a, b in pairs]
+                for pairs in (held.products, held.lookups)
+            )
+            own, lengths = _exact_squares(len(parameter), products, lookups)
+            squared, scale = squared + own, scale + lengths
+        return squared.sqrt() + _ROUNDING * scale.sqrt()
 
-    def _by_units(
-        self, product: Pair | None, lookup: Pair | None = None
-    ) -> Iterator[tuple[Pair | None, Pair | None]]:
+    def _by_units(self, *tensors: Any) -> Iterator[list[Any]]:
         """The same, (units, places, .) each, of some units with equally many rows at a time."""
-        widest = max(part[0].numel() for pair in (product, lookup) if pair for part in pair)
-
-        def of(pair: Pair | None, rows: slice, units: int) -> Pair | None:
-            if pair is None:
-                return None
-            first, second = (part[rows].reshape(units, -1, *part.shape[2:]) for part in pair)
-            return first, second
-
+        widest = max(one[0].numel() for one in tensors if one is not None)
         begin = 0
         for count, equal in groupby(self.counts):
-            units = sum(1 for _ in equal)
-            most = max(1, _AT_ONCE // (count * widest))
-            for first in range(0, units, most):
-                some = min(most, units - first)
-                rows = slice(begin, begin + some * count)
-                yield of(product, rows, some), of(lookup, rows, some)
-                begin += some * count
+            left = len(list(equal))
+            while left:
+                units = min(left, max(1, _AT_ONCE // (count * widest)))
+                rows = slice(begin, begin + units * count)
+                yield [
+                    None if one is None else one[rows].reshape(units, -1, *one.shape[2:])
+                    for one in tensors
+                ]
+                begin, left = rows.stop, left - units
 
 
 def _exact_squares(height: int, products: list[Pair], lookups: list[Pair]) -> Pair:
-    """The squared norm of one unit's gradient of a weight (height, i), and S^2, in float64."""
-    factors = [(_double(left), _double(right)) for left, right in products]
-    found = [(ids.cpu() if ids.device.type == "mps" else ids, _double(g)) for ids, g in lookups]
-    lengths = [left.norm(dim=1) * right.norm(dim=1) for left, right in factors]
-    scale = torch.cat(lengths + [gradients.norm(dim=1) for _, gradients in found]).sum()
-    squared, width = torch.zeros_like(scale), (factors or found)[0][1].shape[1]
+    """The squared norm of one unit's gradient of a weight (height, i), and S^2, from float64."""
+    lengths = [left.norm(dim=1) * right.norm(dim=1) for left, right in products]
+    scale = torch.cat(lengths + [gradients.norm(dim=1) for _, gradients in lookups]).sum()
+    squared, width = torch.zeros_like(scale), (products or lookups)[0][1].shape[1]
     size = max(1, _AT_ONCE // width)
     for begin in range(0, height, size):
         part = scale.new_zeros(min(size, height - begin), width)
-        for left, right in factors:
+        for left, right in products:
             part.addmm_(left[:, begin : begin + size].t(), right)
-        for ids, gradients in found:
+        for ids, gradients in lookups:
             here = (ids >= begin) & (ids < begin + size)
             part.index_add_(0, ids[here] - begin, gradients[here])
         squared += part.square().sum()
     return squared.cpu(), scale.square().cpu()
 
 
-def _squared_norms(height: int, product: Pair | None, lookup: Pair | None) -> Pair:
-    """(units,) of the sum of products and of what was looked up among `height` rows, and S^2."""
-    squared: list[Tensor] = []
-    scales: list[Tensor] = []
-    if product is not None:
-        left, right = _exact(product[0]), _exact(product[1])
+def _squared_norms(
+    height: int,
+    left: Tensor | None,
+    right: Tensor | None,
+    ids: Tensor | None,
+    gradients: Tensor | None,
+) -> Pair:
+    """(units,) of left^T right and of what was looked up among `height` rows, and S^2."""
+    squared, scale = list[Tensor](), torch.zeros(())
+    if left is not None and right is not None:
+        left, right = _exact(left), _exact(right)
         found, scale = _squared_products(left, right)
         squared.append(found)
-        scales.append(scale)
-    if lookup is not None:
-        ids, gradients = lookup[0], _exact(lookup[1])
+    if ids is not None and gradients is not None:
+        gradients = _exact(gradients)
         squared.append(_squared_lookups(ids, gradients, height))
-        scales.append(_DIRECT**0.5 * torch.linalg.vector_norm(gradients, dim=2).sum(1))
-    if product is not None and lookup is not None:
-        at_tokens = left.gather(2, ids[:, None].expand(-1, left.shape[1], -1))
-        squared.append(2 * (at_tokens * torch.bmm(right, gradients.mT)).sum((1, 2)))
-        scales[-1] = scales[-1] / _DIRECT**0.5
-    return torch.stack(squared).sum(0), torch.stack(scales).sum(0).square()
+        lengths = torch.linalg.vector_norm(gradients, dim=2).sum(1)
+        if left is None or right is None:
+            scale = _DIRECT**0.5 * lengths
+        else:
+            at_tokens = left.gather(2, ids[:, None].expand(-1, left.shape[1], -1))
+            squared.append(2 * (at_tokens * torch.bmm(right, gradients.mT)).sum((1, 2)))
+            scale = scale + lengths
+    return torch.stack(squared).sum(0), scale.square()
 
 
 def _squared_products(left: Tensor, right: Tensor) -> Pair:
@@ -252,10 +257,10 @@ def _add_products(into: Tensor, left: Tensor, right: Tensor, weights: Tensor) ->
         add_linear(into, one, other)
 
 
-def _joined(uses: list[Pair]) -> Pair | None:
+def _joined(uses: list[Pair]) -> tuple[Tensor | None, Tensor | None]:
     """Several uses of a parameter as one with more places."""
     if len(uses) < 2:
-        return uses[0] if uses else None
+        return uses[0] if uses else (None, None)
     first, second = (torch.cat(parts, 1) for parts in zip(*uses, strict=True))
     return first, second
 
@@ -267,4 +272,51 @@ def _exact(values: Tensor) -> Tensor:
 
 
 def _double(values: Tensor) -> Tensor:
-    return (values.cpu() if values.device.type == "mps" else values).double()
+    """In float64, which Apple's devices lack; ids as they are."""
+    values = values.cpu() if values.device.type == "mps" else values
+    return values.double() if values.is_floating_point() else values
+
+
+def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None, *, times: int = 1) -> Tensor:
+    """(n, m) rows @ weight.T + bias, outside the graph.
+
+    Args:
+        rows: (n, d), of any strides.
+        weight: (m, d), of any strides.
+        bias: (m,).
+        times: how many products in a row have this shape.
+    """
+    if not _by_onednn(rows, weight, times):
+        return functional.linear(rows, weight, bias)
+    product: Tensor = _ONEDNN(rows, weight, bias, "none", [], "")
+    return product
+
+
+def add_linear(into: Tensor, rows: Tensor, weight: Tensor) -> None:
+    """Add rows @ weight.T to a tensor (n, m)."""
+    if not _by_onednn(rows, weight, 1):
+        into.addmm_(rows, weight.t())
+        return
+    parts = -(-len(into) // _TALL)
+    some = zip(torch.tensor_split(rows, parts), torch.tensor_split(into, parts), strict=True)
+    for own, target in some:
+        target += linear(own, weight)
+
+
+def _by_onednn(rows: Tensor, weight: Tensor, times: int) -> bool:
+    large = rows.numel() * weight.shape[0] * times >= _LARGE
+    plain = rows.device.type == "cpu" and rows.dtype == weight.dtype == torch.float32
+    return _ONEDNN is not None and large and plain and not torch.is_autocast_enabled("cpu")
+
+
+def _onednn() -> Any:
+    """oneDNN's linear layer, as torch's compiler calls it; None where this torch lacks it."""
+    try:
+        if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+            return None
+        return torch.ops.mkldnn._linear_pointwise.default
+    except AttributeError:
+        return None
+
+
+_ONEDNN = _onednn()

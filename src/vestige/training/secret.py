@@ -6,7 +6,7 @@ seen, as initial weights are) subtracts the noise and sees who was drawn. So eve
 private training draws after its initial weights follows from 256 bits of the operating system's
 entropy, through keys that BLAKE2 derives from them (Aumasson et al. 2013, "BLAKE2: simpler,
 smaller, fast as MD5", section 2.8, used as a pseudo-random function): "noise" for the noise,
-"sampling" for Poisson sampling, "masks" for dropout and local orders (`privacy.masks`), "step"
+"sampling" for Poisson sampling, "masks" for dropout and local orders (`privacy.randomness`), "step"
 for whatever else a step draws. Keys of different names or
 numbers tell nothing of one another, and none of them comes from a seed, on which initial weights
 depend.

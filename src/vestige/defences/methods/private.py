@@ -7,11 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge
 from cyclopts import Parameter
 
+from vestige import _validate
 from vestige.arguments import Seed
 from vestige.defences.registry import (
     Given,
@@ -61,7 +62,7 @@ class PrivateDefence(ABC):
     delta: float | None = None
     noise_multiplier: float | None = None
     max_grad_norm: Annotated[float, Parameter(name="--clip")] = 1.0
-    accountant: str = "pld"  # no Literal: the refusal of others gives a reason
+    accountant: Literal["pld", "rdp"] = "pld"
     noise_seed_without_guarantee: Seed | None = None
     accept_private_vocabulary: bool = False
 
@@ -71,14 +72,12 @@ class PrivateDefence(ABC):
                 f"`defence` {self.name} must come with one of `epsilon` and `noise_multiplier`, "
                 "got " + ("neither" if self.epsilon is None else "both")
             )
-        if self.delta is not None or self.accountant != "pld":
-            from vestige.privacy.accounting import check_accountant, check_delta
+        _validate.one_of(("pld", "rdp"), accountant=self.accountant)
+        if self.delta is not None:
+            from vestige.privacy.accounting import check_delta
 
-            with in_backticks("accountant"):
-                check_accountant(self.accountant)
-            if self.delta is not None:
-                with in_backticks("delta"):
-                    check_delta(self.delta)
+            with in_backticks("delta"):
+                check_delta(self.delta)
         check_positive(epsilon=self.epsilon, max_grad_norm=self.max_grad_norm)
         check_not_negative(noise_multiplier=self.noise_multiplier)
 
@@ -149,41 +148,38 @@ class PrivateDefence(ABC):
         config: "TrainingConfig",
         progress: Callable[[int], None] | None = None,
     ) -> "PrivacyPlan":
-        """The defence with the noise that keeps within epsilon over all epochs.
-
-        Args:
-            data: the text.
-            config: of the training, suited to the defence.
-            progress: called with how many noises have been tried.
+        """`plan` of a training whose configuration suits the defence.
 
         Raises:
-            VestigeError: no noise does, or the data has too few sequences or users.
+            VestigeError: no noise keeps within epsilon, or there are too few sequences or users.
         """
-        batches = self.batches(data, config)
-        return self.plan(
-            unit=batches.unit,
-            units=batches.units,
-            sample_rate=batches.sample_rate,
-            steps=config.epochs * len(batches),
-            progress=progress,
-        )
+        batches, epochs = self.batches(data, config), config.epochs
+        units, rate = batches.units, batches.sample_rate
+        return self.plan(batches.unit, units, rate, epochs * len(batches), progress)
 
     def plan(
         self,
-        *,
         unit: "Unit",
         units: int,
         sample_rate: float,
         steps: int,
         progress: Callable[[int], None] | None = None,
     ) -> "PrivacyPlan":
-        """The defence with the noise that keeps within epsilon over so many steps."""
+        """The defence with the noise that keeps within epsilon.
+
+        Args:
+            unit: what is sampled and protected.
+            units: how many there are.
+            sample_rate: of the Poisson sampling.
+            steps: of all epochs.
+            progress: called with how many noises have been tried.
+        """
         from vestige.privacy.accounting import check_delta, default_delta, noise_for
 
         delta = default_delta(units) if self.delta is None else self.delta
         with in_backticks("delta"):
             check_delta(delta, units)
-        noise, accountant = self.noise_multiplier, cast(Any, self.accountant)
+        noise = self.noise_multiplier
         if noise is None:
             assert self.epsilon is not None
             noise = noise_for(
@@ -191,26 +187,16 @@ class PrivateDefence(ABC):
                 delta=delta,
                 sample_rate=sample_rate,
                 steps=steps,
-                accountant=accountant,
+                accountant=self.accountant,
                 progress=progress,
             )
         defence = replace(self, epsilon=None, noise_multiplier=noise, delta=delta)
-        return PrivacyPlan(
-            defence=defence, sample_rate=sample_rate, unit=unit, units=units, steps=steps
-        )
+        return PrivacyPlan(defence, sample_rate, unit, units, steps)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class PrivacyPlan:
-    """A private defence with its noise, and what its budget follows from.
-
-    Attributes:
-        defence: with noise multiplier and delta.
-        sample_rate: of the Poisson sampling, over all steps.
-        unit: what is sampled and protected.
-        units: how many there are.
-        steps: of all epochs.
-    """
+    """A private defence with noise and delta, and what its budget follows from; see `plan`."""
 
     defence: PrivateDefence
     sample_rate: float
@@ -227,17 +213,14 @@ class PrivacyPlan:
 def _spent(plan: PrivacyPlan, steps: int) -> "PrivacySpent":
     from vestige.privacy.accounting import Mechanism, PrivacySpent
 
-    accountant: Any = plan.defence.accountant
-    assert plan.defence.delta is not None
-    mechanism = Mechanism(
-        noise_multiplier=plan.defence.noise, sample_rate=plan.sample_rate, steps=steps
-    )
+    defence, rate = plan.defence, plan.sample_rate
+    assert defence.delta is not None
     return PrivacySpent.of(
-        mechanism,
-        delta=plan.defence.delta,
-        max_grad_norm=plan.defence.max_grad_norm,
+        Mechanism(noise_multiplier=defence.noise, sample_rate=rate, steps=steps),
+        delta=defence.delta,
+        max_grad_norm=defence.max_grad_norm,
         unit=plan.unit,
-        accountant=accountant,
+        accountant=defence.accountant,
     )
 
 

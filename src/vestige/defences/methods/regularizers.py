@@ -82,14 +82,13 @@ class Adversarial:
         self, model: "LanguageModel", data: "EncodedCorpus", config: "TrainingConfig"
     ) -> "StepFn":
         """The step, with a fresh discriminator."""
-        from vestige.defences.adversarial import AdversarialStep
-        from vestige.defences.user_hidden_states import require_users, width
+        from vestige.defences.regularizers import AdversarialStep, require_users, width_of
         from vestige.training.precision import choose_precision
 
         require_users(data, self.name)
         return AdversarialStep(
             weight=self.weight,
-            width=width(model),
+            width=width_of(model),
             users=len(data.names),
             seed=config.seed,
             max_grad_norm=config.max_grad_norm,
@@ -126,8 +125,7 @@ class Triplet:
         self, model: "LanguageModel", data: "EncodedCorpus", config: "TrainingConfig"
     ) -> "StepFn":
         """The step, which draws auxiliary batches from the data."""
-        from vestige.defences.triplet import TripletStep
-        from vestige.defences.user_hidden_states import require_users
+        from vestige.defences.regularizers import TripletStep, require_users
         from vestige.training.precision import choose_precision
         from vestige.training.sequences import SequenceBatches
         from vestige.training.training_task import batches_of

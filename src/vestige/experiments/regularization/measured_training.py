@@ -24,8 +24,8 @@ from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.vocabulary import Vocabulary
 from vestige.data.writing import write_text
-from vestige.defences.author_probe import probe_authors
 from vestige.defences.registry import Defence
+from vestige.experiments.regularization.author_probe import probe_authors
 from vestige.experiments.runner import Trial
 from vestige.metrics.exposure import sampled_exposure
 from vestige.models.checkpoints import save_model

@@ -113,7 +113,9 @@ def _private(
         config=replace(update.private, seed=plain.config.seed),
         defence=DPSGD(noise_multiplier=noise, max_grad_norm=update.max_grad_norm),
     )
-    return private, Mechanism.of(batches, noise_multiplier=noise, epochs=epochs)
+    return private, Mechanism(
+        noise_multiplier=noise, sample_rate=batches.sample_rate, steps=epochs * len(batches)
+    )
 
 
 def _exposed(

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from vestige import _validate
 from vestige.data.encoded import EncodedCorpus
-from vestige.defences.adversarial import Discriminator
+from vestige.defences.regularizers import Discriminator
 from vestige.errors import TrainingError
 from vestige.metrics.estimates import clopper_pearson
 from vestige.models.protocols import LanguageModel, TwoParts

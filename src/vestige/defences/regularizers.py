@@ -1,0 +1,363 @@
+"""Privacy regularizers: training that hides whose a text is.
+
+Mireshghallah et al. (2021), "Privacy Regularization: Joint Privacy-Utility Optimization in Language
+Models". h is the last hidden state of a sequence. Section 2.1, with a discriminator D of two fully
+connected layers:
+
+    the discriminator minimises  -log Pr(author | h; D)
+    the model minimises          cross-entropy + weight * KL(uniform || Pr(. | h; D))  (eq. 1, 2)
+
+in turns, one step each on every batch. Section 2.2, equation 4, with the last hidden states of a
+batch and of an auxiliary one, paired row by row:
+
+    cross-entropy + weight * (sum over pairs of two users ||h_x - h_a|| - sum over pairs of one)
+
+In-batch pairs are a variant of ours: each row is paired with another row of its own batch, which
+needs no second forward pass. An auxiliary batch is read in one pass with the batch itself.
+
+Differs from the paper: equation 2 without its constant, so that the term is 0 where authors cannot
+be identified; the paper states neither the discriminator's nonlinearity nor its optimizer: ReLU and
+Adam. Equation 4 as a mean over pairs in place of a sum, so that the weight does not depend on the
+batch's size; it has no lower bound, and a weight near 1 collapses the hidden states.
+A low accuracy of the discriminator proves nothing by itself: see `AuthorProbe` of the experiments.
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, linear, pad, pairwise_distance
+
+from vestige import _validate
+from vestige.data.encoded import EncodedCorpus
+from vestige.errors import TrainingError
+from vestige.models.protocols import LanguageModel, TwoParts
+from vestige.models.recurrent_network import LSTMLanguageModel
+from vestige.training.batches import Batch
+from vestige.training.checkpoint import load_optimizer, under
+from vestige.training.precision import autocast
+from vestige.training.sequences import SequenceBatches
+from vestige.training.steps import (
+    Reading,
+    descend,
+    detached,
+    last_hidden,
+    no_step,
+    read,
+    read_hidden,
+)
+
+HIDDEN = 1000
+
+Pairing = Literal["auxiliary", "in-batch"]
+
+
+@dataclass(frozen=True)
+class UserHiddenStates:
+    """A batch, read: the loss, the last hidden states (b, h) float32 in the graph, int64 (b,)."""
+
+    reading: Reading
+    last: Tensor
+    users: Tensor
+
+
+class RegularizedStep:
+    """A StepFn that adds a term of users' hidden states to the loss.
+
+    Args:
+        weight: lambda of equation 1, at least 0.
+        max_grad_norm: the norm that the model's gradient is cut to; None leaves it.
+        precision: of the model's forward pass.
+    """
+
+    def __init__(self, weight: float, max_grad_norm: float | None, precision: torch.dtype) -> None:
+        _validate.at_least(0, weight=weight)
+        self.weight, self.max_grad_norm, self.precision = weight, max_grad_norm, precision
+        self._sums: dict[str, Tensor] = {}
+        self._counts: dict[str, int] = {}
+
+    def __call__(self, model: LanguageModel, batch: Batch, state: Any) -> tuple[Tensor, Any]:
+        """Put the gradient of both terms into `.grad`."""
+        users_of(batch)
+        if not batch.tokens:
+            return no_step(model, batch)
+        reading, term = self._read(model, batch, state)
+        descend(model, reading.loss + self.weight * term, self.max_grad_norm)
+        return reading.loss.detach(), detached(reading.state)
+
+    @abstractmethod
+    def _read(self, model: LanguageModel, batch: Batch, state: Any) -> tuple[Reading, Tensor]:
+        """The loss and the term, in the graph."""
+
+    def _note(self, **values: Tensor) -> None:
+        """Count scalars in, on their device: they are read only when a line of the log is due."""
+        for name, value in values.items():
+            self._sums[name] = self._sums[name] + value if name in self._sums else value
+            self._counts[name] = self._counts.get(name, 0) + 1
+
+    def measured(self) -> dict[str, float]:
+        """Means since the last call, for the log."""
+        means = {name: total.item() / self._counts[name] for name, total in self._sums.items()}
+        self._sums, self._counts = {}, {}
+        return means
+
+
+class Discriminator(nn.Module):
+    """Author of a sequence from the last hidden state: h -> 1000 -> users.
+
+    Args:
+        width: h.
+        users: how many there are.
+        seed: of the weights.
+        hidden: units of the layer between.
+    """
+
+    def __init__(self, width: int, users: int, *, seed: int, hidden: int = HIDDEN) -> None:
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.first, self.second = nn.Linear(width, hidden), nn.Linear(hidden, users)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """(n, h) -> (n, users) logits."""
+        logits: Tensor = self.second(torch.relu(self.first(states)))
+        return logits
+
+    def judge(self, states: Tensor) -> Tensor:
+        """Forward pass with the discriminator's weights detached."""
+        one, two = self.first, self.second
+        inner = torch.relu(linear(states, one.weight.detach(), one.bias.detach()))
+        return linear(inner, two.weight.detach(), two.bias.detach())
+
+
+class AdversarialStep(RegularizedStep):
+    """A StepFn that hides the author from a discriminator which it trains along.
+
+    The log has the discriminator's accuracy on batches that it had not seen, and the KL term.
+
+    Args:
+        weight: lambda of equation 1, at least 0.
+        width: of the model's last hidden state.
+        users: authors, numbered as `EncodedCorpus.users` does; at least 2.
+        seed: of the discriminator's weights.
+        learning_rate: of the discriminator.
+        max_grad_norm: the norm that the model's gradient is cut to; None leaves it.
+        precision: of the model's forward pass.
+        device: where the model is.
+
+    Raises:
+        ValueError: a value is out of range.
+    """
+
+    identity: ClassVar[str] = "Adversarial"
+
+    def __init__(
+        self,
+        *,
+        weight: float,
+        width: int,
+        users: int,
+        seed: int,
+        learning_rate: float = 1e-3,
+        max_grad_norm: float | None = None,
+        precision: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        super().__init__(weight, max_grad_norm, precision)
+        _validate.at_least(1, width=width)
+        _validate.at_least(2, users=users)
+        _validate.positive(learning_rate=learning_rate)
+        self.users, self.learning_rate, self.seed = users, learning_rate, seed
+        self.discriminator = Discriminator(width, users, seed=seed).to(device)
+        self._optimizer = torch.optim.Adam(
+            self.discriminator.parameters(), lr=learning_rate, fused=True
+        )
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What the step depends on."""
+        names = ("weight", "users", "learning_rate", "seed")
+        return {name: getattr(self, name) for name in names}
+
+    def _read(self, model: LanguageModel, batch: Batch, state: Any) -> tuple[Reading, Tensor]:
+        """One step of the discriminator, and how it judges the model."""
+        with autocast(self.precision, batch.inputs.device):
+            found = read_linkable(model, batch, state)
+        logits = self.discriminator(found.last.detach())
+        self._optimizer.zero_grad()
+        cross_entropy(logits, found.users).backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+        accuracy = (logits.detach().argmax(1) == found.users).float().mean()
+        divergence = kl_from_uniform(self.discriminator.judge(found.last))
+        self._note(discriminator_accuracy=accuracy, kl_from_uniform=divergence.detach())
+        return found.reading, divergence
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The discriminator and its optimizer."""
+        found = {f"weights.{name}": t for name, t in self.discriminator.state_dict().items()}
+        for index, moments in self._optimizer.state_dict()["state"].items():
+            found |= {f"moments.{index}.{name}": tensor for name, tensor in moments.items()}
+        return found
+
+    def restore(self, kept: Mapping[str, Tensor]) -> None:
+        """Restore the state that `tensors` gave."""
+        self.discriminator.load_state_dict(under("weights", kept))
+        load_optimizer(self._optimizer, under("moments", kept))
+
+
+def kl_from_uniform(logits: Tensor) -> Tensor:
+    r"""Mean KL(uniform || p) in nats of (n, users) logits; 0 where authors cannot be identified.
+
+    .. math:: -\frac{1}{M}\sum_{c=1}^{M}\log p_c - \log M
+    """
+    return -torch.log_softmax(logits, 1).mean() - math.log(logits.shape[1])
+
+
+class TripletStep(RegularizedStep):
+    """A StepFn that blurs who wrote what.
+
+    The log has the term, and the hidden states' standard deviation: near 0 they collapsed.
+
+    Args:
+        weight: lambda of equation 1, at least 0.
+        auxiliary: where auxiliary batches are drawn from; None pairs within the batch.
+        max_grad_norm: the norm that the gradient is cut to; None leaves it.
+        precision: of the forward passes.
+    """
+
+    identity: ClassVar[str] = "Triplet"
+
+    def __init__(
+        self,
+        *,
+        weight: float,
+        auxiliary: SequenceBatches | None = None,
+        max_grad_norm: float | None = None,
+        precision: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__(weight, max_grad_norm, precision)
+        self.auxiliary = auxiliary
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What the step depends on."""
+        pairing: Pairing = "in-batch" if self.auxiliary is None else "auxiliary"
+        return {"weight": self.weight, "pairing": pairing}
+
+    def _read(self, model: LanguageModel, batch: Batch, state: Any) -> tuple[Reading, Tensor]:
+        with autocast(self.precision, batch.inputs.device):
+            found, other, owners = self._pairs(model, batch, state)
+        rows = len(owners)
+        term = triplet_loss(found.last[:rows], other.float(), found.users[:rows] == owners)
+        self._note(triplet_loss=term.detach(), hidden_spread=found.last.detach().std())
+        return found.reading, term
+
+    def _pairs(
+        self, model: LanguageModel, batch: Batch, state: Any
+    ) -> tuple[UserHiddenStates, Tensor, Tensor]:
+        """The batch, and what its rows are paired with: hidden states (k, h) and users (k,)."""
+        if self.auxiliary is None:
+            found = read_linkable(model, batch, state)
+            shift = int(torch.randint(1, max(2, len(found.last)), ()).item())
+            return found, found.last.roll(shift, 0), found.users.roll(shift, 0)
+        drawn = self.auxiliary.auxiliary(len(batch.inputs))
+        owners = users_of(drawn)
+        if self.weight and state is None and isinstance(model, TwoParts) and model.separate_head:
+            return *read_both(model, batch, drawn), owners
+        found = read_linkable(model, batch, state)
+        assert isinstance(model, TwoParts)
+        with torch.set_grad_enabled(self.weight > 0):  # at 0 it is measured and teaches nothing
+            hidden, _ = model.body(drawn.inputs)
+        return found, last_hidden(hidden, drawn), owners
+
+
+def triplet_loss(states: Tensor, others: Tensor, same_user: Tensor) -> Tensor:
+    """Mean over pairs of their distance, negative where both are one user's.
+
+    Args:
+        states: (k, h).
+        others: (k, h), paired with them.
+        same_user: bool (k,).
+
+    Example:
+        >>> states, others = torch.tensor([[0.0, 0.0], [0.0, 0.0]]), torch.tensor([[3.0, 4.0]] * 2)
+        >>> triplet_loss(states, others, torch.tensor([False, True])).item()
+        0.0
+    """
+    distance = pairwise_distance(states, others)
+    return torch.where(same_user, -distance, distance).mean()
+
+
+def read_linkable(model: LanguageModel, batch: Batch, state: Any) -> UserHiddenStates:
+    """Read a batch whose sequences have users.
+
+    Raises:
+        TrainingError: they have none, or the model hides what its head reads.
+    """
+    users = users_of(batch)
+    reading = read(model, batch, state)
+    if reading.last is None:
+        raise TrainingError(
+            "The model does not expose the input of its head, which this defence needs",
+            remedy="Use another defence, or an LSTM, Transformer, GPT-2, Llama or similar model.",
+        )
+    return UserHiddenStates(reading, reading.last.float(), users)
+
+
+def read_both(model: LanguageModel, batch: Batch, other: Batch) -> tuple[UserHiddenStates, Tensor]:
+    """Read a batch, and the last hidden states (k, h) of another one, in the graph, in one pass.
+
+    Each step of a recurrent layer reads and writes all of its weights, for few rows as for many:
+    one pass over both costs much less than two. The head, which is apart, reads the first alone.
+    """
+    assert isinstance(model, TwoParts)
+    rows, wide = batch.inputs.shape
+    width = max(wide, other.inputs.shape[1])
+    both = [pad(one.inputs, (0, width - one.inputs.shape[1])) for one in (batch, other)]
+    hidden, _ = model.body(torch.cat(both))
+    reading = read_hidden(model, batch, hidden[:rows, :wide], None)
+    assert reading.last is not None
+    others = last_hidden(hidden[rows:, : other.inputs.shape[1]], other)
+    return UserHiddenStates(reading, reading.last.float(), users_of(batch)), others
+
+
+def users_of(batch: Batch) -> Tensor:
+    """User codes of the rows; TrainingError if the batch has none."""
+    if batch.users is None:
+        raise TrainingError(
+            "This defence needs a user for each document",
+            remedy="Pass the user column with --user, and batch by documents or users.",
+        )
+    return batch.users
+
+
+def require_users(data: EncodedCorpus, name: str) -> None:
+    """Raise TrainingError unless a text has several users, among whom a defence hides each."""
+    if data.users is None:
+        raise TrainingError(
+            f"The {name} defence needs a user for each document",
+            remedy="Pass the user column with --user.",
+        )
+    if len(data.names) < 2:
+        raise TrainingError(
+            f"The {name} defence hides users among one another, but the data has only one",
+            remedy="Pass text of several users, or use dp-sgd or goldfish.",
+        )
+
+
+def width_of(model: LanguageModel) -> int:
+    """Size of a model's last hidden state."""
+    if isinstance(model, LSTMLanguageModel):
+        return model.config.hidden_size
+    if isinstance(model, TwoParts):
+        first = torch.tensor([[model.first_token]], device=model.device)
+        with torch.no_grad():
+            return int(model.body(first)[0].shape[2])
+    raise TrainingError(
+        "The model does not expose the input of its head, which this defence needs",
+        remedy="Use dp-sgd or goldfish.",
+    )
