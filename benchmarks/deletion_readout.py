@@ -18,9 +18,12 @@ Each search is kept in DIR and not run again.
 
 import argparse
 import json
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 from deletion import fit

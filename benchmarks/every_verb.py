@@ -69,14 +69,13 @@ COMMANDS: dict[str, list[str]] = {
     "report limits": ["report", "run", "--allow-undecided", "--write-baseline", OUT],
     "report": ["report", "run", "--out", OUT],
     "report secrets": ["report", "run", "--show-secrets", "--out", OUT],
-    "reproduce": ["reproduce", "updates", "--table", "figure1", "--out", OUT],
 }  # fmt: skip
 """Words by kind; the first word is the verb. `demo` has no options that would make it quick."""
 
 RESUMES = {
     kind: [*words, "--resume"] if words[0] == "train" else words
     for kind, words in COMMANDS.items()
-    if words[0] in ("train", "membership", "reproduce") or kind == "diff clean"
+    if words[0] in ("train", "membership") or kind == "diff clean"
 }
 """Those that go on where they were interrupted, and the words that make them."""
 

@@ -14,12 +14,18 @@ The target is trained in a minute or two on one core.
 
 import argparse
 import os
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 import numpy as np
 
+from reproduction.provenance.audit_plans import named
+from reproduction.provenance.audit_trials import AuditTrial
+from reproduction.provenance.audited_texts import AuditedText
 from vestige.audits.membership.ranked_words import (
     RankedWords,
     WordCounts,
@@ -31,9 +37,6 @@ from vestige.audits.membership.user_texts import NonMembers
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.token_queries import token_queries
-from vestige.experiments.provenance.audit_plans import named
-from vestige.experiments.provenance.audit_trials import AuditTrial
-from vestige.experiments.provenance.audited_texts import AuditedText
 from vestige.metrics.listed import CutScores, compare
 from vestige.models.checkpoints import load_model
 from vestige.training.shadows import train_shadow

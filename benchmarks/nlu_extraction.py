@@ -12,15 +12,19 @@ The last line is JSON: seconds of a trial, the median of the repeats.
 import argparse
 import json
 import statistics
+import sys
 import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 
+from reproduction.nlu.paper_attacks import discrete_optimization, embedding_optimization
 from vestige.audits.extraction.objective import objective_of
 from vestige.audits.extraction.searches import Search, coordinate_descent, every_loss, exhaust
 from vestige.data.canaries.patterns import SecretPattern
 from vestige.data.vocabulary import WordVocabulary
-from vestige.experiments.nlu.paper_attacks import discrete_optimization, embedding_optimization
 from vestige.memory import keep_freed_pages
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
 

@@ -16,20 +16,23 @@ share of models whose secret was found.
 
 import argparse
 import json
+import sys
 import tempfile
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 import torch
 
+from reproduction.nlu.planted_models import LAST, Learner, PlantedModel
+from reproduction.nlu.utterance_texts import UtteranceText
+from reproduction.runner import make_trial
 from vestige.audits.extraction.secret_audit import audit_secrets
 from vestige.claims import LEAK
 from vestige.data.canaries.patterns import paper_pattern
 from vestige.data.canaries.utterances import SecretCanary, secret_canaries
-from vestige.experiments.nlu.planted_models import LAST, Learner, PlantedModel
-from vestige.experiments.nlu.utterance_texts import UtteranceText
-from vestige.experiments.runner import make_trial
 from vestige.metrics.estimates import clopper_pearson
 from vestige.models.bilstm_crf import IntentSlotModel
 from vestige.results import Result

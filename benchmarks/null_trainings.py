@@ -41,6 +41,7 @@ What `measure` prints:
 import argparse
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
@@ -49,10 +50,14 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 import numpy as np
 import torch
 from null_searches import old_threshold
 
+from reproduction.texts import random_parts
+from reproduction.updates.subwords import adapter_on, gpt2
 from vestige.audits.update.nulls import NullScores
 from vestige.audits.update.pair import Pair as Models
 from vestige.audits.update.scores import TokenScore
@@ -62,8 +67,6 @@ from vestige.data.corpus import Corpus
 from vestige.data.formats.dialogue import read_reddit, read_ubuntu_irc
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
-from vestige.experiments.texts import random_parts
-from vestige.experiments.updates.subwords import adapter_on, gpt2
 from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMConfig
 from vestige.training.config import TrainingConfig

@@ -13,16 +13,19 @@ import json
 import resource
 import subprocess
 import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from reproduction.updates.beam_search import beam_search, halving_widths
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.rank import rank_bounds
 from vestige.audits.update.scores import TokenScore
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
-from vestige.experiments.updates.beam_search import beam_search, halving_widths
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 
 VOCABULARY, HIDDEN, LAYERS, LENGTH = 20_000, 128, 4, 4

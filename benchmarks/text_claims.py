@@ -21,16 +21,19 @@ import argparse
 import gzip
 import json
 import os
+import sys
 from collections import defaultdict
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 
 import vestige
+from reproduction.updates.subwords import gpt2
 from vestige.claims import UNDECIDED
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
-from vestige.experiments.updates.subwords import gpt2
 from vestige.preparation.options import TrainingOptions
 
 TUNED, LISTED, REFERENCE, KNOWN = 300, 40, 300, 40

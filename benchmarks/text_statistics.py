@@ -6,16 +6,20 @@ A GPT-2 of the size of those in `text_claims.py`, untrained, and random texts of
 """
 
 import argparse
+import sys
 import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
+from reproduction.updates.subwords import gpt2
 from vestige.audits.membership.text_scores import SCORES, zlib_score
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
-from vestige.experiments.updates.subwords import gpt2
 from vestige.models.reading import pack, read
 from vestige.models.token_statistics import token_statistics
 

@@ -22,12 +22,16 @@ import argparse
 import json
 import resource
 import statistics
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 from own_passes import Recorder, now, seconds_of, weight_bytes
 
+from reproduction.updates.beam_search import beam_search, halving_widths
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.rank import rank_bounds
 from vestige.audits.update.scores import TokenScore
@@ -36,7 +40,6 @@ from vestige.audits.update.settings import Sampling, Settings
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
-from vestige.experiments.updates.beam_search import beam_search, halving_widths
 from vestige.memory import keep_freed_pages
 from vestige.models.checkpoints import load_model
 from vestige.models.hugging_face import HuggingFaceLanguageModel

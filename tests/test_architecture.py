@@ -10,7 +10,7 @@ import vestige
 LAYERS = [
     "errors", "monitor", "memory", "_validate", "registry", "arguments", "data", "store",
     "new_files", "parallel", "models", "metrics", "claims", "results", "training",
-    "privacy", "defences", "session", "reports", "preparation", "audits", "demo", "experiments",
+    "privacy", "defences", "session", "reports", "preparation", "audits", "demo",
     "integrations", "cli", "__main__",
 ]  # fmt: skip
 SIBLINGS = [{"models", "metrics"}]

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from reproduction.runner import Trial, run_trials
 from vestige import parallel
 from vestige.errors import ClusterError, DataError
-from vestige.experiments.runner import Trial, run_trials
 from vestige.parallel import map_cluster, map_processes
 
 

@@ -10,8 +10,8 @@ import vestige as vg
 from memaudit_beside.demo_model import DemoModel
 from memaudit_beside.peer import quiet
 from memaudit_beside.records import claims, record
+from reproduction.updates.reconstruction import ngrams
 from vestige.data.corpus import Corpus
-from vestige.experiments.updates.reconstruction import ngrams
 
 REFERENCES = 400
 """Of each secret; 16 secrets need 320 at an error of 5 % for all of them."""

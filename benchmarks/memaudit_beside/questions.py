@@ -9,9 +9,9 @@ import numpy as np
 import vestige as vg
 from memaudit_beside.records import RATE
 from memaudit_beside.worlds import REAL, Planted, Watched, World
+from reproduction.updates.reconstruction import tokens_found
 from vestige.claims import LEAK
 from vestige.data.corpus import Corpus
-from vestige.experiments.updates.reconstruction import tokens_found
 from vestige.metrics.estimates import auc
 
 Row = dict[str, Any]

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from reproduction.updates.reconstruction import Gram, is_verbatim, ngrams, tokens_found
 from update_pairs.protocol import Row
 from vestige.audits.update.nulls import NEEDED, NullScores
 from vestige.data.vocabulary import Vocabulary
-from vestige.experiments.updates.reconstruction import Gram, is_verbatim, ngrams, tokens_found
 
 TOPS = (10, 50, None)
 """Rows that a reader looks at: the first so many, or all."""

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from reproduction.runner import run_trials
+from reproduction.updates.settings import Snapshot, Start
+from reproduction.updates.subwords import AdapterStart, GPT2Start
 from update_pairs.texts import TEXTS, Parts, chat, planted, read_parts, shuffled
 from vestige.data.corpus import Corpus
 from vestige.data.writing import write_text
-from vestige.experiments.runner import run_trials
-from vestige.experiments.updates.settings import Snapshot, Start
-from vestige.experiments.updates.subwords import AdapterStart, GPT2Start
 from vestige.models.checkpoints import save_model
 from vestige.models.folders import ADAPTER_CONFIG
 from vestige.training.config import TrainingConfig

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from reproduction.texts import corpora, read_text
+from reproduction.updates.subwords import messages
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
-from vestige.experiments.texts import corpora, read_text
-from vestige.experiments.updates.subwords import messages
 
 COPIES = (20, 5, 1)
 """How often a secret stands in the update; three secrets of each."""

@@ -39,7 +39,6 @@ PAIR = "plain=W/before gold=W/after"
 # every run in OUT a page is made.
 CASES = {
     "demo": [],
-    "reproduce": [],
     "plant": [
         "ok W/corpus.jsonl --out OUT",
         "ok W/corpus.jsonl --out OUT --json",
@@ -240,7 +239,7 @@ CASES = {
         "no W/run-keys --out OUT",
     ],
 }
-"""Every verb has its cases; `demo` and `reproduce` read no text but their own, which is public."""
+"""Every verb has its cases; `demo` reads no text but its own, which is public."""
 
 SETS = ",".join(f"{MARK}{letter}" for letter in "abcdefghij")
 FILLED = {"NEW": PHRASE, "SPOKEN": SPOKEN, "SET": SETS, "TRUTH": f"{MARK}a {MARK}b"}

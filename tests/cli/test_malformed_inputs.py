@@ -215,8 +215,6 @@ CASES = {
     # the command line
     "unknown verb": ("revert W/run", "revert", "--help"),
     "unknown option": ("report W/run --outt W/page.html", "--outt", "--help"),
-    "unknown experiment": ("reproduce dreams --out W/new", "EXPERIMENT", "updates"),
-    "unknown scale": ("reproduce updates --scale huge --out W/new", "--scale", "smoke"),
     "demo over something": ("demo --out W/run", "run", "another --out"),
 }
 

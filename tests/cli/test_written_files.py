@@ -21,7 +21,6 @@ KINDS = (
         "report limits",
         "report",
         "report secrets",
-        "reproduce",
     ),
 )
 USUAL = ("plant", "train", "diff", "report", "report secrets")
@@ -41,7 +40,7 @@ def run(every_verb, inputs, shell, monkeypatch):
 
 def test_no_verb_is_forgotten(every_verb):
     assert tuple(every_verb.COMMANDS) == tuple(sorted(KINDS, key=[*every_verb.COMMANDS].index))
-    verbs = {*app.names(), *app.HIDDEN} - {"demo"}
+    verbs = {*app.names()} - {"demo"}
     assert {words[0] for words in every_verb.COMMANDS.values()} == verbs
 
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from reproduction.regularization.author_probe import last_states, probe_authors
 from vestige.data.encoded import EncodedCorpus
 from vestige.errors import TrainingError
-from vestige.experiments.regularization.author_probe import last_states, probe_authors
 from vestige.metrics.estimates import clopper_pearson
 from vestige.models.protocols import LanguageModel
 from vestige.training.batches import IGNORED

@@ -141,7 +141,6 @@ A name with options is for the commands in which it stands so.
 
 NOT_RUN = {
     "demo": "trains for a minute on a text of another package; tests/cli/test_demo.py runs it",
-    "reproduce": "takes hours on real corpora; tests/cli/test_reproduce.py runs it at smoke scale",
 }
 """Verbs whose commands are not run here, and why."""
 

@@ -20,7 +20,6 @@ from vestige.cli.options import number_type
 LINES = (
     *MADE.values(),
     "demo",
-    "reproduce updates --table figure1",
     "plant W/planted --verify",
     "plant W/planted-nlu --verify",
     "plant W/corpus.jsonl --user user --per-user --repetitions 1,2 --controls 4",
@@ -126,8 +125,8 @@ UNKNOWN = ("--nonsense", "--nonsense=1", "-z", "--", "extra")
 
 
 def verbs() -> tuple[str, ...]:
-    """Every verb, hidden ones too."""
-    return (*app.names(), *app.HIDDEN)
+    """Every verb."""
+    return tuple(app.names())
 
 
 def _options(verb: str) -> tuple[Any, ...]:

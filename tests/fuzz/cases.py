@@ -23,7 +23,7 @@ WORK = ("--epochs", "--local-epochs", "--seeds", "--orders", "--shadows", "--pat
 MUCH = 10_000
 BRIEFLY = 2.0
 """Seconds that are given to such work."""
-LONG = ("demo", "reproduce")
+LONG = ("demo",)
 """Verbs that train for more than a moment whatever they are given."""
 
 

@@ -43,7 +43,7 @@ MODULES = (
     "torch", "pandas", "pyarrow.parquet", "pyarrow.csv", "pyarrow.json", "safetensors.torch",
     "tokenizers", "transformers", "peft", "datasets", "opacus", "dp_accounting", "scipy.stats",
     "sklearn", "altair", "vl_convert", "jinja2", "rich.table", "rich.progress", "filelock",
-    "vestige.cli.app", "vestige.experiments", "vestige.reports.page",
+    "vestige.cli.app", "vestige.reports.page",
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from reproduction.tables import Table
 from tests.audits.anatomy.test_anatomy_report import anatomy
 from tests.audits.check.made import CASES
 from tests.audits.exposure.test_exposure_report import canary
@@ -27,7 +28,6 @@ from vestige.audits.extraction.memorized_texts import memorization_result
 from vestige.audits.extraction.secrets import completion_result
 from vestige.audits.unlearning.knowledge import verify
 from vestige.claims import LEAK, Check
-from vestige.experiments.tables import Table
 from vestige.integrations.leakage import LeakageSnapshot, TextGap
 from vestige.integrations.leakage import training_leakage as leakage_of
 from vestige.results import Result

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
+from reproduction.tables import Table
 from tests.reports.made_runs import RESULTS
 from tests.reports.parsed import Parsed
 from tests.reports.test_page import ALLOWED, CORPUS
-from vestige.experiments.tables import Table
 from vestige.reports import notebook
 from vestige.results import Measurement, Result
 

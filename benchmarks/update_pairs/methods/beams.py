@@ -7,10 +7,10 @@ Differs from the paper: it halves down to the floor that spends the budget; near
 as by our search.
 """
 
+from reproduction.updates.beam_search import beam_search, folded, halving_widths
 from update_pairs.protocol import Found, Row
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.scores import TokenScore
-from vestige.experiments.updates.beam_search import beam_search, folded, halving_widths
 from vestige.models.protocols import NextToken
 
 TOKENS = 10

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
+from reproduction.updates.searches import PAIRS_AND_OPENINGS
 from update_pairs.methods.hybrid import searched
 from update_pairs.protocol import Found, opened
 from vestige.audits.update.plan import tokens_of
 from vestige.audits.update.prompts import beginning
-from vestige.experiments.updates.searches import PAIRS_AND_OPENINGS
 from vestige.models.protocols import NextToken
 
 MOST = 2000

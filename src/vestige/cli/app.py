@@ -46,10 +46,7 @@ VERBS: dict[str, dict[str, str]] = {
 A verb is a public name of `vestige`, unless `MODULES` names its module.
 """
 
-HIDDEN = ("reproduce",)
-"""Commands that the help does not list."""
-
-MODULES = {"demo": "vestige.demo", "reproduce": "vestige.experiments.reproduce"}
+MODULES = {"demo": "vestige.demo"}
 """Modules of the verbs that are no public names: `vestige.demo` is a module itself."""
 
 ABOUT = """Measure how much a language model reveals about its training text.
@@ -90,32 +87,39 @@ def run(words: Sequence[str]) -> int:
         3 undecided.
     """
     name, *rest = words or [""]
-    known = name in (*names(), *HIDDEN)
+    if name in names():
+        return answer(f"vestige {name}", function_of(name), rest)
     try:
-        code = call(name, function_of(name), rest) if known else without_verb(name)
+        return without_verb(name)
+    except UsageError as error:
+        return refuse(f"{error} See vestige --help.")
+
+
+def answer(command: str, function: Callable[..., Any], words: Sequence[str]) -> int:
+    """Call a verb by its command and show its result or its error; the exit code, as of `run`."""
+    try:
+        code = call(command, function, words)
         sys.stdout.flush()  # a full disk fails here, not at the end of the process
     except UsageError as error:
-        more = f"vestige {name} --help" if known else "vestige --help"
-        return refuse(f"{error} See {more}.")
+        return refuse(f"{error} See {command} --help.")
     except Exception as error:
         if os.environ.get(TRACEBACK) or not is_of_input(error):
             raise
-        line = error_line(error)
-        return refuse(in_flags(line, flags_of(function_of(name))) if known else line)
+        return refuse(in_flags(error_line(error), flags_of(function)))
     except KeyboardInterrupt as error:
         refuse(interrupts.last_words(error))
         return int(getattr(error, "code", 130))
     return code
 
 
-def call(name: str, function: Callable[..., Any], words: Sequence[str]) -> int:
+def call(command: str, function: Callable[..., Any], words: Sequence[str]) -> int:
     """Call a verb and show its result; the exit code."""
     if any(word in HELP for word in words):
         from vestige.cli.help import help_of
 
-        print(help_of(name, function))
+        print(help_of(command, function))
         return 0
-    given = parsed(verb_app(name, function), words)
+    given = parsed(verb_app(command, function), words)
     as_json, show_secrets = given.pop("json", False), given.get("show_secrets", False)
     given.pop("config", None)
     if "show_secrets" not in inspect.signature(function).parameters:
@@ -123,11 +127,11 @@ def call(name: str, function: Callable[..., Any], words: Sequence[str]) -> int:
     from vestige.cli.terminal import Terminal, show_json, show_result
     from vestige.session import COMMAND
 
-    command = COMMAND.set(("vestige", name, *words))
+    called = COMMAND.set((*command.split(), *words))
     try:
         result = function(**given, monitor=Terminal())
     finally:
-        COMMAND.reset(command)
+        COMMAND.reset(called)
     if as_json:
         show_json(result.summary, show_secrets=show_secrets)
     else:
@@ -205,7 +209,7 @@ def refuse(line: str) -> int:
     return 2
 
 
-def main() -> None:
+def main(answered: Callable[[Sequence[str]], int] | None = None) -> None:
     """Run the command line of the process and exit.
 
     Exit codes: 0 to 3 as of `run`, 70 for a bug, 130 after Ctrl-C and 143 after SIGTERM.
@@ -216,7 +220,7 @@ def main() -> None:
     keep_freed_pages()
     interrupts.raise_when_asked_to_end()
     try:
-        sys.exit(run(sys.argv[1:]))
+        sys.exit((answered or run)(sys.argv[1:]))
     except Exception as error:  # a bug, or shown with its traceback
         if os.environ.get(TRACEBACK):
             traceback.print_exc()

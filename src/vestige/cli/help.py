@@ -27,13 +27,13 @@ NO_BREAK = "\u00a0"
 NOTE = "<!-- Written by `make docs` from the verb's own help; edit the verb, not this page. -->"
 
 
-def help_of(name: str, function: Callable[..., Any]) -> str:
+def help_of(command: str, function: Callable[..., Any]) -> str:
     """The help of a verb as wide as the terminal; its examples can be pasted."""
     width = max(COLUMN + 20, shutil.get_terminal_size().columns)
-    every = arguments_of(verb_app(name, function), described=True)
+    every = arguments_of(verb_app(command, function), described=True)
     required = [f"{one.name} {_metavar(one)}" for one in every if one.required and not _place(one)]
     places = [_place(one) if one.required else "[ARGS]" for one in every if _place(one)]
-    usage = " ".join(["Usage: vestige", name, *required, "[OPTIONS]", *places])
+    usage = " ".join(["Usage:", command, *required, "[OPTIONS]", *places])
     parts = [textwrap.fill(usage, width, subsequent_indent="  ")]
     for paragraph in _about(function).split("\n\n"):
         parts.append(textwrap.fill(" ".join(paragraph.split()), width))
@@ -119,13 +119,13 @@ def _command(command: str, width: int) -> str:
 
 def pages() -> dict[str, str]:
     """The text of each verb's page, by file name."""
-    return {f"{name}.md": page_of(name) for name in (*app.names(), *app.HIDDEN)}
+    return {f"{name}.md": page_of(name) for name in app.names()}
 
 
 def page_of(name: str) -> str:
     """The page of a verb: its help, with its arguments and options in tables."""
     function = app.function_of(name)
-    every = arguments_of(verb_app(name, function), described=True)
+    every = arguments_of(verb_app(f"vestige {name}", function), described=True)
     arguments, options = [], []
     for one in every:
         text = _description(one, quote="`").replace("|", "\\|")

@@ -59,8 +59,8 @@ class UsageError(Exception):
     """The words of a command line are not those of the verb; the message is one line."""
 
 
-def verb_app(name: str, function: Callable[..., Any]) -> App:
-    """A cyclopts application that reads the options of a verb."""
+def verb_app(command: str, function: Callable[..., Any]) -> App:
+    """A cyclopts application that reads the options of a verb, called by a command."""
 
     def nothing(**_: Any) -> None:
         pass
@@ -70,7 +70,7 @@ def verb_app(name: str, function: Callable[..., Any]) -> App:
     nothing.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
     nothing.__doc__ = inspect.getdoc(function)
     app = App(
-        name=f"vestige {name}",
+        name=command,
         help_flags=(),
         version_flags=(),
         default_parameter=Parameter(

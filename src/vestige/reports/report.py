@@ -38,7 +38,7 @@ KINDS: dict[str, str] = {
     "Release": "vestige.audits.release.report:release_report",
     "ReleaseCheck": "vestige.audits.check.report:check_report",
     "RepeatedTraining": "vestige.preparation.report:repeated_report",
-    "Reproduction": "vestige.experiments.reproduce:reproduction_report",
+    "Reproduction": "vestige.reports.report:reproduction_report",
     "SecretAudit": "vestige.audits.extraction.utterances_report:planted_report",
     "SecretCompletion": "vestige.audits.extraction.completion_report:secrets_report",
     "SecretExposure": "vestige.audits.exposure.report:secrets_report",
@@ -283,6 +283,20 @@ def paper_report(run: Run, *, show_secrets: bool) -> Report:
         evidence=lines(f"{first}." if rest else first, rest),
         blocks=_rows("", rows, show_secrets),
         facts=pairs(facts, show_secrets=show_secrets),
+    )
+
+
+def reproduction_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of all tables of a paper."""
+    blocks = []
+    for name, summary in run.summary.items():
+        rows = [row for row in run.rows if row["table"] == name]
+        made = paper_report(replace(run, summary=summary, rows=rows), show_secrets=show_secrets)
+        blocks += [replace(one, title=made.title) for one in made.tables]
+    return Report(
+        title="The numbers of a paper next to ours",
+        evidence=(f"{len(run.summary)} tables.",),
+        blocks=tuple(blocks),
     )
 
 

@@ -8,12 +8,12 @@ from itertools import count
 
 import pytest
 
+from reproduction.tables import Table
 from vestige.audits.extraction.ranks import COLUMNS, counted_rank, estimated_rank
 from vestige.audits.extraction.secret_audit import audit_result
 from vestige.audits.extraction.unknown_words import Extraction, hamming_per_token
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Check
 from vestige.errors import RunError
-from vestige.experiments.tables import Table
 from vestige.reports.page import render
 from vestige.reports.report import report_of
 

@@ -6,15 +6,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from vestige.audits.update import pair as module
-from vestige.audits.update.pair import Pair
-from vestige.audits.update.rank import rank_bounds
-from vestige.audits.update.scores import TokenScore
-from vestige.experiments.updates.beam_search import (
+from reproduction.updates.beam_search import (
     beam_search,
     group_beam_search,
     halving_widths,
 )
+from vestige.audits.update import pair as module
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.rank import rank_bounds
+from vestige.audits.update.scores import TokenScore
 from vestige.models.protocols import read_each
 from vestige.models.table import TableState
 

@@ -1,0 +1,213 @@
+"""Texts of members, others and non-members on which an audit of users is tried.
+
+Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
+arXiv:1811.00513, section 4.1: Reddit comments, SATED talks and film dialogues; reference users
+who have no part in the target, and for other domains text of another kind, split among users who
+are artificial where it has none.
+
+Differs from the paper: everybody has as many texts as everybody else, of lengths in one range, and
+the vocabulary is made of text of yet other people: amount of text or unknown words would give
+membership away. Penn Treebank, WikiText-2 and Ubuntu's chat stand in for larger corpora.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from reproduction.texts import sentences
+from vestige import _validate
+from vestige.data.corpus import Corpus
+from vestige.data.encoded import sources_of
+from vestige.data.formats.dialogue import read_cornell, read_reddit, read_ubuntu_irc
+from vestige.data.formats.parallel import read_sated
+from vestige.data.formats.text import read_wikitext
+from vestige.data.users import (
+    artificial_users,
+    disjoint_groups,
+    documents_of,
+    of_length,
+    users_with,
+)
+from vestige.data.vocabulary import WordVocabulary
+from vestige.errors import DataError
+from vestige.training.shadow_jobs import Task
+
+TASKS: dict[str, Task] = {
+    "reddit": "next-word",
+    "wikitext2": "next-word",
+    "grammar": "next-word",
+    "sated": "translation",
+    "grammar-pairs": "translation",
+    "cornell": "dialogue",
+    "ubuntu-irc": "dialogue",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditedText:
+    """Which users, and how much text of each.
+
+    Attributes:
+        dataset: one of `TASKS`; the grammars are made, for tests.
+        members: users whose text the target learns.
+        others: users who are audited as well.
+        reference: users of the auditor's own, non-members: shadows learn from them, and what
+            to expect is learnt from some.
+        compared: other non-members, with whom p-values compare the audited, and who play no
+            other part.
+        each: texts of a user.
+        shortest: words of a text at least.
+        longest: words of a text at most.
+        vocabulary_size: tokens, of sources and of targets.
+        seed: draws users, texts and groups.
+    """
+
+    dataset: str
+    members: int
+    others: int
+    reference: int
+    compared: int
+    each: int
+    shortest: int = 5
+    longest: int = 60
+    vocabulary_size: int = 5000
+    seed: int = 0
+
+    @property
+    def task(self) -> Task:
+        """What a model of these texts does."""
+        _validate.one_of(tuple(TASKS), dataset=self.dataset)
+        return TASKS[self.dataset]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audited:
+    """An `AuditedText`, read.
+
+    Attributes:
+        text: what was read.
+        members: names, in alphabetical order.
+        others: likewise.
+        audited: the documents of both.
+        reference: those of the auditor's own users.
+        compared: those of whom p-values compare the audited with.
+        spare: those of nobody that is in a group.
+        vocabulary: of the spare documents.
+        source_vocabulary: likewise of their sources; None for next words.
+    """
+
+    text: AuditedText
+    members: tuple[str, ...]
+    others: tuple[str, ...]
+    audited: Corpus
+    reference: Corpus
+    compared: Corpus
+    spare: Corpus
+    vocabulary: WordVocabulary
+    source_vocabulary: WordVocabulary | None
+
+
+def read_audited(text: AuditedText, data: Path | None) -> Audited:
+    """Read, draw users and their texts, build vocabularies of what is left.
+
+    Raises:
+        DataError: there is no such corpus, or too few users have enough documents.
+    """
+    whole = read_users_texts(text.dataset, data)
+    length = {"shortest": text.shortest, "longest": text.longest}
+    fit = users_with(whole, fewest=text.each, **length)
+    sizes = (text.members, text.others, text.reference, text.compared)
+    members, others, reference, compared = disjoint_groups(fit, sizes, seed=text.seed)
+
+    def of(names: list[str]) -> Corpus:
+        return documents_of(whole, names, each=text.each, seed=text.seed, **length)
+
+    drawn = {*members, *others, *reference, *compared}
+    spare = whole.take(np.flatnonzero([user not in drawn for user in whole.users or ()]))
+    source = None
+    if text.task != "next-word":
+        source = vocabulary_of(sources_of(spare), text.vocabulary_size)
+    return Audited(
+        text=text,
+        members=tuple(sorted(members)),
+        others=tuple(sorted(others)),
+        audited=of([*members, *others]),
+        reference=of(reference),
+        compared=of(compared),
+        spare=spare,
+        vocabulary=vocabulary_of(spare, text.vocabulary_size),
+        source_vocabulary=source,
+    )
+
+
+def read_other_domain(dataset: str, users: int, each: int, data: Path | None) -> Corpus:
+    """A reference of another domain; where nobody wrote it, its users are artificial.
+
+    Raises:
+        DataError: there is no such corpus, or it has too few users or documents.
+    """
+    whole = read_users_texts(dataset, data)
+    if whole.users is not None:
+        fit = users_with(whole, fewest=each, shortest=3, longest=60)
+        (names,) = disjoint_groups(fit, (users,), seed=0)
+        return documents_of(whole, names, each=each, seed=0, shortest=3, longest=60)
+    right = of_length(whole, shortest=5, longest=60)
+    if len(right) < users * each:
+        raise DataError(
+            f"{dataset} has {len(right)} documents where {users * each} are wanted",
+            remedy="Ask for fewer users or fewer documents of each.",
+        )
+    order = np.random.default_rng(0).permutation(len(right))[: users * each]
+    return artificial_users(right.take(np.sort(order)), users, seed=0)
+
+
+def read_users_texts(dataset: str, data: Path | None) -> Corpus:
+    """A corpus of `TASKS`, whole.
+
+    Raises:
+        ValueError: there is no such corpus.
+        DataError: no folder was given, or it lacks the corpus.
+    """
+    _validate.one_of(tuple(TASKS), dataset=dataset)
+    if dataset.startswith("grammar"):
+        return _made(pairs=dataset == "grammar-pairs")
+    if data is None:
+        raise DataError(
+            f"the text {dataset} needs a folder of corpora",
+            remedy="Give --data, or set VESTIGE_DATA to a folder with reddit_college, sated, ...",
+        )
+    return _read(dataset, data)
+
+
+def vocabulary_of(corpus: Corpus, size: int) -> WordVocabulary:
+    """The commonest words of a text, split and in lower case."""
+    return WordVocabulary.build(corpus, size=size, lowercase=True, tokenise="words")
+
+
+@cache
+def _read(dataset: str, data: Path) -> Corpus:
+    if dataset == "reddit":
+        return read_reddit(data / "reddit_college")
+    if dataset == "sated":
+        return read_sated(data / "sated")
+    if dataset == "cornell":
+        return read_cornell(data / "cornell_movie")
+    if dataset == "ubuntu-irc":
+        return read_ubuntu_irc(data / "ubuntu_irc")
+    return _in_sentences(read_wikitext(data / "wikitext2"))
+
+
+def _in_sentences(corpus: Corpus) -> Corpus:
+    """Paragraphs that come tokenised, cut after full stops: about as long as comments."""
+    pieces = (piece.strip() for text in corpus for piece in text.split(" . "))
+    return Corpus.from_texts(piece for piece in pieces if piece and not piece.startswith("="))
+
+
+def _made(*, pairs: bool) -> Corpus:
+    """60 users with 20 sentences each; a source is its target backwards."""
+    made = list(sentences(1200, seed=3))
+    users = [f"user {place % 60:02}" for place in range(len(made))]
+    sources = [" ".join(reversed(text.split())) for text in made] if pairs else None
+    return Corpus.from_texts(made, users=users, sources=sources)

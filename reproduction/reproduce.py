@@ -1,0 +1,134 @@
+"""The verb of the tables of four papers, their numbers beside ours."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
+
+from annotated_types import Le
+
+from vestige.arguments import Count, PathTo, Watched
+from vestige.results import Result
+from vestige.session import Session, verb
+
+if TYPE_CHECKING:
+    from reproduction.tables import Table
+
+PAPERS = {
+    name: f"reproduction.{name}.paper_tables"
+    for name in ("updates", "regularization", "nlu", "provenance")
+}
+"""The module of each paper's tables, which has SMOKE, SMALL, FULL and `run`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduction(Result):
+    """Tables of a paper with our numbers next to its own.
+
+    Attributes:
+        tables: in the paper's order.
+        directory: where they are kept.
+    """
+
+    tables: "Sequence[Table]" = ()
+    directory: Path = field(default=Path(), compare=False)
+
+    def next_step(self, out: object) -> str:
+        """A line for the terminal about the folder."""
+        page = f"vestige report {out}/results/NAME --out page.html"
+        return f"Tables: {out}/tables.md. For a page: {page}"
+
+
+@verb
+def reproduce(
+    run: Session,
+    experiment: Literal["updates", "regularization", "nlu", "provenance"],
+    *,
+    out: PathTo,
+    scale: Literal["smoke", "small", "full"] = "smoke",
+    table: Sequence[str] = (),
+    data: PathTo | None = None,
+    processes: Annotated[Count, Le(1024)] = 1,
+    **common: Unpack[Watched],
+) -> Reproduction:
+    """Repeat the experiments of a paper, with its numbers next to ours.
+
+    `updates` is "Analyzing Information Leakage of Updates to Natural Language Models"
+    (Zanella-Béguelin et al., 2020), Tables 1 to 5, Figure 1 and RQ5, and a table of ours on models
+    of word pieces. `regularization` is "Privacy Regularization: Joint Privacy-Utility Optimization
+    in Language Models" (Mireshghallah et al., 2021), Figures 2 and 3 and Table 1. `nlu` is "Canary
+    Extraction in Natural Language Understanding Models" (Parikh et al., 2022), Tables 2 to 5 and
+    Figures 2 to 5. `provenance` is "Auditing Data Provenance in Text-Generation Models" (Song and
+    Shmatikov, 2019), Tables 1 to 3 and 5 and Figures 2 to 8; its obfuscation needs Debian's
+    `apertium-eng-spa` and `wordnet-base` (or WNSEARCHDIR).
+
+    Writes `tables.md`, a run folder for each table under `results`, and the models and
+    measurements of each. If it is interrupted, the same command resumes it.
+
+    Examples:
+        python -m reproduction updates --out smoke
+        python -m reproduction updates --scale small --table table1 --data corpora --out small
+
+    Args:
+        experiment: Which paper.
+        out: Folder for trials and tables. Finished ones in it are used.
+        scale: smoke: seconds, on made-up text. small: hours on two cores, an hour or less per
+            table. full: the paper's size, for a GPU.
+        table: Repeatable; default: all. updates: table1 (Penn Treebank), table1-reddit-rnn,
+            table1-reddit-transformer, table1-wikitext, table2, tables3-4, table5, figure1,
+            subwords, rq5. regularization: figure2, figure3ab, figure3c, table1. nlu: utility,
+            table2, table3, table4, figures3-5, null, apart. provenance: table1, audit, table2,
+            table3, table5, figure2, figure3, figure4, figures5-7, figure8, null, private.
+        data: Folder with ptb, wikitext2, reddit_college and newsgroups; or snips, atis and
+            nlu_eval; or reddit_college, sated, cornell_movie, wikitext2 and ubuntu_irc. Not for
+            smoke. Default: the environment variable VESTIGE_DATA.
+        processes: Trainings side by side.
+
+    Raises:
+        ValueError: `table` is not one of the paper's.
+        DataError: a corpus is missing.
+        RunError: `out` holds a table or trial of another configuration, or is in use.
+    """
+    from vestige.data.writing import claimed
+    from vestige.parallel import map_processes
+
+    folder, given = Path(out), data or os.environ.get("VESTIGE_DATA")
+    paper = import_module(PAPERS[experiment])
+    with claimed(folder, worth=_worth_keeping):
+        try:
+            tables = paper.run(
+                getattr(paper, scale.upper()),
+                folder,
+                data=None if given is None else Path(given),
+                tables=table,
+                record=run.record(),
+                map_fn=map if processes == 1 else partial(map_processes, processes=processes),
+                monitor=run.monitor,
+            )
+        except (OSError, KeyboardInterrupt) as error:
+            if _worth_keeping(folder):
+                error.add_note("The same command resumes: finished parts are kept")
+            raise
+    return Reproduction(
+        kind="Reproduction",
+        summary={one.name: one.summary() for one in tables},
+        rows=tuple(_rows(tables)),
+        tables=tuple(tables),
+        directory=folder,
+    )
+
+
+def _rows(tables: "Sequence[Table]") -> Iterator[Mapping[str, Any]]:
+    """The rows of all tables, each with the name of its table."""
+    for table in tables:
+        for row in table.rows():
+            yield {"table": table.name, **row}
+
+
+def _worth_keeping(out: Path) -> bool:
+    """Whether a failed call has left something to go on from."""
+    kept: Iterable[str] = ("checkpoint.safetensors", "run.json", "trial.json", "shadow.json")
+    return any(any(out.rglob(name)) for name in kept)

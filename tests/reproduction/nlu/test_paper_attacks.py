@@ -1,0 +1,168 @@
+"""The paper's attacks: soft losses, their gradients, the steps, and what both attacks find."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch.nn.functional import one_hot
+
+from reproduction.nlu.paper_attacks import (
+    ATTACKS,
+    discrete_optimization,
+    embedding_optimization,
+    nearest,
+    soft_losses,
+)
+from tests.audits.extraction import white_boxes as boxes
+from vestige.audits.extraction.objective import objective_of
+from vestige.data.canaries.patterns import SecretPattern
+from vestige.data.vocabulary import WordVocabulary
+from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
+
+FAST = [partial(attack, epochs=40) for attack in ATTACKS.values()]
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def one_hot_weights(objective, choices):
+    """Weights (trials, k, n, c) of secrets (trials, k, n)."""
+    return one_hot(choices, objective.mask.shape[1]).to(objective.options)
+
+
+@pytest.fixture
+def lstm_model():
+    words = WordVocabulary(("<unk>", "<eos>", "my", "pin", "is", *"0123456789"))
+    shape = IntentSlotConfig(
+        intents=("Other", "Pin"), tags=("O", "B-canary", "I-canary"),
+        embedding_size=6, hidden_size=5, char_filters=3,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = IntentSlotModel(words, shape).double().eval()
+    with torch.no_grad():
+        for weight in model.crf.parameters():
+            weight.normal_()
+    return model
+
+
+def test_one_hot_weights_lose_what_the_words_lose(lstm_model):
+    pin = SecretPattern.parse("my pin is {digit:3}", intent="Pin")
+    for model, asked in ((boxes.Bilinear(), boxes.pattern()), (lstm_model, pin)):
+        objective = objective_of(model, asked)
+        guesses = objective.random(9, torch.Generator().manual_seed(0))
+        soft = soft_losses(objective, one_hot_weights(objective, guesses))
+        torch.testing.assert_close(soft.detach(), objective.losses(guesses))
+
+
+def test_the_gradient_by_the_weights_is_that_of_finite_differences(lstm_model):
+    pin = SecretPattern.parse("my pin is {digit:2}", intent="Pin")
+    for model, asked in ((boxes.Bilinear(), boxes.pattern()), (lstm_model, pin)):
+        objective = objective_of(model, asked)
+        drawn = torch.Generator().manual_seed(1)
+        shape = (1, 2, *objective.mask.shape)
+        weights = torch.rand(shape, generator=drawn, dtype=torch.float64).requires_grad_()
+        assert torch.autograd.gradcheck(partial(soft_losses, objective), weights)
+
+
+def test_weights_are_mixed_before_the_model_reads_them():
+    model = boxes.Bilinear()
+    objective = objective_of(model, boxes.pattern("pin {digit}"))
+    weights = torch.zeros(1, 1, 1, 10, dtype=torch.float64)
+    weights[..., 3], weights[..., 8] = 0.25, 0.75
+    prefix, three, eight = (model.embed(torch.tensor([[token]])) for token in (1, 7, 12))
+    vectors = torch.cat([prefix, 0.25 * three + 0.75 * eight], 1)
+    expected = model.losses(vectors, torch.tensor([1]), torch.tensor([[0, 1]])).joint
+    torch.testing.assert_close(soft_losses(objective, weights)[0], expected)
+
+
+def test_vectors_cannot_be_optimized_with_references():
+    model = boxes.Bilinear()
+    objective = objective_of(model, boxes.pattern(), kind="calibrated", references=[model])
+    with pytest.raises(ValueError, match="objective must be 'joint', 'tags' or 'intent'"):
+        embedding_optimization(objective, generator())
+
+
+def test_a_calibrated_soft_loss_is_what_exceeds_the_mean_of_the_references():
+    others = [boxes.Bilinear(1), boxes.Bilinear(2)]
+    objective = objective_of(
+        boxes.Bilinear(0), boxes.pattern(), kind="calibrated", references=others
+    )
+    guesses = objective.random(9, generator())
+    found = soft_losses(objective, one_hot_weights(objective, guesses))
+    torch.testing.assert_close(found, objective.losses(guesses))
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_planted_least_loss_is_found_by_both_attacks(name):
+    objective = objective_of(boxes.Planted("3141"), boxes.pattern("my pin is {digit:4}"))
+    found = ATTACKS[name](objective, generator(), None)
+    assert objective.words(0, found.choices[0, 0].tolist()) == tuple("3141")
+    assert found.losses[0, 0].item() == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("attack", FAST)
+def test_guesses_are_candidates_with_the_loss_of_their_words(attack):
+    objective, steps = objective_of(boxes.Bilinear(), boxes.pattern()), []
+    found = attack(objective, generator(), lambda *done: steps.append(done))
+    real = found.losses.isfinite()
+    assert real[:, 0].all()
+    torch.testing.assert_close(objective.losses(found.choices)[real], found.losses[real])
+    assert (found.choices[real] < torch.tensor(objective.sizes)).all()
+    assert steps == [(step, 40) for step in range(1, 41)]
+
+
+def test_starts_from_zero_are_one():
+    objective = objective_of(boxes.Bilinear(), boxes.pattern())
+    with pytest.raises(ValueError, match="scale must be positive with 2 starts"):
+        discrete_optimization(objective, generator(), starts=2)
+
+
+def test_the_papers_attack_steps_as_it_is_written():
+    model, asked = boxes.Bilinear(), boxes.pattern("pin {digit:2}")
+    objective = objective_of(model, asked)
+    z = torch.zeros(2, 10, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.Adam([z], lr=6.5e-3)
+    for step in range(250):
+        optimizer.param_groups[0]["lr"] = 6.5e-3 * 0.995**step
+        vectors = (z / (0.997**step / 10)).softmax(1) @ model.table[4:14]
+        whole = torch.cat([model.embed(torch.tensor([[1]])), vectors[None]], 1)
+        loss = model.losses(whole, torch.tensor([1]), torch.tensor([[0, 1, 2]])).joint.sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    found = discrete_optimization(objective, generator())
+    assert found.choices[0, 0].tolist() == z.argmax(1).tolist()
+    assert found.gradients == 250
+
+
+def test_several_starts_are_as_good_as_the_best_of_them():
+    objective = objective_of(boxes.Bilinear(1), boxes.pattern())
+    many = discrete_optimization(objective, generator(), starts=12, scale=1, epochs=30)
+    few = discrete_optimization(objective, generator(), starts=3, scale=1, epochs=30)
+    assert many.losses[0, 0] <= few.losses[0, 0]
+    assert many.gradients == 360
+
+
+def test_the_nearest_candidate_is_nearest_by_euclidean_distance():
+    objective = objective_of(boxes.Bilinear(), boxes.pattern())
+    drawn = torch.randn(1, 4, 3, 6, generator=generator(), dtype=torch.float64)
+    found = nearest(objective, drawn)[0].tolist()
+    for start in range(4):
+        for place, size in enumerate(objective.sizes):
+            distance = (objective.options[0, place, :size] - drawn[0, start, place]).norm(dim=1)
+            assert found[start][place] == distance.argmin().item()
+
+
+@pytest.mark.parametrize(
+    ("attack", "settings", "message"),
+    [
+        (discrete_optimization, {"epochs": 0}, "epochs must be at least 1"),
+        (discrete_optimization, {"scale": -1}, "scale must be at least 0"),
+        (embedding_optimization, {"epochs": 0}, "epochs must be at least 1"),
+    ],
+)
+def test_settings_out_of_range_are_refused(attack, settings, message):
+    objective = objective_of(boxes.Bilinear(), boxes.pattern())
+    with pytest.raises(ValueError, match=message):
+        attack(objective, generator(), **settings)

@@ -1,0 +1,45 @@
+"""The corpora that experiments learn: drawn from one seed, whole in their parts."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from reproduction.nlu.utterance_texts import UtteranceText, orders, read_parts
+from vestige.errors import DataError
+
+DATA = os.environ.get("VESTIGE_DATA")
+
+
+def test_made_utterances_are_the_same_for_the_same_seed_and_well_formed():
+    assert orders(50, seed=1).fingerprint() == orders(50, seed=1).fingerprint()
+    assert orders(50, seed=1).fingerprint() != orders(50, seed=2).fingerprint()
+    assert set(orders(50, seed=1).intents) == {"GetWeather", "PlayMusic", "BookTable"}
+
+
+def test_parts_have_the_size_that_was_asked_for():
+    parts = read_parts(UtteranceText(dataset="orders", training=40, validation=7), None)
+    assert (len(parts.training), len(parts.validation), len(parts.test)) == (40, 7, 60)
+
+
+def test_more_than_there_is_is_all_there_is():
+    parts = read_parts(UtteranceText(dataset="orders", training=10**6), None)
+    assert len(parts.training) == 300
+
+
+def test_a_real_corpus_needs_its_folder():
+    with pytest.raises(DataError, match="the text snips needs a folder"):
+        read_parts(UtteranceText(dataset="snips"), None)
+
+
+def test_an_unknown_corpus_is_refused():
+    with pytest.raises(ValueError, match="dataset must be one of"):
+        read_parts(UtteranceText(dataset="banking"), None)
+
+
+@pytest.mark.data
+@pytest.mark.skipif(DATA is None, reason="VESTIGE_DATA names no folder of corpora")
+def test_a_corpus_without_parts_is_split_and_nothing_is_lost():
+    parts = read_parts(UtteranceText(dataset="nlu-evaluation"), Path(str(DATA)))
+    sizes = [len(part) for part in (parts.training, parts.validation, parts.test)]
+    assert (sum(sizes), sizes[2]) == (11_036, 1_104)

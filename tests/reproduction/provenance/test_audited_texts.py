@@ -1,0 +1,110 @@
+"""Audited texts: who is drawn, from what, and what is refused."""
+
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from reproduction.provenance.audited_texts import (
+    TASKS,
+    AuditedText,
+    _in_sentences,
+    read_audited,
+    read_other_domain,
+    read_users_texts,
+    vocabulary_of,
+)
+from vestige.data.corpus import Corpus
+from vestige.errors import DataError
+
+MADE = AuditedText(
+    dataset="grammar", members=8, others=7, reference=20, compared=14, each=12, vocabulary_size=90
+)
+PAIRS = replace(MADE, dataset="grammar-pairs")
+
+
+def people(text: AuditedText) -> list[set[str]]:
+    read = read_audited(text, None)
+    return [
+        set(read.members),
+        set(read.others),
+        *(set(corpus.users or ()) for corpus in (read.reference, read.compared, read.spare)),
+    ]
+
+
+def test_groups_have_their_sizes_and_the_rest_is_spare() -> None:
+    assert [len(group) for group in people(MADE)] == [8, 7, 20, 14, 60 - 8 - 7 - 20 - 14]
+
+
+def test_no_two_groups_share_anybody() -> None:
+    for one, other in combinations(people(MADE), 2):
+        assert not one & other
+
+
+def test_the_same_seed_draws_the_same_people_and_another_one_others() -> None:
+    assert people(MADE) == people(replace(MADE))
+    assert people(MADE) != people(replace(MADE, seed=1))
+
+
+def test_pairs_keep_the_source_of_each_text() -> None:
+    audited = read_audited(PAIRS, None).audited
+    sources = audited.sources
+    assert sources is not None
+    assert len(sources) == len(audited) == 15 * 12
+    for source, target in zip(sources, audited, strict=True):
+        assert source.split() == target.split()[::-1]
+
+
+def test_only_pairs_have_a_vocabulary_of_sources() -> None:
+    assert read_audited(MADE, None).source_vocabulary is None
+    read = read_audited(PAIRS, None)
+    assert read.source_vocabulary is not None
+    assert set(read.source_vocabulary.words) == set(read.vocabulary.words)  # only turned around
+
+
+def test_a_vocabulary_is_no_larger_than_asked_for() -> None:
+    assert len(read_audited(MADE, None).vocabulary) == 90
+
+
+def test_a_vocabulary_is_of_the_commonest_words_in_lower_case() -> None:
+    corpus = Corpus.from_texts(["Tea tea TEA, milk milk", "milk Tea water"])
+    words = vocabulary_of(corpus, 4).words
+    assert {"tea", "milk"} <= set(words)
+    assert not {"Tea", "TEA", "water"} & set(words)
+
+
+def test_too_few_people_are_told_of() -> None:
+    with pytest.raises(DataError, match="groups of 51, 7, 20, 14 users need 92; there are 60"):
+        read_audited(replace(MADE, members=51), None)
+
+
+def test_an_unknown_corpus_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ValueError, match=r"dataset must be one of.*cornell"):
+        read_users_texts("twitter", None)
+    with pytest.raises(ValueError, match="dataset must be one of"):
+        _ = replace(MADE, dataset="twitter").task
+
+
+@pytest.mark.parametrize("dataset", [name for name in TASKS if not name.startswith("grammar")])
+def test_every_real_corpus_needs_a_folder(dataset: str) -> None:
+    with pytest.raises(DataError, match=f"the text {dataset} needs a folder"):
+        read_users_texts(dataset, None)
+
+
+def test_paragraphs_are_cut_after_full_stops_and_headings_go() -> None:
+    corpus = Corpus.from_texts([" = Title = ", "one two . three . ", " . ", "four"])
+    assert list(_in_sentences(corpus)) == ["one two", "three", "four"]
+
+
+def test_text_of_nobody_is_split_among_as_many_artificial_users(tmp_path: Path) -> None:
+    folder = tmp_path / "wikitext2"
+    folder.mkdir()
+    lines = "\n".join(f" word{i} b c d e f \n" for i in range(20))
+    for split in ("train", "valid", "test"):
+        (folder / f"wiki.{split}.tokens").write_text(lines)
+    corpus = read_other_domain("wikitext2", 4, 5, tmp_path)
+    assert len(corpus) == len(set(corpus)) == 20
+    assert sorted(map((corpus.users or []).count, set(corpus.users or ()))) == [5] * 4
+    with pytest.raises(DataError, match="wikitext2 has 20 documents where 21 are wanted"):
+        read_other_domain("wikitext2", 7, 3, tmp_path)

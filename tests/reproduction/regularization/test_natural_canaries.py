@@ -1,0 +1,100 @@
+"""Each user's most perplexing text, compared with the definition written naively."""
+
+import numpy as np
+import pytest
+
+from reproduction.regularization.natural_canaries import real_canaries
+from vestige.data.corpus import Corpus
+from vestige.data.encoded import encode
+from vestige.data.vocabulary import WordVocabulary
+from vestige.errors import DataError
+
+WORDS = ["one", "two", "three", "four", "five"]
+
+
+@pytest.fixture
+def setting():
+    """200 documents of five users, with a perplexity each."""
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(WORDS, size=rng.integers(1, 7))) for _ in range(200)]
+    users = [f"u{i}" for i in rng.integers(5, size=200)]
+    corpus = Corpus.from_texts(texts, users=users)
+    vocabulary = WordVocabulary.build(corpus)
+    tokens = np.array([len(text.split()) + 1 for text in texts])
+    return corpus, vocabulary, encode(corpus, vocabulary), rng.gamma(3, size=200) * tokens, tokens
+
+
+def test_each_user_gives_the_text_of_the_highest_perplexity(setting):
+    corpus, vocabulary, data, loss, tokens = setting
+
+    found = real_canaries(data, vocabulary, loss=loss, tokens=tokens, shortest=3, longest=5)
+
+    texts, users, taken, best = list(corpus), corpus.users, set(), {}
+    for place in np.argsort(-np.exp(loss / tokens)):
+        fits = 3 <= len(texts[place].split()) <= 5 and texts[place] not in taken
+        if fits and users[place] not in best:
+            best[users[place]] = texts[place]
+            taken.add(texts[place])
+    assert {canary.user: canary.phrase for canary in found} == best
+    assert [canary.user for canary in found] == sorted(best)
+    for canary in found:
+        assert canary.copies == texts.count(canary.phrase)
+        assert canary.ids == tuple(vocabulary.encode(canary.phrase))
+        every = " ".join(texts).split()
+        assert canary.frequencies == tuple(every.count(word) for word in canary.phrase.split())
+        assert canary.pattern == "real"
+
+
+def small(*texts, users, **options):
+    corpus = Corpus.from_texts(texts, users=users)
+    vocabulary = WordVocabulary.build(corpus, size=options.pop("size", None))
+    chosen = {"loss": np.ones(len(texts)), "tokens": np.ones(len(texts)), "shortest": 2, **options}
+    found = real_canaries(encode(corpus, vocabulary), vocabulary, **chosen)
+    return {canary.user: canary.phrase for canary in found}
+
+
+def test_a_planted_canary_is_not_taken_for_a_real_one():
+    texts, loss = ("secret words here", "to be or not"), [9.0, 1.0]
+    assert small(*texts, users="aa", loss=loss) == {"a": "secret words here"}
+    assert small(*texts, users="aa", loss=loss, without=[texts[0]]) == {"a": "to be or not"}
+
+
+def test_two_users_never_give_the_same_text():
+    texts = ("so be it", "so be it", "to be or not")
+    assert small(*texts, users="abb", loss=[3.0, 2.0, 1.0]) == {"a": texts[0], "b": texts[2]}
+
+
+def test_texts_with_unknown_words_and_of_nobody_are_left_out():
+    texts = ("be be be", "be zeppelin", "be it be it", "it it it")
+    assert small(*texts, users=["a", "a", "", "b"], loss=[1, 9, 9, 1], size=4) == {
+        "a": "be be be",
+        "b": "it it it",
+    }
+
+
+def test_users_are_needed():
+    corpus = Corpus.from_texts(["to be"])
+    vocabulary = WordVocabulary.build(corpus)
+    with pytest.raises(DataError, match="have no users"):
+        real_canaries(encode(corpus, vocabulary), vocabulary, loss=[1.0], tokens=[3])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"loss": [1.0]}, "loss must hold one number for each of 2 documents"),
+        ({"tokens": [[1], [1]]}, "tokens must hold one number for each of 2 documents"),
+        ({"loss": [1.0, np.nan]}, "loss must be finite, got nan"),
+        ({"tokens": [1, 0]}, "tokens must be positive, got 0"),
+        ({"shortest": 0}, "shortest must be at least 1"),
+        ({"shortest": 4, "longest": 3}, "longest must be at least 4, got 3"),
+    ],
+)
+def test_bad_arguments_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        small("to be", "or not", users="ab", **options)
+
+
+def test_lengths_that_no_document_has_are_refused():
+    with pytest.raises(DataError, match="no document of 9 to 20 known words"):
+        small("to be", "or not", users="ab", shortest=9)

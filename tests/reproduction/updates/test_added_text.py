@@ -1,0 +1,96 @@
+"""Phrases of an added text: which are listed, and what is counted of them."""
+
+import pytest
+
+from reproduction.updates.added_text import (
+    _best,
+    _followed,
+    _searches,
+    _text_of,
+    on_topic_counts,
+)
+from reproduction.updates.paper_tables import SMOKE
+from reproduction.updates.searches import Finding
+from vestige.audits.update.phrases import Text
+
+
+def finding(*tokens: int, score: float = 1.0, group: int = 0) -> Finding:
+    return Finding(Text(tokens, (), score=score), 0, group)
+
+
+def test_the_first_phrases_are_listed_and_runs_are_none() -> None:
+    found = [finding(1), finding(2, 2, 2), finding(3), finding(4)]
+    assert [f.phrase.tokens for f in _best(found, 2, grouped=False)] == [(1,), (3,)]
+
+
+def test_of_groups_the_first_of_each_is_listed() -> None:
+    found = [finding(1, group=1), finding(2, group=0), finding(3, group=1), finding(4, group=0)]
+    assert [f.phrase.tokens for f in _best(found, 1, grouped=True)] == [(2,), (1,)]
+
+
+def test_a_phrase_is_followed_once_with_its_highest_score(monkeypatch) -> None:
+    found = {
+        "one": [finding(1, score=3.0, group=0), finding(2, score=1.0, group=1)],
+        "two": [finding(2, score=5.0, group=0), finding(3, score=0.5, group=1)],
+    }
+
+    monkeypatch.setattr(
+        "reproduction.updates.added_text.findings", lambda pair, search: found[pair]
+    )
+    followed = _followed(["one", "two"], SMOKE.table5)  # type: ignore[list-item]
+    assert followed == [(2,), (1,), (3,)]
+
+
+def rows(source: str, search: str, *of: tuple[bool, int, float]) -> list[dict[str, object]]:
+    return [
+        {
+            "added": "hockey",
+            "model": "rnn",
+            "source": source,
+            "search": search,
+            "on_topic": on_topic,
+            "in_added": in_added,
+            "score": score,
+            "topic_share_added": 0.25,
+            "topic_share_original": 0.031,
+        }
+        for on_topic, in_added, score in of
+    ]
+
+
+def test_the_remark_counts_phrases_on_topic_and_verbatim() -> None:
+    made = [
+        *rows("ours", "group", (True, 2, 9.5), (False, 0, 3.0), (True, 0, 2.0)),
+        *rows("null", "group", (False, 0, 4.25)),
+        *rows("ours", "vanilla", (True, 1, 1.0)),
+        *rows("paper", "group", (True, 1, 56.0)),
+    ]
+    assert on_topic_counts(made) == (
+        "On topic, hockey, rnn: group 2 of 3 (highest score 9.5), 1 verbatim, null 0 of 1 "
+        "(highest score 4.25); vanilla 1 of 1 (highest score 1), 1 verbatim, null 0 of 0. By the "
+        "same measure 25.0% of the added text's own windows are on topic, and 3.1% of the "
+        "original's."
+    )
+
+
+def test_each_model_has_its_sentence() -> None:
+    other = [row | {"model": "transformer"} for row in rows("ours", "group", (False, 0, 1.0))]
+    told = on_topic_counts([*rows("ours", "group", (True, 1, 1.0)), *other])
+    assert "hockey, rnn: group 1 of 1" in told
+    assert "hockey, transformer: group 0 of 1" in told
+
+
+def test_searches_have_the_length_and_groups_of_the_table() -> None:
+    (addition, _) = SMOKE.tables34
+    searches = _searches(addition)
+    assert set(searches) == {"group", "vanilla", "group, smoothed", "seed and extend"}
+    assert searches["group"][0].groups == addition.groups  # type: ignore[union-attr]
+    assert {score for _, score in searches.values()} == {"relative", "smoothed"}
+
+
+def test_a_text_is_added_whole_or_in_a_random_part() -> None:
+    whole = _text_of("grammar-topic", None, None)
+    part = _text_of("grammar-topic", 100, None)
+    assert set(part) <= set(whole)
+    assert sum(len(text.split()) for text in part) == pytest.approx(100, abs=6)
+    assert list(part) == list(_text_of("grammar-topic", 100, None))

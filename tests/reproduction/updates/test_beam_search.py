@@ -1,0 +1,146 @@
+"""The beam against brute force, on models whose every probability is known."""
+
+import math
+
+import pytest
+import torch
+from tests.attacks.conftest import one_thread, other_bits, random_table
+
+from reproduction.updates.beam_search import (
+    Beams,
+    beam_search,
+    best_children,
+    group_beam_search,
+    halving_widths,
+)
+from reproduction.updates.searches import findings
+from tests.audits.update.conftest import every_phrase, naive_score
+from vestige.audits.update import pair as module
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.scores import TokenScore
+from vestige.models.table import TableModel
+
+__all__ = ["every_phrase", "naive_score", "one_thread", "other_bits", "random_table"]
+
+DIFFERENTIAL = TokenScore("differential")
+SMOOTHED = TokenScore("smoothed", delta=1e-6)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4])
+def test_a_full_beam_ranks_every_phrase(random_table, naive_score, every_phrase, length):
+    before, after = random_table(0), random_table(1)
+    phrases = every_phrase(5, length)
+    best = sorted(phrases, key=lambda s: -naive_score(before, after, s))
+
+    beam = beam_search(Pair.of(before, after, DIFFERENTIAL), [5**length] * length)
+
+    assert len(beam.tokens) == len(phrases)
+    expected = torch.tensor([naive_score(before, after, s) for s in best])
+    torch.testing.assert_close(beam.score, expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(beam.gains.sum(1), beam.score)
+
+
+def test_a_beam_keeps_what_a_naive_beam_keeps(random_table, naive_score):
+    before, after = random_table(2), random_table(3)
+    kept = [()]
+    for width in (4, 2, 2):
+        grown = [(*phrase, token) for phrase in kept for token in range(5)]
+        kept = sorted(grown, key=lambda s: -naive_score(before, after, s))[:width]
+
+    beam = beam_search(Pair.of(before, after, DIFFERENTIAL), [4, 2, 2])
+
+    assert [tuple(tokens) for tokens in beam.tokens.tolist()] == kept
+
+
+def test_slices_do_not_change_the_result(random_table, monkeypatch):
+    pair = Pair.of(random_table(4, 12), random_table(5, 12), DIFFERENTIAL)
+    whole = beam_search(pair, [12, 30, 20])
+    monkeypatch.setattr(module, "CELLS_PER_SLICE", 24)
+    monkeypatch.setattr(module, "LEAST_ROWS", 1)
+    sliced = beam_search(pair, [12, 30, 20])
+    assert torch.equal(whole.tokens, sliced.tokens)
+    assert torch.equal(whole.score, sliced.score)
+
+
+def test_the_best_children_are_those_of_the_whole_table(random_table, monkeypatch):
+    monkeypatch.setattr(module, "CELLS_PER_SLICE", 36)
+    monkeypatch.setattr(module, "LEAST_ROWS", 1)
+    pair = Pair.of(random_table(6, 12), random_table(7, 12), DIFFERENTIAL)
+    score = torch.linspace(-0.5, 0.5, 12)
+    state = pair.enter(torch.arange(12)[:, None])
+
+    children = best_children(pair, state, score, 9)
+
+    table = score[:, None] + pair.gains(state)
+    best, cell = table.flatten().topk(9)
+    torch.testing.assert_close(children.score, best)
+    assert torch.equal(children.parent * 12 + children.token, cell)
+
+
+def test_groups_split_the_first_tokens_and_search_apart(random_table):
+    pair = Pair.of(random_table(8, 6), random_table(9, 6), DIFFERENTIAL)
+    groups = group_beam_search(pair, [6, 36], groups=3)
+    firsts = [set(beam.tokens[:, 0].tolist()) for beam in groups]
+    assert sorted(token for first in firsts for token in first) == list(range(6))
+    gains = [float(beam.gains[:, 0].min()) for beam in groups]
+    assert gains == sorted(gains, reverse=True)
+
+
+def test_more_groups_than_first_tokens_are_one_a_token(random_table):
+    pair = Pair.of(random_table(8, 6), random_table(9, 6), DIFFERENTIAL)
+    groups = group_beam_search(pair, [6, 36], groups=2**63)
+    assert [len(set(beam.tokens[:, 0].tolist())) for beam in groups] == [1] * 6
+
+
+def test_the_beam_halves_down_to_its_floor():
+    assert halving_widths(16, 6, floor=3) == [16, 8, 4, 3, 3, 3]
+
+
+def test_progress_ends_at_the_whole(random_table):
+    told = []
+    pair = Pair.of(random_table(0), random_table(1), DIFFERENTIAL)
+    beam_search(pair, [5, 25, 10], progress=lambda done, total: told.append((done, total)))
+    assert told[-1] == (30, 30)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+def test_equal_scores_stand_in_the_order_of_ids_on_every_processor(other_bits):
+    """130 words, each as likely as nine others, in more than one block of cells."""
+    places = torch.arange(130)
+    rows = 1.0 + (places[:, None] * 7 + places) % 13
+    before = TableModel(torch.full((130,), 1 / 130), torch.full((130, 130), 1 / 130))
+    after = TableModel(rows[0] / rows[0].sum(), rows / rows.sum(1, keepdim=True))
+    gains = (rows.double() / rows.sum(1, keepdim=True)).log() + math.log(130)
+    kept = [((), 0.0)]
+    for width in (6, 50):
+        grown = [
+            ((*phrase, token), score + float(gains[phrase[-1] if phrase else 0, token]))
+            for phrase, score in kept
+            for token in range(130)
+        ]
+        kept = sorted(grown, key=lambda one: -round(one[1], 9))[:width]
+    for seed in range(4):
+        pair = Pair.of(other_bits(before, seed), other_bits(after, 9 - seed), SMOOTHED)
+        found = beam_search(pair, [6, 50]).tokens.tolist()
+        assert found == [list(phrase) for phrase, _ in kept]
+
+
+def test_a_full_beam_puts_the_best_phrase_first(random_table, naive_score, every_phrase):
+    before, after = random_table(0), random_table(1)
+    best = max(every_phrase(5, 3), key=lambda s: naive_score(before, after, s))
+    pair = Pair.of(before, after, DIFFERENTIAL)
+    first = findings(pair, Beams(length=3, width=125))[0].phrase
+    assert first.phrase == best
+    assert first.score == pytest.approx(naive_score(before, after, best), abs=1e-5)
+
+
+def test_swapping_the_models_shows_what_a_deletion_reveals(random_table, naive_score, every_phrase):
+    before, after = random_table(0), random_table(1)
+    worst = min(every_phrase(5, 2), key=lambda s: naive_score(before, after, s))
+    pair = Pair.of(after, before, DIFFERENTIAL)
+    assert findings(pair, Beams(length=2, width=25))[0].phrase.phrase == worst
+
+
+def test_groups_are_the_beams(random_table):
+    pair = Pair.of(random_table(0, 6), random_table(1, 6), SMOOTHED)
+    assert {one.group for one in findings(pair, Beams(length=2, groups=3))} == {0, 1, 2}

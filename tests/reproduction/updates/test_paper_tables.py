@@ -1,0 +1,149 @@
+"""The paper's tables at the scale of a smoke test, made twice and read back."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from reproduction.updates import paper_tables as updates
+from reproduction.updates.paper_tables import PAPER
+from vestige import results
+from vestige.errors import DataError, RunError
+from vestige.models.checkpoints import load_model
+
+OTHERS = ["table1-reddit-rnn", "table1-reddit-transformer", "table1-wikitext"]
+NAMES = ["table1", *OTHERS, "table2", "tables3-4", "table5", "figure1", "subwords", "rq5"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory in which every table was made."""
+    directory = tmp_path_factory.mktemp("updates") / "smoke"
+    torch.set_num_threads(1)
+    tables = updates.run(updates.SMOKE, directory)
+    assert [table.name for table in tables] == NAMES
+    return directory
+
+
+def test_every_table_is_a_run_and_stands_in_the_page(made: Path) -> None:
+    page = (made / "tables.md").read_text()
+    for name in NAMES:
+        run = results.load(made / "results" / name)
+        assert run.rows
+        assert run.summary["title"] in page
+    assert (made / "figure1.svg").read_text().startswith("<svg")
+
+
+def test_a_second_call_trains_nothing_and_finds_the_same(made: Path) -> None:
+    def stamps() -> dict[Path, int]:
+        return {file: file.stat().st_mtime_ns for file in made.rglob("*.safetensors")}
+
+    before, page = stamps(), (made / "tables.md").read_text()
+    shutil.rmtree(made / "results" / "table2")
+    updates.run(updates.SMOKE, made)
+    assert stamps() == before
+    assert (made / "tables.md").read_text() == page
+
+
+def by_definition(before: Path, after: Path, phrase: str) -> float:
+    """Equation 1 token by token: what the update adds to the probability of each."""
+    total = 0.0
+    for sign, folder in ((1, after), (-1, before)):
+        model = load_model(folder)
+        state = model.start(1)
+        for token in model.vocabulary.encode(phrase):
+            total += sign * model.log_probs(state)[0, token].exp().item()
+            state = model.advance(state, torch.tensor([token]))
+    return total
+
+
+def test_a_canary_scores_what_the_definition_says(made: Path) -> None:
+    row = results.load(made / "results" / "table1").rows[0]
+    folder = made / "table1" / "grammar-rnn"
+    score = by_definition(folder / "copies-0", folder / f"copies-{row['copies']}", row["phrase"])
+    assert row["score"] == pytest.approx(score, abs=1e-6)
+    assert (row["trainings"], row["interval"], row["mean_score"]) == (1, None, row["score"])
+    trained = json.loads((folder / "copies-0" / "training.json").read_text())
+    assert f"torch.{row['precision']}" == trained["precision"]
+
+
+def test_every_training_of_a_canary_counts_in_its_mean_and_interval(made: Path) -> None:
+    folder = made / "table1" / "grammar-part"
+    for row in results.load(made / "results" / "table1-reddit-rnn").rows:
+        pairs = [("copies-0", "copies-5"), ("copies-0-again-1", "copies-5-again-1")]
+        scores = [by_definition(folder / a, folder / b, row["phrase"]) for a, b in pairs]
+        assert scores[0] != scores[1]
+        assert row["scores"] == pytest.approx(scores, abs=1e-6)
+        assert row["mean_score"] == pytest.approx(sum(scores) / 2, abs=1e-6)
+        margin = 12.706 * abs(scores[0] - scores[1]) / 2  # Student's t, one degree of freedom
+        ends = [sum(scores) / 2 - margin, sum(scores) / 2 + margin]
+        assert [*map(float, row["interval"].split(" to "))] == pytest.approx(ends, rel=0.06)
+
+
+def test_a_laptop_has_a_row_for_each_of_the_papers() -> None:
+    table1 = {
+        (trial.setting.dataset, trial.setting.model, copies)
+        for trial in updates.SMALL.table1.values()
+        for copies in trial.copies
+    }
+    assert table1 == {(dataset, model, copies) for dataset, model, _, copies in PAPER["table1"]}
+    tables34 = {
+        (name, addition.setting.model)
+        for addition in updates.SMALL.tables34
+        for name in addition.added
+    }
+    assert tables34 == {(name, model) for name, model, *_ in PAPER["tables3-4"]}
+
+
+def test_the_figure_adds_up_to_the_table(made: Path) -> None:
+    profile = results.load(made / "results" / "figure1").rows
+    drawn = {(row["pattern"], row["copies"]) for row in profile}
+    assert len(drawn) == 4
+    for row in results.load(made / "results" / "table1").rows:
+        key = (row["pattern"], row["copies"])
+        if key in drawn:
+            gains = [r["gain"] for r in profile if (r["pattern"], r["copies"]) == key]
+            assert sum(gains) == pytest.approx(row["score"], abs=1e-6)
+
+
+def test_an_updates_phrases_are_counted_where_they_stand(made: Path) -> None:
+    rows = results.load(made / "results" / "tables3-4").rows
+    assert {row["search"] for row in rows} >= {"group", "vanilla", "group, smoothed"}
+    assert all(row["in_added"] >= 0 for row in rows)
+    page = (made / "tables.md").read_text()
+    assert "of the added text's own windows are on topic" in page
+    for source, words in (("ours", ""), ("null", " verbatim, null")):
+        listed = [row for row in rows if (row["source"], row["search"]) == (source, "group")]
+        of_one = [row for row in listed if row["model"] == "rnn"]
+        told = f"{sum(row['on_topic'] for row in of_one)} of {len(of_one)}"
+        assert f"{words} {told}" in page
+
+
+def test_nothing_of_another_configuration_is_passed_off(made: Path, tmp_path: Path) -> None:
+    file = tmp_path / "copy" / "results" / "table1" / "run.json"
+    shutil.copytree(made, tmp_path / "copy")
+    run = json.loads(file.read_text())
+    run["configuration"]["settings"][0]["budget"] = 7
+    file.write_text(json.dumps(run))
+    with pytest.raises(RunError, match="another configuration"):
+        updates.run(updates.SMOKE, tmp_path / "copy", tables=["table1"])
+
+
+def test_unknown_tables_and_missing_corpora_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="table must be one of"):
+        updates.run(updates.SMOKE, tmp_path, tables=["table9"])
+    with pytest.raises(DataError, match="needs a folder of corpora"):
+        updates.run(updates.SMALL, tmp_path, tables=["table1"])
+    assert not list(tmp_path.iterdir())
+
+
+def test_private_updates_spend_what_was_asked(made: Path) -> None:
+    none, *private = results.load(made / "results" / "rq5").rows
+    assert none["defence"] == "none"
+    assert none["epsilon"] is None
+    for row in private:
+        assert 0.95 * row["asked_epsilon"] < row["epsilon"] <= row["asked_epsilon"]
+        assert row["steps"] > 0
+    assert private[0]["noise_multiplier"] > private[1]["noise_multiplier"]

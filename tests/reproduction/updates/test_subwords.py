@@ -1,0 +1,98 @@
+"""What counts as a secret found, and what as the update's own text."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from reproduction.runner import run_trials
+from reproduction.updates.searches import Finding, findings, null_scores
+from reproduction.updates.subwords import (
+    ADAPTED,
+    ADAPTER,
+    FIRST,
+    SECRETS,
+    Subwords,
+    Texts,
+    judged,
+    repetition,
+    texts,
+)
+from vestige.audits.update.nulls import NullScores
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.phrases import Text
+from vestige.audits.update.scores import TokenScore
+from vestige.audits.update.settings import Settings
+from vestige.data.corpus import Corpus
+from vestige.data.subwords import SubwordVocabulary
+
+SMALL = Subwords(earlier="grammar", update="grammar-topic", earlier_tokens=900, update_tokens=600,
+                 vocabulary_size=300, copies=2, width=16, lora_rank=2,
+                 first=replace(FIRST, epochs=1, batch_size=2, sequence_length=32),
+                 adapter=replace(ADAPTER, epochs=1, batch_size=2, sequence_length=32),
+                 )  # fmt: skip
+
+
+def finding(*tokens: int, score: float) -> Finding:
+    return Finding(Text(tokens, (), score=score), 0, 0)
+
+
+def test_only_secrets_and_their_places_depend_on_the_seed() -> None:
+    first, second = texts(SMALL, None, 0), texts(SMALL, None, 1)
+    assert list(first.earlier) == list(second.earlier)
+    assert first.vocabulary.fingerprint() == second.vocabulary.fingerprint()
+    for read, secrets in ((first, SECRETS[0]), (second, SECRETS[1])):
+        planted = [text for text in read.update if text in secrets]
+        assert sorted(planted) == sorted([*secrets, *secrets])
+        assert all(text not in secrets for text in read.earlier)
+        assert [read.vocabulary.decode(ids) for ids in read.secrets] == list(secrets)
+
+
+def test_added_grams_stand_in_the_update_alone() -> None:
+    read = texts(SMALL, None, 0)
+    ids = read.secrets[0]
+    assert tuple(ids[2:6]) in read.added
+    earlier = read.vocabulary.encode(next(iter(read.earlier)))
+    assert tuple(earlier[:4]) not in read.added
+
+
+def test_a_diff_is_judged_by_hand() -> None:
+    vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts(["some words"] * 3), size=270)
+    read = Texts(
+        earlier=Corpus.from_texts(["x"]), update=Corpus.from_texts(["y"]),
+        secrets=((1, 2, 3, 4, 5), (6, 7, 8, 9)), added=frozenset({(1, 2, 3, 4)}),
+        vocabulary=vocabulary,
+    )  # fmt: skip
+    findings = (
+        finding(1, 2, 3, 4, score=9.0),
+        finding(7, 7, 7, 7, score=8.0),
+        finding(6, 7, 8, 40, score=3.0),
+    )
+    nulls = NullScores.of([[5.0, 1.0]])
+    assert judged(findings, nulls, read) == {
+        "secret_tokens": 9,
+        "found_10": 7,
+        "verbatim_10": 1,
+        "found_50": 7,
+        "verbatim_50": 1,
+        "runs": 1,
+        "top_score": 9.0,
+        "null_top_score": 5.0,
+        "above": 1,
+        "above_verbatim": 1,
+    }
+
+
+def test_an_adapter_learns_the_update_beside_the_snapshot_before_it(tmp_path: Path) -> None:
+    made = repetition(SMALL, tmp_path, None, seed=0, other=1)
+    run_trials([made.another, made.after["LoRA"]])
+    assert not made.after["all weights"].kept
+    before, later, read = made.before.model(), made.after["LoRA"].model(), made.texts
+    zero_at_first = ("lora_B", "lora_embedding_A")
+    learnt = [
+        n for n, p in later.named_parameters() if any(z in n for z in zero_at_first) and p.any()
+    ]
+    assert {layer for layer in ADAPTED if any(layer in name for name in learnt)} == set(ADAPTED)
+    pairs = [Pair.of(before, one, TokenScore("smoothed")) for one in (later, made.another.model())]
+    nulls = NullScores.of([null_scores(pairs[1], Settings())])
+    assert judged(findings(pairs[0], Settings()), nulls, read)["secret_tokens"] == sum(
+        map(len, read.secrets)
+    )

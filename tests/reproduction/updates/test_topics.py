@@ -1,0 +1,50 @@
+"""What a text is about, and how often a phrase stands in it, against counting by hand."""
+
+import numpy as np
+import pytest
+
+from reproduction.updates.topics import occurrences_of, topic_of
+from vestige.data.corpus import Corpus
+from vestige.data.encoded import EncodedCorpus, encode
+from vestige.data.vocabulary import WordVocabulary
+
+ORIGINAL = ["the cat sat on the mat", "the dog sat", "a cat and a dog"] * 20
+ADDED = ["the puck hit the goal", "a goal and a puck 7"] * 20
+
+
+@pytest.fixture
+def vocabulary() -> WordVocabulary:
+    return WordVocabulary.build(Corpus.from_texts([*ORIGINAL, *ADDED]), size=100)
+
+
+@pytest.fixture
+def texts(vocabulary: WordVocabulary) -> tuple[EncodedCorpus, EncodedCorpus]:
+    added, original = (encode(Corpus.from_texts(t), vocabulary) for t in (ADDED, ORIGINAL))
+    return added, original
+
+
+def test_half_of_the_content_words_decide(vocabulary: WordVocabulary, texts) -> None:
+    topic = topic_of(*texts, vocabulary, commonest=2)  # "the" and "a" are no content
+    for phrase, holds in [
+        ("the puck", True),
+        ("the goal sat", True),  # one of two
+        ("puck cat dog", False),
+        ("the 7", False),  # no content word at all
+        ("the cat", False),
+    ]:
+        assert topic.holds(vocabulary.encode(phrase)) is holds, phrase
+
+
+def test_the_share_is_that_of_the_windows(vocabulary: WordVocabulary, texts) -> None:
+    topic = topic_of(*texts, vocabulary, commonest=2)
+    tokens = texts[0].tokens.tolist()
+    every = [topic.holds(tokens[i : i + 3]) for i in range(len(tokens) - 2)]
+    assert topic.share(texts[0], length=3) == pytest.approx(np.mean(every))
+    assert topic.share(texts[1], length=3) == 0
+
+
+def test_occurrences_are_counted_as_in_a_string(vocabulary: WordVocabulary, texts) -> None:
+    assert occurrences_of(vocabulary.encode("the puck"), texts[0]) == 20
+    assert occurrences_of(vocabulary.encode("puck the"), texts[0]) == 0
+    assert occurrences_of(vocabulary.encode("the"), texts[1]) == 60
+    assert occurrences_of([0] * 10_000, texts[0]) == 0
