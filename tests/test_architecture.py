@@ -175,3 +175,9 @@ def test_no_verdict_is_made_outside_the_claims():
         words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
         named = {one for one in words if one in ("no leak shown", "undecided")}
         assert not named, f"{path} holds {named}: import them from vestige.claims"
+
+
+def test_the_package_does_not_import_the_reproduction():
+    for path in ROOT.rglob("*.py"):
+        imported = module_imports(path) | lazy_imports(path)
+        assert not {one for one in imported if one.split(".")[0] == "reproduction"}, path
