@@ -2,7 +2,7 @@
 
 Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understanding Models",
 equation 3, minimized over the words themselves. Their own attacks, gradient descent over mixtures
-of words and over vectors, are in `experiments.nlu.paper_attacks`.
+of words and over vectors, are in `reproduction.nlu.paper_attacks`.
 
 Differs from the paper: 10^4 secrets take a second, so all are tried; no search for the least loss
 can find more. Longer secrets are searched without gradients, each step judged by the loss of real
