@@ -19,7 +19,8 @@ Differs from the paper: equation 2 without its constant, so that the term is 0 w
 be identified; the paper states neither the discriminator's nonlinearity nor its optimizer: ReLU and
 Adam. Equation 4 as a mean over pairs in place of a sum, so that the weight does not depend on the
 batch's size; it has no lower bound, and a weight near 1 collapses the hidden states.
-A low accuracy of the discriminator proves nothing by itself: see `reproduction.regularization.author_probe`.
+A low accuracy of the discriminator proves nothing by itself: see
+`reproduction.regularization.author_probe`.
 """
 
 import math
