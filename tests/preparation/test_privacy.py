@@ -35,7 +35,7 @@ DATA = EncodedCorpus(np.zeros(40, np.int32), np.arange(0, 41, 2))
 
 
 def records(*texts):
-    return ReadRecords.of_texts(list(texts), [])
+    return ReadRecords.of(Corpus.from_texts(texts), Corpus.from_texts([]))
 
 
 def trained(out, *texts, start=None, vocabulary=None, defence=None):
