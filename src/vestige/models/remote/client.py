@@ -286,12 +286,13 @@ class Client(Generic[Q, A]):
                 with self._lock:
                     if model is not None and model != self.about.setdefault("model", model):
                         raise BadReply("the answer is of another model")
-                self._failed_in_a_row, spent["failed_calls"] = 0, -1
+                self._failed_in_a_row = 0
                 return sent
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # a user's function may raise anything, exits too
-                self.last_error, spent["timeouts"] = error, int(isinstance(error, TooSlow))
+                self.last_error = error
+                spent |= {"failed_calls": 1, "timeouts": int(isinstance(error, TooSlow))}
                 if isinstance(error, self.transport.permanent):
                     raise
                 wait = pause
@@ -306,7 +307,7 @@ class Client(Generic[Q, A]):
         return None
 
     def _begun(self, queries: int, tokens: int, *, retry: bool) -> bool:
-        """Whether the budget allows a call, which then counts as a failed one."""
+        """Whether the budget allows a call, which is then counted."""
         wanted = {"calls": 1, "queries": queries, "tokens": tokens}
         with self._lock:
             for name, number in wanted.items():
@@ -315,7 +316,7 @@ class Client(Generic[Q, A]):
                     self.budget_spent = True
                     self._failed_in_a_row += retry and not self.transport.controlled
                     return False
-            self._spend(**wanted, failed_calls=1, retries=int(retry))
+            self._spend(**wanted, retries=int(retry))
             self.save()
         return True
 
