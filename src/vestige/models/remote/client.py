@@ -19,7 +19,7 @@ from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
 
 from vestige.errors import ModelError
-from vestige.models.remote.retry import BadReply, Limits, Refused, TooSlow, within
+from vestige.models.remote.retry import BadReply, Failed, Limits, Refused, TooSlow, within
 from vestige.store import Store
 
 CHECK_EVERY = 500
@@ -296,10 +296,10 @@ class Client(Generic[Q, A]):
                 if isinstance(error, self.transport.permanent):
                     raise
                 wait = pause
-                if (asked := getattr(error, "wait", None)) is not None:
+                if isinstance(error, Failed) and error.wait is not None:
                     with self._lock:  # other calls would be rejected, too
-                        self._next_call = max(self._next_call, time.monotonic() + asked)
-                    wait = asked
+                        self._next_call = max(self._next_call, time.monotonic() + error.wait)
+                    wait = error.wait
             finally:
                 self._spend(**spent, seconds=time.perf_counter() - began)
         with self._lock:
