@@ -88,8 +88,9 @@ def read(
     if isinstance(model, Behind) and context is None and isinstance(model.model, TwoParts):
         max_length = _least(max_length, model.longest)
         context, model = model.context, model.model
-    if isinstance(model, TwoParts):
+    if isinstance(model, TwoParts) or context is not None:
         require_evaluation(model)
+    if isinstance(model, TwoParts):
         context = Context(model.first_token) if context is None else context
         if not model.separate_head:
             batch_tokens = min(batch_tokens, max(1, factor * LOGITS // model.vocab_size))

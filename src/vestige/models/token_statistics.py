@@ -218,13 +218,7 @@ class CachedOutputs:
             def arrived(group: Texts, computed: TokenStatistics) -> TokenStatistics:
                 nonlocal done
                 if not self.temporary:  # else nothing will read it again
-                    with store.transaction():
-                        for ids, (first, end) in zip(
-                            group, pairwise(computed.offsets), strict=True
-                        ):
-                            store[_name(ids)] = {
-                                name: getattr(computed, name)[first:end] for name in _COLUMNS
-                            }
+                    _write(store, group, computed)
                 step(done := done + int(computed.offsets[-1]), total)
                 return computed
 
@@ -294,6 +288,13 @@ def _groups(texts: Mapping[str, Sequence[int]]) -> list[list[str]]:
             room = GROUP_TOKENS - len(texts[name])
         groups[-1].append(name)
     return groups
+
+
+def _write(store: Store, texts: Texts, computed: TokenStatistics) -> None:
+    """The statistics of a group of texts, all or none."""
+    with store.transaction():
+        for ids, (first, end) in zip(texts, pairwise(computed.offsets), strict=True):
+            store[_name(ids)] = {name: getattr(computed, name)[first:end] for name in _COLUMNS}
 
 
 def _of_entries(entries: Sequence[Mapping[str, Any]]) -> TokenStatistics:

@@ -19,7 +19,7 @@ from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
 
 from vestige.errors import ModelError
-from vestige.models.remote.retry import BadReply, Limits, Refused, TooSlow, within
+from vestige.models.remote.retry import BadReply, Failed, Limits, Refused, TooSlow, within
 from vestige.store import Store
 
 CHECK_EVERY = 500
@@ -286,19 +286,20 @@ class Client(Generic[Q, A]):
                 with self._lock:
                     if model is not None and model != self.about.setdefault("model", model):
                         raise BadReply("the answer is of another model")
-                self._failed_in_a_row, spent["failed_calls"] = 0, -1
+                self._failed_in_a_row = 0
                 return sent
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # a user's function may raise anything, exits too
-                self.last_error, spent["timeouts"] = error, int(isinstance(error, TooSlow))
+                self.last_error = error
+                spent |= {"failed_calls": 1, "timeouts": int(isinstance(error, TooSlow))}
                 if isinstance(error, self.transport.permanent):
                     raise
                 wait = pause
-                if (asked := getattr(error, "wait", None)) is not None:
+                if isinstance(error, Failed) and error.wait is not None:
                     with self._lock:  # other calls would be rejected, too
-                        self._next_call = max(self._next_call, time.monotonic() + asked)
-                    wait = asked
+                        self._next_call = max(self._next_call, time.monotonic() + error.wait)
+                    wait = error.wait
             finally:
                 self._spend(**spent, seconds=time.perf_counter() - began)
         with self._lock:
@@ -306,7 +307,7 @@ class Client(Generic[Q, A]):
         return None
 
     def _begun(self, queries: int, tokens: int, *, retry: bool) -> bool:
-        """Whether the budget allows a call, which then counts as a failed one."""
+        """Whether the budget allows a call, which is then counted."""
         wanted = {"calls": 1, "queries": queries, "tokens": tokens}
         with self._lock:
             for name, number in wanted.items():
@@ -315,7 +316,7 @@ class Client(Generic[Q, A]):
                     self.budget_spent = True
                     self._failed_in_a_row += retry and not self.transport.controlled
                     return False
-            self._spend(**wanted, failed_calls=1, retries=int(retry))
+            self._spend(**wanted, retries=int(retry))
             self.save()
         return True
 
