@@ -205,7 +205,7 @@ def test_subwords_may_be_given_any_phrase(corpus: Corpus) -> None:
 def test_words_that_a_word_vocabulary_lacks_are_named(
     corpus: Corpus, vocabulary: WordVocabulary
 ) -> None:
-    with pytest.raises(DataError, match="phrase 1 has words .* lacks: 2, 3 of 3") as caught:
+    with pytest.raises(DataError, match=r"phrase 1 has words .* lacks: 2, 3 of 3") as caught:
         given_canaries([f"{vocabulary.words[4]} xyzzy 4917"], corpus, vocabulary, copies=1, seed=0)
     assert "subword" in caught.value.remedy
 

@@ -104,7 +104,7 @@ def test_a_canary_that_the_vocabulary_cannot_read_is_refused(
     corpus: Corpus, vocabulary: WordVocabulary
 ) -> None:
     canary = Canary(f"{vocabulary.words[2]} xyzzy", "given", (1, 0), 1)
-    with pytest.raises(DataError, match="canary 1 has words .* lacks: 2 of 2"):
+    with pytest.raises(DataError, match=r"canary 1 has words .* lacks: 2 of 2"):
         plant(corpus, [canary], seed=0, vocabulary=vocabulary)
 
 
