@@ -8,6 +8,7 @@ import string
 from calendar import monthrange
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate, product
 from math import prod
 
@@ -49,12 +50,12 @@ class Part:
     mend: Callable[[str], str] = str
     drawn: bool = True
 
-    @property
+    @cached_property
     def text(self) -> str:
         """What the secret has there."""
         return "".join(self.own)
 
-    @property
+    @cached_property
     def end(self) -> int:
         """The character after its last."""
         return self.start + len(self.text)
