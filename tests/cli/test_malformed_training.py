@@ -77,7 +77,7 @@ CASES = {
     "clip of zero": (f"{PRIVATE} --clip 0", "--clip", "positive"),
     "clip negative": (f"{PRIVATE} --clip -1", "--clip", "positive"),
     "clip not a number": (f"{PRIVATE} --clip nan", "--clip", "finite"),
-    "unknown accountant": (f"{PRIVATE} --accountant bank", "bank", "rdp"),
+    "unknown accountant": (f"{PRIVATE} --accountant bank", "--accountant", "rdp"),
     # lots and batches
     "users unknown": (
         f"{NOBODYS} --defence dp-sgd --epsilon 8 --unit user",
