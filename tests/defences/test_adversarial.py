@@ -192,21 +192,6 @@ def test_it_says_what_it_needs(tiny_model, tiny_batch, table):
         step_of()(table, tiny_batch(), None)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"weight": -1.0}, "weight"),
-        ({"weight": math.nan}, "weight"),
-        ({"users": 1}, "users"),
-        ({"width": 0}, "width"),
-        ({"learning_rate": 0.0}, "learning_rate"),
-    ],
-)
-def test_values_out_of_range_are_named(wrong, message):
-    with pytest.raises(ValueError, match=message):
-        step_of(**wrong)
-
-
 def test_its_settings_and_a_plain_steps_name_tell_them_apart(tmp_path, tiny_model, tiny_data):
     train(tiny_model(), tiny_data(), config=CONFIG, directory=tmp_path, step=step_of())
     with pytest.raises(

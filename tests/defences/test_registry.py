@@ -138,8 +138,10 @@ def test_a_name_is_registered_once():
             "`local_learning_rate` must be positive",
         ),
         (lambda: Adversarial(weight=-1), "`weight` must be at least 0"),
+        (lambda: Triplet(weight=float("nan")), "`weight` must be at least 0"),
         (lambda: Triplet(pairing="across"), "pairing must be one of"),
         (lambda: Goldfish(k=1), "k must be at least 2"),
+        (lambda: Goldfish(context=0), "context must be at least 1"),
     ],
 )
 def test_values_that_make_no_sense_are_refused(make, message):

@@ -31,8 +31,8 @@ from tests.docs.documents import REPOSITORY
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, TrainingError
-from vestige.integrations.model_history import compared_with_folder
 from vestige.integrations.private_checks import refuse_settings
+from vestige.integrations.private_plan import PrivateRows, compared_with_folder
 from vestige.integrations.private_trainer import PrivateTrainer
 from vestige.preparation.lineage import history_of
 from vestige.privacy.accounting import Mechanism
@@ -470,11 +470,9 @@ def test_an_optimizer_of_other_tensors_is_refused(tmp_path):
 
 
 def test_rows_that_a_trainer_joins_are_refused(tmp_path):
-    from vestige.integrations.private_plan import PrivateRows
-
     rows = PrivateRows.of(Dataset.from_dict({"text": TEXTS}), vestige.DPSGD(epsilon=1.0), None)
     with pytest.raises(TrainingError, match="made 2 rows of 60"):
-        rows.check_prepared([1, 2])
+        rows.batched([1, 2], vestige.DPSGD(epsilon=1.0), None)
     with pytest.raises(DataError, match="has no length"):
         PrivateRows.of(iter(TEXTS), vestige.DPSGD(epsilon=1.0), None)
 

@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vestige import _validate
 from vestige.models.protocols import LanguageModel
 from vestige.training.batches import IGNORED, Batch
 from vestige.training.precision import autocast
@@ -34,9 +33,6 @@ class GoldfishStep:
         seed: of the hash.
         max_grad_norm: the norm that the gradient is cut to; None leaves it.
         precision: of the forward pass.
-
-    Raises:
-        ValueError: a value is out of range.
     """
 
     identity: ClassVar[str] = "Goldfish"
@@ -46,10 +42,6 @@ class GoldfishStep:
     seed: int = 0
     max_grad_norm: float | None = None
     precision: torch.dtype = torch.float32
-
-    def __post_init__(self) -> None:
-        _validate.at_least(2, k=self.k)
-        _validate.at_least(1, context=self.context)
 
     @property
     def settings(self) -> dict[str, object]:

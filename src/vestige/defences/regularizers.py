@@ -26,14 +26,12 @@ A low accuracy of the discriminator proves nothing by itself: see
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear, pad, pairwise_distance
 
-from vestige import _validate
 from vestige.data.encoded import EncodedCorpus
 from vestige.errors import TrainingError
 from vestige.models.protocols import LanguageModel, TwoParts
@@ -57,15 +55,6 @@ HIDDEN = 1000
 Pairing = Literal["auxiliary", "in-batch"]
 
 
-@dataclass(frozen=True)
-class UserHiddenStates:
-    """A batch, read: the loss, the last hidden states (b, h) float32 in the graph, int64 (b,)."""
-
-    reading: Reading
-    last: Tensor
-    users: Tensor
-
-
 class RegularizedStep:
     """A StepFn that adds a term of users' hidden states to the loss.
 
@@ -76,7 +65,6 @@ class RegularizedStep:
     """
 
     def __init__(self, weight: float, max_grad_norm: float | None, precision: torch.dtype) -> None:
-        _validate.at_least(0, weight=weight)
         self.weight, self.max_grad_norm, self.precision = weight, max_grad_norm, precision
         self._sums: dict[str, Tensor] = {}
         self._counts: dict[str, int] = {}
@@ -149,9 +137,6 @@ class AdversarialStep(RegularizedStep):
         max_grad_norm: the norm that the model's gradient is cut to; None leaves it.
         precision: of the model's forward pass.
         device: where the model is.
-
-    Raises:
-        ValueError: a value is out of range.
     """
 
     identity: ClassVar[str] = "Adversarial"
@@ -169,9 +154,6 @@ class AdversarialStep(RegularizedStep):
         device: torch.device | str = "cpu",
     ) -> None:
         super().__init__(weight, max_grad_norm, precision)
-        _validate.at_least(1, width=width)
-        _validate.at_least(2, users=users)
-        _validate.positive(learning_rate=learning_rate)
         self.users, self.learning_rate, self.seed = users, learning_rate, seed
         self.discriminator = Discriminator(width, users, seed=seed).to(device)
         self._optimizer = torch.optim.Adam(
@@ -187,15 +169,16 @@ class AdversarialStep(RegularizedStep):
     def _read(self, model: LanguageModel, batch: Batch, state: Any) -> tuple[Reading, Tensor]:
         """One step of the discriminator, and how it judges the model."""
         with autocast(self.precision, batch.inputs.device):
-            found = read_linkable(model, batch, state)
-        logits = self.discriminator(found.last.detach())
+            reading, last = read_linkable(model, batch, state)
+        users = users_of(batch)
+        logits = self.discriminator(last.detach())
         self._optimizer.zero_grad()
-        cross_entropy(logits, found.users).backward()  # type: ignore[no-untyped-call]
+        cross_entropy(logits, users).backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
-        accuracy = (logits.detach().argmax(1) == found.users).float().mean()
-        divergence = kl_from_uniform(self.discriminator.judge(found.last))
+        accuracy = (logits.detach().argmax(1) == users).float().mean()
+        divergence = kl_from_uniform(self.discriminator.judge(last))
         self._note(discriminator_accuracy=accuracy, kl_from_uniform=divergence.detach())
-        return found.reading, divergence
+        return reading, divergence
 
     def tensors(self) -> dict[str, Tensor]:
         """The discriminator and its optimizer."""
@@ -251,29 +234,29 @@ class TripletStep(RegularizedStep):
 
     def _read(self, model: LanguageModel, batch: Batch, state: Any) -> tuple[Reading, Tensor]:
         with autocast(self.precision, batch.inputs.device):
-            found, other, owners = self._pairs(model, batch, state)
+            reading, last, others, owners = self._pairs(model, batch, state)
         rows = len(owners)
-        term = triplet_loss(found.last[:rows], other.float(), found.users[:rows] == owners)
-        self._note(triplet_loss=term.detach(), hidden_spread=found.last.detach().std())
-        return found.reading, term
+        term = triplet_loss(last[:rows], others.float(), users_of(batch)[:rows] == owners)
+        self._note(triplet_loss=term.detach(), hidden_spread=last.detach().std())
+        return reading, term
 
     def _pairs(
         self, model: LanguageModel, batch: Batch, state: Any
-    ) -> tuple[UserHiddenStates, Tensor, Tensor]:
-        """The batch, and what its rows are paired with: hidden states (k, h) and users (k,)."""
+    ) -> tuple[Reading, Tensor, Tensor, Tensor]:
+        """The batch, read; what its rows are paired with: hidden states (k, h) and users (k,)."""
         if self.auxiliary is None:
-            found = read_linkable(model, batch, state)
-            shift = int(torch.randint(1, max(2, len(found.last)), ()).item())
-            return found, found.last.roll(shift, 0), found.users.roll(shift, 0)
+            reading, last = read_linkable(model, batch, state)
+            shift = int(torch.randint(1, max(2, len(last)), ()).item())
+            return reading, last, last.roll(shift, 0), users_of(batch).roll(shift, 0)
         drawn = self.auxiliary.auxiliary(len(batch.inputs))
         owners = users_of(drawn)
         if self.weight and state is None and isinstance(model, TwoParts) and model.separate_head:
             return *read_both(model, batch, drawn), owners
-        found = read_linkable(model, batch, state)
+        reading, last = read_linkable(model, batch, state)
         assert isinstance(model, TwoParts)
         with torch.set_grad_enabled(self.weight > 0):  # at 0 it is measured and teaches nothing
             hidden, _ = model.body(drawn.inputs)
-        return found, last_hidden(hidden, drawn), owners
+        return reading, last, last_hidden(hidden, drawn), owners
 
 
 def triplet_loss(states: Tensor, others: Tensor, same_user: Tensor) -> Tensor:
@@ -293,24 +276,23 @@ def triplet_loss(states: Tensor, others: Tensor, same_user: Tensor) -> Tensor:
     return torch.where(same_user, -distance, distance).mean()
 
 
-def read_linkable(model: LanguageModel, batch: Batch, state: Any) -> UserHiddenStates:
-    """Read a batch whose sequences have users.
+def read_linkable(model: LanguageModel, batch: Batch, state: Any) -> tuple[Reading, Tensor]:
+    """The loss of a batch and its last hidden states (b, h), float32, in the graph.
 
     Raises:
-        TrainingError: they have none, or the model hides what its head reads.
+        TrainingError: the model hides what its head reads.
     """
-    users = users_of(batch)
     reading = read(model, batch, state)
     if reading.last is None:
         raise TrainingError(
             "The model does not expose the input of its head, which this defence needs",
             remedy="Use another defence, or an LSTM, Transformer, GPT-2, Llama or similar model.",
         )
-    return UserHiddenStates(reading, reading.last.float(), users)
+    return reading, reading.last.float()
 
 
-def read_both(model: LanguageModel, batch: Batch, other: Batch) -> tuple[UserHiddenStates, Tensor]:
-    """Read a batch, and the last hidden states (k, h) of another one, in the graph, in one pass.
+def read_both(model: LanguageModel, batch: Batch, other: Batch) -> tuple[Reading, Tensor, Tensor]:
+    """`read_linkable`, with the last hidden states (k, h) of another batch, in one pass.
 
     Each step of a recurrent layer reads and writes all of its weights, for few rows as for many:
     one pass over both costs much less than two. The head, which is apart, reads the first alone.
@@ -323,7 +305,7 @@ def read_both(model: LanguageModel, batch: Batch, other: Batch) -> tuple[UserHid
     reading = read_hidden(model, batch, hidden[:rows, :wide], None)
     assert reading.last is not None
     others = last_hidden(hidden[rows:, : other.inputs.shape[1]], other)
-    return UserHiddenStates(reading, reading.last.float(), users_of(batch)), others
+    return reading, reading.last.float(), others
 
 
 def users_of(batch: Batch) -> Tensor:

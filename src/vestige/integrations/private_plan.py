@@ -1,21 +1,33 @@
-"""The rows of a private training by a `Trainer`, its guarantee, and the files that state it."""
+"""The rows of a private training by a `Trainer`, what made its model, and its guarantee.
+
+Private trainings in this process are remembered by the model that they trained, so that another one
+of the same model adds to the budgets of all. A model whose weights differ from its folder's, or
+from those that the last private training left, was trained by something unknown, perhaps on the
+same rows and without noise. Limits: a model that was made in memory, or loaded from a hub by its
+name, and then trained by something else counts as new. An adapter that has learned is an unknown
+ancestor.
+"""
 
 import math
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from safetensors import safe_open
 
 from vestige.data.files import read_bytes
 from vestige.data.writing import write_text
 from vestige.defences.methods.private import DPSGD, PrivacyPlan
-from vestige.errors import DataError, TrainingError
-from vestige.integrations.model_history import ModelHistory, history_of, remember
-from vestige.preparation.lineage import new_id
+from vestige.errors import DataError, TrainingError, VestigeError
+from vestige.models.folders import weight_files
+from vestige.preparation import lineage
 from vestige.privacy.accounting import check_delta
-from vestige.privacy.ledger import Ancestry, LedgerEntry, from_json, to_json
+from vestige.privacy.ledger import UNKNOWN, Ancestry, LedgerEntry, from_json, to_json
 from vestige.privacy.statement import PrivacyStatement
 from vestige.training.directory import LEDGER
 from vestige.training.secret import Secret
@@ -149,6 +161,97 @@ class PrivateRows:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ModelHistory:
+    """Trainings that made a model, oldest first: of its folder's ledger, and private ones here.
+
+    `moved`: something else has trained it in this process.
+    """
+
+    loaded: tuple[LedgerEntry, ...]
+    here: tuple[LedgerEntry, ...] = ()
+    moved: bool = False
+
+
+Norms = dict[tuple[str, int], str]
+"""Exact norms of a model's tensors, by name and identity."""
+
+_REMEMBERED: WeakKeyDictionary[Any, tuple[ModelHistory, Norms]] = WeakKeyDictionary()
+"""By the model without its adapter; without norms while it trains."""
+
+_OF_ADAPTER = re.compile(r"\blora_|\b(modules_to_save|original_module|token_adapter)\b")
+"""Names of what PEFT puts into a model."""
+
+
+def history_of(model: Any) -> ModelHistory:
+    """What made a model, or the base of an adapter and the adapter."""
+    plain = _without_adapter(model)
+    if plain in _REMEMBERED:
+        history, norms = _REMEMBERED[plain]
+        moved = any(norms.get(which, norm) != norm for which, norm in _norms(plain).items())
+        return replace(history, moved=history.moved or moved)
+    found = lineage.history_of(plain.name_or_path or None).ledger
+    compared = compared_with_folder(plain)
+    learned = any(
+        bool(parameter.any())
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad and "lora_B" in name
+    )
+    known = any(one.defence != UNKNOWN for one in found)
+    if learned or (known and compared != "same"):
+        found = (*found, LedgerEntry(id=lineage.new_id(), defence=UNKNOWN))
+    return ModelHistory(loaded=found, moved=compared == "other")
+
+
+def remember(model: Any, history: ModelHistory, *, done: bool) -> None:
+    """Remember what made a model, when a private training of it begins and when it ends."""
+    plain = _without_adapter(model)
+    _REMEMBERED[plain] = (history, _norms(plain) if done else {})
+
+
+@torch.no_grad()
+def compared_with_folder(model: Any) -> Literal["same", "other", "partly"]:
+    """Compare the weights of a model with those of the folder that it was loaded from.
+
+    An adapter is left out, and quantized weights, which do not learn. "same" also without a folder;
+    "partly" if not all weights are there in the same shape.
+    """
+    folder = Path(model.name_or_path or "")
+    if not (model.name_or_path and folder.is_dir()):
+        return "same"
+    named = {
+        name.replace(".base_layer", ""): parameter
+        for name, parameter in model.named_parameters(remove_duplicate=False)
+        if parameter.is_floating_point() and not _OF_ADAPTER.search(name)
+    }
+    left = {id(parameter) for parameter in named.values()}
+    try:
+        files = weight_files(folder)
+    except VestigeError:
+        return "partly"
+    for file in files:
+        with safe_open(file, "pt") as stored:
+            for name in named.keys() & set(stored.keys()):
+                parameter = named[name]
+                loaded = stored.get_tensor(name).to(parameter.dtype)
+                if loaded.shape != parameter.shape:
+                    continue
+                if not torch.equal(loaded, parameter.cpu()):
+                    return "other"
+                left.discard(id(parameter))
+    return "partly" if left else "same"
+
+
+def _without_adapter(model: Any) -> Any:
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+@torch.no_grad()
+def _norms(model: Any) -> Norms:
+    some = [(name, p) for name, p in model.named_parameters() if p.is_floating_point()]
+    return {(name, id(p)): float(torch.linalg.vector_norm(p.float())).hex() for name, p in some}
+
+
+@dataclass(frozen=True, kw_only=True)
 class PrivateTraining:
     """The guarantee of a training; `held_out`: unprotected units by which it is evaluated."""
 
@@ -176,7 +279,7 @@ class PrivateTraining:
         config = model.config.get_text_config(decoder=True)
         entry = LedgerEntry.of(
             plan.spent(steps),
-            id=new_id(),
+            id=lineage.new_id(),
             defence=privacy.name,
             sequence_length=getattr(config, "max_position_embeddings", None) or 1 << 20,
             void=(*privacy.void, *([MOVED] if history.moved else [])),

@@ -13,7 +13,7 @@ evaluation of protected rows (the best checkpoint, early stopping, a schedule th
 more steps than planned. A data collator must draw nothing and read each row alone; callbacks that
 choose by the training set are not noticed. Several trainings of one model in a process count
 together, as if they had read the same rows; a model that something else has trained since it was
-loaded has no guarantee (`model_history`).
+loaded has no guarantee (`private_plan`).
 
 Differs from the paper: a row's loss is the mean over its own targets.
 """

@@ -54,15 +54,11 @@ class LedgerEntry:
         sample_rate: q of the Poisson sampling.
         steps_planned: that epsilon is for.
         steps: that were taken; None before the end.
-        bands: 1; more in ledgers of older versions, whose noise was correlated over so many steps:
-            sample rate and steps are those of a unit's turns, and compose as such.
         max_grad_norm: the clipping norm, C.
         accountant: that computed epsilon; "prv" in ledgers of older versions.
         epsilon: at delta, of this training alone; None where it is infinite.
         delta: of this training.
         void: what voids the guarantee, in words.
-        noise_decay: 1; less in ledgers of older versions, whose noise fell to this share of
-            `noise_multiplier`. It composes as if all steps had had the least noise.
 
     Raises:
         ValueError: the numbers are those of no training.
@@ -84,13 +80,11 @@ class LedgerEntry:
     sample_rate: float | None = None
     steps_planned: int | None = None
     steps: int | None = None
-    bands: int = 1
     max_grad_norm: float | None = None
     accountant: Literal[Accountant, "prv"] | None = None
     epsilon: float | None = None
     delta: float | None = None
     void: tuple[str, ...] = ()
-    noise_decay: float = 1.0
 
     @classmethod
     def of(cls, spent: PrivacySpent, **rest: Any) -> "LedgerEntry":
@@ -105,8 +99,6 @@ class LedgerEntry:
         known = self.vocabulary.replace(UNKNOWN, "0" * 32)
         if not (_ID.fullmatch(self.id) and _ID.fullmatch(known)):
             raise ValueError("id and vocabulary must be 32 hexadecimal digits")
-        if self.bands < 1 or not 0 < self.noise_decay <= 1:
-            raise ValueError("bands must be at least 1, and noise_decay in (0, 1]")
         if self.unit is not None:
             if None in (self.sequence_length, self.delta, self.accountant):
                 raise ValueError("unit must come with all that the guarantee is of")
@@ -117,7 +109,6 @@ class LedgerEntry:
         noise, rate, steps = self.noise_multiplier, self.sample_rate, self.steps_planned
         if noise is None or rate is None or steps is None:
             raise ValueError("unit must come with noise_multiplier, sample_rate and steps_planned")
-        noise *= self.noise_decay
         return Mechanism(noise_multiplier=noise, sample_rate=rate, steps=steps)
 
     @property
@@ -146,15 +137,12 @@ class LedgerEntry:
 
     def ended(self, steps: int) -> "LedgerEntry":
         """The same after its last step, counted from 1."""
-        return replace(self, steps=-(-steps // self.bands))
+        return replace(self, steps=steps)
 
 
 def to_json(ledger: Sequence[LedgerEntry]) -> str:
     """The content of `privacy.json`."""
     trainings = [asdict(entry) for entry in ledger]
-    for training in trainings:
-        if training["noise_decay"] == 1:  # older versions refuse what they do not know
-            del training["noise_decay"]
     return json.dumps({"format": FORMAT, "trainings": trainings}, indent=2) + "\n"
 
 
@@ -180,10 +168,30 @@ def from_json(content: bytes, *, where: object) -> tuple[LedgerEntry, ...]:
         if found.get("format") != FORMAT or not isinstance(rows, list):
             raise ValueError(f"it does not list trainings in the format {FORMAT}")
         adapter = TypeAdapter(LedgerEntry)
-        return tuple(adapter.validate_json(json.dumps(row)) for row in rows)
+        return tuple(adapter.validate_json(json.dumps(_least_noise(row))) for row in rows)
     except (ValueError, ValidationError) as error:
         problem = " ".join(str(error).split("For further")[0].split())
         raise ModelError(f"{where} is not a privacy ledger: {problem}", remedy=remedy) from error
+
+
+def _least_noise(row: Any) -> Any:
+    """An entry in the terms of today.
+
+    Older versions could correlate the noise of so many steps (`bands`): sample rate and steps are
+    those of a unit's turns, and compose as such. Or it fell to a share (`noise_decay`): it composes
+    as if all steps had had the least.
+    """
+    if not isinstance(row, dict):
+        return row
+    entry = dict(row)
+    bands, decay = entry.pop("bands", 1), entry.pop("noise_decay", 1)
+    if not (isinstance(bands, int) and bands >= 1 and isinstance(decay, int | float)):
+        raise ValueError("bands must be a whole number, and noise_decay a number")
+    if not 0 < decay <= 1:
+        raise ValueError(f"noise_decay must be in (0, 1], got {decay}")
+    if decay < 1 and isinstance(noise := entry.get("noise_multiplier"), int | float):
+        entry["noise_multiplier"] = noise * decay
+    return entry
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,6 @@ The steps and their papers: `vestige.privacy.dp_sgd` and `vestige.privacy.dp_fed
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge
@@ -206,22 +205,17 @@ class PrivacyPlan:
 
     def spent(self, steps: int) -> "PrivacySpent":
         """The budget after so many steps, whatever interruptions lay between them."""
-        return _spent(self, steps)
+        from vestige.privacy.accounting import Mechanism, PrivacySpent
 
-
-@lru_cache(maxsize=8)  # it takes a second, and is needed before, after and for the record
-def _spent(plan: PrivacyPlan, steps: int) -> "PrivacySpent":
-    from vestige.privacy.accounting import Mechanism, PrivacySpent
-
-    defence, rate = plan.defence, plan.sample_rate
-    assert defence.delta is not None
-    return PrivacySpent.of(
-        Mechanism(noise_multiplier=defence.noise, sample_rate=rate, steps=steps),
-        delta=defence.delta,
-        max_grad_norm=defence.max_grad_norm,
-        unit=plan.unit,
-        accountant=defence.accountant,
-    )
+        defence, rate = self.defence, self.sample_rate
+        assert defence.delta is not None
+        return PrivacySpent.of(
+            Mechanism(noise_multiplier=defence.noise, sample_rate=rate, steps=steps),
+            delta=defence.delta,
+            max_grad_norm=defence.max_grad_norm,
+            unit=self.unit,
+            accountant=defence.accountant,
+        )
 
 
 ADAM_RATE = 1e-3

@@ -1,6 +1,6 @@
 """Defences without a guarantee: the goldfish loss and the regularizers against authorship.
 
-The steps and their papers: `vestige.defences.goldfish`, `adversarial` and `triplet`.
+The steps and their papers: `vestige.defences.goldfish` and `vestige.defences.regularizers`.
 """
 
 from dataclasses import dataclass
