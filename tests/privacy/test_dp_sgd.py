@@ -283,16 +283,6 @@ def test_a_gradient_that_is_not_finite_ends_the_training():
         step_of()(model, batch, None)
 
 
-def test_lots_come_as_often_as_they_should():
-    sequences = Sequences.of(make_data(200), length=LENGTH)
-    batches = SequenceBatches(sequences, 20, "poisson", 1, torch.device("cpu"))
-    assert batches.sample_rate == 0.1
-    sizes = [len(b.inputs) for epoch in range(30) for b in batches.epoch(0, epoch)]
-    assert len(sizes) == 300
-    assert np.mean(sizes) == pytest.approx(20, abs=4 * math.sqrt(18 / 300))
-    assert np.std(sizes) == pytest.approx(math.sqrt(18), rel=0.15)
-
-
 @pytest.mark.parametrize("draw", ["documents", "users", "poisson", "poisson-users"])
 def test_an_epoch_goes_on_where_it_was_left(draw):
     sequences = Sequences.of(make_data(30), length=4)
@@ -306,15 +296,6 @@ def test_an_epoch_goes_on_where_it_was_left(draw):
         assert all(len(b.users.unique()) == 1 for b in whole)
     if "poisson" not in draw:
         assert sum(len(b.inputs) for b in whole) == len(sequences)
-
-
-def test_a_sequence_begins_as_a_text_does_and_reads_on_in_its_own_document():
-    data = EncodedCorpus(np.array([5, 6, 7, 1, 8, 1, 1], np.int32), np.array([0, 4, 6, 7]))
-    sequences = Sequences.of(data, length=3)
-    batch = sequences.batch(np.arange(len(sequences)), 1, torch.device("cpu"))
-    assert batch.inputs.tolist() == [[1, 5, 6], [7, 1, 1], [1, 8, 1]]
-    assert batch.targets.tolist() == [[5, 6, 7], [1, IGNORED, IGNORED], [8, 1, IGNORED]]
-    assert (batch.padding, batch.tokens, batch.lengths.tolist()) == (3, 6, [3, 1, 2])
 
 
 @pytest.mark.parametrize("unit", ["sequence", "user"])

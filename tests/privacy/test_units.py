@@ -32,17 +32,6 @@ def batches(texts, draw, size):
     return SequenceBatches(Sequences.of(made(texts), length=3), size, draw, 1, CPU)
 
 
-@pytest.mark.parametrize(("draw", "units"), [("poisson", 5), ("poisson-users", 3)])
-def test_a_batch_of_all_units_draws_each_of_them_once(draw, units):
-    whole = batches(TEXTS, draw, units)
-    assert (whole.units, whole.sample_rate, len(whole)) == (units, 1.0, 1)
-    for epoch in range(20):
-        [batch] = whole.epoch(2**200 + epoch, epoch)
-        assert sorted(batch.targets.flatten().tolist()) == sorted(
-            whole.sequences.batch(np.arange(5), 1, CPU).targets.flatten().tolist()
-        )
-
-
 @pytest.mark.parametrize("draw", ["poisson", "poisson-users"])
 def test_a_user_without_a_word_is_no_unit_and_moves_no_lot(draw):
     nobody = [("aa", [1]), *TEXTS, ("zoe", [1])]
