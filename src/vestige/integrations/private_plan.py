@@ -189,6 +189,11 @@ class PrivateTraining:
             history = ModelHistory(loaded=loaded, here=here)
         return cls(plan=plan, history=history, entry=entry, held_out=held_out)
 
+    @property
+    def before(self) -> tuple[LedgerEntry, ...]:
+        """Trainings that made the model it starts from, oldest first."""
+        return (*self.history.loaded, *self.history.here)
+
     def remember(self, model: Any, steps: int | None = None) -> None:
         """Remember that a model is trained by it, after so many steps or before the first."""
         here = (*self.history.here, self._entry_after(steps))
@@ -196,7 +201,7 @@ class PrivateTraining:
 
     def write(self, folder: Path, steps: int | None = None) -> None:
         """Write ledger and statement beside weights, after so many steps or before the first."""
-        ledger = to_json((*self.history.loaded, *self.history.here, self._entry_after(steps)))
+        ledger = to_json((*self.before, self._entry_after(steps)))
         write_text(folder / LEDGER, ledger, shared=True)
         sentences = "\n\n".join(self.statement(steps).sentences())
         write_text(folder / STATEMENT, f"# Privacy\n\n{sentences}\n", shared=True)
