@@ -67,7 +67,7 @@ CASES = {
     ),
     "a short line of vectors": (
         f"{FRESH} --vectors W/short.vec",
-        "short.vec, line 2 has 2 numbers",
+        "short.vec, line 2: 2 numbers",
     ),
     "vectors that end early": (
         f"{FRESH} --vectors W/ends.vec",

@@ -109,13 +109,7 @@ def settings_of(defence: Defence) -> dict[str, Any]:
 def with_batches(
     defence: Defence, config: "TrainingConfig", given: Given | None, usual: "Batching"
 ) -> "TrainingConfig":
-    """The training, with the usual batches of a defence where its own are a stream.
-
-    Args:
-        defence: reads documents one by one.
-        config: the training.
-        given: what the caller chose.
-        usual: batches in place of a stream.
+    """The training, with the usual batches of a defence that reads documents, not a stream.
 
     Raises:
         ValueError: the caller chose a stream.

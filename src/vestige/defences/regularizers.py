@@ -96,14 +96,7 @@ class RegularizedStep:
 
 
 class Discriminator(nn.Module):
-    """Author of a sequence from the last hidden state: h -> 1000 -> users.
-
-    Args:
-        width: h.
-        users: how many there are.
-        seed: of the weights.
-        hidden: units of the layer between.
-    """
+    """Author of a sequence from the last hidden state: width -> hidden -> users, from a seed."""
 
     def __init__(self, width: int, users: int, *, seed: int, hidden: int = HIDDEN) -> None:
         super().__init__()
@@ -128,14 +121,11 @@ class AdversarialStep(RegularizedStep):
 
     The log has the discriminator's accuracy on batches that it had not seen, and the KL term.
 
-    Args:
-        weight: lambda of equation 1, at least 0.
+    Args, besides those of `RegularizedStep`:
         width: of the model's last hidden state.
         users: authors, numbered as `EncodedCorpus.users` does; at least 2.
         seed: of the discriminator's weights.
         learning_rate: of the discriminator.
-        max_grad_norm: the norm that the model's gradient is cut to; None leaves it.
-        precision: of the model's forward pass.
         device: where the model is.
     """
 
@@ -206,11 +196,8 @@ class TripletStep(RegularizedStep):
 
     The log has the term, and the hidden states' standard deviation: near 0 they collapsed.
 
-    Args:
-        weight: lambda of equation 1, at least 0.
+    Args, besides those of `RegularizedStep`:
         auxiliary: where auxiliary batches are drawn from; None pairs within the batch.
-        max_grad_norm: the norm that the gradient is cut to; None leaves it.
-        precision: of the forward passes.
     """
 
     identity: ClassVar[str] = "Triplet"

@@ -81,17 +81,10 @@ class Baseline:
 
 
 class Measurement:
-    """Measures a trainer's model again and again; canaries and texts are read once.
+    """Measures a trainer's model again and again; arguments are those of `LeakageCallback`.
 
-    Args:
-        trainer: with the model, its tokenizer, the rows and the precision.
-        canaries: the folder of `plant`, or its manifest.
-        references: phrases that each canary is compared with.
-        seed: of the references, and of the sample of texts.
-        texts: rows of the training and of the evaluation set to compare; 0: none.
-
-    Raises:
-        VestigeError: there is no tokenizer, a canary cannot be read, or no text can be compared.
+    Canaries and texts are read once: VestigeError if there is no tokenizer, a canary cannot be
+    read, or no text can be compared.
     """
 
     def __init__(

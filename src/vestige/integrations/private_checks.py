@@ -98,11 +98,6 @@ def refuse_optimizer(optimizer: torch.optim.Optimizer, model: Any) -> None:
 def held_out(trainer: Any, rows: PrivateRows, user_column: str | None) -> int:
     """Number of rows (or users) by whose evaluation weights or steps are chosen, without noise.
 
-    Args:
-        trainer: with its data sets as it reads them.
-        rows: that the training protects.
-        user_column: with their users; None if a row is the unit.
-
     Raises:
         TrainingError: some of them are protected.
         DataError: that cannot be known.

@@ -105,15 +105,10 @@ class PrivateRows:
         return cls(len(data), owners.astype(np.int64), frozenset(users.tolist()))
 
     def batched(self, prepared: Any, privacy: DPSGD, args: Any) -> "PrivateRows":
-        """The same, sampled by a trainer's settings.
-
-        Args:
-            prepared: the rows as the trainer made them.
-            privacy: as given.
-            args: of the trainer.
+        """The same, sampled by the settings of a trainer, `args`.
 
         Raises:
-            TrainingError: the trainer made other rows of them, whose users are unknown.
+            TrainingError: the trainer `prepared` other rows of them, whose users are unknown.
             ValueError: a batch has more units than there are, or delta is out of range.
         """
         if len(prepared) != self.number:

@@ -36,10 +36,7 @@ class DPFedAvgStep(NoisyStep):
     The gradient it leaves is minus the round's average update, so that SGD of rate 1 is the
     paper's server, and momentum or Adam are others; both only see what is noised.
 
-    Args:
-        noise_multiplier: z, the noise's standard deviation over S; 0 proves nothing.
-        max_grad_norm: S, the norm that a user's update is cut to.
-        expected_units: q times all users: how many a round samples on average, its `batch_size`.
+    Args, besides those of `NoisyStep` (the paper's z, S and q times all users):
         local_epochs: how often a sampled user reads their own text in a round.
         local_batch_size: sequences in one local step.
         local_learning_rate: of the local steps, which are plain SGD on the mean over tokens.

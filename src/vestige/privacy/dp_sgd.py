@@ -93,9 +93,9 @@ class NoisyStep:
     """What DP-SGD and DP-FedAvg share: noise from a secret, and norms for the log.
 
     Args:
-        noise_multiplier: standard deviation of the noise over the clipping norm; 0 proves nothing.
-        max_grad_norm: C, the clipping norm.
-        expected_units: how many units a batch has on average.
+        noise_multiplier: sigma, the noise's standard deviation over C; 0 proves nothing.
+        max_grad_norm: C, the norm that a unit's gradient, or update, is cut to.
+        expected_units: sequences, or users, that a batch has on average: its `batch_size`.
 
     Raises:
         ValueError: a value is out of range.
@@ -239,10 +239,7 @@ class NoisyStep:
 class DPSGDStep(NoisyStep):
     """A StepFn; give it Poisson-sampled batches, such as `TrainingConfig(batching="poisson")`.
 
-    Args:
-        noise_multiplier: sigma, the noise's standard deviation over C; 0 proves nothing.
-        max_grad_norm: C, the norm that a unit's gradient is cut to.
-        expected_units: sequences, or users, that a batch has on average: its `batch_size`.
+    Args, besides those of `NoisyStep`:
         sequence_length: tokens that a sequence's summed loss is divided by.
         unit: what is clipped as one: a sequence, or all sequences of a user.
         physical_batch_size: most rows that are computed at once; None: a batch at once.

@@ -234,7 +234,7 @@ def _json_rows(path: Path) -> Iterator[tuple[str, Row]]:
         if not line.strip():
             continue
         where = f"{path}, line {number}"
-        remedy = "Write one JSON object per line, as `jq -c '.[]'` does."
+        remedy = "Fix or remove the line; every line must be one JSON object (`jq -c '.[]'`)."
         try:
             row = json.loads(line)
             json.dumps(row, ensure_ascii=False).encode()  # finds surrogates without a partner

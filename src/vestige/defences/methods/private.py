@@ -56,6 +56,7 @@ class PrivateDefence(ABC):
     """
 
     name: ClassVar[str]
+    batchings: ClassVar[tuple[str, ...]]
 
     epsilon: float | None = None
     delta: float | None = None
@@ -108,6 +109,13 @@ class PrivateDefence(ABC):
                 "call `planned` for the defence with its noise"
             )
         return self.noise_multiplier
+
+    def _check(self, config: "TrainingConfig") -> None:
+        if config.batching not in self.batchings:
+            raise ValueError(
+                f"batching must be {' or '.join(self.batchings)} with {self.name}, whose guarantee "
+                f"needs Poisson sampling, got {config.batching!r}"
+            )
 
     @property
     def void(self) -> tuple[str, ...]:
@@ -237,6 +245,7 @@ class DPSGD(PrivateDefence):
     """
 
     name: ClassVar[str] = "dp-sgd"
+    batchings: ClassVar[tuple[str, ...]] = ("poisson", "poisson-users")
 
     unit: Literal["sequence", "user"] | None = None
     physical_batch_size: Annotated[int | None, Ge(1)] = None
@@ -283,13 +292,6 @@ class DPSGD(PrivateDefence):
             physical_batch_size=self.physical_batch_size,
         )
 
-    def _check(self, config: "TrainingConfig") -> None:
-        if "poisson" not in config.batching:
-            raise ValueError(
-                "batching must be poisson or poisson-users with dp-sgd, whose guarantee needs "
-                f"Poisson sampling, got {config.batching!r}"
-            )
-
 
 SERVER_RATE = 1.0
 
@@ -308,6 +310,7 @@ class DPFedAvg(PrivateDefence):
     """
 
     name: ClassVar[str] = "dp-fedavg"
+    batchings: ClassVar[tuple[str, ...]] = ("poisson-users",)
 
     local_epochs: Annotated[int, Ge(1)] = 1
     local_batch_size: Annotated[int, Ge(1)] = 8
@@ -354,10 +357,3 @@ class DPFedAvg(PrivateDefence):
             local_learning_rate=self.local_learning_rate,
             precision=choose_precision(config.precision, model.device),
         )
-
-    def _check(self, config: "TrainingConfig") -> None:
-        if config.batching != "poisson-users":
-            raise ValueError(
-                "batching must be poisson-users with dp-fedavg, which samples users, got "
-                f"{config.batching!r}"
-            )
