@@ -14,8 +14,7 @@ from datasets import Dataset
 from peft import LoraConfig
 from trl import SFTConfig, SFTTrainer
 
-from vestige.integrations.leakage_callback import LeakageCallback
-from vestige.integrations.planting import plant
+from vestige.integrations.transformers import LeakageCallback, plant  # vestige
 
 
 def main() -> None:

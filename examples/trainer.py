@@ -17,8 +17,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from vestige.integrations.leakage_callback import LeakageCallback
-from vestige.integrations.planting import plant
+from vestige.integrations.transformers import LeakageCallback, plant  # vestige
 
 
 def main() -> None:
