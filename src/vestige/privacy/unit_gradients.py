@@ -332,4 +332,4 @@ def _by_intel() -> bool:
     return "GenuineIntel" in named
 
 
-_ONEDNN = None if _by_intel() else _onednn()
+_ONEDNN: Any = None if _by_intel() else _onednn()
