@@ -30,7 +30,7 @@ from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMConfig
 from vestige.privacy.dp_fedavg import DPFedAvgStep
 from vestige.training.batches import Batch
-from vestige.training.presets import new_model
+from vestige.training.new_models import new_model
 from vestige.training.sequences import Sequences
 from vestige.training.steps import plain_step
 

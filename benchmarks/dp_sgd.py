@@ -28,12 +28,11 @@ import torch
 from torch import nn
 
 from vestige.data.vocabulary import WordVocabulary
-from vestige.memory import keep_freed_pages
+from vestige.memory import PeakMemory, keep_freed_pages
 from vestige.models.recurrent_network import LSTMConfig
 from vestige.privacy.dp_sgd import DPSGDStep
 from vestige.training.batches import Batch
-from vestige.training.peak_memory import PeakMemory
-from vestige.training.presets import new_model
+from vestige.training.new_models import new_model
 from vestige.training.steps import StepFn, plain_step
 
 WORDS, LAYERS, HIDDEN = 10_000, 2, 550

@@ -32,10 +32,10 @@ from safetensors import safe_open
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.recurrent_network import LSTMConfig
-from vestige.training.checkpoint import CHECKPOINT, HISTORY, MODEL
 from vestige.training.config import TrainingConfig
+from vestige.training.directory import CHECKPOINT, HISTORY, MODEL
 from vestige.training.loop import train
-from vestige.training.presets import new_model
+from vestige.training.new_models import new_model
 
 WORDS = 200
 FORK = multiprocessing.get_context("fork")  # a fresh interpreter would import torch for seconds

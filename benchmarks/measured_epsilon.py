@@ -51,7 +51,7 @@ from vestige.preparation.sampled_canaries import sample_phrases
 from vestige.privacy.accounting import noise_for
 from vestige.privacy.dp_sgd import DPSGDStep
 from vestige.training.batches import IGNORED, Batch
-from vestige.training.presets import new_model
+from vestige.training.new_models import new_model
 from vestige.training.steps import plain_step
 
 SENTENCES, WORDS, HIDDEN = 1000, 1000, 32

@@ -70,8 +70,8 @@ from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMConfig
 from vestige.training.config import TrainingConfig
-from vestige.training.presets import new_model
-from vestige.training.snapshot import snapshot
+from vestige.training.new_models import new_model
+from vestige.training.recipe import snapshot
 
 Phrases = list[tuple[float, str, list[int]]]
 """Score, text and tokens of each."""

@@ -31,12 +31,11 @@ from torch import nn
 
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
-from vestige.memory import keep_freed_pages
+from vestige.memory import keep_freed_pages, resident_mib
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.lora import add_lora
 from vestige.privacy.dp_sgd import DPSGDStep
 from vestige.training.batches import Batch
-from vestige.training.peak_memory import resident_mib
 from vestige.training.steps import StepFn, plain_step
 
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]

@@ -70,11 +70,10 @@ from vestige.models.recurrent_network import LSTMConfig
 from vestige.privacy.dp_fedavg import DPFedAvgStep
 from vestige.privacy.dp_sgd import DPSGDStep
 from vestige.privacy.randomness import GaussianNoise
-from vestige.training.checkpoint import CHECKPOINT, HISTORY, MODEL
 from vestige.training.config import TrainingConfig
-from vestige.training.key_file import KEY
+from vestige.training.directory import CHECKPOINT, HISTORY, KEY, MODEL
 from vestige.training.loop import train
-from vestige.training.presets import new_model
+from vestige.training.new_models import new_model
 from vestige.training.secret import Secret
 
 KINDS = ("sequences", "users", "dp-fedavg", "adapter")

@@ -21,10 +21,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from vestige.memory import keep_freed_pages
+from vestige.memory import PeakMemory, keep_freed_pages
 from vestige.models.predictions import ranks_in
 from vestige.models.ranks import LinearRanks
-from vestige.training.peak_memory import PeakMemory
 
 CASES = ((5_000, 128, 4096), (5_000, 512, 2048), (50_000, 128, 1024), (50_000, 512, 512))
 """Vocabulary, width of what the head reads, words."""

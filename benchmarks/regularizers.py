@@ -29,7 +29,7 @@ from vestige.defences.regularizers import AdversarialStep, TripletStep
 from vestige.memory import keep_freed_pages
 from vestige.models.recurrent_network import LSTMConfig
 from vestige.training.batches import Batch
-from vestige.training.presets import new_model
+from vestige.training.new_models import new_model
 from vestige.training.sequences import SequenceBatches, Sequences
 from vestige.training.steps import StepFn, plain_step
 

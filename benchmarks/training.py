@@ -26,7 +26,8 @@ from vestige.data.vocabulary import WordVocabulary
 from vestige.models.recurrent_network import LSTMConfig
 from vestige.training.config import TrainingConfig
 from vestige.training.loop import train
-from vestige.training.presets import new_model, preset
+from vestige.training.new_models import new_model
+from vestige.training.presets import preset
 
 WORDS = 10_000
 ROWS, LENGTH = 20, 20

@@ -23,12 +23,7 @@ from vestige.training import checkpoint
 from vestige.training.config import TrainingConfig
 from vestige.training.history import EarlyStopping, EpochRecord, best_epoch
 from vestige.training.loop import learn
-from vestige.training.new_utterance_model import (
-    new_intent_slot_model,
-    vectors_for,
-    with_vectors,
-    words_of,
-)
+from vestige.training.new_models import new_intent_slot_model, vectors_for, with_vectors, words_of
 from vestige.training.utterances import UtteranceTask, evaluate_utterances
 
 LAST, BEST = "last", "best"

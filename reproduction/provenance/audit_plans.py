@@ -9,7 +9,7 @@ from reproduction.provenance.null_audits import NullAudits
 from reproduction.provenance.private_audits import PrivateTraining
 from vestige.defences.methods.private import DPFedAvg
 from vestige.training.config import TrainingConfig
-from vestige.training.presets import pair_preset, preset
+from vestige.training.presets import preset, preset_of
 
 PrecisionName = Literal["auto", "float32", "bfloat16"]
 
@@ -71,7 +71,7 @@ def named(
     precision: PrecisionName = "auto",
 ) -> NamedSetting:
     """A setting with the paper's shapes and training (appendix B.1), but for the epochs."""
-    chosen: Any = preset("next-word") if text.task == "next-word" else pair_preset(text.task)
+    chosen: Any = preset("next-word") if text.task == "next-word" else preset_of(text.task)
     training = replace(chosen.training, epochs=epochs, keep="last", precision=precision)
     setting = AuditSetting(
         text=text, model=chosen.model, training=training, shadows=shadows, domain=domain

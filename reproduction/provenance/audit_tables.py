@@ -33,8 +33,8 @@ from vestige.errors import DataError
 from vestige.metrics.estimates import columns
 from vestige.models.checkpoints import load_seq2seq
 from vestige.monitor import Monitor
+from vestige.training.evaluate import bleu
 from vestige.training.shadows import train_shadow
-from vestige.training.translations import bleu
 
 Rows = Iterator[Mapping[str, Any]]
 WHOLE = 10**9

@@ -43,7 +43,7 @@ from vestige.data.vocabulary import WordVocabulary
 from vestige.metrics.estimates import columns, mean
 from vestige.models.checkpoints import load_model, load_seq2seq
 from vestige.monitor import SILENT, Monitor
-from vestige.training.presets import pair_preset, preset
+from vestige.training.presets import preset, preset_of
 from vestige.training.shadow_jobs import ShadowJob, ShadowPlan, shadow_jobs
 from vestige.training.shadows import train_shadow
 
@@ -272,7 +272,7 @@ def _trained(
 ) -> tuple[ShadowJob, list[ShadowJob]]:
     """The trainings of the target, on the members, and of the shadows, on the known."""
     task = TASKS[null.dataset]
-    chosen: Any = preset("next-word") if task == "next-word" else pair_preset(task)
+    chosen: Any = preset("next-word") if task == "next-word" else preset_of(task)
     learnt = people.of(people.members)
     vocabulary = vocabulary_of(learnt, null.vocabulary_size)
     sources: WordVocabulary | None = None

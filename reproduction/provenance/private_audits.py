@@ -25,10 +25,11 @@ from vestige.defences.methods.private import DPFedAvg
 from vestige.models.folders import fingerprint
 from vestige.privacy.accounting import Mechanism
 from vestige.training.config import TrainingConfig
-from vestige.training.evaluate import evaluate_documents
-from vestige.training.presets import Shape, new_model
+from vestige.training.evaluate import score_documents
+from vestige.training.new_models import new_model
+from vestige.training.presets import Shape
+from vestige.training.recipe import snapshot
 from vestige.training.shadows import Shadow
-from vestige.training.snapshot import snapshot
 
 Row = Mapping[str, object]
 
@@ -105,13 +106,13 @@ def private_target(trial: AuditTrial, private: PrivateTraining) -> Shadow:
         config=config,
         defence=private.defence,
     )
-    score = partial(evaluate_documents, model, sequence_length=config.sequence_length)
+    score = partial(score_documents, model, sequence_length=config.sequence_length)
     return Shadow(
         directory=directory,
         members=job.members,
         others=job.others,
-        inside=score(encode(learnt, texts.vocabulary)),
-        outside=score(encode(others, texts.vocabulary)),
+        inside=score(encode(learnt, texts.vocabulary)).evaluation(),
+        outside=score(encode(others, texts.vocabulary)).evaluation(),
         sha256=fingerprint(directory),
     )
 

@@ -34,8 +34,9 @@ from vestige.models.protocols import LanguageModel, choose_device
 from vestige.training.config import TrainingConfig
 from vestige.training.evaluate import score_documents
 from vestige.training.history import EpochRecord, StopAtPerplexity
-from vestige.training.presets import Shape, new_model
-from vestige.training.snapshot import snapshot
+from vestige.training.new_models import new_model
+from vestige.training.presets import Shape
+from vestige.training.recipe import snapshot
 
 REFERENCES = 2**12
 FAR = 1.25

@@ -19,8 +19,9 @@ from vestige.models.protocols import LanguageModel, choose_device
 from vestige.models.recurrent_network import LSTMConfig
 from vestige.training.config import TrainingConfig
 from vestige.training.history import EpochRecord, best_epoch
-from vestige.training.presets import Shape, new_model, preset
-from vestige.training.snapshot import snapshot
+from vestige.training.new_models import new_model
+from vestige.training.presets import Shape, preset
+from vestige.training.recipe import snapshot
 
 UNDEFENDED = NoDefence()
 

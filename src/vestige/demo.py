@@ -119,8 +119,9 @@ def _train(
 ) -> "LanguageModel":
     """A new model trained on the corpus, or a copy of `start` trained further."""
     from vestige.data.subwords import SubwordVocabulary
-    from vestige.training.presets import new_model, preset
-    from vestige.training.snapshot import snapshot
+    from vestige.training.new_models import new_model
+    from vestige.training.presets import preset
+    from vestige.training.recipe import snapshot
 
     plan = preset("demo")
     if start is None:

@@ -1,4 +1,4 @@
-"""How much memory there is, what the allocator keeps, and whether a network finds room.
+"""How much memory there is and was used, what the allocator keeps, if a network finds room.
 
 A configuration of a few numbers can describe more weights than any machine holds. On torch's meta
 device a network has all its shapes and no numbers, so its size is known before it is built.
@@ -6,6 +6,7 @@ device a network has all its shapes and no numbers, so its size is known before 
 
 import ctypes
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,7 @@ _SPARE = 2  # what a file may lack, such as a pooler, is refused or drawn by who
 
 # from glibc's malloc.h
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
+_PROCESS = Path("/proc/self")
 _KEPT = 1 << 30  # mallopt takes a C int; no tensor of a slice is larger
 
 
@@ -57,6 +59,43 @@ def free_memory() -> int:
         with suppress(OSError, ValueError, AttributeError):
             found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     return min(found, default=2**62)
+
+
+class PeakMemory:
+    """Peak memory since construction: torch's on a GPU, the process's growth on a CPU."""
+
+    def __init__(self, device: "torch.device") -> None:
+        self._device, self._before = device, 0.0
+        if device.type == "cuda":
+            import torch
+
+            torch.cuda.reset_peak_memory_stats(device)
+            return
+        try:
+            (_PROCESS / "clear_refs").write_text("5")  # the peak begins again
+            self._before = resident_mib("VmRSS")
+        except (OSError, ValueError):
+            self._before = -1.0
+
+    def mib(self) -> float | None:
+        """The peak so far in MiB; None if this system does not report it."""
+        if self._device.type == "cuda":
+            import torch
+
+            return torch.cuda.max_memory_allocated(self._device) / 2**20
+        return None if self._before < 0 else max(0.0, resident_mib("VmHWM") - self._before)
+
+
+def resident_mib(name: str) -> float:
+    """Memory of this process in MiB: "VmRSS" now, "VmHWM" at most so far.
+
+    Raises:
+        OSError, ValueError: this system does not report it.
+    """
+    found = re.search(rf"{name}:\s+(\d+) kB", (_PROCESS / "status").read_text())
+    if found is None:
+        raise ValueError(f"no {name} in {_PROCESS / 'status'}")
+    return int(found[1]) / 1024
 
 
 def require_room(size: int, what: str, *, free: int | None = None) -> None:

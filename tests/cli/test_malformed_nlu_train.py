@@ -11,7 +11,7 @@ from vestige.data.utterances import Utterance, Utterances
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
-from vestige.training.new_utterance_model import new_intent_slot_model
+from vestige.training.new_models import new_intent_slot_model
 
 QUICK = "--task nlu --epochs 1 --layers 1 --hidden-size 4 --embedding-size 4"
 SONGS = f"W/songs.jsonl {QUICK}"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.refusals import listing, refused
 from vestige.models.folders import fingerprint
-from vestige.training.checkpoint import CHECKPOINT, MODEL
+from vestige.training.directory import CHECKPOINT, MODEL
 
 LINES = [
     "the gate opens at nine",

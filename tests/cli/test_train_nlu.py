@@ -14,8 +14,8 @@ from vestige.data.canaries.utterances import SecretManifest
 from vestige.data.formats.utterances import read_utterances, write_utterances
 from vestige.data.utterances import Utterance, Utterances
 from vestige.models.folders import fingerprint
-from vestige.training.checkpoint import CHECKPOINT, HISTORY
-from vestige.training.new_utterance_model import words_of
+from vestige.training.directory import CHECKPOINT, HISTORY
+from vestige.training.new_models import words_of
 
 QUICK = ["--task", "nlu", "--layers", 1, "--hidden-size", 6, "--batch-size", 4, "--epochs", 3]
 QUICK += ["--learning-rate", 0.02, "--embedding-size", 6]

@@ -19,7 +19,7 @@ from vestige.errors import ModelError, VestigeError
 from vestige.models.checkpoints import load_model, load_seq2seq, save_model
 from vestige.models.folders import sha256
 from vestige.models.seq2seq import Seq2SeqConfig
-from vestige.training.presets import new_model, new_seq2seq
+from vestige.training.new_models import new_model, new_seq2seq
 
 OURS = ("lstm", "gru", "transformer", "table")
 HUGE = {

@@ -18,8 +18,8 @@ from vestige.models.recurrent_network import GRUConfig, LSTMConfig
 from vestige.models.transformer import TransformerConfig
 from vestige.preparation.options import ModelOptions, TrainingOptions
 from vestige.preparation.plant import plant
+from vestige.preparation.prepared import prepared_text
 from vestige.preparation.recipe import record
-from vestige.preparation.text import prepared_text, vocabulary_of
 from vestige.preparation.texts import Texts, read_texts
 from vestige.training.config import TrainingConfig
 from vestige.training.presets import PRESETS
@@ -126,12 +126,11 @@ def test_words_of_canaries_are_known_however_rare(tmp_path):
 
 def test_a_vocabulary_that_was_given_is_taken_as_it_is(tmp_path, small):
     save_model(small, tmp_path / "saved")
-    for given in (small, tmp_path / "saved", str(tmp_path / "saved")):
-        assert vocabulary_of(given).fingerprint() == small.vocabulary.fingerprint()
     other = Corpus.from_texts(["nothing of it is known"])
     texts = read_texts(other, hold_out=0.0)
-    model, _ = prepared(tmp_path, texts=texts, model=replace(SMALL, vocabulary=small))
-    assert model.vocabulary.fingerprint() == small.vocabulary.fingerprint()
+    for given in (small, tmp_path / "saved", str(tmp_path / "saved")):
+        model, _ = prepared(tmp_path, texts=texts, model=replace(SMALL, vocabulary=given))
+        assert model.vocabulary.fingerprint() == small.vocabulary.fingerprint()
 
 
 def test_subwords_are_learnt_where_they_are_asked_for(tmp_path):

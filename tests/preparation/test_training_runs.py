@@ -10,9 +10,9 @@ import pytest
 from tests.preparation.jobs import Told, job
 from vestige import results
 from vestige.data.encoded import EncodedCorpus
+from vestige.preparation.prepared import Prepared, _word_frequencies
 from vestige.preparation.privacy import clip_advice
-from vestige.preparation.recipe import Prepared, log_epoch, save
-from vestige.preparation.text import word_frequencies
+from vestige.preparation.recipe import log_epoch, save
 from vestige.preparation.trained import (
     RUN,
     Trained,
@@ -79,11 +79,11 @@ def test_frequencies_are_those_of_witten_and_bell():
     text = encoded(0, 0, 0, 1, 2, 2)
     p = [(count + 3 / 4) / 9 for count in (3, 1, 2, 0)]
     own = math.prod((p[0], p[0], p[0], p[1], p[2], p[2])) ** (-1 / 6)
-    assert word_frequencies(text, None, 4) == {
+    assert _word_frequencies(text, None, 4) == {
         "word_frequency_perplexity": pytest.approx(own),
         "judged_by": "training",
     }
-    assert word_frequencies(text, encoded(3, 1), 4) == {
+    assert _word_frequencies(text, encoded(3, 1), 4) == {
         "word_frequency_perplexity": pytest.approx((p[3] * p[1]) ** (-1 / 2)),
         "judged_by": "validation",
     }

@@ -14,7 +14,7 @@ from vestige.models.recurrent_network import LSTMConfig
 from vestige.models.table import TableModel
 from vestige.models.transformer import TransformerConfig
 from vestige.training.batches import Batch
-from vestige.training.presets import new_model
+from vestige.training.new_models import new_model
 from vestige.training.secret import Secret
 from vestige.training.sequences import Sequences
 from vestige.training.steps import plain_step

@@ -28,7 +28,7 @@ from vestige.privacy.dp_sgd import DPSGDStep
 from vestige.privacy.taps import tapped, untappable_layers
 from vestige.privacy.unit_gradients import UnitGradients
 from vestige.training.batches import IGNORED, Batch
-from vestige.training.presets import new_model
+from vestige.training.new_models import new_model
 
 VOCABULARY = SubwordVocabulary.train_bpe(Corpus.from_texts(["the cat sat"]), size=265)
 LENGTH, PAD = 6, 7

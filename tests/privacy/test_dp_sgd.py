@@ -19,7 +19,7 @@ from vestige.privacy.randomness import scale
 from vestige.training.batches import IGNORED, Batch
 from vestige.training.config import TrainingConfig
 from vestige.training.loop import train
-from vestige.training.presets import new_model
+from vestige.training.new_models import new_model
 from vestige.training.secret import Secret
 from vestige.training.sequences import SequenceBatches, Sequences
 

@@ -9,8 +9,7 @@ from scipy import stats
 
 from vestige.privacy import randomness
 from vestige.privacy.randomness import PIECE, GaussianNoise, device_normals
-from vestige.training.keystream import Keystream
-from vestige.training.secret import Secret
+from vestige.training.secret import Keystream, Secret
 
 KEY = Secret.of_seed(11).key("noise")
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import norm
 
 from vestige.metrics.f_dp_epsilon import GAUSSIAN
-from vestige.training.presets import new_model
+from vestige.training.new_models import new_model
 from vestige.training.secret import Secret
 
 ATTACK = Path(__file__).parents[2] / "benchmarks" / "private_attack.py"

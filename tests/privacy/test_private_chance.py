@@ -13,7 +13,7 @@ from vestige.errors import TrainingError
 from vestige.privacy.dp_fedavg import DPFedAvgStep
 from vestige.privacy.dp_sgd import DPSGDStep
 from vestige.training.config import TrainingConfig
-from vestige.training.key_file import KEY
+from vestige.training.directory import KEY
 from vestige.training.loop import train
 from vestige.training.secret import Secret
 from vestige.training.steps import Private, plain_step

@@ -10,7 +10,7 @@ from vestige.models.checkpoints import load_model, save_model
 from vestige.models.recurrent_network import GRUConfig, LSTMConfig
 from vestige.models.transformer import TransformerConfig
 from vestige.preparation.options import TrainingOptions
-from vestige.training.presets import new_model
+from vestige.training.new_models import new_model
 
 CLIP, RATE, LENGTH = 0.05, 20.0, 24
 WORDS = WordVocabulary(("<unk>", "<eos>", *(f"w{place}" for place in range(40))))

@@ -18,7 +18,7 @@ from vestige.training.history import StopAtPerplexity
 from vestige.training.loop import train
 from vestige.training.secret import Secret
 from vestige.training.steps import plain_step
-from vestige.training.training_task import batches_of
+from vestige.training.tasks import batches_of
 
 DOCUMENTS, ROWS, LENGTH = 9, 4, 5
 

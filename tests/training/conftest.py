@@ -14,7 +14,7 @@ from vestige.data.vocabulary import WordVocabulary
 from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import GRUConfig, LSTMConfig
 from vestige.models.transformer import TransformerConfig
-from vestige.training.presets import new_model
+from vestige.training.new_models import new_model
 
 SIZE = 12
 SHAPES = {

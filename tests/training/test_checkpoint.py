@@ -19,8 +19,7 @@ from vestige.errors import RunError, TrainingError
 from vestige.training import checkpoint
 from vestige.training.config import TrainingConfig
 from vestige.training.loop import train
-from vestige.training.precision import choose_precision
-from vestige.training.steps import plain_step
+from vestige.training.steps import choose_precision, plain_step
 
 CONFIG = TrainingConfig(
     seed=3, epochs=2, batch_size=4, sequence_length=5, learning_rate=0.01, checkpoint_every=4

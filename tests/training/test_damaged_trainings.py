@@ -17,11 +17,12 @@ from vestige.data.encoded import encode, load_encoded
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, TrainingError
 from vestige.models.recurrent_network import LSTMConfig
-from vestige.training.checkpoint import CHECKPOINT, LOG, load, log_lines, open_directory
+from vestige.training.checkpoint import load
 from vestige.training.config import TrainingConfig
+from vestige.training.directory import CHECKPOINT, LOG, log_lines, open_directory
 from vestige.training.loop import train
-from vestige.training.null_models import Recipe
-from vestige.training.presets import new_model
+from vestige.training.new_models import new_model
+from vestige.training.recipe import Recipe
 
 CORPUS = Corpus.from_texts(["hot tea and cold tea", "the tea is hot"] * 6, users=["ann", "bo"] * 6)
 WORDS = WordVocabulary.build(CORPUS)

@@ -9,8 +9,9 @@ import torch
 
 from vestige.data.encoded import EncodedCorpus
 from vestige.errors import TrainingError
+from vestige.metrics.estimates import ratio_of_sums
 from vestige.models.table import TableModel
-from vestige.training.evaluate import evaluate, evaluate_documents, score_documents
+from vestige.training.evaluate import DocumentScores, evaluate, score_documents
 
 
 def naive(model, tokens: list[int], starts: set[int]) -> tuple[float, float]:
@@ -131,7 +132,7 @@ def test_documents_are_scored_as_if_read_one_by_one(make_model, architecture, le
 def test_all_documents_together_weigh_by_the_token(make_model):
     model, data = make_model().eval(), documents(5, 9, 2)
     scores = score_documents(model, data)
-    found = evaluate_documents(model, data)
+    found = score_documents(model, data).evaluation()
     assert found.perplexity == pytest.approx(math.exp(scores.loss.sum() / 16))
     assert found.accuracy == scores.right.sum() / 16
     assert found.tokens == 16
@@ -143,7 +144,7 @@ def test_one_document_read_alone_is_a_stream_that_begins_with_its_first_token(ma
     as_stream = evaluate(
         model, EncodedCorpus(stream, np.array([0, 13])), batch_size=1, sequence_length=99
     )
-    found = evaluate_documents(model, data, sequence_length=99)
+    found = score_documents(model, data, sequence_length=99).evaluation()
     assert found.perplexity == pytest.approx(as_stream.perplexity, rel=1e-6)
     assert (found.accuracy, found.tokens) == (as_stream.accuracy, as_stream.tokens)
 
@@ -169,9 +170,43 @@ def test_a_document_that_cannot_be_is_infinitely_perplexing_and_the_others_are_n
     scores = score_documents(model, data)
     assert scores.loss[0] == math.inf
     assert scores.loss[1] == pytest.approx(3 * math.log(11), rel=1e-5)
-    assert evaluate_documents(model, data).perplexity == math.inf
+    assert score_documents(model, data).evaluation().perplexity == math.inf
 
 
 def test_documents_without_a_word_leave_nothing_to_predict(make_model):
     with pytest.raises(TrainingError, match=r"No document has a word.*more text"):
-        evaluate_documents(make_model(), documents(1, 1))
+        score_documents(make_model(), documents(1, 1))
+
+
+def scores(loss, right, tokens):
+    loss, right, tokens = np.array(loss, float), np.array(right), np.array(tokens)
+    return DocumentScores(loss=loss, right=right, tokens=tokens)
+
+
+FOUR = scores([4, 9, 2, 6], [1, 2, 2, 0], [2, 4, 3, 3])
+
+
+def test_intervals_count_texts_or_users():
+    by_text, by_user = FOUR.summary(), FOUR.summary(np.array([5, 5, 2, 2]))
+    assert by_text["accuracy"] == pytest.approx(5 / 12)
+    assert by_text["perplexity"] == pytest.approx(math.exp(21 / 12))
+    assert by_text["tokens"] == 12
+    hits, nats = ratio_of_sums([1, 2, 2, 0], [2, 4, 3, 3]), ratio_of_sums([13, 8], [6, 6])
+    ends = by_text["accuracy_low"], by_text["accuracy_high"]
+    assert ends == pytest.approx((max(hits.low, 0), hits.high))
+    assert by_user["perplexity_low"] == pytest.approx(max(1, math.exp(nats.low)))
+    assert by_user["perplexity_high"] == pytest.approx(math.exp(nats.high))
+
+
+def test_one_user_or_an_infinite_perplexity_has_no_interval():
+    one = FOUR.summary(np.zeros(4, np.int32))
+    assert one["accuracy_low"] is one["perplexity_low"] is None
+    infinite = scores([math.inf, 1], [0, 1], [1, 1]).summary()
+    assert (infinite["perplexity"], infinite["perplexity_low"]) == (math.inf, None)
+
+
+def test_a_text_that_was_not_read_counts_for_nothing():
+    more = scores([4, 9, 2, 6, 0], [1, 2, 2, 0, 0], [2, 4, 3, 3, 0])
+    assert more.summary() == FOUR.summary()
+    with pytest.raises(TrainingError, match="no tokens to evaluate on"):
+        scores([0], [0], [0]).summary()

@@ -5,7 +5,7 @@ import torch
 from vestige.data.utterances import Utterance, Utterances
 from vestige.data.word_vectors import WordVectors
 from vestige.errors import DataError
-from vestige.training.new_utterance_model import new_intent_slot_model, with_vectors, words_of
+from vestige.training.new_models import new_intent_slot_model, with_vectors, words_of
 
 FLY = Utterance(("to", "York"), ("O", "B-city"), "Fly")
 SAID = Utterances.of([FLY, Utterance(("to", "to", "bath"), ("O", "O", "B-city"), "Fly")])

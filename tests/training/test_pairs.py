@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,13 +15,20 @@ from vestige.models.checkpoints import load_seq2seq
 from vestige.training.config import TrainingConfig
 from vestige.training.evaluate import score_pairs
 from vestige.training.loop import learn
-from vestige.training.pairs import PairBatches, PairTask, pair_step
+from vestige.training.steps import plain_step
+from vestige.training.tasks import PairTask
 
 CONFIG = TrainingConfig(
     seed=1, epochs=2, batch_size=4, sequence_length=9, learning_rate=2e-2, checkpoint_every=3
 )
 CPU = torch.device("cpu")
 SHAPES = [{}, {"attention": False}, {"cell": "gru"}]
+
+
+def batches_of(pairs, batch_size, length, first=77):
+    model = SimpleNamespace(first_token=first, device=CPU)
+    config = replace(CONFIG, batch_size=batch_size, sequence_length=length)
+    return PairTask(pairs, None).batches(model, config)
 
 
 def numbered():
@@ -36,7 +44,7 @@ def numbered():
 @pytest.mark.parametrize("batch_size", [1, 2, 4, 100])
 def test_an_epoch_holds_every_pair_once_in_batches_of_one_source_length(batch_size):
     pairs, lengths = numbered()
-    batches = PairBatches(pairs, batch_size, 100, 77, CPU)
+    batches = batches_of(pairs, batch_size, 100)
     assert not batches.carries
     orders = []
     for epoch in range(3):
@@ -48,10 +56,9 @@ def test_an_epoch_holds_every_pair_once_in_batches_of_one_source_length(batch_si
             numbers = batch.sources[:, 0].tolist()
             assert (lengths[numbers, 0] == length).all()
             assert (batch.sources == batch.sources[:, :1]).all()
-            answers = batch.answers
-            assert answers.inputs[:, 0].tolist() == [77] * rows
-            assert answers.targets[:, 0].tolist() == numbers
-            assert answers.lengths.tolist() == lengths[numbers, 1].tolist()
+            assert batch.inputs[:, 0].tolist() == [77] * rows
+            assert batch.targets[:, 0].tolist() == numbers
+            assert batch.lengths.tolist() == lengths[numbers, 1].tolist()
             seen, tokens = seen + numbers, tokens + batch.tokens
         assert sorted(seen) == list(range(len(pairs)))
         assert tokens == lengths[:, 1].sum()
@@ -60,7 +67,7 @@ def test_an_epoch_holds_every_pair_once_in_batches_of_one_source_length(batch_si
 
 
 def test_an_epoch_is_decided_by_its_seed_and_number_and_goes_on_where_it_stopped():
-    batches = PairBatches(numbered()[0], 2, 100, 77, CPU)
+    batches = batches_of(numbered()[0], 2, 100)
     whole = [batch.sources.tolist() for batch in batches.epoch(7, 1)]
     for first in range(len(batches) + 1):
         assert [b.sources.tolist() for b in batches.epoch(7, 1, first=first)] == whole[first:]
@@ -69,7 +76,7 @@ def test_an_epoch_is_decided_by_its_seed_and_number_and_goes_on_where_it_stopped
 
 def test_long_pairs_are_cut_and_never_in_pieces():
     pairs, lengths = numbered()
-    batches = PairBatches(pairs, 100, 2, 77, CPU)
+    batches = batches_of(pairs, 100, 2)
     read = list(batches.epoch(0, 0))
     assert {batch.sources.shape[1] for batch in read} == {1, 2}
     assert sum(batch.tokens for batch in read) == np.minimum(lengths[:, 1], 2).sum()
@@ -78,19 +85,19 @@ def test_long_pairs_are_cut_and_never_in_pieces():
 
 def test_a_pair_without_a_word_to_predict_is_left_out(numbers):
     pairs = numbers.of_texts([("un", "one"), ("deux", ""), ("", "two")])
-    read = list(PairBatches(pairs, 100, 9, 1, CPU).epoch(0, 0))
+    read = list(batches_of(pairs, 100, 9, 1).epoch(0, 0))
     assert sorted(batch.sources.tolist() for batch in read) == [[[1]], [[2, 1]]]
     with pytest.raises(TrainingError, match="No document has a word"):
-        PairBatches(numbers.of_texts([("un", ""), ("deux", "")]), 100, 9, 1, CPU)
+        batches_of(numbers.of_texts([("un", ""), ("deux", "")]), 100, 9, 1)
 
 
 def test_padding_changes_no_loss_and_no_gradient(numbers):
     """Each target alone, in place of a batch of targets of many lengths."""
     texts = [("un deux", "one"), ("deux un", "two one four two three"), ("un un", "three three")]
     pairs, model = numbers.of_texts(texts), numbers.fresh(dropout_out=0.0).train()
-    (batch,) = PairBatches(pairs, 9, 9, model.first_token, CPU).epoch(0, 0)
-    assert batch.answers.padding == 7
-    step = pair_step()
+    (batch,) = batches_of(pairs, 9, 9, model.first_token).epoch(0, 0)
+    assert batch.padding == 7
+    step = plain_step()
     loss, carried = step(model, batch, None)
     assert carried is None
     together = [p.grad.clone() for p in model.parameters()]
@@ -112,8 +119,8 @@ def test_padding_changes_no_loss_and_no_gradient(numbers):
 
 def test_a_norm_cuts_the_gradient(numbers):
     model = numbers.fresh().train()
-    (batch,) = PairBatches(numbers.of_texts([("un", "one two")]), 9, 9, 1, CPU).epoch(0, 0)
-    pair_step(max_grad_norm=1e-3)(model, batch, None)
+    (batch,) = batches_of(numbers.of_texts([("un", "one two")]), 9, 9, 1).epoch(0, 0)
+    plain_step(max_grad_norm=1e-3)(model, batch, None)
     total = torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])
     assert total.item() == pytest.approx(1e-3, rel=1e-3)
 

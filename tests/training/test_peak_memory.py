@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from vestige.training import peak_memory
+from vestige import memory as peak_memory
+from vestige.memory import PeakMemory
 from vestige.training.config import TrainingConfig
 from vestige.training.loop import train
-from vestige.training.peak_memory import PeakMemory
 
 CPU = torch.device("cpu")
 CONFIG = TrainingConfig(seed=3, epochs=1, batch_size=4, sequence_length=5, checkpoint_every=4)

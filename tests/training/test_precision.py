@@ -7,7 +7,7 @@ import torch
 
 from vestige.training.config import TrainingConfig
 from vestige.training.loop import train
-from vestige.training.precision import autocast, choose_precision, settled
+from vestige.training.steps import autocast, choose_precision, settled
 
 CPU = torch.device("cpu")
 

@@ -4,7 +4,8 @@ import pytest
 
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.recurrent_network import GRUConfig, GRULanguageModel
-from vestige.training.presets import PAIR_PRESETS, PRESETS, new_model, pair_preset, preset
+from vestige.training.new_models import new_model
+from vestige.training.presets import PAIR_PRESETS, PRESETS, preset, preset_of
 
 
 @pytest.mark.parametrize(
@@ -69,8 +70,8 @@ def test_the_audit_tasks_have_the_papers_sizes_and_trainings():
 
 
 def test_an_unknown_task_of_pairs_is_answered_with_the_known_ones():
-    with pytest.raises(ValueError, match=r"task must be one of.*dialogue.*got 'next-word'"):
-        pair_preset("next-word")
+    with pytest.raises(ValueError, match=r"task must be one of.*dialogue.*got 'text'"):
+        preset_of("text")
 
 
 def test_a_gru_is_made_as_an_lstm_is(make_model):

@@ -14,9 +14,15 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 from vestige.errors import TrainingError
-from vestige.training import key_file
-from vestige.training.keystream import Keystream, device_words
-from vestige.training.secret import Secret, key_torch, twister_state, twister_words
+from vestige.training.directory import secret_of
+from vestige.training.secret import (
+    Keystream,
+    Secret,
+    device_words,
+    key_torch,
+    twister_state,
+    twister_words,
+)
 
 CPU = torch.device("cpu")
 RFC_KEY = bytes(range(32))
@@ -144,48 +150,45 @@ def test_torchs_uniforms_after_a_key_are_uniform():
     assert np.abs(columns).max() < 5 / np.sqrt(300)
 
 
-def test_the_secret_is_kept_for_its_owner_alone_until_it_is_forgotten(tmp_path):
+def test_the_secret_is_kept_for_its_owner_alone(tmp_path):
     directory = tmp_path / "out"
     directory.mkdir(mode=0o755)
     before = os.umask(0)
     try:
-        secret = key_file.secret_of(directory, None)
+        secret = secret_of(directory, None)
     finally:
         os.umask(before)
     path = directory / "secret.key"
     assert path.read_bytes() == secret.reveal()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(directory.stat().st_mode) == 0o755  # the user's own stays as it is
-    assert key_file.secret_of(directory, None) == secret
-    assert key_file.secret_of(directory, secret) == secret
+    assert secret_of(directory, None) == secret
+    assert secret_of(directory, secret) == secret
     with pytest.raises(TrainingError, match="another secret"):
-        key_file.secret_of(directory, Secret.of_seed(0))
-    key_file.forget(directory)
-    assert list(directory.iterdir()) == []
-    key_file.forget(directory)
+        secret_of(directory, Secret.of_seed(0))
 
 
 def test_a_half_written_secret_of_a_killed_training_does_not_stay(tmp_path):
     (tmp_path / ".secret.key.0123abcd.part").write_bytes(b"half")
-    key_file.secret_of(tmp_path, None)
+    secret_of(tmp_path, None)
     assert [path.name for path in tmp_path.iterdir()] == ["secret.key"]
 
 
 def test_a_secret_that_is_lost_or_damaged_is_an_error(tmp_path):
     (tmp_path / "checkpoint.safetensors").touch()
     with pytest.raises(TrainingError, match=r"secret\.key is missing; .*Restore.*new directory"):
-        key_file.secret_of(tmp_path, None)
+        secret_of(tmp_path, None)
     (tmp_path / "secret.key").write_bytes(b"half of it")
     with pytest.raises(TrainingError, match=r"secret\.key does not have the 32 bytes"):
-        key_file.secret_of(tmp_path, None)
+        secret_of(tmp_path, None)
     (tmp_path / "model").mkdir()  # a finished training needs none
-    key_file.secret_of(tmp_path, None)
+    secret_of(tmp_path, None)
 
 
 def test_without_a_directory_nothing_is_written_down(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert key_file.secret_of(None, None) != key_file.secret_of(None, None)
-    assert key_file.secret_of(None, Secret.of_seed(1)) == Secret.of_seed(1)
+    assert secret_of(None, None) != secret_of(None, None)
+    assert secret_of(None, Secret.of_seed(1)) == Secret.of_seed(1)
     assert not list(tmp_path.iterdir())
 
 

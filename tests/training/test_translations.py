@@ -9,9 +9,9 @@ from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import TrainingError
 from vestige.training.config import TrainingConfig
+from vestige.training.evaluate import answer_greedily, as_read, bleu, bleu_interval
 from vestige.training.loop import learn
-from vestige.training.pairs import PairTask
-from vestige.training.translations import answer_greedily, as_read, bleu, bleu_interval
+from vestige.training.tasks import PairTask
 
 
 @pytest.fixture(scope="module")

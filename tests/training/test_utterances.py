@@ -1,30 +1,36 @@
 """Utterances in batches of one length, a training that can be resumed, and scores counted twice."""
 
+import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from seqeval.metrics import f1_score
 
 from vestige.data.utterances import EncodedUtterances, Labels, Utterance, Utterances
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import TrainingError
+from vestige.metrics.estimates import clopper_pearson
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
 from vestige.models.checkpoints import load_intent_slot
 from vestige.training.config import TrainingConfig
 from vestige.training.history import EarlyStopping, EpochRecord, TrainingHistory
 from vestige.training.loop import learn
 from vestige.training.utterances import (
-    UtteranceBatches,
     UtteranceScores,
     UtteranceTask,
     evaluate_utterances,
+    score_with_intervals,
+    slot_f1_interval,
 )
 
+TAGS = ("O", "B-city", "B-time")
 TOWNS = ("york", "bath", "leeds", "new york", "st ives")
 CONFIG = TrainingConfig(seed=1, epochs=6, batch_size=4, learning_rate=2e-2, checkpoint_every=3)
 CPU = torch.device("cpu")
@@ -65,6 +71,11 @@ def weights(model: torch.nn.Module) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
+def batches_of(data: EncodedUtterances, batch_size: int) -> Any:
+    model: Any = SimpleNamespace(device=CPU)
+    return UtteranceTask(data, None).batches(model, replace(CONFIG, batch_size=batch_size))
+
+
 def numbered() -> EncodedUtterances:
     """Utterances whose first word is their number."""
     lengths = [1, 3, 2, 3, 3, 1, 2, 3, 3, 4, 3]
@@ -76,7 +87,7 @@ def numbered() -> EncodedUtterances:
 @pytest.mark.parametrize("batch_size", [1, 2, 4, 100])
 def test_an_epoch_holds_every_utterance_once_in_batches_of_one_length(batch_size: int) -> None:
     data = numbered()
-    batches = UtteranceBatches(data, batch_size, CPU)
+    batches = batches_of(data, batch_size)
     orders = []
     for epoch in range(3):
         found = list(batches.epoch(7, epoch))
@@ -97,7 +108,7 @@ def test_an_epoch_holds_every_utterance_once_in_batches_of_one_length(batch_size
 
 
 def test_an_epoch_is_decided_by_its_seed_and_number_and_goes_on_where_it_stopped() -> None:
-    batches = UtteranceBatches(numbered(), 2, CPU)
+    batches = batches_of(numbered(), 2)
     whole = [batch.inputs.tolist() for batch in batches.epoch(7, 1)]
     for first in range(len(batches) + 1):
         assert [b.inputs.tolist() for b in batches.epoch(7, 1, first=first)] == whole[first:]
@@ -107,12 +118,12 @@ def test_an_epoch_is_decided_by_its_seed_and_number_and_goes_on_where_it_stopped
 def test_what_cannot_be_learnt_is_refused() -> None:
     labels = Labels(("Go",), ("O",))
     with pytest.raises(TrainingError, match="There are no utterances"):
-        UtteranceBatches(EncodedUtterances.of([], [], [], labels), 2, CPU)
+        batches_of(EncodedUtterances.of([], [], [], labels), 2)
     lacking = EncodedUtterances.of([[1], [2]], [["O"], ["B-city"]], ["Go", "Go"], labels)
     with pytest.raises(
         TrainingError, match="1 of 2 utterances have an intent or tag that the model lacks"
     ):
-        UtteranceBatches(lacking, 2, CPU)
+        batches_of(lacking, 2)
 
 
 def test_a_step_is_that_of_the_mean_joint_loss() -> None:
@@ -122,7 +133,7 @@ def test_a_step_is_that_of_the_mean_joint_loss() -> None:
     learn(model, UtteranceTask(data, None), config=config)
     mover = torch.optim.Adam(plain.parameters(), lr=config.learning_rate, fused=True)
     for epoch in range(2):
-        for batch in UtteranceBatches(data, 4, CPU).epoch(config.seed, epoch):
+        for batch in batches_of(data, 4).epoch(config.seed, epoch):
             found = plain(batch.inputs, batch.intents, batch.tags)
             mover.zero_grad()
             (found.intent + found.tags).mean().backward()
@@ -318,3 +329,49 @@ def test_evaluation_leaves_the_model_as_it_was() -> None:
 def test_nothing_cannot_be_scored() -> None:
     with pytest.raises(TrainingError, match="no utterances to score"):
         evaluate_utterances(fresh(said(40)), Utterances.of([]))
+
+
+def test_intervals_contain_the_scores_and_count_utterances() -> None:
+    model = fresh(said(40))
+    train(model, replace(CONFIG, epochs=3))
+    test = said(50, seed=1) + STRANGE
+    scores, found = evaluate_utterances(model, test), score_with_intervals(model, test)
+    assert {name: found[name] for name in asdict(scores)} == asdict(scores)
+    right = round(scores.intent_accuracy * 52)
+    ends = (found["intent_accuracy_low"], found["intent_accuracy_high"])
+    assert ends == clopper_pearson(right, 52)
+    for name in ("intent_accuracy", "exact_match", "slot_f1"):
+        assert 0 <= found[f"{name}_low"] <= found[name] <= found[f"{name}_high"] <= 1
+    json.dumps(found, allow_nan=False)
+
+
+def test_the_f1_of_the_interval_is_seqevals() -> None:
+    chance = np.random.default_rng(0)
+    truth = [list(chance.choice(TAGS, 6)) for _ in range(200)]
+    given = [
+        [tag if chance.random() < 0.8 else str(chance.choice(TAGS)) for tag in row] for row in truth
+    ]
+    low, high = slot_f1_interval(truth, given) or (0, 0)
+    assert (low + high) / 2 == pytest.approx(f1_score(truth, given))
+
+
+def test_the_interval_of_f1_covers_as_often_as_it_says() -> None:
+    chance = np.random.default_rng(1)
+
+    def drawn(number: int) -> tuple[list[list[str]], list[list[str]]]:
+        truth = [list(chance.choice(TAGS, chance.integers(1, 6))) for _ in range(number)]
+        given = [[tag if chance.random() < 0.85 else "O" for tag in row] for row in truth]
+        return truth, given
+
+    true = f1_score(*drawn(20_000))
+    covered = 0
+    for _ in range(200):
+        low, high = slot_f1_interval(*drawn(80)) or (1, 0)
+        covered += low <= true <= high
+    assert stats.binom.cdf(covered, 200, 0.95) > 1e-3
+
+
+def test_nothing_is_known_of_f1_where_nothing_varies() -> None:
+    assert slot_f1_interval([["O"]], [["O"]]) is None
+    assert slot_f1_interval([["B-city"], ["B-city"]], [["B-city"], ["B-city"]]) is None
+    assert slot_f1_interval([["B-city"]], [["O"]]) is None

@@ -19,8 +19,7 @@ from torch import Tensor
 
 from vestige.models.protocols import LanguageModel
 from vestige.training.batches import IGNORED, Batch
-from vestige.training.precision import autocast
-from vestige.training.steps import descend, detached, no_step, read
+from vestige.training.steps import autocast, descend, detached, no_step, read
 
 
 @dataclass(frozen=True, kw_only=True)

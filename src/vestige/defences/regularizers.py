@@ -38,10 +38,10 @@ from vestige.models.protocols import LanguageModel, TwoParts
 from vestige.models.recurrent_network import LSTMLanguageModel
 from vestige.training.batches import Batch
 from vestige.training.checkpoint import load_optimizer, under
-from vestige.training.precision import autocast
 from vestige.training.sequences import SequenceBatches
 from vestige.training.steps import (
     Reading,
+    autocast,
     descend,
     detached,
     last_hidden,

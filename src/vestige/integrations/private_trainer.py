@@ -43,7 +43,7 @@ from vestige.integrations.rows import Rows, from_the_left, other_loss, row_losse
 from vestige.models.lora import only_our_warnings
 from vestige.privacy.dp_sgd import NoisyStep
 from vestige.privacy.randomness import StepRandomness, refuse_other_randomness
-from vestige.training.key_file import KEY, read_secret, write_secret
+from vestige.training.directory import KEY, read_secret, write_secret
 from vestige.training.secret import Secret
 
 

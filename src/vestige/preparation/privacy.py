@@ -15,8 +15,8 @@ from vestige.preparation.texts import Texts
 from vestige.privacy.accounting import Accountant, composed_epsilon
 from vestige.privacy.ledger import LedgerEntry, ancestry, vocabulary_of
 from vestige.privacy.statement import PrivacyStatement, noise_dominates, number, small
-from vestige.training.checkpoint import log_lines
 from vestige.training.config import TrainingConfig
+from vestige.training.directory import log_lines
 
 WIDTH = 100
 """Columns of a long sentence in the log."""

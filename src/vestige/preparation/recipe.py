@@ -1,12 +1,11 @@
 """How every training of `vestige train` goes, whatever its task: one model in one directory.
 
-The tasks (`text`, `pairs`, `utterances`) prepare a model and its data. The rest is the same: the
+`prepared` and `utterances` prepare a model and its data. The rest is the same: the
 record, the ledger and the guarantee, the training itself, the run folder, and the last lines.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from os import PathLike
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,44 +17,17 @@ from vestige.models import folders
 from vestige.monitor import Monitor
 from vestige.preparation import privacy
 from vestige.preparation.lineage import Lineage, end, registered
+from vestige.preparation.prepared import Prepared, is_path
 from vestige.preparation.texts import Texts
 from vestige.preparation.trained import RUN, Trained
 from vestige.privacy.statement import PrivacyStatement
 from vestige.results import Result
 from vestige.session import Session
 from vestige.training import loop
-from vestige.training.checkpoint import LOG
-from vestige.training.config import TrainingConfig
+from vestige.training.directory import LOG
 from vestige.training.history import EarlyStopping, StopAtPerplexity, TrainingHistory
-from vestige.training.precision import settled
+from vestige.training.steps import settled
 from vestige.training.word_frequencies import useless_training
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prepared:
-    """A model before its first step, and all that its training needs.
-
-    Attributes:
-        kind: of the result.
-        model: on its device.
-        task: the encoded texts with their loss.
-        config: how it is trained.
-        scores: entries of the summary that are measured after the training.
-        defence: that it is trained under; None for a task without defences.
-        stop: when to stop before the last epoch; None for never.
-        unused: settings of `config` that the task does not have.
-        recorded: settings that the record has besides.
-    """
-
-    kind: str
-    model: Any
-    task: Any
-    config: TrainingConfig
-    scores: Callable[[], Mapping[str, object]]
-    defence: Defence | None = None
-    stop: StopAtPerplexity | EarlyStopping | None = None
-    unused: Sequence[str] = ()
-    recorded: Mapping[str, object] = field(default_factory=dict)
 
 
 def learn(run: Session, texts: Texts, prepared: Prepared, descent: Lineage) -> Trained:
@@ -121,8 +93,7 @@ def record(run: Session, texts: Texts, model: Any) -> None:
     if hasattr(model, "source_vocabulary"):
         trained["source_vocabulary"] = model.source_vocabulary.fingerprint()
     if start is not None:
-        path = isinstance(start, str | PathLike)
-        run.models["from"] = folders.of_model(start, model if path else start)
+        run.models["from"] = folders.of_model(start, model if is_path(start) else start)
     run.data["training"] = folders.of_corpus(data, texts.training)
     if len(texts.held):
         held = data if other is None else other

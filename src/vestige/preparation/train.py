@@ -31,7 +31,7 @@ from vestige.preparation.trained import REPEAT, RepeatedTraining, Trained
 from vestige.session import Session, verb
 
 if TYPE_CHECKING:
-    from vestige.preparation.recipe import Prepared
+    from vestige.preparation.prepared import Prepared
     from vestige.preparation.texts import Texts
 
 MODEL, TRAINING = group("Model", place=2), group("Training", place=3)
@@ -193,10 +193,10 @@ def _prepared(
 
         return prepared_utterances(run, read, nlu=nlu, **begin)
     if task in PAIRS:
-        from vestige.preparation.pairs import prepared_pairs
+        from vestige.preparation.prepared import prepared_pairs
 
         return prepared_pairs(run, read, task=task, **begin)
-    from vestige.preparation.text import prepared_text
+    from vestige.preparation.prepared import prepared_text
 
     return prepared_text(run, read, task=task, preset=preset, defence=defence, **begin)
 

@@ -1,12 +1,11 @@
-"""Training on labelled utterances: a model of intents and slots.
+"""A model of intents and slots before its first step, with its utterances.
 
 Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understanding Models",
 section 6, for dropout, early stopping and character embeddings; Ma and Hovy (2016), table 1, for
 the filters of the last.
 """
 
-from copy import deepcopy
-from os import PathLike, fspath
+from os import fspath
 from typing import Any, Literal
 
 from vestige.data.canaries.utterances import SecretManifest
@@ -17,25 +16,22 @@ from vestige.models.nlu_encoder import IntentSlotEncoder, new_encoder
 from vestige.models.protocols import choose_device
 from vestige.models.white_box import IntentSlotNetwork
 from vestige.preparation.options import ModelOptions, NluOptions, TrainingOptions
-from vestige.preparation.recipe import Prepared
+from vestige.preparation.prepared import Prepared, is_path, loaded
 from vestige.preparation.texts import Texts
 from vestige.session import Session
 from vestige.training.config import TrainingConfig
-from vestige.training.new_utterance_model import (
+from vestige.training.new_models import (
     new_intent_slot_model,
     vectors_for,
     with_vectors,
     words_of,
 )
-from vestige.training.scored_utterances import score_with_intervals
-from vestige.training.utterances import UtteranceTask
+from vestige.training.utterances import UtteranceTask, score_with_intervals
 
 DROPPED = {"input_dropout": 0.2, "hidden_dropout": 0.1}
 """What `dropout` means."""
-
 FILTERS = 30
 """What `char_embeddings` means."""
-
 UNUSED = ("sequence_length", "batching", "evaluate_every")
 """Settings that a training on utterances does not have."""
 
@@ -51,14 +47,6 @@ def prepared_utterances(
 ) -> Prepared:
     """A model of intents and slots and its utterances; it is scored on the test part.
 
-    Args:
-        run: the call.
-        texts: what it reads.
-        start: the model to continue, or None.
-        model: of a new model.
-        training: how it is trained.
-        nlu: of a new model, and when to stop.
-
     Raises:
         ValueError: options exclude each other.
         VestigeError: the model cannot be read.
@@ -66,9 +54,9 @@ def prepared_utterances(
     stop = nlu.stop(validated=len(texts.held) > 0)
     settings: dict[str, Any] = {"epochs": 30 if start is None else 10, "batch_size": 32}
     if start is None:
-        network = _new(run, texts, model, nlu)
+        network = _new_intent_slot(run, texts, model, nlu)
     else:
-        network = _continued(run, texts, start)
+        network = _continued_intent_slot(run, texts, start)
         if isinstance(network, IntentSlotEncoder):
             settings |= {"learning_rate": 5e-5, "schedule": "cosine", "max_grad_norm": 1.0}
     network = network.to(choose_device(run.device))
@@ -76,7 +64,7 @@ def prepared_utterances(
     keep: Literal["best", "last"] = "best" if nlu.early_stopping else "last"
 
     def scores() -> dict[str, object]:
-        found = score_with_intervals(network, texts.test).summary() if texts.test else {}
+        found = score_with_intervals(network, texts.test) if texts.test else {}
         tested = {f"test_{name}": value for name, value in found.items()}
         return {"task": "nlu", **nlu.recorded, **tested}
 
@@ -93,14 +81,16 @@ def prepared_utterances(
 
 
 def labels_of(texts: Texts) -> Labels:
-    """The labels of what is learned and of what was planted."""
+    """The labels of the training part, the validation part and the canaries."""
     learned, planted = texts.training + texts.held, texts.planted
     if not isinstance(planted, SecretManifest):
         return Labels.of(learned)
     return Labels.of(learned, intents=planted.intents, tags=planted.tags)
 
 
-def _new(run: Session, texts: Texts, model: ModelOptions, nlu: NluOptions) -> IntentSlotNetwork:
+def _new_intent_slot(
+    run: Session, texts: Texts, model: ModelOptions, nlu: NluOptions
+) -> IntentSlotNetwork:
     """A new model; it knows words of the test part only by their vectors."""
     learned, planted = texts.training + texts.held, texts.planted
     words = set(planted.words) if isinstance(planted, SecretManifest) else set()
@@ -130,12 +120,12 @@ def _new(run: Session, texts: Texts, model: ModelOptions, nlu: NluOptions) -> In
     )
 
 
-def _continued(run: Session, texts: Texts, start: Any) -> IntentSlotNetwork:
+def _continued_intent_slot(run: Session, texts: Texts, start: Any) -> IntentSlotNetwork:
     """The model to continue: a copy of a loaded one, or a new one on an encoder's folder."""
-    if not isinstance(start, str | PathLike):
-        return deepcopy(start)  # type: ignore[no-any-return]
-    folder = model_folder(fspath(start))
-    if any((folder / name).is_file() for name in (DESCRIPTION, ANSWERS)):
-        return load_intent_slot(fspath(start), device="cpu")
-    labels = labels_of(texts)
-    return new_encoder(fspath(start), labels.intents, labels.tags, seed=run.seed)
+    if is_path(start):
+        folder = model_folder(fspath(start))
+        if not any((folder / name).is_file() for name in (DESCRIPTION, ANSWERS)):
+            labels = labels_of(texts)
+            return new_encoder(fspath(start), labels.intents, labels.tags, seed=run.seed)
+    network: IntentSlotNetwork = loaded(start, load_intent_slot, "cpu")
+    return network

@@ -26,8 +26,7 @@ from vestige.models.protocols import LanguageModel
 from vestige.privacy.dp_sgd import NoisyStep, coefficients, numbered, users_of
 from vestige.privacy.taps import trainable
 from vestige.training.batches import Batch
-from vestige.training.precision import autocast
-from vestige.training.steps import descend, read
+from vestige.training.steps import autocast, descend, read
 
 
 class DPFedAvgStep(NoisyStep):

@@ -3,7 +3,7 @@ r"""Randomness of a private step, from keys: Gaussian noise, and dropout masks b
 Noise. A private training shows part of it: embeddings of words that are in no batch move by their
 noise alone. Out of a generator made for simulations (Mersenne Twister, or Philox with 64 bits of
 seed) the rest could be computed from that, and subtracted. Here the uniforms are ChaCha20's
-keystream (`training.keystream`) under a key of 256 bits; the nonce is the step and the tensor's
+keystream (`training.secret`) under a key of 256 bits; the nonce is the step and the tensor's
 place, so that a training that is resumed needs key and step only. The same key gives the same
 noise on every machine and device, up to rounding. Four normals come from five words: with U1, U2, V
 uniform in (0, 1) and angles A, B in (-pi, pi),
@@ -62,8 +62,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vestige.errors import TrainingError
-from vestige.training.keystream import BLOCK, Keystream, device_words
-from vestige.training.secret import key_torch
+from vestige.training.secret import BLOCK, Keystream, device_words, key_torch
 
 PIECE = 1 << 16
 """Normals that are made at once: words and what becomes of them then stay in the cache."""

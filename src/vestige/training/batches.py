@@ -1,22 +1,24 @@
-"""Batches of a training; windows over one long stream of ids.
+"""Batches of a training: windows over one stream, or rows of one length; `sequences` has more.
 
-Models that carry a state read the stream in `batch_size` contiguous rows, window after window
-(truncated back-propagation through time, Zaremba et al. 2014, section 4.1). Models that do not
-read the same stream as independent windows, shuffled anew every epoch.
+Models that carry a state read a stream in `batch_size` contiguous rows, window after window
+(truncated back-propagation through time, Zaremba et al. 2014, section 4.1); others read it as
+independent windows, shuffled every epoch.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vestige.data.encoded import EncodedCorpus
 from vestige.errors import TrainingError
 
+Ids = NDArray[np.int64]
 IGNORED = -100
 """The target that no loss counts (`torch.nn.functional.cross_entropy`'s own default)."""
 
@@ -31,7 +33,8 @@ class Batch:
         padding: number of targets that are IGNORED.
         lengths: int64 (b,) tokens of each row before its padding; None: all t.
         users: int64 (b,) user per row, or None.
-        numbers: int64 (b,) of the rows in the training set, or None where nobody asks.
+        numbers: int64 (b,) of the rows in the training set, or None.
+        sources: int64 (b, s) of an encoder-decoder, or None.
     """
 
     inputs: Tensor
@@ -40,6 +43,7 @@ class Batch:
     lengths: Tensor | None = None
     users: Tensor | None = None
     numbers: Tensor | None = None
+    sources: Tensor | None = None
 
     @property
     def tokens(self) -> int:
@@ -64,11 +68,7 @@ class Batch:
 
 
 class Batches(Protocol):
-    """Epochs of batches, the same for the same seed.
-
-    Attributes:
-        carries: rows follow on from batch to batch, so that a state is handed on.
-    """
+    """Epochs of batches, the same for the same seed; `carries` if a state is handed on."""
 
     @property
     def carries(self) -> bool: ...
@@ -78,7 +78,7 @@ class Batches(Protocol):
         ...
 
     def epoch(self, seed: int, number: int, *, first: int = 0) -> Iterator[Any]:
-        """Batches of epoch `number`, from batch `first` on."""
+        """Batches of epoch `number`, from batch `first` on when a training is resumed."""
         ...
 
 
@@ -90,18 +90,18 @@ class Windows:
         tokens: int32 (n,) ids, possibly memory-mapped.
         batch_size: rows, or windows, in a batch.
         sequence_length: tokens in a window.
-        contiguous: rows follow on from batch to batch, for models that carry a state.
-        device: where batches are put.
+        carries: rows follow on from batch to batch, for models that carry a state.
+        device: of the batches.
     """
 
     tokens: NDArray[np.int32]
     batch_size: int
     sequence_length: int
-    contiguous: bool
+    carries: bool
     device: torch.device
 
     def __post_init__(self) -> None:
-        needed = self.batch_size + 1 if self.contiguous else self.sequence_length + 1
+        needed = self.batch_size + 1 if self.carries else self.sequence_length + 1
         if len(self.tokens) < needed:
             raise TrainingError(
                 f"{len(self.tokens)} tokens are too few: batch_size {self.batch_size} and "
@@ -110,15 +110,9 @@ class Windows:
             )
 
     def __len__(self) -> int:
-        """Batches in an epoch."""
-        if self.contiguous:
+        if self.carries:
             return math.ceil(self._row_length / self.sequence_length)
         return math.ceil(self._count / self.batch_size)
-
-    @property
-    def carries(self) -> bool:
-        """Whether rows continue from batch to batch."""
-        return self.contiguous
 
     @property
     def _row_length(self) -> int:
@@ -129,27 +123,71 @@ class Windows:
         return (len(self.tokens) - 1) // self.sequence_length
 
     def epoch(self, seed: int, number: int, *, first: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch, from batch `first` on.
-
-        Args:
-            seed: with the epoch's number it decides the order of independent windows.
-            number: the epoch, from 0.
-            first: batches already read, when a training is resumed.
-        """
-        if self.contiguous:
+        """See `Batches`; contiguous rows are the same in every epoch."""
+        length = self.sequence_length
+        if self.carries:
             starts = np.arange(self.batch_size) * self._row_length
-            for offset in range(
-                first * self.sequence_length, self._row_length, self.sequence_length
-            ):
-                length = min(self.sequence_length, self._row_length - offset)
-                yield self._batch(starts + offset, length)
+            for offset in range(first * length, self._row_length, length):
+                yield self._batch(starts + offset, min(length, self._row_length - offset))
             return
         order = np.random.default_rng([seed, number]).permutation(self._count)
         for begin in range(first * self.batch_size, self._count, self.batch_size):
-            chosen = order[begin : begin + self.batch_size]
-            yield self._batch(chosen * self.sequence_length, self.sequence_length)
+            yield self._batch(order[begin : begin + self.batch_size] * length, length)
 
-    def _batch(self, starts: NDArray[np.int64], length: int) -> Batch:
+    def _batch(self, starts: Ids, length: int) -> Batch:
         window = self.tokens[starts[:, None] + np.arange(length + 1)].astype(np.int64)
         ids = torch.from_numpy(window).to(self.device, non_blocking=True)
         return Batch(ids[:, :-1], ids[:, 1:])
+
+
+@dataclass(frozen=True)
+class EqualLengths:
+    """Rows in batches of one length, in another order every epoch.
+
+    Nothing is padded or masked; at equal work that is more than twice as fast as packed sequences.
+
+    Attributes:
+        lengths: (n,) of the rows.
+        batch_size: largest number in a batch.
+        make: a batch of rows, by their (b,) positions.
+        alike: (n,) rows of one batch are similar in this, too.
+    """
+
+    lengths: Ids
+    batch_size: int
+    make: Callable[[Ids], Any]
+    alike: Ids | None = None
+    carries: ClassVar[bool] = False
+
+    def __len__(self) -> int:
+        _, counts = np.unique(self.lengths, return_counts=True)
+        return int(np.ceil(counts / self.batch_size).sum())
+
+    def epoch(self, seed: int, number: int, *, first: int = 0) -> Iterator[Any]:
+        """See `Batches`."""
+        generator = np.random.default_rng([seed, number])
+        order = generator.permutation(len(self.lengths))
+        if self.alike is not None:
+            order = order[np.argsort(self.alike[order], kind="stable")]
+        groups = of_one_length(self.lengths, self.batch_size, order)
+        for index in generator.permutation(len(groups))[first:]:
+            yield self.make(groups[index])
+
+
+def of_one_length(lengths: Ids, size: int, order: Ids | None = None) -> list[Ids]:
+    """Positions in groups of one length, at most `size` in each, short ones first."""
+    order = np.arange(len(lengths)) if order is None else order
+    order = order[np.argsort(lengths[order], kind="stable")]
+    ends = np.flatnonzero(np.diff(lengths[order])) + 1
+    return [
+        group[begin : begin + size]
+        for group in np.split(order, ends)
+        for begin in range(0, len(group), size)
+    ]
+
+
+def beginnings(data: EncodedCorpus, chosen: Ids, length: int, device: torch.device) -> Tensor:
+    """int64 (b, t): the first tokens of documents that all have t of them, at most `length`."""
+    width = min(int(data.offsets[chosen[0] + 1] - data.offsets[chosen[0]]), length)
+    ids = data.tokens[data.offsets[chosen][:, None] + np.arange(width)].astype(np.int64)
+    return torch.from_numpy(ids).to(device, non_blocking=True)

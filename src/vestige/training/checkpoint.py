@@ -1,20 +1,13 @@
 """Checkpoints: a training resumes to the same bits after any interruption.
 
-    training.json            what is being trained, on what and how; written first
-    checkpoint.safetensors   everything the next step depends on, in one file
-    history.json             a record an epoch, for people and plots
-    log.jsonl                a line every few steps, for people and plots
-    model/                   the best model; the last thing written
-
-Every file but the log is written beside its place and renamed into it, so that a kill at any
-moment leaves the one before. Chance is part of the checkpoint: torch's generators stand in it. In
-a private training they do not: its chance follows from a secret (`key_file`) and the step.
+Chance is part of the checkpoint: it has the state of torch's generators, except for a private
+training, whose chance follows from a secret (`directory.secret_of`) and the step.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,27 +18,16 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from vestige.data.encoded import EncodedCorpus
-from vestige.data.files import (
-    LARGEST,
-    Count,
-    Measurements,
-    conform,
-    parse_object,
-    read_bytes,
-    read_object,
-)
-from vestige.data.writing import make_directory, replacing_name, write_text
+from vestige.data.files import Count, Measurements, conform, parse_object
+from vestige.data.writing import replacing_name
 from vestige.errors import TrainingError
 from vestige.models.protocols import LanguageModel, Network
+from vestige.training.directory import CHECKPOINT, CONFIGURATION
 from vestige.training.history import EpochRecord
 from vestige.training.steps import Learns, Private
 
-IDENTITY, CHECKPOINT = "training.json", "checkpoint.safetensors"
-HISTORY, LOG, MODEL = "history.json", "log.jsonl", "model"
-CONFIGURATION = "model configuration"  # dropout is in no weight
+START = "model weights at the start"
 _AFRESH = "Start again in a new directory."
-_NO_LOG = "Remove it: the training does not need it."
-_HASH = 64  # letters of a SHA-256
 
 
 class _Epoch(Measurements):
@@ -70,22 +52,14 @@ class _Facts(Measurements):
     epochs: list[_Epoch]
 
 
-class _LogLine(Measurements):
-    """Schema of a line of the log."""
-
-    step: Count
-    clipped: float | None = None
-    median_norm: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Progress:
     """Progress of a training, beside model and optimizer.
 
     Attributes:
-        step: steps taken.
         loss: float64 scalar, the summed loss of the tokens since the last evaluation, in nats.
-        tokens: their number.
+        step: steps taken.
+        tokens: since the last evaluation.
         state: carried into the next window; None at the start of an epoch.
         epochs: records of the evaluations so far.
         best: the weights of the best record so far; empty without validation data.
@@ -93,12 +67,12 @@ class Progress:
         seconds: of learning since the last evaluation.
     """
 
-    step: int
     loss: Tensor
-    tokens: int
-    state: Any
-    epochs: tuple[EpochRecord, ...]
-    best: Mapping[str, Tensor]
+    step: int = 0
+    tokens: int = 0
+    state: Any = None
+    epochs: tuple[EpochRecord, ...] = ()
+    best: Mapping[str, Tensor] = field(default_factory=dict)
     stopped: bool = False
     seconds: float = 0.0
 
@@ -118,34 +92,33 @@ def restore(model: Network, kept: Mapping[str, Tensor]) -> None:
 
 def save(
     directory: Path,
-    position: Progress,
+    progress: Progress,
     model: Network,
     optimizer: torch.optim.Optimizer,
     step: object,
 ) -> None:
     """Replace the checkpoint atomically."""
-    tensors = {f"model.{name}": tensor for name, tensor in weights(model).items()}
-    tensors |= {f"best.{name}": tensor for name, tensor in position.best.items()}
-    tensors |= {f"state.{name}": tensor for name, tensor in _tensors(position.state).items()}
-    for index, moments in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{index}.{name}": moments[name] for name in moments}
-    if isinstance(step, Learns):
-        tensors |= {f"step.{name}": tensor for name, tensor in step.tensors().items()}
-    tensors["loss"] = position.loss
+    state = progress.state
+    groups: dict[str, Mapping[str, Any]] = {
+        "model": weights(model),
+        "best": progress.best,
+        "state": {} if state is None else {f.name: getattr(state, f.name) for f in fields(state)},
+        **{f"optimizer.{n}": moments for n, moments in optimizer.state_dict()["state"].items()},
+        "step": step.tensors() if isinstance(step, Learns) else {},
+    }
+    tensors = {f"{group}.{name}": t for group, held in groups.items() for name, t in held.items()}
+    tensors["loss"] = progress.loss
     if not isinstance(step, Private):
         tensors["chance.cpu"] = torch.get_rng_state()
-    if model.device.type == "cuda" and not isinstance(step, Private):
-        tensors["chance.cuda"] = torch.cuda.get_rng_state(model.device)
+        if model.device.type == "cuda":
+            tensors["chance.cuda"] = torch.cuda.get_rng_state(model.device)
     facts = {
-        "step": position.step,
-        "tokens": position.tokens,
-        "stopped": position.stopped,
-        "seconds": position.seconds,
-        "epochs": [asdict(record) for record in position.epochs],
+        **{name: getattr(progress, name) for name in ("step", "tokens", "stopped", "seconds")},
+        "epochs": [asdict(record) for record in progress.epochs],
     }
-    held = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    held = {name: t.contiguous() for name, t in tensors.items() if isinstance(t, Tensor)}
     try:
-        # What it holds was not noised, or not all of it: moments, losses, chance.
+        # Private: moments, losses and chance were not noised, or not all of them.
         with replacing_name(directory / CHECKPOINT) as part:
             save_file(held, part, metadata={"position": json.dumps(facts)})
     except (SafetensorError, OSError) as error:
@@ -161,7 +134,7 @@ def load(
     """Restore model, optimizer, step and random generators from the checkpoint.
 
     Returns:
-        The position, or None when the training was interrupted before its first checkpoint.
+        The progress, or None if the training was interrupted before its first checkpoint.
 
     Raises:
         TrainingError: the checkpoint is not whole.
@@ -171,8 +144,9 @@ def load(
         return None
     try:
         with safe_open(path, framework="pt") as file:
-            told = (file.metadata() or {}).get("position", "").encode()
-            facts = _facts(told, path)
+            metadata = (file.metadata() or {}).get("position", "").encode()
+            facts = parse_object(metadata, path, error=TrainingError, remedy=_AFRESH, finite=False)
+            conform(facts, _Facts, path, error=TrainingError, remedy=_AFRESH)
             # Clones lie where torch's own allocator puts tensors: views into the file may not be
             # aligned, and vector kernels round their unaligned ends differently.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
@@ -202,92 +176,6 @@ def load(
         ) from error
 
 
-def identity(model: Network, settings: Mapping[str, object]) -> dict[str, object]:
-    """Identity of a training: equal identities end in the same bits."""
-    config = None if model.config is None else asdict(model.config)
-    return {
-        "format": 1,
-        **settings,
-        "model architecture": model.architecture,
-        CONFIGURATION: config,
-        "model vocabulary": model.vocabulary.fingerprint(),
-        "model weights at the start": _hash(_named_bytes(weights(model))),
-    }
-
-
-def open_directory(directory: Path, asked: Mapping[str, object], *, resume: bool) -> None:
-    """Begin a training's directory, or check that it holds this training.
-
-    Raises:
-        TrainingError: it holds a training and `resume` is off, or it holds another one.
-    """
-    path = directory / IDENTITY
-    if not path.exists():
-        if (directory / MODEL).exists() or (directory / CHECKPOINT).exists():
-            raise TrainingError(
-                f"{directory} has a model, but not its training",
-                remedy="Train into a new directory.",
-            )
-        try:
-            make_directory(directory)
-            write_json(path, asked)
-        except OSError as error:
-            raise TrainingError(
-                f"{directory} cannot be written ({error})",
-                remedy="Choose a writable directory on a disk with space.",
-            ) from error
-        return
-    if not resume:
-        raise TrainingError(
-            f"{directory} already has a training",
-            remedy="Pass --resume, or another directory.",
-        )
-    before = read_object(path, error=TrainingError, remedy=_AFRESH, finite=False)
-    before.setdefault(CONFIGURATION, asked.get(CONFIGURATION))  # older ones do not say it
-    differing = _differences(before, json.loads(json.dumps(asked)))
-    if differing:
-        raise TrainingError(
-            f"{directory} has another training: {'; '.join(differing)}",
-            remedy="Resume with the same settings, data and model, or choose another directory.",
-        )
-
-
-def write_json(path: Path, content: object) -> None:
-    """Replace a JSON file atomically."""
-    write_text(path, json.dumps(content, indent=2) + "\n")
-
-
-def cut_log(directory: Path, step: int) -> None:
-    """Drop log lines past a step, and an incomplete last line."""
-    path = directory / LOG
-    if not path.exists():
-        return
-    kept = [line for line, entry in log_lines(path) if entry.get("step", 0) <= step]
-    write_text(path, "".join(f"{line}\n" for line in kept))
-
-
-def log_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Lines of a log, parsed, without an incomplete last line.
-
-    Raises:
-        TrainingError: a line is no JSON, or says no step, or the log is no ordinary file.
-    """
-    content = read_bytes(path, limit=LARGEST, error=TrainingError, remedy=_NO_LOG)
-    for number, line in enumerate(content.splitlines(), 1):
-        if not line.endswith(b"}"):
-            continue
-        where = f"{path}, line {number},"
-        entry = parse_object(line, where, error=TrainingError, remedy=_NO_LOG, finite=False)
-        conform(entry, _LogLine, where, error=TrainingError, remedy=_NO_LOG)
-        yield line.decode(), entry
-
-
-def _facts(told: bytes, path: Path) -> dict[str, Any]:
-    entry = parse_object(told, path, error=TrainingError, remedy=_AFRESH, finite=False)
-    conform(entry, _Facts, path, error=TrainingError, remedy=_AFRESH)
-    return entry  # as it was: 1 and 1.0 are not the same bits
-
-
 def _require_shapes(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
     """Raise ValueError unless tensors have the expected names and shapes."""
     if wanted.keys() != found.keys():
@@ -297,24 +185,17 @@ def _require_shapes(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor]) -
             raise ValueError(f"{name} has the shape {tuple(found[name].shape)}")
 
 
-def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names begin with a prefix and a dot, by the rest of their names."""
-    start = f"{prefix}."
-    return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
-
-
-def _tensors(state: Any) -> dict[str, Tensor]:
-    if state is None:
-        return {}
-    values = {field.name: getattr(state, field.name) for field in fields(state)}
-    return {name: value for name, value in values.items() if isinstance(value, Tensor)}
-
-
 def _carried(model: Network, tensors: Mapping[str, Tensor]) -> Any:
     """Carried state of the model, with the saved tensors."""
     if not tensors or not isinstance(model, LanguageModel):
         return None
     return replace(model.start(1), **{k: v.to(model.device) for k, v in tensors.items()})
+
+
+def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin with a prefix and a dot, by the rest of their names."""
+    start = f"{prefix}."
+    return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
@@ -326,36 +207,31 @@ def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tenso
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 
 
-def _differences(before: Any, now: Any, where: str = "") -> list[str]:
-    both = isinstance(before, dict) and isinstance(now, dict)
-    if both and before.get("name") == now.get("name"):
-        keys = sorted(before.keys() | now.keys())
-        inside = f"{where}." if where else ""
-        return [
-            line
-            for key in keys
-            for line in _differences(before.get(key), now.get(key), f"{inside}{key}")
-        ]
-    if before == now:
-        return []
-    return [f"{where} was {_brief(before)} and is {_brief(now)}"]
+def identity(model: Network, settings: Mapping[str, object]) -> dict[str, object]:
+    """Identity of a training: equal identities end in the same bits."""
+    return {
+        "format": 1,
+        **settings,
+        "model architecture": model.architecture,
+        CONFIGURATION: None if model.config is None else asdict(model.config),
+        "model vocabulary": model.vocabulary.fingerprint(),
+        START: start_of(model),
+    }
 
 
-def _brief(value: Any) -> Any:
-    """Setting in a message: a name, or the beginning of a hash."""
-    if isinstance(value, dict) and "name" in value:
-        value = value["name"]
-    if not isinstance(value, str):
-        return value
-    return value.partition(".<locals>")[0] if len(value) < _HASH else value[:12]
+def start_of(model: Network) -> str:
+    """SHA-256 (hex) of the weights that a training starts from."""
+    return _hash(_named_bytes(weights(model)))
 
 
-def corpus_hash(data: EncodedCorpus) -> str:
-    """SHA-256 (hex) over all parts of a corpus that affect a training."""
+def corpus_hash(data: EncodedCorpus | None) -> str | None:
+    """SHA-256 (hex) over all parts of a corpus that affect a training; None for none."""
+    if data is None:
+        return None
     parts: list[bytes | memoryview] = [data.tokens.data, data.offsets.data]
     if data.users is not None:  # they decide about batches by user
         parts += [data.users.data, "\n".join(data.names).encode()]
-    return _hash(iter(parts))
+    return _hash(parts)
 
 
 def _named_bytes(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
@@ -364,7 +240,7 @@ def _named_bytes(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
         yield tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data
 
 
-def _hash(parts: Iterator[bytes | memoryview]) -> str:
+def _hash(parts: Iterable[bytes | memoryview]) -> str:
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)

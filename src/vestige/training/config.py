@@ -14,8 +14,8 @@ class TrainingConfig:
     """Settings of a training, apart from model, data, step and stop.
 
     Attributes:
-        seed: drives dropout, window order and whatever a step draws; in a private training none
-            of it (see `secret`).
+        seed: of dropout, window order and what a step draws; a private training draws all of these
+            from a secret instead.
         epochs: passes over the data.
         batch_size: rows read side by side.
         sequence_length: tokens between two updates; gradients do not reach further back.
@@ -27,16 +27,15 @@ class TrainingConfig:
         decay_after: epochs at the full rate in the step schedule.
         warmup_steps: steps over which the rate climbs linearly from zero.
         max_grad_norm: the gradient's L2 norm is cut to this; None leaves it alone.
-        precision: "auto", "float32" or "bfloat16" (see `precision.choose_precision`).
+        precision: of matrix products, see `steps.choose_precision`.
         checkpoint_every: steps between two checkpoints; each epoch ends with one as well.
         batching: "stream" reads all documents as one text; the others read each by itself, at
             most `sequence_length` tokens at a time: "documents" in batches of any users, "users"
             in batches of one user; "poisson" samples sequences and "poisson-users" users
             independently, `batch_size` of them expected (see `sequences`).
-        evaluate_every: steps between two evaluations, where an epoch is too long to wait; None:
-            at the end of each epoch only.
+        evaluate_every: steps between two evaluations; None: one at the end of each epoch.
         keep: which weights the training ends with: of the "best" evaluation or of the "last".
-        momentum: of "sgd", in [0, 1): the share of the step before that each step keeps.
+        momentum: of "sgd", in [0, 1).
 
     Raises:
         ValueError: a value is out of range.
@@ -68,13 +67,13 @@ class TrainingConfig:
         _validate.at_least(0, decay_after=self.decay_after)
         _validate.positive(learning_rate=self.learning_rate, decay=self.decay)
         _validate.finite(learning_rate=self.learning_rate, decay=self.decay)
-        _validate.one_of(("adam", "sgd"), optimizer=self.optimizer)
         _validate.fraction(momentum=self.momentum)
         if self.momentum and self.optimizer != "sgd":
             raise ValueError(
                 f'momentum must come with optimizer="sgd", got {self.momentum} with '
                 f"{self.optimizer!r}"
             )
+        _validate.one_of(("adam", "sgd"), optimizer=self.optimizer)
         _validate.one_of(("constant", "step", "cosine"), schedule=self.schedule)
         _validate.one_of(("auto", "float32", "bfloat16"), precision=self.precision)
         _validate.one_of(get_args(Batching), batching=self.batching)

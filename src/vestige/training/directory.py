@@ -1,19 +1,48 @@
-"""The directory of a training: used by one process, and checked before anything is written."""
+"""The directory of a training: its files, who uses it, what it trains, its log and its secret.
 
-from collections.abc import Iterator
+    training.json            what is being trained, on what and how; written first
+    checkpoint.safetensors   everything the next step depends on, in one file
+    history.json             a record an epoch, for people and plots
+    log.jsonl                a line every few steps, for people and plots
+    model/                   the best model; the last thing written
+    secret.key               of an unfinished private training, readable by its owner alone
+
+Every file but the log is written beside its place and renamed into it, so that a kill at any
+moment leaves the one before. The secret is there before the first step and is deleted once the
+model is written: anyone who has it could subtract the noise. It never goes into `model/`. Deleting
+a file does not overwrite its blocks on the disk.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from vestige.data import writing
-from vestige.errors import RunError
-
-DATA = "data"
-"""Where the directory keeps what the training reads."""
+from vestige.data.files import (
+    LARGEST,
+    Count,
+    Measurements,
+    conform,
+    parse_object,
+    read_bytes,
+    read_object,
+)
+from vestige.data.writing import make_directory, replacing, write_text
+from vestige.errors import RunError, TrainingError
+from vestige.training.secret import BYTES, Secret
 
 IDENTITY, CHECKPOINT = "training.json", "checkpoint.safetensors"
-LEDGER, RECORDS = "privacy.json", "records"
-
+HISTORY, LOG, MODEL, KEY = "history.json", "log.jsonl", "model", "secret.key"
+DATA, LEDGER, RECORDS = "data", "privacy.json", "records"
+"""What the training reads, and with what guarantee; see `preparation.privacy`."""
+CONFIGURATION = "model configuration"  # dropout is in no weight
+_AFRESH = "Start again in a new directory."
+_NO_LOG = "Remove it: the training does not need it."
 _RESUMES = "The same command with --resume continues from the last checkpoint"
+_HASH = 64  # letters of a SHA-256
 
 
 @contextmanager
@@ -68,3 +97,169 @@ def _exists(out: Path) -> RunError:
         f"{out} exists already, and a training is never overwritten",
         remedy="Resume it (--resume), or choose another --out.",
     )
+
+
+# What is trained
+
+
+def open_directory(directory: Path, identity: Mapping[str, object], *, resume: bool) -> None:
+    """Begin a training's directory, or check that it holds this training.
+
+    Raises:
+        TrainingError: it holds a training and `resume` is off, or it holds another one.
+    """
+    path = directory / IDENTITY
+    if not path.exists():
+        if (directory / MODEL).exists() or (directory / CHECKPOINT).exists():
+            raise TrainingError(
+                f"{directory} has a model, but not its training",
+                remedy="Train into a new directory.",
+            )
+        try:
+            make_directory(directory)
+            write_json(path, identity)
+        except OSError as error:
+            raise TrainingError(
+                f"{directory} cannot be written ({error})",
+                remedy="Choose a writable directory on a disk with space.",
+            ) from error
+        return
+    if not resume:
+        raise TrainingError(
+            f"{directory} already has a training",
+            remedy="Pass --resume, or another directory.",
+        )
+    before = read_object(path, error=TrainingError, remedy=_AFRESH, finite=False)
+    before.setdefault(CONFIGURATION, identity.get(CONFIGURATION))  # older ones do not have it
+    if differing := _differences(before, json.loads(json.dumps(identity))):
+        raise TrainingError(
+            f"{directory} has another training: {'; '.join(differing)}",
+            remedy="Resume with the same settings, data and model, or choose another directory.",
+        )
+
+
+def _differences(before: Any, now: Any, where: str = "") -> list[str]:
+    both = isinstance(before, dict) and isinstance(now, dict)
+    if both and before.get("name") == now.get("name"):
+        keys = sorted(before.keys() | now.keys())
+        inside = f"{where}." if where else ""
+        return [
+            line
+            for key in keys
+            for line in _differences(before.get(key), now.get(key), f"{inside}{key}")
+        ]
+    if before == now:
+        return []
+    return [f"{where} was {_brief(before)} and is {_brief(now)}"]
+
+
+def _brief(value: Any) -> Any:
+    """Setting in a message: a name, or the beginning of a hash."""
+    if isinstance(value, dict) and "name" in value:
+        value = value["name"]
+    if not isinstance(value, str):
+        return value
+    return value.partition(".<locals>")[0] if len(value) < _HASH else value[:12]
+
+
+# History and log
+
+
+class _LogLine(Measurements):
+    """Schema of a line of the log."""
+
+    step: Count
+    clipped: float | None = None
+    median_norm: float | None = None
+
+
+def write_json(path: Path, content: object) -> None:
+    """Replace a JSON file atomically."""
+    write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def cut_log(directory: Path, step: int) -> None:
+    """Drop log lines past a step, and an incomplete last line."""
+    path = directory / LOG
+    if not path.exists():
+        return
+    kept = [line for line, entry in log_lines(path) if entry.get("step", 0) <= step]
+    write_text(path, "".join(f"{line}\n" for line in kept))
+
+
+def log_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Lines of a log, parsed, without an incomplete last line.
+
+    Raises:
+        TrainingError: a line is not JSON or has no step, or the log is no ordinary file.
+    """
+    content = read_bytes(path, limit=LARGEST, error=TrainingError, remedy=_NO_LOG)
+    for number, line in enumerate(content.splitlines(), 1):
+        if not line.endswith(b"}"):
+            continue
+        where = f"{path}, line {number},"
+        entry = parse_object(line, where, error=TrainingError, remedy=_NO_LOG, finite=False)
+        conform(entry, _LogLine, where, error=TrainingError, remedy=_NO_LOG)
+        yield line.decode(), entry
+
+
+# The secret of a private training
+
+
+def secret_of(directory: Path | None, given: Secret | None) -> Secret:
+    """Secret of a training, written to its directory if it is new.
+
+    Args:
+        directory: of the training. None: it is kept nowhere.
+        given: the one to take; None: the training's own, or a fresh one.
+
+    Raises:
+        TrainingError: the secret is gone, damaged or another one, or cannot be written.
+    """
+    if directory is None or (directory / MODEL).exists():  # a finished one draws nothing any more
+        return given or Secret.fresh()
+    path = directory / KEY
+    if path.exists():
+        kept = read_secret(path)
+        if given is not None and given != kept:
+            raise TrainingError(
+                f"{directory} has a training with another secret",
+                remedy="Resume without a secret, or choose another directory.",
+            )
+        return kept
+    if given is None and (directory / CHECKPOINT).exists():
+        raise TrainingError(
+            f"{path} is missing; a private training cannot resume without it",
+            remedy="Restore the file, or start again in a new directory.",
+        )
+    secret = given or Secret.fresh()
+    try:
+        write_secret(path, secret)
+    except OSError as error:
+        raise TrainingError(
+            f"{path} cannot be written ({error})",
+            remedy="Choose your own directory, on a disk with space.",
+        ) from error
+    return secret
+
+
+def read_secret(path: Path) -> Secret:
+    """Secret in a key file; TrainingError if it is gone or damaged."""
+    try:
+        return Secret(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise TrainingError(
+            f"{path} does not have the {BYTES} bytes of a training's secret ({error})",
+            remedy="Restore the file, or start again in a new directory.",
+        ) from error
+
+
+def write_secret(path: Path, secret: Secret) -> None:
+    """Write a key file atomically, readable by its owner alone."""
+    with replacing(path) as file:
+        file.write(secret.reveal())
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the name itself: the secret must outlast every step
+    finally:
+        os.close(folder)

@@ -1,22 +1,31 @@
-r"""Perplexity and next-word accuracy.
+r"""Perplexity and next-word accuracy of texts, with confidence intervals, and BLEU of translations.
 
 .. math:: \mathrm{perplexity} = \exp\left(-\frac{1}{n}\sum_{i=1}^{n}\ln p(s_i|c_i)\right), \qquad
     \mathrm{accuracy} = \frac1n \sum_{i=1}^{n} [\arg\max_s p(s|c_i) = s_i]
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
-arXiv:1811.00513, section 4.2.
+arXiv:1811.00513, section 4.2 and table 1. The words of one text, and the texts of one user, depend
+on each other: intervals count users, or texts if users are unknown.
+
+Papineni et al. (2002), "BLEU: a Method for Automatic Evaluation of Machine Translation", ACL, as
+Post (2018), "A Call for Clarity in Reporting BLEU Scores", arXiv:1804.08771, counts it (sacrebleu).
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from vestige import _validate
 from vestige.data.encoded import EncodedCorpus, EncodedPairs
+from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.errors import TrainingError
+from vestige.metrics.estimates import Estimate, columns, ratio_of_sums
 from vestige.models.behind import Context
 from vestige.models.predictions import correct, log_prob, measure
 from vestige.models.protocols import LanguageModel
@@ -29,6 +38,11 @@ from vestige.models.reading import (
     texts_at,
 )
 from vestige.models.seq2seq import Decoder, Seq2SeqModel, after_sources
+from vestige.training.batches import beginnings, of_one_length
+
+ROWS = 256
+"""Sources of one length that are answered together."""
+RESAMPLES = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,11 +77,7 @@ class DocumentScores:
     tokens: Ids
 
     def evaluation(self) -> Evaluation:
-        """Perplexity and accuracy over all tokens of all documents.
-
-        Raises:
-            TrainingError: there is none.
-        """
+        """Perplexity and accuracy over all tokens; TrainingError if there is none."""
         tokens = int(self.tokens.sum())
         if not tokens:
             raise TrainingError(
@@ -79,6 +89,32 @@ class DocumentScores:
             accuracy=int(self.right.sum()) / tokens,
             tokens=tokens,
         )
+
+    def summary(self, users: NDArray[np.int32] | None = None) -> dict[str, Any]:
+        """Accuracy, perplexity, the ends of their 95 % intervals, and tokens.
+
+        The intervals are of ratios of sums over users (d,), or over texts; that of perplexity is
+        of its logarithm. They are None for one user or text.
+
+        Example:
+            >>> loss, right, tokens = np.array([2.0, 4.0]), np.array([1, 2]), np.array([2, 4])
+            >>> found = DocumentScores(loss=loss, right=right, tokens=tokens).summary()
+            >>> found["accuracy"], round(found["perplexity"], 3)
+            (0.5, 2.718)
+        """
+        whole, read = self.evaluation(), self.tokens > 0
+        owners = np.arange(len(read)) if users is None else users
+        _, owner = np.unique(owners[read], return_inverse=True)
+        loss, right, tokens = (
+            np.bincount(owner, weights=part[read]) for part in (self.loss, self.right, self.tokens)
+        )
+        found = columns("accuracy", ratio_of_sums(right, tokens).within(0.0, 1.0))
+        found |= columns("perplexity", Estimate("perplexity", whole.perplexity))
+        if math.isfinite(whole.perplexity):
+            nats = ratio_of_sums(loss, tokens)
+            for name, end in (("perplexity_low", nats.low), ("perplexity_high", nats.high)):
+                found[name] = None if end is None else math.exp(max(0.0, min(end, 700)))
+        return {**found, "accuracy": whole.accuracy, "tokens": whole.tokens}
 
 
 def evaluate(
@@ -107,30 +143,16 @@ def evaluate(
     return _scores(model, rows, places, context=NO_CONTEXT, max_length=window).evaluation()
 
 
-def evaluate_documents(
-    model: LanguageModel, data: EncodedCorpus, *, sequence_length: int = 64
-) -> Evaluation:
-    """Perplexity and accuracy over all tokens of documents, each read by itself.
-
-    Raises:
-        TrainingError: there is nothing to predict.
-    """
-    return score_documents(model, data, sequence_length=sequence_length).evaluation()
-
-
 def score_documents(
     model: LanguageModel, data: EncodedCorpus, *, sequence_length: int = 64
 ) -> DocumentScores:
     """Score every token of every document that has a word, each document by itself, in float32.
 
-    Args:
-        model: anything that was trained on documents, or on a stream of them.
-        data: the documents, each with its end.
-        sequence_length: tokens of a piece: longer documents are read in several, each without the
-            state of the one before.
+    Longer documents than `sequence_length` are read in pieces, each without the state of the one
+    before.
 
     Raises:
-        TrainingError: no document has a word in it.
+        TrainingError: no document has a word.
     """
     _validate.at_least(1, sequence_length=sequence_length)
     places = _words(data)
@@ -141,13 +163,10 @@ def score_documents(
 def score_pairs(model: Seq2SeqModel, pairs: EncodedPairs, *, length: int = 100) -> DocumentScores:
     """Score every token of every target given its source, in float32 and without dropout.
 
-    Args:
-        model: reads the sources and predicts the targets.
-        pairs: p of them; one without a word in its target scores nothing.
-        length: tokens that are read of a source and of a target at most.
+    At most `length` tokens of a source and of a target are read.
 
     Raises:
-        TrainingError: no target has a word in it.
+        TrainingError: no target has a word.
     """
     _validate.at_least(1, length=length)
     data = pairs.targets
@@ -192,3 +211,117 @@ def _beginnings(data: EncodedCorpus, length: int) -> EncodedCorpus:
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     read = np.repeat(data.offsets[:-1] - offsets[:-1], lengths) + np.arange(offsets[-1])
     return EncodedCorpus(data.tokens[read], offsets)
+
+
+# Translations
+
+
+class Bleu(NamedTuple):
+    """BLEU of answers, in [0, 100], and sacrebleu's settings."""
+
+    score: Estimate
+    signature: str
+
+
+@torch.no_grad()
+def answer_greedily(
+    model: Seq2SeqModel, sources: EncodedCorpus, *, length: int = 100
+) -> list[list[int]]:
+    """Greedy decoding until the end of the text, without dropout: the ids of each answer.
+
+    At most `length` tokens of a source are read, and answered; ids have no end-of-text token.
+    """
+    _validate.at_least(1, length=length)
+    answers: list[list[int]] = [[] for _ in range(len(sources))]
+    with evaluation_mode(model):
+        for chosen in of_one_length(np.minimum(np.diff(sources.offsets), length), ROWS):
+            ids = beginnings(sources, chosen, length, model.device)
+            for place, row in zip(chosen, _continued(model, ids, length).tolist(), strict=True):
+                ends = model.first_token in row
+                answers[place] = row[: row.index(model.first_token)] if ends else row
+    return answers
+
+
+def bleu(
+    model: Seq2SeqModel,
+    sources: EncodedCorpus,
+    references: Sequence[str],
+    *,
+    length: int = 100,
+    seed: int | None = None,
+) -> Bleu:
+    """BLEU of a model's greedy answers.
+
+    If a vocabulary splits texts into words, references are split likewise; a word that the
+    vocabulary lacks stays as it is and is never matched.
+
+    Args:
+        model: answers.
+        sources: s of them.
+        references: the s texts that people wrote.
+        length: see `answer_greedily`.
+        seed: of the interval by resampling texts; None: no interval.
+
+    Raises:
+        ValueError: references are not as many as sources.
+        TrainingError: there are none.
+    """
+    from sacrebleu.metrics.bleu import BLEU
+
+    if len(sources) != len(references):
+        raise ValueError(f"references must be {len(sources)}, got {len(references)}")
+    if not len(sources):
+        raise TrainingError("There are no source texts", remedy="Give some.")
+    words = model.vocabulary
+    answers = [words.decode(ids) for ids in answer_greedily(model, sources, length=length)]
+    written = [as_read(text, words) for text in references]
+    metric = BLEU(force=True)
+    found = metric.corpus_score(answers, [written])
+    low, high = (None, None) if seed is None else bleu_interval(answers, written, seed=seed)
+    score = Estimate("BLEU", found.score, low, high, n=len(answers))
+    return Bleu(score, str(metric.get_signature()))
+
+
+def bleu_interval(
+    answers: Sequence[str], references: Sequence[str], *, seed: int
+) -> tuple[float, float] | tuple[None, None]:
+    """The 95 % interval of BLEU: percentiles over 1,000 resamples of the texts.
+
+    Returns:
+        two numbers in [0, 100]; None for both if nothing varies between texts.
+    """
+    from sacrebleu.metrics.bleu import BLEU
+
+    metric, rows = BLEU(effective_order=True, force=True), []
+    for answer, reference in zip(answers, references, strict=True):
+        own = metric.sentence_score(answer, [reference])
+        rows.append([*own.counts, *own.totals, own.sys_len, own.ref_len])
+    counts, chance = np.array(rows, dtype=np.int64), np.random.default_rng(seed)
+    scores = []
+    for _ in range(RESAMPLES):
+        drawn = np.bincount(chance.integers(len(rows), size=len(rows)), minlength=len(rows))
+        *both, answered, asked = (drawn @ counts).tolist()
+        right, whole = both[: len(both) // 2], both[len(both) // 2 :]
+        scores.append(BLEU.compute_bleu(right, whole, answered, asked, smooth_method="exp").score)
+    low, high = np.percentile(scores, [2.5, 97.5]).tolist()
+    return (low, high) if low < high else (None, None)
+
+
+def as_read(text: str, vocabulary: Vocabulary) -> str:
+    """Text in the form of the vocabulary's decoded answers."""
+    return " ".join(vocabulary.split(text)) if isinstance(vocabulary, WordVocabulary) else text
+
+
+def _continued(model: Seq2SeqModel, sources: Tensor, length: int) -> Tensor:
+    """(b, at most `length`) greedy tokens; those after an end-of-text token mean nothing."""
+    given, state = model.reading(sources), None
+    tokens = torch.full((len(sources), 1), model.first_token, device=sources.device)
+    ended, found = torch.zeros_like(tokens, dtype=torch.bool), []
+    for _ in range(length):
+        hidden, state = given.body(tokens, state)
+        tokens = given.predict(hidden).argmax(-1)
+        found.append(tokens)
+        ended |= tokens == model.first_token
+        if ended.all():
+            break
+    return torch.cat(found, 1)

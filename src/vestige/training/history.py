@@ -15,8 +15,8 @@ class EpochRecord:
         epoch: passes over the data so far; a whole number at the end of each.
         step: steps taken by its end.
         learning_rate: of its last step.
-        perplexity: on the training data, while training (dropout on, weights moving); None where
-            no Poisson sample had any.
+        perplexity: on the training data, while training (dropout on, weights moving); None if no
+            Poisson sample had any.
         validation_perplexity: after it; None without validation data.
         validation_accuracy: of the next word, likewise.
         tokens: learnt in it.
@@ -41,15 +41,12 @@ class EpochRecord:
 
 
 StopFn = Callable[[Sequence[EpochRecord]], bool]
-"""The second door for a defence: asked after each evaluation, True ends the training."""
+"""Called after each evaluation with all records so far; True ends the training."""
 
 
 @dataclass(frozen=True)
 class StopAtPerplexity:
-    """Stop at a validation perplexity, for models of equal utility.
-
-    Attributes:
-        perplexity: at or below which it ends.
+    """Stop once the validation perplexity is this low, for models of equal utility.
 
     Raises:
         ValueError: it is not above 1, which no perplexity goes below.
@@ -68,13 +65,9 @@ class StopAtPerplexity:
 
 @dataclass(frozen=True)
 class EarlyStopping:
-    """Stop when the validation perplexity has not fallen for some evaluations.
+    """Stop when the validation perplexity has not fallen for `patience` evaluations.
 
-    Attributes:
-        patience: number in a row (Parikh et al. 2022, section 6: 20 epochs).
-
-    Raises:
-        ValueError: it is not positive.
+    Parikh et al. 2022, section 6: 20 epochs. ValueError unless positive.
     """
 
     patience: int = 20
@@ -105,7 +98,7 @@ class TrainingHistory:
     peak_memory_mib: float | None = field(default=None, compare=False)
 
     def summary(self) -> dict[str, Any]:
-        """The kept record as one row of a table, with what the whole training cost."""
+        """The kept record as one row, with the cost of the whole training."""
         kept = self.epochs[self.best_epoch - 1].row()
         return {**kept, "stopped": self.stopped, **self.cost()}
 
@@ -128,6 +121,6 @@ class TrainingHistory:
 
 
 def best_epoch(epochs: Sequence[EpochRecord]) -> int:
-    """The first record of the lowest validation perplexity; the last where there is none."""
+    """The first record of the lowest validation perplexity, from 1; the last if there is none."""
     scores = [r.validation_perplexity for r in epochs if r.validation_perplexity is not None]
     return 1 + scores.index(min(scores)) if scores else len(epochs)

@@ -8,43 +8,29 @@ windows for the others; the best epoch on validation data is kept.
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, is_dataclass, replace
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Required, TypedDict, Unpack
 
 import torch
+from torch import Tensor
 
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.writing import alone, append_line
 from vestige.errors import TrainingError
+from vestige.memory import PeakMemory
 from vestige.models.checkpoints import save_model
 from vestige.models.protocols import LanguageModel, Network
-from vestige.training import checkpoint, key_file
+from vestige.training import checkpoint, directory
+from vestige.training.batches import Batches
 from vestige.training.checkpoint import Progress
 from vestige.training.config import TrainingConfig, learning_rate
 from vestige.training.history import EpochRecord, StopFn, TrainingHistory, best_epoch
-from vestige.training.peak_memory import PeakMemory
-from vestige.training.precision import choose_precision
-from vestige.training.run import ObserveFn, ProgressFn, TrainingRun
 from vestige.training.secret import Secret, key_torch
-from vestige.training.steps import Measures, StepFn, plain_step
-from vestige.training.training_task import TextTask, TrainingTask, batches_of
-
-__all__ = [
-    "EpochRecord",
-    "ObserveFn",
-    "ProgressFn",
-    "StepFn",
-    "StopFn",
-    "TrainingConfig",
-    "TrainingHistory",
-    "batches_of",
-    "learn",
-    "plain_step",
-    "train",
-]
+from vestige.training.steps import Measures, Private, StepFn, choose_precision
+from vestige.training.tasks import TextTask, TrainingTask
 
 REPORT_EVERY = 10
 """Steps between two looks at the loss: each makes an accelerator wait."""
@@ -53,41 +39,61 @@ MOST_NATS = 2.0**24
 """Mean loss of a token past which float32 cannot tell one nat from the next. A training that gets
 there has diverged, whether the processor's kernels make NaN of it (256 bits wide) or not (512)."""
 
+ProgressFn = Callable[[int, int, float, float], None]
+"""Called every few steps: step, steps in all, mean loss since the last call, tokens per second."""
 
-def train(  # noqa: PLR0913 - a defence's two doors come on top of eight
+ObserveFn = Callable[[Any, EpochRecord], None]
+"""Called with the model, in evaluation mode, after each evaluation; it must leave it as it is, and
+is called again if a training resumes from an earlier checkpoint."""
+
+
+class How(TypedDict, total=False):
+    """How a training goes.
+
+    Attributes:
+        config: its settings.
+        directory: for checkpoints, history, log and at last `model/`; see `training.directory`.
+        step: how a batch becomes a gradient; the task's own unless a defence enters here.
+        stop: called after each evaluation with all records so far; True ends the training.
+        resume: resume the training in `directory`, if it holds one.
+        progress: called every few steps.
+        observe: called after each evaluation.
+        secret: of a private training (`steps.Private`); None: that of the training which is
+            resumed, or a fresh one.
+    """
+
+    config: Required[TrainingConfig]
+    directory: Path | None
+    step: StepFn | None
+    stop: StopFn | None
+    resume: bool
+    progress: ProgressFn | None
+    observe: ObserveFn | None
+    secret: Secret | None
+
+
+def train(
     model: LanguageModel,
     data: EncodedCorpus,
     *,
-    config: TrainingConfig,
     validation: EncodedCorpus | None = None,
-    directory: Path | None = None,
-    step: StepFn | None = None,
-    stop: StopFn | None = None,
-    resume: bool = False,
-    progress: ProgressFn | None = None,
-    observe: ObserveFn | None = None,
-    secret: Secret | None = None,
+    **how: Unpack[How],
 ) -> TrainingHistory:
+    """Train a model on a text; see `learn`. `validation` decides which record is best."""
+    return learn(model, TextTask(data, validation), **how)
+
+
+def learn(model: Network, task: TrainingTask, **how: Unpack[How]) -> TrainingHistory:
     """Train a model in place; it ends with the weights of its best record, or the last.
 
     Same model, data, configuration and machine give the same bits, interrupted or not. The
-    caller's random numbers are left as they were. A private step (`steps.Private`) draws from a
-    secret instead of the seed, and so do its batches: there the secret decides, too, and stands in
-    `directory` until the model does.
+    caller's random numbers are left as they were. A private step draws from a secret instead of
+    the seed, and so do its batches; the secret is in `directory` until the model is.
 
     Args:
         model: to train; parameters with requires_grad off stay as they are.
-        data: the text.
-        config: how.
-        validation: text that decides which record is best; without it the last is.
-        directory: where checkpoints, history, log and at last `model/` are written.
-        step: how a batch becomes a gradient; a `plain_step` unless a defence enters here.
-        stop: asked after each evaluation with all records so far; True ends the training.
-        resume: go on with the training in `directory`, if it holds one.
-        progress: told every few steps.
-        observe: shown the model after each evaluation.
-        secret: what a private training draws from; None: that of the training which is resumed, or
-            else a fresh one. Others do not look at it.
+        task: data, step and evaluation.
+        **how: see `How`.
 
     Returns:
         One record an evaluation.
@@ -98,218 +104,197 @@ def train(  # noqa: PLR0913 - a defence's two doors come on top of eight
         RunError: another process trains in `directory`, or it cannot be written.
         ValueError: `resume` without `directory`.
     """
-    return learn(
-        model,
-        TextTask(data, validation),
-        config=config,
-        directory=directory,
-        step=step,
-        stop=stop,
-        resume=resume,
-        progress=progress,
-        observe=observe,
-        secret=secret,
-    )
-
-
-def learn(  # noqa: PLR0913 - as `train`
-    model: Network,
-    lesson: TrainingTask,
-    *,
-    config: TrainingConfig,
-    directory: Path | None = None,
-    step: StepFn | None = None,
-    stop: StopFn | None = None,
-    resume: bool = False,
-    progress: ProgressFn | None = None,
-    observe: ObserveFn | None = None,
-    secret: Secret | None = None,
-) -> TrainingHistory:
-    """Train a model on any `TrainingTask`, in place; see `train`."""
-    if resume and directory is None:
+    config, place = how["config"], how.get("directory")
+    if how.get("resume") and place is None:
         raise ValueError("resume must come with the directory of a training, got directory=None")
     memory = PeakMemory(model.device)
-    precision = choose_precision(config.precision, model.device)
-    step = step or lesson.step(config, precision)
-    run = TrainingRun(
-        model=model,
-        lesson=lesson,
-        batches=lesson.batches(model, config),
-        config=config,
-        directory=directory,
-        optimizer=_optimizer(model, config),
-        step=step,
-        stop=stop or _never,
-        progress=progress,
-        observe=observe,
-        secret=None,
-    )
-    with nullcontext() if directory is None else alone(directory):
-        resumed = directory is not None and (directory / checkpoint.CHECKPOINT).exists()
-        if directory is not None:
-            settings = {
-                "config": asdict(config),
-                "precision": str(precision),
-                "step": _described(run.step),
-                "stop": _described(run.stop),
-            }
-            asked = checkpoint.identity(model, {**settings, **lesson.identity()})
-            checkpoint.open_directory(directory, asked, resume=resume)
-        if run.private:
-            run = replace(run, secret=key_file.secret_of(directory, secret))
+    training = _Training(model, task, how)
+    with nullcontext() if place is None else alone(place):
+        resumed = place is not None and (place / directory.CHECKPOINT).exists()
+        if place is not None:
+            identity = checkpoint.identity(model, training.settings())
+            directory.open_directory(place, identity, resume=how.get("resume", False))
+        if training.private:
+            training.secret = directory.secret_of(place, how.get("secret"))
         devices = [model.device] if model.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):
             torch.manual_seed(config.seed)
-            position = _run(run)
-        if directory is not None and run.secret is not None:
-            key_file.forget(directory)
+            training.run()
+        if place is not None and training.secret is not None:
+            (place / directory.KEY).unlink(missing_ok=True)
+    at = training.at
     return TrainingHistory(
-        epochs=position.epochs,
-        best_epoch=_kept(config, position.epochs),
-        stopped=position.stopped,
+        epochs=at.epochs,
+        best_epoch=_kept(config, at.epochs),
+        stopped=at.stopped,
         peak_memory_mib=None if resumed else memory.mib(),
     )
 
 
-def _run(run: TrainingRun) -> Progress:
-    position = None
-    if run.directory is not None:
-        position = checkpoint.load(run.directory, run.model, run.optimizer, run.step)
-        if not (run.directory / checkpoint.MODEL).exists():  # it is written last: the rest is whole
-            checkpoint.cut_log(run.directory, 0 if position is None else position.step)
-            if position is not None:  # a kill may have come between checkpoint and history
-                _write_history(run.directory, position)
-    if position is None:
-        zero = torch.zeros((), dtype=torch.float64, device=run.model.device)
-        position = Progress(step=0, loss=zero, tokens=0, state=None, epochs=(), best={})
-    while position.step < run.steps and not position.stopped:
-        position = _evaluate(run, _learn(run, position))
-    if position.best:
-        checkpoint.restore(run.model, position.best)
-    run.model.eval()
-    if run.directory is not None and not (run.directory / checkpoint.MODEL).exists():
-        save_model(run.model, run.directory / checkpoint.MODEL)
-    return position
+class _Training:
+    """One training: `at` is its progress."""
 
+    def __init__(self, model: Network, task: TrainingTask, how: How) -> None:
+        self.model, self.task, self.config = model, task, how["config"]
+        self.precision = choose_precision(self.config.precision, model.device)
+        self.step: Any = how.get("step") or task.step(self.config, self.precision)
+        self.batches: Batches = task.batches(model, self.config)
+        self.optimizer = _optimizer(model, self.config)
+        self.stop, self.directory = how.get("stop") or _never, how.get("directory")
+        self.progress, self.observe = how.get("progress"), how.get("observe")
+        self.private: Private | None = self.step if isinstance(self.step, Private) else None
+        self.secret: Secret | None = None
+        self.steps = self.config.epochs * len(self.batches)
+        self.at = Progress(loss=self._zero())
+        self.logged = (0, 0.0, 0.0)  # tokens, their loss and the time at the last line of the log
 
-def _learn(run: TrainingRun, position: Progress) -> Progress:
-    """Run the steps up to the next evaluation."""
-    model, optimizer, size = run.model.train(), run.optimizer, len(run.batches)
-    step, tokens, state = position.step, position.tokens, position.state
-    loss, told, pause = position.loss.clone(), _Told(position), run.pause(position.step)
-    epoch, first = divmod(step, size)
-    before, began = position.seconds, time.perf_counter()
+    def settings(self) -> dict[str, object]:
+        """The settings that are part of the training's identity."""
+        return {
+            "config": asdict(self.config),
+            "precision": str(self.precision),
+            "step": _described(self.step),
+            "stop": _described(self.stop),
+            **self.task.identity(),
+        }
 
-    def reached() -> Progress:
-        seconds = before + time.perf_counter() - began
-        return replace(position, step=step, loss=loss, tokens=tokens, state=state, seconds=seconds)
+    def run(self) -> None:
+        """Train from the checkpoint, or the beginning, to the end, and write the model."""
+        place = self.directory
+        unwritten = place is not None and not (place / directory.MODEL).exists()
+        if place is not None:
+            found = checkpoint.load(place, self.model, self.optimizer, self.step)
+            self.at = found or self.at
+            if unwritten:  # the model is written last
+                directory.cut_log(place, self.at.step)
+                if found is not None:  # a kill may have come between checkpoint and history
+                    _write_history(place, self.at)
+        while self.at.step < self.steps and not self.at.stopped:
+            self._learn()
+            self._evaluate()
+        if self.at.best:
+            checkpoint.restore(self.model, self.at.best)
+        self.model.eval()
+        if place is not None and unwritten:
+            save_model(self.model, place / directory.MODEL)
 
-    for batch in run.batches.epoch(run.order, epoch, first=first):
-        if run.private and run.secret:
-            run.private.draw_from(run.secret, step)
-            key_torch(run.secret.key("step", step), model.device)
-        rate = learning_rate(run.config, step, steps_per_epoch=size)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-        try:
-            mean, carried = run.step(model, batch, state)
-        except FloatingPointError as error:
-            raise _diverged(run, step + 1) from error
-        optimizer.step()
-        state = carried if run.batches.carries else None
-        step, tokens = step + 1, tokens + batch.tokens
-        loss += mean.double() * batch.tokens
-        if step % REPORT_EVERY == 0 or step == pause:
-            told.tell(run, step, tokens, loss.item(), rate)
-        if step == pause:
-            break
-        if step % run.config.checkpoint_every == 0:
-            _save(run, reached())
-    return replace(reached(), state=state if step % size else None)
+    def _learn(self) -> None:
+        """Take the steps up to the next evaluation."""
+        at, model, size = self.at, self.model.train(), len(self.batches)
+        seed = self.config.seed if self.secret is None else self.secret.number("sampling")
+        epoch, first = divmod(at.step, size)
+        pause = self._pause(at.step)
+        before, began = at.seconds, time.perf_counter()
+        at.loss = at.loss.clone()
+        self.logged = (at.tokens, at.loss.item(), began)
+        for batch in self.batches.epoch(seed, epoch, first=first):
+            if self.private and self.secret:
+                self.private.draw_from(self.secret, at.step)
+                key_torch(self.secret.key("step", at.step), model.device)
+            rate = learning_rate(self.config, at.step, steps_per_epoch=size)
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
+            try:
+                mean, state = self.step(model, batch, at.state)
+            except FloatingPointError as error:
+                raise self._diverged(at.step + 1) from error
+            self.optimizer.step()
+            at.state = state if self.batches.carries else None
+            at.step, at.tokens = at.step + 1, at.tokens + batch.tokens
+            at.loss += mean.double() * batch.tokens
+            if at.step % REPORT_EVERY == 0 or at.step == pause:
+                self._log(rate)
+            if at.step == pause:
+                break
+            if at.step % self.config.checkpoint_every == 0:
+                at.seconds = before + time.perf_counter() - began
+                self._save()
+        at.seconds = before + time.perf_counter() - began
+        if at.step % size == 0:
+            at.state = None
 
+    def _pause(self, step: int) -> int:
+        """Step after which the next evaluation comes."""
+        size, every = len(self.batches), self.config.evaluate_every
+        end = (step // size + 1) * size
+        return end if every is None else min(end, (step // every + 1) * every)
 
-def _evaluate(run: TrainingRun, position: Progress) -> Progress:
-    """Evaluate, keep the best weights, apply the stopping rule, write the checkpoint."""
-    scores = run.lesson.judge(run.model, run.config)
-    if scores is not None and math.isnan(scores.perplexity):
-        raise _diverged(run, position.step)
-    size, tokens = len(run.batches), position.tokens
-    record = EpochRecord(
-        epoch=position.step / size if position.step % size else position.step // size,
-        step=position.step,
-        learning_rate=learning_rate(run.config, position.step - 1, steps_per_epoch=size),
-        perplexity=math.exp(min(position.loss.item() / tokens, 700)) if tokens else None,
-        validation_perplexity=None if scores is None else scores.perplexity,
-        validation_accuracy=None if scores is None else scores.accuracy,
-        tokens=tokens,
-        seconds=position.seconds,
-        measures={} if scores is None else dict(scores.measures),
-    )
-    epochs = (*position.epochs, record)
-    best = position.best
-    if scores is not None and _kept(run.config, epochs) == len(epochs):
-        best = {name: tensor.clone() for name, tensor in checkpoint.weights(run.model).items()}
-    if run.observe is not None:
-        run.observe(run.model.eval(), record)
-    position = replace(
-        position,
-        loss=torch.zeros_like(position.loss),
-        tokens=0,
-        seconds=0.0,
-        epochs=epochs,
-        best=best,
-        stopped=position.step < run.steps and run.stop(epochs),
-    )
-    _save(run, position)
-    if run.directory is not None:
-        _write_history(run.directory, position)
-    return position
+    def _evaluate(self) -> None:
+        """Evaluate, keep the best weights, apply the stopping rule, write the checkpoint."""
+        at, size, config = self.at, len(self.batches), self.config
+        scores = self.task.judge(self.model, config)
+        if scores is not None and math.isnan(scores.perplexity):
+            raise self._diverged(at.step)
+        mean = math.exp(min(at.loss.item() / at.tokens, 700)) if at.tokens else None
+        record = EpochRecord(
+            epoch=at.step / size if at.step % size else at.step // size,
+            step=at.step,
+            learning_rate=learning_rate(config, at.step - 1, steps_per_epoch=size),
+            perplexity=mean,
+            validation_perplexity=None if scores is None else scores.perplexity,
+            validation_accuracy=None if scores is None else scores.accuracy,
+            tokens=at.tokens,
+            seconds=at.seconds,
+            measures={} if scores is None else dict(scores.measures),
+        )
+        at.epochs = (*at.epochs, record)
+        if scores is not None and _kept(config, at.epochs) == len(at.epochs):
+            at.best = {name: one.clone() for name, one in checkpoint.weights(self.model).items()}
+        if self.observe is not None:
+            self.observe(self.model.eval(), record)
+        at.loss, at.tokens, at.seconds = self._zero(), 0, 0.0
+        at.stopped = at.step < self.steps and self.stop(at.epochs)
+        self._save()
+        if self.directory is not None:
+            _write_history(self.directory, at)
 
+    def _save(self) -> None:
+        at = self.at
+        trained = [w for w in checkpoint.weights(self.model).values() if w.is_floating_point()]
+        largest = torch.nn.utils.get_total_norm(trained, norm_type=math.inf)
+        if not largest.isfinite() or not _sane(at.loss.item() / max(at.tokens, 1)):
+            raise self._diverged(at.step)
+        if self.directory is not None:
+            checkpoint.save(self.directory, at, self.model, self.optimizer, self.step)
 
-def _write_history(directory: Path, position: Progress) -> None:
-    history = [_strict(record.row()) for record in position.epochs]
-    checkpoint.write_json(directory / checkpoint.HISTORY, history)
-
-
-def _save(run: TrainingRun, position: Progress) -> None:
-    trained = [w for w in checkpoint.weights(run.model).values() if w.is_floating_point()]
-    largest = torch.nn.utils.get_total_norm(trained, norm_type=math.inf)
-    if not largest.isfinite() or not _sane(position.loss.item() / max(position.tokens, 1)):
-        raise _diverged(run, position.step)
-    if run.directory is not None:
-        checkpoint.save(run.directory, position, run.model, run.optimizer, run.step)
-
-
-class _Told:
-    """Progress logger: mean losses since its last line."""
-
-    def __init__(self, position: Progress) -> None:
-        self.tokens, self.loss = position.tokens, position.loss.item()
-        self.at = time.perf_counter()
-
-    def tell(self, run: TrainingRun, step: int, tokens: int, loss: float, rate: float) -> None:
-        """Add a line to the log and call `progress`.
-
-        Raises:
-            TrainingError: the training has diverged.
-        """
-        now, read = time.perf_counter(), tokens - self.tokens
-        mean, speed = (loss - self.loss) / max(read, 1), read / (now - self.at)
+    def _log(self, rate: float) -> None:
+        """Add a line to the log and call `progress`; TrainingError if the training diverged."""
+        tokens, loss, then = self.logged
+        now, total, read = time.perf_counter(), self.at.loss.item(), self.at.tokens - tokens
+        mean, speed = (total - loss) / max(read, 1), read / (now - then)
         if not _sane(mean):
-            raise _diverged(run, step)
-        self.tokens, self.loss, self.at = tokens, loss, now
-        measured: dict[str, float] = run.step.measured() if isinstance(run.step, Measures) else {}
-        if run.directory is not None:
+            raise self._diverged(self.at.step)
+        self.logged = (self.at.tokens, total, now)
+        measured: dict[str, float] = self.step.measured() if isinstance(self.step, Measures) else {}
+        if self.directory is not None:
             line = {
-                "step": step,
+                "step": self.at.step,
                 "loss": mean,
                 "learning_rate": rate,
                 "tokens_per_second": round(speed, 1),
                 **measured,
             }
-            append_line(run.directory / checkpoint.LOG, json.dumps(_strict(line)))
-        if run.progress is not None:
-            run.progress(step, run.steps, mean, speed)
+            append_line(self.directory / directory.LOG, json.dumps(_strict(line)))
+        if self.progress is not None:
+            self.progress(self.at.step, self.steps, mean, speed)
+
+    def _zero(self) -> Tensor:
+        return torch.zeros((), dtype=torch.float64, device=self.model.device)
+
+    def _diverged(self, step: int) -> TrainingError:
+        place = self.directory
+        held = place is not None and (place / directory.CHECKPOINT).exists()
+        kept = f"; the last good checkpoint is in {place}" if held else ""
+        return TrainingError(
+            f"The training diverged at step {step}: its loss is not below {MOST_NATS:.2g} nats per "
+            f"token, or a weight is not finite{kept}",
+            remedy=f"Train again with a learning_rate below {self.config.learning_rate:g}.",
+        )
+
+
+def _write_history(place: Path, at: Progress) -> None:
+    history = [_strict(record.row()) for record in at.epochs]
+    directory.write_json(place / directory.HISTORY, history)
 
 
 def _kept(config: TrainingConfig, epochs: Sequence[EpochRecord]) -> int:
@@ -334,16 +319,6 @@ def _sane(loss: float) -> bool:
     return abs(loss) <= MOST_NATS
 
 
-def _diverged(run: TrainingRun, step: int) -> TrainingError:
-    held = run.directory is not None and (run.directory / checkpoint.CHECKPOINT).exists()
-    kept = f"; the last good checkpoint is in {run.directory}" if held else ""
-    return TrainingError(
-        f"The training diverged at step {step}: its loss is not below {MOST_NATS:.2g} nats per "
-        f"token, or a weight is not finite{kept}",
-        remedy=f"Train again with a learning_rate below {run.config.learning_rate:g}.",
-    )
-
-
 def _strict(line: dict[str, Any]) -> dict[str, Any]:
     """Value for strict JSON: non-finite numbers become null."""
     lost = {key for key, n in line.items() if isinstance(n, float) and not math.isfinite(n)}
@@ -357,7 +332,8 @@ def _never(records: Sequence[EpochRecord]) -> bool:
 def _described(function: object) -> object:
     """Description of a step or stopping rule, with its settings.
 
-    An `identity` stands for the name of a class that was renamed, so that old trainings go on.
+    An `identity` replaces the name of a class or function that was renamed, so that old trainings
+    resume.
     """
     kind = getattr(function, "__qualname__", type(function).__qualname__)
     name = str(getattr(function, "identity", kind))

@@ -14,31 +14,20 @@ layers"; we take the outputs of encoder, decoder and attention for these, and no
 Its texts are read whole, ours up to so many tokens at a time.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
-
-import torch
+from typing import Any, Generic, TypeVar
 
 from vestige import _validate
-from vestige.data.vocabulary import Vocabulary
-from vestige.memory import require_room_for
 from vestige.models.hugging_face import HuggingFaceLanguageModel
-from vestige.models.protocols import LanguageModel, Network
-from vestige.models.recurrent_network import (
-    GRUConfig,
-    GRULanguageModel,
-    LSTMConfig,
-    LSTMLanguageModel,
-)
-from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
-from vestige.models.transformer import CausalTransformer, TransformerConfig
+from vestige.models.protocols import LanguageModel
+from vestige.models.recurrent_network import GRUConfig, LSTMConfig
+from vestige.models.seq2seq import Seq2SeqConfig
+from vestige.models.transformer import TransformerConfig
 from vestige.training.config import TrainingConfig
 
 Shape = LSTMConfig | GRUConfig | TransformerConfig
-AnyShape = TypeVar("AnyShape", bound=Shape | Seq2SeqConfig)
-AnyNetwork = TypeVar("AnyNetwork", bound=Network)
 """What makes a language model of our own."""
+AnyShape = TypeVar("AnyShape", bound=Shape | Seq2SeqConfig)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +44,8 @@ class Preset(Generic[AnyShape]):
     training: TrainingConfig
     vocabulary_size: int | None
 
+
+_COSINE: dict[str, Any] = {"seed": 0, "epochs": 4, "schedule": "cosine"}
 
 PRESETS: dict[str, Preset[Shape]] = {
     "ptb-lstm": Preset(
@@ -77,19 +68,13 @@ PRESETS: dict[str, Preset[Shape]] = {
         model=LSTMConfig(
             layers=1, embedding_size=160, hidden_size=512, dropout_in=0.1, dropout_out=0.1
         ),
-        training=TrainingConfig(seed=0, epochs=4, batch_size=64, schedule="cosine"),
+        training=TrainingConfig(batch_size=64, **_COSINE),
         vocabulary_size=10_000,
     ),
     "reddit-transformer": Preset(
         model=TransformerConfig(layers=4, heads=6, hidden_size=192),
         training=TrainingConfig(
-            seed=0,
-            epochs=4,
-            batch_size=32,
-            sequence_length=64,
-            schedule="cosine",
-            warmup_steps=200,
-            max_grad_norm=1.0,
+            batch_size=32, sequence_length=64, warmup_steps=200, max_grad_norm=1.0, **_COSINE
         ),
         vocabulary_size=10_000,
     ),
@@ -97,14 +82,12 @@ PRESETS: dict[str, Preset[Shape]] = {
         model=LSTMConfig(
             layers=2, embedding_size=512, hidden_size=512, dropout_in=0.1, dropout_out=0.1
         ),
-        training=TrainingConfig(seed=0, epochs=4, batch_size=64, schedule="cosine"),
+        training=TrainingConfig(batch_size=64, **_COSINE),
         vocabulary_size=20_000,
     ),
     "demo": Preset(
         model=LSTMConfig(layers=1, embedding_size=128, hidden_size=128),
-        training=TrainingConfig(
-            seed=0, epochs=4, sequence_length=20, learning_rate=4e-3, schedule="cosine"
-        ),
+        training=TrainingConfig(sequence_length=20, learning_rate=4e-3, **_COSINE),
         vocabulary_size=5_000,
     ),
     "next-word": Preset(
@@ -129,27 +112,21 @@ PAIR_PRESETS: dict[str, Preset[Seq2SeqConfig]] = {
 
 
 def preset(name: str) -> Preset[Shape]:
-    """The preset of a name.
-
-    Raises:
-        ValueError: there is none; the message lists them.
-    """
+    """The preset of a name; ValueError lists them."""
     _validate.one_of(tuple(PRESETS), preset=name)
     return PRESETS[name]
 
 
-def pair_preset(task: str) -> Preset[Seq2SeqConfig]:
-    """The preset of "translation" or "dialogue".
-
-    Raises:
-        ValueError: there is none; the message lists them.
-    """
+def preset_of(task: str) -> Preset[Any]:
+    """The preset of "next-word", "translation" or "dialogue"; ValueError lists the last two."""
+    if task == "next-word":
+        return PRESETS[task]
     _validate.one_of(tuple(PAIR_PRESETS), task=task)
     return PAIR_PRESETS[task]
 
 
-def gentle(model: LanguageModel) -> TrainingConfig:
-    """A short training that continues a model without overwriting what it knows."""
+def gentle(model: LanguageModel, *, adapter: bool = False) -> TrainingConfig:
+    """A short training that continues a model, or adapts it, without overwriting what it knows."""
     if not isinstance(model, HuggingFaceLanguageModel):
         return TrainingConfig(seed=0, epochs=3)
     return TrainingConfig(
@@ -157,46 +134,7 @@ def gentle(model: LanguageModel) -> TrainingConfig:
         epochs=3,
         batch_size=8,
         sequence_length=min(128, model.longest or 128),
-        learning_rate=1e-3 if model.adapted else 5e-5,
+        learning_rate=1e-3 if model.adapted or adapter else 5e-5,
         schedule="cosine",
         max_grad_norm=1.0,
     )
-
-
-def new_model(vocabulary: Vocabulary, config: Shape, *, seed: int) -> LanguageModel:
-    """A model with fresh weights, on the CPU: the same seed gives the same ones.
-
-    The caller's random numbers are left as they were.
-
-    Raises:
-        ValueError: its weights find no room in memory.
-    """
-    return _seeded(lambda: _language_model(vocabulary, config), seed)
-
-
-def new_seq2seq(
-    source_vocabulary: Vocabulary, vocabulary: Vocabulary, config: Seq2SeqConfig, *, seed: int
-) -> Seq2SeqModel:
-    """An encoder-decoder with fresh weights, on the CPU: the same seed gives the same ones.
-
-    The caller's random numbers are left as they were.
-
-    Raises:
-        ValueError: its weights find no room in memory.
-    """
-    return _seeded(lambda: Seq2SeqModel(source_vocabulary, vocabulary, config), seed)
-
-
-def _seeded(build: Callable[[], AnyNetwork], seed: int) -> AnyNetwork:
-    require_room_for(build)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return build()
-
-
-def _language_model(vocabulary: Vocabulary, config: Shape) -> LanguageModel:
-    if isinstance(config, LSTMConfig):
-        return LSTMLanguageModel(vocabulary, config)
-    if isinstance(config, GRUConfig):
-        return GRULanguageModel(vocabulary, config)
-    return CausalTransformer(vocabulary, config)

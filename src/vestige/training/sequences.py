@@ -2,12 +2,12 @@
 
 Mireshghallah et al. (2021), "Privacy Regularization", appendix A.2.1: batches of one user's
 sequences let a discriminator learn its authors faster than mixed ones. Abadi et al. (2016), "Deep
-Learning with Differential Privacy", section 3.1: the guarantee counts on Poisson
-sampling: every sequence (or user, with all of theirs) is in a batch independently of the others.
+Learning with Differential Privacy", section 3.1: the guarantee counts on Poisson sampling: every
+sequence (or user, with all of theirs) is in a batch independently of the others.
 
 A sequence is a document, or a piece of one that is longer than `sequence_length`. Each begins with
 the model's first state. With Poisson sampling, each also begins with the first token of a text: the
-token before a piece stands in the piece before it, and would count in two units. Otherwise a piece
+token before a piece is in the piece before it, and would count in two units. Otherwise a piece
 is read after that token, as an evaluation reads it.
 """
 
@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from vestige import _validate
 from vestige.data.encoded import EncodedCorpus
 from vestige.errors import TrainingError
-from vestige.training.batches import IGNORED, Batch
-from vestige.training.keystream import Keystream
+from vestige.training.batches import IGNORED, Batch, Ids
+from vestige.training.secret import Keystream
 
 Draw = Literal["documents", "users", "poisson", "poisson-users"]
 """How sequences come into batches: shuffled, shuffled within one user, or by Poisson sampling."""
@@ -38,15 +38,15 @@ class Sequences:
 
     Attributes:
         data: the corpus.
-        starts: (n,) where each sequence's first target stands in `data.tokens`.
-        lengths: (n,) how many targets it has, at least 2 for a whole document.
+        starts: (n,) position of each sequence's first target in `data.tokens`.
+        lengths: (n,) number of its targets, at least 2 for a whole document.
         documents: (n,) the document that it is or is a piece of.
     """
 
     data: EncodedCorpus
-    starts: NDArray[np.int64]
-    lengths: NDArray[np.int64]
-    documents: NDArray[np.int64]
+    starts: Ids
+    lengths: Ids
+    documents: Ids
 
     @classmethod
     def of(cls, data: EncodedCorpus, *, length: int) -> Self:
@@ -70,26 +70,28 @@ class Sequences:
     def __len__(self) -> int:
         return len(self.starts)
 
+    @property
+    def first_pieces(self) -> "Sequences":
+        """The sequences that begin a document."""
+        begins = self.starts == self.data.offsets[self.documents]
+        parts = (self.starts, self.lengths, self.documents)
+        return Sequences(self.data, *(part[begins] for part in parts))
+
     @cached_property
-    def users(self) -> NDArray[np.int64] | None:
+    def users(self) -> Ids | None:
         """(n,) user per sequence."""
         return None if self.data.users is None else self.data.users[self.documents].astype(np.int64)
 
     def batch(
-        self,
-        chosen: NDArray[np.int64],
-        first: int,
-        device: torch.device,
-        *,
-        disjoint: bool = False,
+        self, chosen: Ids, first: int, device: torch.device, *, disjoint: bool = False
     ) -> Batch:
         """Batch of sequences, padded on the right.
 
         Args:
-            chosen: (b,) places among the sequences.
-            first: the token that is read before a document's first.
-            device: where the batch is put.
-            disjoint: it is read before a piece's first, too, so that no two share a token.
+            chosen: (b,) positions among the sequences.
+            first: the token before a document's first.
+            device: of the batch.
+            disjoint: read `first` before a piece's first token, too, so that no two share one.
         """
         lengths, starts = self.lengths[chosen], self.starts[chosen]
         columns = np.arange(lengths.max(initial=0))
@@ -120,12 +122,12 @@ class SequenceBatches:
         batch_size: sequences in a batch; with Poisson sampling, the expected number of sequences or
             users.
         draw: how batches are formed.
-        first: the token that is read before a document's first.
-        device: where batches are put.
+        first: the token before a document's first.
+        device: of the batches.
 
     Raises:
-        TrainingError: batches by user are asked for and documents have no users, or
-            there are fewer sequences or users than a batch has.
+        TrainingError: batches by user need users, or there are fewer sequences or users than a
+            batch has.
     """
 
     sequences: Sequences
@@ -169,8 +171,7 @@ class SequenceBatches:
         """Poisson sampling rate: the probability that a unit is in a batch, in (0, 1].
 
         Raises:
-            ValueError: batches are shuffled: a shuffle has no sampling rate, and does not amplify
-                privacy.
+            ValueError: batches are shuffled.
         """
         if "poisson" not in self.draw:
             raise ValueError(
@@ -180,54 +181,47 @@ class SequenceBatches:
         return self.batch_size / self.units
 
     @cached_property
-    def _counts(self) -> NDArray[np.int64]:
+    def _counts(self) -> Ids:
         """(users,) sequences of each user that has any."""
         if self.sequences.users is None:
             return np.array([len(self.sequences)])
         return np.unique(self.sequences.users, return_counts=True)[1]
 
     @cached_property
-    def _by_user(self) -> list[NDArray[np.int64]]:
+    def _by_user(self) -> list[Ids]:
         assert self.sequences.users is not None
         order = np.argsort(self.sequences.users, kind="stable")
         return np.split(order, np.cumsum(self._counts)[:-1])
 
     def epoch(self, seed: int, number: int, *, first: int = 0) -> Iterator[Batch]:
-        """Batches of epoch `number`, from batch `first` on; Poisson-sampled ones may be empty.
+        """See `Batches`; Poisson-sampled ones may be empty.
 
-        Args:
-            seed: an integer of any size. Samples from a seed of 256 secret bits cannot be guessed.
-            number: the epoch, from 0.
-            first: batches already read, when a training is resumed.
+        `seed` has any size: samples from a seed of 256 secret bits cannot be guessed.
         """
         for index, chosen in enumerate(self._plan(seed, number)):
             if index >= first:
                 yield self._batch(chosen)
 
     def auxiliary(self, rows: int) -> Batch:
-        """Random batch beside the epochs', from torch's global generator.
+        """Random batch beside the epochs', from torch's global generator, of at most `rows`.
 
         With batches by user it is one user's, each as likely as they have sequences.
-
-        Args:
-            rows: number of sequences, or all that the user has.
         """
         generator = np.random.default_rng(int(torch.randint(2**31, ()).item()))
         pool = np.arange(len(self.sequences))
         if self.draw == "users":
             pool = self._by_user[generator.choice(len(self._counts), p=self._share)]
-        chosen = generator.choice(pool, min(rows, len(pool)), replace=False)
-        return self._batch(chosen)
+        return self._batch(generator.choice(pool, min(rows, len(pool)), replace=False))
 
-    def _batch(self, chosen: NDArray[np.int64]) -> Batch:
-        by_lot = "poisson" in self.draw
-        return self.sequences.batch(chosen, self.first, self.device, disjoint=by_lot)
+    def _batch(self, chosen: Ids) -> Batch:
+        disjoint = "poisson" in self.draw
+        return self.sequences.batch(chosen, self.first, self.device, disjoint=disjoint)
 
     @cached_property
     def _share(self) -> NDArray[np.float64]:
         return np.asarray(self._counts / self._counts.sum())
 
-    def _plan(self, seed: int, number: int) -> Iterator[NDArray[np.int64]]:
+    def _plan(self, seed: int, number: int) -> Iterator[Ids]:
         if "poisson" in self.draw:
             return self._poisson_batches(seed, number)
         generator = np.random.default_rng([seed, number])
@@ -236,12 +230,11 @@ class SequenceBatches:
         batches = [part for own in self._by_user for part in self._cut(generator.permutation(own))]
         return (batches[index] for index in generator.permutation(len(batches)))
 
-    def _cut(self, order: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    def _cut(self, order: Ids) -> Iterator[Ids]:
         for begin in range(0, len(order), self.batch_size):
             yield order[begin : begin + self.batch_size]
 
-    def _poisson_batches(self, seed: int, number: int) -> Iterator[NDArray[np.int64]]:
-        """Poisson sample: every unit independently with probability `sample_rate`."""
+    def _poisson_batches(self, seed: int, number: int) -> Iterator[Ids]:
         # "lots" is part of the key: another word would give trainings other bits
         key = hashlib.blake2b(f"lots {seed} {number}".encode(), digest_size=32).digest()
         for batch in range(len(self)):
@@ -252,14 +245,10 @@ class SequenceBatches:
                 yield np.concatenate([np.empty(0, np.int64), *(self._by_user[u] for u in drawn)])
 
 
-def poisson_sample(key: bytes, step: int, *, units: int, sample_rate: float) -> NDArray[np.int64]:
-    """Units of one step, ascending, each drawn independently with a probability, to 2^-53.
+def poisson_sample(key: bytes, step: int, *, units: int, sample_rate: float) -> Ids:
+    """Units of one step, ascending, each sampled independently at a rate in (0, 1], to 2^-53.
 
-    Args:
-        key: 32 secret bytes.
-        step: another one gives other lots.
-        units: how many there are.
-        sample_rate: the probability, in (0, 1].
+    The key has 32 secret bytes.
     """
     words = np.empty(units, np.uint64)
     Keystream(key, step, 0).fill(words)

@@ -1,13 +1,13 @@
-"""Shadow-model jobs of an audit, and everything that decides each.
+"""Shadow-model jobs of an audit of users, and everything that determines each.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
 arXiv:1811.00513, section 3 and Algorithm 1: k models that do the target's task, each trained on a
 random half of the users of a reference corpus; the other half are its non-members. Section 4.3
-and appendix B.2: where the target's shape is not known, GRUs of other sizes, momentum SGD.
+and appendix B.2: if the target's shape is not known, GRUs of other sizes, momentum SGD.
 
-Shadow i is drawn from the plan's seed and i alone, so that a plan of more shadows begins with
-those of a plan of fewer. Users are drawn by name: the order of documents does not decide whose
-half is whose.
+Shadow i depends on the plan's seed and i alone, so that a plan of more shadows begins with those of
+a plan of fewer. Users are drawn by name: the order of documents does not decide whose half is
+whose.
 
 Differs from the paper: halves come in disjoint pairs (`draw_half`).
 """
@@ -32,8 +32,8 @@ from vestige.models.protocols import choose_device
 from vestige.models.recurrent_network import GRUConfig
 from vestige.models.seq2seq import Seq2SeqConfig
 from vestige.training.config import TrainingConfig
-from vestige.training.precision import settled
-from vestige.training.presets import PRESETS, Shape, pair_preset
+from vestige.training.presets import Shape, preset_of
+from vestige.training.steps import settled
 
 Task = Literal["next-word", "translation", "dialogue"]
 ShadowConfig = Shape | Seq2SeqConfig
@@ -52,7 +52,7 @@ class ShadowPlan:
         seed: of the halves, and through them of weights and order.
         count: the paper's k.
         task: of the target; the models of the last two read a source first.
-        models: shapes, taken in turn; one where all shadows are alike.
+        models: shapes, taken in turn; one if all shadows are alike.
         training: configuration of each; its own seed is not used, and no text is held out, so that
             the last weights are kept.
 
@@ -82,20 +82,15 @@ def other_shapes(
 ) -> ShadowPlan:
     """The paper's ten shadows for a target whose shape is not known: GRUs of 64 to 352 units.
 
-    Args:
-        seed: see `ShadowPlan`.
-        task: the decoder of a translation has attention, that of a dialogue has none.
-        training: their configuration; None: the paper's, 50 epochs of SGD with rate 0.01 and
-            momentum 0.9, and what it does not state as in the task's preset.
+    Without `training`, each has the paper's: 50 epochs of SGD with rate 0.01 and momentum 0.9, and
+    the task's preset for what it does not state.
     """
     shape: Callable[..., ShadowConfig] = partial(GRUConfig, layers=1)
-    preset = PRESETS[task] if task == "next-word" else pair_preset(task)
     if task != "next-word":
         shape = partial(Seq2SeqConfig, cell="gru", attention=task == "translation")
     if training is None:
-        training = replace(
-            preset.training, epochs=50, optimizer="sgd", learning_rate=0.01, momentum=0.9
-        )
+        usual = preset_of(task).training
+        training = replace(usual, epochs=50, optimizer="sgd", learning_rate=0.01, momentum=0.9)
     models = tuple(
         shape(embedding_size=size, hidden_size=size, dropout_out=OTHER_DROPOUT)
         for size in OTHER_SIZES
@@ -105,19 +100,19 @@ def other_shapes(
 
 @dataclass(frozen=True, kw_only=True)
 class ShadowJob:
-    """Job of one shadow model, with everything that decides it.
+    """Job of one shadow model, with everything that determines it.
 
     Attributes:
-        folder: where the shadows are kept, each in a folder of its own.
+        folder: of all shadows, each in a folder of its own.
         task: see `ShadowPlan`.
         model: its shape.
-        training: its configuration, with its own seed and a precision of the machine that planned
-            it.
+        training: its configuration, with its own seed, and the precision of the machine that
+            planned it.
         reference: the documents of all users.
         members: the users whose documents it learns, in alphabetical order.
         vocabulary: of what it predicts.
         source_vocabulary: of what that answers or translates; None for next words.
-        device: where it is trained; it does not name the folder.
+        device: of its training; it does not name the folder.
     """
 
     folder: Path
@@ -166,8 +161,13 @@ class ShadowJob:
 
     @property
     def directory(self) -> Path:
-        """Folder of the shadow: a training's, with `shadow.json` written last."""
+        """Folder of the shadow."""
         return self.folder / self.digest
+
+    @property
+    def lock(self) -> Path:
+        """Held by the process that trains it."""
+        return self.folder / f".{self.digest}.lock"
 
 
 def shadow_jobs(
@@ -182,11 +182,11 @@ def shadow_jobs(
     """The shadows of a plan, each on its own half of the reference users.
 
     Args:
-        plan: which.
-        reference: documents with users, and with sources where the task has them; no user of
+        plan: of them.
+        reference: documents with users, and with sources if the task has them; no user of
             the target's training.
         vocabulary: the target's.
-        folder: where finished shadows are looked for and new ones are kept.
+        folder: of finished shadows and of new ones.
         source_vocabulary: the target's too; for translation and dialogue.
         device: "cpu", "cuda" or "auto".
 
@@ -203,8 +203,25 @@ def shadow_jobs(
         raise ValueError(
             f"source_vocabulary must be {need} for the task {plan.task!r}, got {source_vocabulary}"
         )
-    reference = _columns(reference, ("text", "user", "source") if sourced else ("text", "user"))
-    names = _names(reference)
+    wanted = ("text", "user", "source") if sourced else ("text", "user")
+    if missing := set(wanted) - set(reference.table.column_names):
+        raise DataError(
+            f"shadow models need a reference corpus with a column {sorted(missing)[0]!r}; it has "
+            f"{reference.table.column_names}",
+            remedy="Pass that column. A corpus without users can be split into artificial ones.",
+        )
+    reference = Corpus(reference.table.select(list(wanted)))  # without labels
+    names = sorted(set(reference.users or ()))
+    if "" in names:
+        raise DataError(
+            "the reference corpus has documents without a user",
+            remedy="Remove them, or add their users.",
+        )
+    if len(names) < 2:
+        raise DataError(
+            f"shadow models need a reference corpus of 2 users or more; it has {len(names)}",
+            remedy="Pass documents of more users; an audit needs about twenty.",
+        )
     where = choose_device(device)
     training = settled(plan.training, where)  # decided here, not by whichever machine trains it
     jobs = []
@@ -246,30 +263,3 @@ def draw_half(names: Sequence[str], *, seed: int, index: int) -> tuple[tuple[str
     drawn = order[half:] if index % 2 else order[:half]
     own = np.random.default_rng([seed, index, 1])
     return tuple(ordered[place] for place in sorted(drawn)), int(own.integers(2**31))
-
-
-def _columns(reference: Corpus, wanted: tuple[str, ...]) -> Corpus:
-    """Reference corpus without labels."""
-    missing = set(wanted) - set(reference.table.column_names)
-    if missing:
-        raise DataError(
-            f"shadow models need a reference corpus with a column {sorted(missing)[0]!r}; it has "
-            f"{reference.table.column_names}",
-            remedy="Pass that column. A corpus without users can be split into artificial ones.",
-        )
-    return Corpus(reference.table.select(list(wanted)))
-
-
-def _names(reference: Corpus) -> list[str]:
-    names = sorted(set(reference.users or ()))
-    if "" in names:
-        raise DataError(
-            "the reference corpus has documents without a user",
-            remedy="Remove them, or add their users.",
-        )
-    if len(names) < 2:
-        raise DataError(
-            f"shadow models need a reference corpus of 2 users or more; it has {len(names)}",
-            remedy="Pass documents of more users; an audit needs about twenty.",
-        )
-    return names

@@ -2,16 +2,16 @@
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
 arXiv:1811.00513, Algorithm 1: each shadow learns the documents of half of the reference users
-(see `shadow_jobs`). It is kept in a folder that what decides it names,
+(see `shadow_jobs`). A hash of all that determines a shadow names its folder,
 
     FOLDER/<digest>/        a training's directory, as the loop writes it
         model/              the shadow
-        shadow.json         what decided it, what it scores in and out, and its SHA-256
+        shadow.json         what determines it, its scores in and out, and its SHA-256
 
-and `shadow.json` is written last: where it stands, and the hash is right, nothing is trained. An
-interrupted training goes on from its checkpoint, which goes once it is no longer needed. A shadow
-that is trained elsewhere (`train_shadow_away`) comes back as bytes, and `keep_shadow` puts them
-where `train_shadow` would have; both end in the same model.
+and `shadow.json` is written last: if it is there, and the hash is right, nothing is trained. An
+interrupted training resumes from its checkpoint, which is removed at the end. A shadow that is
+trained elsewhere (`train_shadow_away`) comes back as bytes, which `keep_shadow` writes; both end in
+the same model.
 """
 
 import json
@@ -34,13 +34,12 @@ from vestige.models import folders
 from vestige.models.folders import fingerprint
 from vestige.models.protocols import Network
 from vestige.models.seq2seq import Seq2SeqConfig
-from vestige.training import checkpoint
+from vestige.training.directory import CHECKPOINT, IDENTITY, MODEL
 from vestige.training.evaluate import Evaluation
 from vestige.training.loop import learn
-from vestige.training.pairs import PairTask
-from vestige.training.presets import new_model, new_seq2seq
+from vestige.training.new_models import new_model, new_seq2seq
 from vestige.training.shadow_jobs import ShadowJob
-from vestige.training.training_task import TextTask
+from vestige.training.tasks import PairTask, TextTask
 from vestige.training.word_frequencies import FREQUENCIES, frequency_perplexity, is_useless
 
 RECORD = "shadow.json"
@@ -75,7 +74,7 @@ class Shadow:
         others: those whose documents it has not.
         inside: scores on members' documents.
         outside: scores on non-members' documents.
-        sha256: of its weights, see `models.checkpoints.fingerprint`.
+        sha256: of its weights, see `models.folders.fingerprint`.
     """
 
     directory: Path
@@ -112,16 +111,14 @@ def train_shadows(
     map_fn: Callable[..., Iterable[Shadow]] = map,
     say: Callable[[str], None] = lambda line: None,
 ) -> list[Shadow]:
-    """Train all shadows that are not finished.
+    """Train all shadows that are not finished, and those whose folder was damaged since.
 
     Args:
-        jobs: which.
-        train: what `map_fn` applies to a job; `train_shadow` unless said otherwise. Where nodes
-            share no disk: `train_shadow_away`, with a `map_fn` that ends in `keep_shadow`.
+        jobs: of the shadows.
+        train: what `map_fn` applies to a job; `train_shadow` by default. On nodes that share no
+            disk: `train_shadow_away`, with a `map_fn` that ends in `keep_shadow`.
         map_fn: `map`, or one over processes or nodes that gives `Shadow`s in the jobs' order.
-        say: told a line for each that was trained.
-
-    A shadow whose folder was damaged since is trained again.
+        say: called with a line for each that was trained.
 
     Raises:
         TrainingError: a training fails.
@@ -130,7 +127,7 @@ def train_shadows(
     found = {job.digest: _sound(job, say) for job in jobs}
     for job in jobs:
         if found[job.digest] is not None:
-            discard(_lock(job))
+            discard(job.lock)
     missing = list({job.digest: job for job in jobs if found[job.digest] is None}.values())
     results = map_fn(train or train_shadow, missing)
     for done, (job, trained) in enumerate(zip(missing, results, strict=True), 1):
@@ -177,7 +174,7 @@ def keep_shadow(job: ShadowJob, files: Mapping[str, bytes]) -> Shadow:
 
 
 def finished(job: ShadowJob) -> Shadow | None:
-    """The shadow that a job's folder holds, or None where its training is not at an end.
+    """The shadow in a job's folder, or None if its training is not finished.
 
     Raises:
         TrainingError: it is another one, or was changed since.
@@ -185,22 +182,20 @@ def finished(job: ShadowJob) -> Shadow | None:
     path = job.directory / RECORD
     if not path.is_file():
         return None
-    told = read_json(path, _Record, error=TrainingError, remedy=_AFRESH, finite=False)
-    inside, outside = (Evaluation(**part.model_dump()) for part in (told.inside, told.outside))
-    sha256, same = told.sha256, told.shadow == json.loads(json.dumps(job.identity))
-    if not same:
+    found = read_json(path, _Record, error=TrainingError, remedy=_AFRESH, finite=False)
+    if found.shadow != json.loads(json.dumps(job.identity)):
         raise _changed(job, f"{RECORD} describes another shadow model")
-    if not (job.directory / checkpoint.MODEL).is_dir():
+    if not (job.directory / MODEL).is_dir():
         raise _changed(job, "the model is missing")
-    if fingerprint(job.directory) != sha256:
+    if fingerprint(job.directory) != found.sha256:
         raise _changed(job, f"the weights do not have the SHA-256 in {RECORD}")
     return Shadow(
         directory=job.directory,
         members=job.members,
         others=job.others,
-        inside=inside,
-        outside=outside,
-        sha256=sha256,
+        inside=Evaluation(**found.inside.model_dump()),
+        outside=Evaluation(**found.outside.model_dump()),
+        sha256=found.sha256,
     )
 
 
@@ -214,8 +209,8 @@ def _sound(job: ShadowJob, say: Callable[[str], None] = lambda line: None) -> Sh
 
 
 def _once(job: ShadowJob, fill: Callable[[], None]) -> Shadow:
-    """The finished shadow; where it is missing, `fill` its folder. A damaged one is moved aside."""
-    with locked(_lock(job)):
+    """The finished shadow; if missing, `fill` its folder. A damaged one is moved aside."""
+    with locked(job.lock):
         shadow = _sound(job)
         if shadow is None:
             if (job.directory / RECORD).exists():
@@ -223,7 +218,7 @@ def _once(job: ShadowJob, fill: Callable[[], None]) -> Shadow:
                 shutil.rmtree(aside, ignore_errors=True)
                 job.directory.replace(aside)
             fill()
-            (job.directory / checkpoint.CHECKPOINT).unlink(missing_ok=True)
+            (job.directory / CHECKPOINT).unlink(missing_ok=True)
             shadow = finished(job)
     return _there(job, shadow)
 
@@ -232,10 +227,10 @@ def _learn(job: ShadowJob) -> None:
     """Train a shadow, and record its scores on members' and non-members' documents."""
     config = job.training
     with _one_thread():
-        model, lesson, inside, outside = _classroom(job)
+        model, task, inside, outside = _task(job)
         model.to(job.device)
-        learn(model, lesson(inside, None), config=config, directory=job.directory, resume=True)
-        own, others = (lesson(inside, part).judge(model, config) for part in (inside, outside))
+        learn(model, task(inside, None), config=config, directory=job.directory, resume=True)
+        own, others = (task(inside, part).judge(model, config) for part in (inside, outside))
         learnt, other = (getattr(part, "targets", part) for part in (inside, outside))
         alone = frequency_perplexity(learnt, other, size=len(job.vocabulary))
     record = {
@@ -247,12 +242,11 @@ def _learn(job: ShadowJob) -> None:
     write_text(job.directory / RECORD, json.dumps(record, indent=2) + "\n")
 
 
-def _classroom(job: ShadowJob) -> tuple[Network, Callable[..., Any], Any, Any]:
+def _task(job: ShadowJob) -> tuple[Network, Callable[..., Any], Any, Any]:
     """Fresh model, training task, and documents in and out, by the job's task."""
     seed, source = job.training.seed, job.source_vocabulary
     if isinstance(job.model, Seq2SeqConfig):
-        if source is None:
-            raise ValueError(f"source_vocabulary must be given for a {job.task}, got None")
+        assert source is not None
         own, others = (encode_pairs(part, source, job.vocabulary) for part in job.parts())
         pairs = new_seq2seq(source, job.vocabulary, job.model, seed=seed)
         return pairs, PairTask, own, others
@@ -262,7 +256,7 @@ def _classroom(job: ShadowJob) -> tuple[Network, Callable[..., Any], Any, Any]:
 
 def _unpack(directory: Path, files: Mapping[str, bytes]) -> None:
     """Write files, the record last."""
-    model = [name for name in files if name.startswith(f"{checkpoint.MODEL}/")]
+    model = [name for name in files if name.startswith(f"{MODEL}/")]
     outer = [name for name in files if name not in model]
     strange = [name for name in outer if Path(name).name != name]
     strange += [name for name in model if ".." in Path(name).parts]
@@ -272,11 +266,11 @@ def _unpack(directory: Path, files: Mapping[str, bytes]) -> None:
             remedy="Train it again, on nodes with the same version of Vestige.",
         )
     # The identity comes first, as the loop has it, and the record last.
-    for name in sorted(outer, key=lambda name: (name == RECORD, name != checkpoint.IDENTITY)):
+    for name in sorted(outer, key=lambda name: (name == RECORD, name != IDENTITY)):
         if name == RECORD:
-            with folders.replacing(directory / checkpoint.MODEL) as fresh:
+            with folders.replacing(directory / MODEL) as fresh:
                 for inner in model:
-                    path = fresh / Path(inner).relative_to(checkpoint.MODEL)
+                    path = fresh / Path(inner).relative_to(MODEL)
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_bytes(files[inner])
         with replacing(directory / name) as whole:
@@ -294,10 +288,6 @@ def _changed(job: ShadowJob, what: str) -> TrainingError:
         f"{job.directory} does not have the shadow model trained there: {what}",
         remedy=_AFRESH,
     )
-
-
-def _lock(job: ShadowJob) -> Path:
-    return job.folder / f".{job.digest}.lock"
 
 
 @contextmanager

@@ -1,21 +1,22 @@
 """Steps: how a batch becomes a gradient. Defences bring their own.
 
 A StepFn runs the model on one batch, puts a gradient into every trainable parameter's `.grad`
-(clipped, noised, whatever it is for), where that of the step before still stands, and returns
-the batch's mean loss and the state to carry on, both cut from the graph; the loop then lets the
-optimizer move. It draws chance from torch's global generators only: those are seeded by the
-loop and held in its checkpoints. A private step is handed a secret to draw from as well. It raises
-FloatingPointError where it meets what is not finite and cannot go on.
+and returns the batch's mean loss and the state to carry on, both cut from the graph; the loop then
+lets the optimizer move. It draws chance from torch's global generators only, which the loop seeds
+and keeps in its checkpoints; a private step draws from a secret as well. FloatingPointError says
+that it met what is not finite. A step may be an object with `settings` (part of the training's
+identity) and with the methods of `Learns`, `Measures` and `Private`.
 
-A step may be an object that says more of itself: `settings` (what it depends on, part of the
-training's identity), `tensors` and `restore` (what it learns besides the model, part of the
-checkpoint), `measured` (numbers for the log since last asked), `draw_from` (that a guarantee of
-differential privacy counts on its chance).
+Precision: on a CPU `auto` is float32 whatever the processor, so that one seed gives one result on
+every machine: after two epochs on the same seed a model stood at perplexity 457 in float32 and at
+466 in bfloat16. bfloat16 is 1.5 times faster on a CPU with AMX and seven times slower on one with
+AVX2 only. On a GPU `auto` is bfloat16 if the hardware multiplies it.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -23,7 +24,7 @@ from torch.nn.functional import cross_entropy
 
 from vestige.models.protocols import LanguageModel, TwoParts
 from vestige.training.batches import IGNORED, Batch
-from vestige.training.precision import autocast
+from vestige.training.config import TrainingConfig
 from vestige.training.secret import Secret
 
 StepFn = Callable[[LanguageModel, Batch, Any], tuple[Tensor, Any]]
@@ -31,43 +32,34 @@ StepFn = Callable[[LanguageModel, Batch, Any], tuple[Tensor, Any]]
 
 @runtime_checkable
 class Learns(Protocol):
-    """Step with learnt state of its own."""
+    """Step with learnt state of its own, which is part of a checkpoint."""
 
-    def tensors(self) -> dict[str, Tensor]:
-        """State that the next call depends on."""
-        ...
+    def tensors(self) -> dict[str, Tensor]: ...
 
-    def restore(self, kept: Mapping[str, Tensor]) -> None:
-        """Restore the state that `tensors` gave."""
-        ...
+    def restore(self, kept: Mapping[str, Tensor]) -> None: ...
 
 
 @runtime_checkable
 class Measures(Protocol):
-    """Step with measurements for the log."""
+    """Step with measurements for the log: means since the last call, by name."""
 
-    def measured(self) -> dict[str, float]:
-        """Means since the last call, by name."""
-        ...
+    def measured(self) -> dict[str, float]: ...
 
 
 @runtime_checkable
 class Private(Protocol):
-    """Step whose guarantee needs secret randomness."""
+    """Step whose guarantee needs secret randomness: `step`, from 0, draws from the secret."""
 
-    def draw_from(self, secret: Secret, step: int) -> None:
-        """Draw the noise of step `step`, counted from 0, from a secret."""
-        ...
+    def draw_from(self, secret: Secret, step: int) -> None: ...
 
 
-@dataclass(frozen=True)
-class Reading:
-    """Loss of a batch, and the hidden state at the end of each row.
+class Reading(NamedTuple):
+    """Forward pass of a batch.
 
     Attributes:
         loss: mean cross-entropy of the targets that count, in nats.
-        last: (b, h) what the head read after each row's last token; None where the model does
-            not show it.
+        last: (b, h) what the head read after each row's last token; None if the model has no
+            separate head.
         state: the state after the last token, in the graph.
     """
 
@@ -79,20 +71,21 @@ class Reading:
 def plain_step(
     *, max_grad_norm: float | None = None, precision: torch.dtype = torch.float32
 ) -> StepFn:
-    """The step of an undefended training: mean cross-entropy, gradient cut to a norm.
+    """The step of an undefended training: mean cross-entropy, gradient cut to an L2 norm.
 
-    Args:
-        max_grad_norm: the L2 norm that the gradient is cut to; None leaves it.
-        precision: of the forward pass; parameters and gradients stay what they are.
+    `precision` is that of the forward pass; parameters and gradients keep theirs.
     """
 
-    def step(model: LanguageModel, batch: Batch, state: Any) -> tuple[Tensor, Any]:
+    def step(model: Any, batch: Batch, state: Any) -> tuple[Tensor, Any]:
         if not batch.tokens:  # a Poisson sample may be empty
             return no_step(model, batch)
         with autocast(precision, batch.inputs.device):
-            reading = read(model, batch, state)
+            reader = model if batch.sources is None else model.reading(batch.sources)
+            reading = read(reader, batch, state)
         descend(model, reading.loss, max_grad_norm)
-        return reading.loss.detach(), detached(reading.state)
+        # A decoder's state holds its source, and nothing follows: it is dropped.
+        after = reading.state if batch.sources is None else None
+        return reading.loss.detach(), detached(after)
 
     return step
 
@@ -100,7 +93,7 @@ def plain_step(
 def read(model: LanguageModel, batch: Batch, state: Any = None) -> Reading:
     """Forward pass: loss of a batch and the rows' last hidden states.
 
-    Where rows are padded, the head is asked for no more than the targets that count.
+    If rows are padded, the head reads only the targets that count.
     """
     if not (isinstance(model, TwoParts) and model.separate_head):
         logits, state = model(batch.inputs, state)
@@ -110,10 +103,7 @@ def read(model: LanguageModel, batch: Batch, state: Any = None) -> Reading:
 
 
 def read_hidden(model: LanguageModel, batch: Batch, hidden: Tensor, state: Any) -> Reading:
-    """`read` from hidden vectors (b, t, h) and a state.
-
-    The model has a separate head.
-    """
+    """`read` from hidden vectors (b, t, h) and a state, of a model with a separate head."""
     assert isinstance(model, TwoParts)
     if batch.padding:
         counts = batch.targets != IGNORED
@@ -149,3 +139,44 @@ def no_step(model: LanguageModel, batch: Batch) -> tuple[Tensor, None]:
 def detached(state: Any) -> Any:
     """A state cut from the graph; None stays None."""
     return None if state is None else state.detach()
+
+
+def choose_precision(
+    wanted: Literal["auto", "float32", "bfloat16"], device: torch.device
+) -> torch.dtype:
+    """The dtype of matrix products; `auto` is bfloat16 on a GPU that has it, else float32."""
+    if wanted == "auto":
+        on_gpu = device.type == "cuda"
+        native = on_gpu and torch.cuda.is_bf16_supported(including_emulation=False)
+        return torch.bfloat16 if native else torch.float32
+    return torch.bfloat16 if wanted == "bfloat16" else torch.float32
+
+
+def settled(config: TrainingConfig, device: torch.device) -> TrainingConfig:
+    """The configuration with the precision that `auto` means on a device, as a run records it.
+
+    Example:
+        >>> settled(TrainingConfig(seed=0), torch.device("cpu")).precision
+        'float32'
+    """
+    native = choose_precision(config.precision, device) == torch.bfloat16
+    return replace(config, precision="bfloat16" if native else "float32")
+
+
+@contextmanager
+def autocast(precision: torch.dtype, device: torch.device) -> Iterator[None]:
+    """Compute matrix products in `precision`; weights and gradients stay float32.
+
+    On a CPU that lacks its instructions oneDNN's recurrent layers fail in bfloat16, torch's do not.
+    """
+    enabled = precision != torch.float32
+    native = device.type != "cpu" or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled):
+        if native or not enabled:
+            yield
+            return
+        before = torch.backends.mkldnn.set_flags(_enabled=False)  # type: ignore[no-untyped-call]
+        try:
+            yield
+        finally:
+            torch.backends.mkldnn.set_flags(_enabled=before[0])  # type: ignore[no-untyped-call]

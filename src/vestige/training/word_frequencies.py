@@ -1,13 +1,13 @@
 r"""Baseline of word frequencies, for judging perplexities.
 
 A model that predicts no better has learned nothing, and its leakage says nothing about a model that
-has. Frequencies are smoothed as Witten and Bell (1991), "The Zero-Frequency
-Problem", IEEE Transactions on Information Theory 37(4), method C, over a uniform distribution:
+has. Frequencies are smoothed as Witten and Bell (1991), "The Zero-Frequency Problem", IEEE
+Transactions on Information Theory 37(4), method C, over a uniform distribution:
 
 .. math:: p(w) = \frac{c(w) + T / V}{N + T}
 
 with c(w) of N training tokens, T of the V tokens of the vocabulary seen. It has no
-parameter, and is defined in the vocabulary's own tokens: subwords where there are such.
+parameter, and is defined in the vocabulary's own tokens, such as subwords.
 """
 
 import math
@@ -23,11 +23,8 @@ from vestige import _validate
 from vestige.data.encoded import EncodedCorpus
 from vestige.results import load
 
-FREQUENCIES = "word_frequency_perplexity"
-"""The name of `frequency_perplexity` among what is measured of a model."""
-
-JUDGED_BY = "judged_by"
-"""Which text judges a model: "validation", or "training" if none was held out."""
+FREQUENCIES, JUDGED_BY = "word_frequency_perplexity", "judged_by"
+"""Entries of a summary: the baseline, and the text that judges ("validation" or "training")."""
 
 _PIECE = 2**22
 
@@ -41,18 +38,10 @@ def token_counts(data: EncodedCorpus, size: int) -> NDArray[np.int64]:
 
 
 def frequency_perplexity(training: EncodedCorpus, text: EncodedCorpus, *, size: int) -> float:
-    """The perplexity of a text under the word frequencies of another.
+    """The perplexity, at least 1, of a text under the word frequencies of another.
 
-    Args:
-        training: text whose words are counted.
-        text: every token of it is predicted.
-        size: tokens in the vocabulary of both.
-
-    Returns:
-        at least 1.
-
-    Raises:
-        ValueError: size is not positive, or there is no token to predict.
+    `size` is the number of tokens in the vocabulary of both. ValueError if it is not positive, or
+    there is no token to predict.
 
     Example:
         >>> text = EncodedCorpus(np.array([0, 1], np.int32), np.array([0, 2]))
@@ -65,18 +54,16 @@ def frequency_perplexity(training: EncodedCorpus, text: EncodedCorpus, *, size: 
     counts = token_counts(training, size)
     seen = max(int((counts > 0).sum()), 1)
     smoothed = (counts + seen / size) / (counts.sum() + seen)
-    asked = token_counts(text, size)
-    told = asked > 0
-    loss = -float((asked[told] * np.log(smoothed[told])).sum()) / int(asked.sum())
+    predicted = token_counts(text, size)
+    used = predicted > 0
+    loss = -float((predicted[used] * np.log(smoothed[used])).sum()) / int(predicted.sum())
     return math.exp(loss)
 
 
 def is_useless(perplexity: float | None, by_frequencies: float | None) -> bool:
-    """Whether a model predicts no better than word frequencies; False where those are unknown.
+    """Whether a model predicts no better than word frequencies; False if those are unknown.
 
-    Args:
-        perplexity: of the model; None where it is not finite.
-        by_frequencies: of `frequency_perplexity` on the same text; None where it was not computed.
+    `perplexity` is None if not finite.
 
     Example:
         >>> is_useless(4631.0, 512.0), is_useless(100.0, 512.0), is_useless(100.0, None)
@@ -89,11 +76,6 @@ def is_useless(perplexity: float | None, by_frequencies: float | None) -> bool:
 
 def useless_words(perplexity: float | None, by_frequencies: float, *, who: str = "It") -> str:
     """Warning about a model that predicts no better than word frequencies.
-
-    Args:
-        perplexity: of the model; None where it is not finite.
-        by_frequencies: on the same text.
-        who: the sentence's subject.
 
     Example:
         >>> print(useless_words(4631.0, 512.0).split(":")[0])
@@ -108,7 +90,7 @@ def useless_words(perplexity: float | None, by_frequencies: float, *, who: str =
 
 
 def useless_model(model: object) -> str | None:
-    """A sentence about a model whose training says that it is too weak to audit; else None."""
+    """A warning if the training of a model says that it is too weak to audit; else None."""
     if not isinstance(model, str | PathLike):
         return None
     run = Path(model) / "run"
@@ -116,7 +98,7 @@ def useless_model(model: object) -> str | None:
 
 
 def useless_training(summary: Mapping[str, Any]) -> str | None:
-    """A sentence about a training that is no better than word frequencies; else None."""
+    """A warning if a training is no better than word frequencies; else None."""
     alone, judged = summary.get(FREQUENCIES), summary.get("validation_perplexity")
     own = summary.get("perplexity") if summary.get(JUDGED_BY) == "training" else judged
     if alone is None or not is_useless(own, alone):

@@ -84,7 +84,7 @@ def test_shadows_in_pairs_learn_every_text_once_as_the_target_was_taught(trained
         folder=tmp_path, seed=0, device="cpu", monitor=SILENT,
     )  # fmt: skip
     assert sorted(one.members + two.members) == list(range(len(OTHERS)))
-    from vestige.training.null_models import Recipe
+    from vestige.training.recipe import Recipe
 
     config = Recipe.of(one.directory).config
     assert (config.epochs, config.batch_size, config.learning_rate) == (1, 4, 0.01)

@@ -19,7 +19,7 @@ from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.top_k import Context
 from vestige.models.transformer import TransformerConfig
 from vestige.session import Session
-from vestige.training.presets import PRESETS, pair_preset
+from vestige.training.presets import PRESETS, preset_of
 
 from .queried import users
 
@@ -119,7 +119,7 @@ def test_a_transformer_keeps_its_embeddings():
 
 @pytest.mark.parametrize("task", ["translation", "dialogue"])
 def test_shadows_of_pairs_are_pairs_of_the_task(task):
-    assert plan(target(None, task=task)).models == (pair_preset(task).model,)
+    assert plan(target(None, task=task)).models == (preset_of(task).model,)
 
 
 def test_a_plan_is_described_with_the_names_of_its_shapes():

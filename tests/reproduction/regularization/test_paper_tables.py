@@ -18,7 +18,7 @@ from vestige.data.encoded import encode
 from vestige.errors import DataError
 from vestige.models.checkpoints import load_model
 from vestige.models.predictions import text_log_probs
-from vestige.training.evaluate import evaluate_documents
+from vestige.training.evaluate import score_documents
 
 NAMES = ["figure2", "figure3ab", "figure3c", "table1"]
 
@@ -59,7 +59,7 @@ def test_a_level_keeps_the_model_that_first_reached_it(trained: Comparison) -> N
     folder = trained.trainings[method.name, 0].level_folder(level)
     measures = json.loads((folder / "measures.json").read_text())
     test = encode(trained.users.test, trained.users.vocabulary)
-    scores = evaluate_documents(load_model(folder), test, sequence_length=12)
+    scores = score_documents(load_model(folder), test, sequence_length=12).evaluation()
     assert scores.perplexity == pytest.approx(measures["perplexity"], rel=1e-5)
     assert sum(measures["loss"]) / sum(measures["tokens"]) == pytest.approx(
         np.log(scores.perplexity), rel=1e-5

@@ -34,22 +34,20 @@ from vestige.models.transformer import TransformerConfig
 from vestige.monitor import Monitor
 from vestige.parallel import map_cluster, map_processes
 from vestige.preparation.trained import RUN
-from vestige.training.checkpoint import IDENTITY, identity
+from vestige.training.checkpoint import start_of
 from vestige.training.config import TrainingConfig
-from vestige.training.foreign_recipe import ForeignTraining
-from vestige.training.null_models import START, Recipe, adapter_in
-from vestige.training.precision import settled
-from vestige.training.presets import PRESETS, gentle, pair_preset
+from vestige.training.directory import IDENTITY
+from vestige.training.presets import preset_of
+from vestige.training.recipe import ForeignTraining, Recipe, adapter_in, usual_config
 from vestige.training.shadow_jobs import ShadowPlan, other_shapes, shadow_jobs
 from vestige.training.shadows import Shadow, keep_shadow, train_shadow_away, train_shadows
+from vestige.training.steps import settled
 
 if TYPE_CHECKING:
     from vestige.session import Session
 
 SHADOWS_OF_TEXTS = 4
 """Shadow models of texts if no number is given."""
-LONGEST = 512
-"""Most tokens of a text if the target's files do not tell."""
 CONFIGS = LSTMConfig | GRUConfig | TransformerConfig | Seq2SeqConfig
 """Architectures that a shadow of users can have."""
 PLAIN_BATCHES = ("stream", "documents", "users")
@@ -121,7 +119,7 @@ def shadow_models(
         own = order[number % 2 :: 2]
         half, own_seed = texts.take(own), recipe.config.seed + 1 + 1000 * seed + number
         determined_by = {
-            "base": identity(loaded, {})[START],
+            "base": start_of(loaded),
             "adapter": None if recipe.adapter is None else str(recipe.adapter),
             "texts": half.fingerprint(),
             "config": asdict(recipe.seeded(own_seed)),
@@ -145,11 +143,8 @@ def _recipe(
             own = Recipe.of(path)
             return replace(own, config=replace(own.config, **given))
         known, adapter = ForeignTraining.of(path).settings, adapter_in(model_folder(path))
-    usual = asdict(gentle(base)) | {"seed": 0, "batching": "documents"}
-    usual["sequence_length"] = min(LONGEST, base.longest or LONGEST)
-    if adapter is not None:
-        usual["learning_rate"] = 1e-3
-    config = TrainingConfig(**{**usual, **known, **given})
+    usual = usual_config(base, adapter=adapter is not None)
+    config = replace(usual, **{**known, **given})
     monitor.log(
         f"Shadow models: {config.epochs} epochs, {config.batch_size} texts per step, learning rate "
         f"{config.learning_rate:g} (given, from the target's files, or default)."
@@ -168,7 +163,7 @@ def plan_shadows(
         plan = replace(other_shapes(seed=run.seed, task=target.task), count=count)
         plan = replace(plan, training=replace(plan.training, **changes))
     else:
-        preset = PRESETS[target.task] if target.task == "next-word" else pair_preset(target.task)
+        preset = preset_of(target.task)
         own, recorded = getattr(target.model, "config", None), _recorded_training(target)
         training = replace(recorded or preset.training, **changes)
         if recorded is not None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import asdict, replace
+from dataclasses import replace
 from math import ceil, isfinite
 from os import PathLike, fspath
 from pathlib import Path
@@ -27,16 +27,14 @@ from vestige.models.shared_ids import SharedIds, SharedVocabulary
 from vestige.models.snapshots import Snapshots, shown
 from vestige.session import Session
 from vestige.store import KEPT
-from vestige.training.checkpoint import CHECKPOINT, IDENTITY, MODEL
-from vestige.training.config import TrainingConfig
-from vestige.training.null_models import Recipe, adapter_in, null_texts, text_length, text_lengths
+from vestige.training.directory import CHECKPOINT, IDENTITY, MODEL
+from vestige.training.recipe import Recipe, adapter_in, null_texts, text_length, text_lengths
 
 if TYPE_CHECKING:
     from vestige.audits.update.diff import NullOptions
     from vestige.data.corpus import Corpus
     from vestige.models.protocols import LanguageModel, NextToken
 
-LONGEST = 512  # tokens of a training window if neither files nor options say
 TIMED_STEPS = 3  # training steps that are timed for the estimate
 
 
@@ -256,8 +254,7 @@ def _recipe(
 
     The texts of the clean corpus are taken to be as long as the update's.
     """
-    from vestige.training.foreign_recipe import STATE, ForeignTraining
-    from vestige.training.presets import gentle
+    from vestige.training.recipe import STATE, ForeignTraining, usual_config
 
     chosen = options.chosen
     if (after / IDENTITY).is_file():
@@ -267,10 +264,9 @@ def _recipe(
                 "says how it was trained"
             )
         return Recipe.of(after)
-    recorded, defaults = ForeignTraining.of(after), asdict(gentle(update))
-    defaults["sequence_length"] = min(LONGEST, update.longest or LONGEST)
+    recorded, usual = ForeignTraining.of(after), usual_config(update)
     settings, sources = dict[str, Any](), dict[str, str]()
-    shared = {name: defaults[name] for name in options.given if name in defaults}
+    shared = {name: getattr(usual, name) for name in options.given}
     for source, values in (("default", shared), (STATE, recorded.settings), ("given", chosen)):
         settings |= values
         sources |= dict.fromkeys(values, source)
@@ -289,5 +285,5 @@ def _recipe(
         f"Null models are trained with {named} on {tokens:,} tokens per epoch "
         f"({STATE if options.tokens is None else 'given'})."
     )
-    config = TrainingConfig(**{**defaults, **settings, "seed": 0, "batching": "documents"})
+    config = replace(usual, **settings)
     return Recipe(config=config, tokens=tokens, adapter=adapter_in(model_folder(after)))

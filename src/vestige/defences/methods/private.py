@@ -345,7 +345,7 @@ class DPFedAvg(PrivateDefence):
     ) -> "StepFn":
         """The step: one round."""
         from vestige.privacy.dp_fedavg import DPFedAvgStep
-        from vestige.training.precision import choose_precision
+        from vestige.training.steps import choose_precision
 
         self._check(config)
         return DPFedAvgStep(

@@ -47,7 +47,7 @@ class Goldfish:
     ) -> "StepFn":
         """The step."""
         from vestige.defences.goldfish import GoldfishStep
-        from vestige.training.precision import choose_precision
+        from vestige.training.steps import choose_precision
 
         return GoldfishStep(
             k=self.k,
@@ -83,7 +83,7 @@ class Adversarial:
     ) -> "StepFn":
         """The step, with a fresh discriminator."""
         from vestige.defences.regularizers import AdversarialStep, require_users, width_of
-        from vestige.training.precision import choose_precision
+        from vestige.training.steps import choose_precision
 
         require_users(data, self.name)
         return AdversarialStep(
@@ -126,9 +126,9 @@ class Triplet:
     ) -> "StepFn":
         """The step, which draws auxiliary batches from the data."""
         from vestige.defences.regularizers import TripletStep, require_users
-        from vestige.training.precision import choose_precision
         from vestige.training.sequences import SequenceBatches
-        from vestige.training.training_task import batches_of
+        from vestige.training.steps import choose_precision
+        from vestige.training.tasks import batches_of
 
         require_users(data, self.name)
         batches = batches_of(data, model, config)

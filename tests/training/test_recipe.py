@@ -1,4 +1,4 @@
-"""What a training directory tells of an update, and clean text in parts of its size."""
+"""What is known of a training that is repeated, and clean text in parts of its size."""
 
 import json
 from copy import deepcopy
@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import TrainerState
 
+from tests.damage import damaged, refusal
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.vocabulary import WordVocabulary
@@ -15,7 +17,7 @@ from vestige.errors import DataError, TrainingError
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.training.config import TrainingConfig
 from vestige.training.loop import train
-from vestige.training.null_models import Recipe, null_texts
+from vestige.training.recipe import STATE, ForeignTraining, Recipe, null_texts
 
 WORDS = WordVocabulary(("<unk>", "<eos>", *"abcdefgh"))
 TEXTS = Corpus.from_texts(["a b c d", "e f", "g h a b c", "d e f"] * 5)
@@ -85,3 +87,79 @@ def test_parts_are_drawn_at_random_and_again_by_the_seed():
 def test_too_little_clean_text_is_told_with_what_is_needed():
     with pytest.raises(DataError, match=r"has 90 tokens; 2 parts need 120.*fewer"):
         null_texts(TEXTS, WORDS, [60, 60], seed=0)
+
+
+# Trainings of other programs
+
+TOLD = TrainerState(
+    epoch=2.5,
+    global_step=100,
+    train_batch_size=4,
+    num_input_tokens_seen=0,
+    log_history=[
+        {"step": 10, "epoch": 0.25, "learning_rate": 1e-4, "loss": 3.0, "grad_norm": float("nan")},
+        {"step": 20, "epoch": 0.5, "learning_rate": 2e-4, "loss": 2.0},
+        {"step": 100, "epoch": 2.5, "train_loss": 1.0},
+    ],
+)
+
+
+def write(folder, **changes):
+    folder.mkdir(parents=True, exist_ok=True)
+    TOLD.save_to_json(folder / STATE)
+    file = folder / STATE
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+    return folder
+
+
+def test_a_trainers_state_tells_steps_epochs_batch_and_rate(tmp_path):
+    told = ForeignTraining.of(write(tmp_path))
+    assert told == ForeignTraining(steps=100, epochs=2.5, batch_size=4, learning_rate=2e-4)
+    assert told.settings == {"epochs": 2, "batch_size": 4, "learning_rate": 2e-4}
+
+
+def test_the_latest_checkpoint_is_asked_where_the_folder_tells_nothing(tmp_path):
+    write(tmp_path / "checkpoint-9", global_step=9)
+    write(tmp_path / "checkpoint-10", global_step=10)
+    (tmp_path / "checkpoint-last").mkdir()
+    assert ForeignTraining.of(tmp_path).steps == 10
+    assert ForeignTraining.of(write(tmp_path)).steps == 100
+    assert ForeignTraining.of(tmp_path / "checkpoint-last") == ForeignTraining()
+
+
+def test_tokens_are_those_seen_or_those_of_as_many_texts(tmp_path):
+    told = ForeignTraining.of(write(tmp_path))
+    # 100 steps of 4 texts in 2.5 passes are 160 texts, of 30 tokens each
+    assert told.tokens_of_text(epochs=2, batch_size=4, text_length=30.0) == 4800
+    assert told.tokens_of_text(epochs=2, batch_size=8, text_length=30.0) == 9600
+    seen = ForeignTraining.of(write(tmp_path, num_input_tokens_seen=50_000))
+    assert seen.tokens_of_text(epochs=2, batch_size=4, text_length=30.0) == 20_000
+    assert ForeignTraining().tokens_of_text(epochs=3, batch_size=8, text_length=30.0) is None
+
+
+def test_every_field_of_a_trainers_state_is_checked(tmp_path):
+    sound = json.loads((write(tmp_path) / STATE).read_text())
+
+    def use():
+        told = ForeignTraining.of(tmp_path)
+        TrainingConfig(seed=0, **told.settings)
+        told.tokens_of_text(epochs=1, batch_size=1, text_length=30.0)
+
+    messages = []
+    for what, content in damaged(sound):
+        (tmp_path / STATE).write_text(json.dumps(content))
+        messages.append(refusal(what, use))
+    assert any(message and STATE in message for message in messages)
+
+
+def test_a_pickle_beside_it_is_not_opened(tmp_path):
+    (write(tmp_path) / "training_args.bin").write_bytes(b"cos\nsystem\n(S'false'\ntR.")
+    assert ForeignTraining.of(tmp_path).steps == 100
+
+
+@pytest.mark.parametrize("content", [b"[]", b"\xff", b'{"global_step": "many"}'])
+def test_what_is_no_state_is_refused_with_the_way_round(tmp_path, content):
+    (tmp_path / STATE).write_bytes(content)
+    with pytest.raises(TrainingError, match=STATE) as caught:
+        ForeignTraining.of(tmp_path)
+    assert "as options" in caught.value.remedy

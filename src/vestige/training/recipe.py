@@ -1,0 +1,389 @@
+"""How a training was made, and how to repeat it on other text: for null models and for shadows.
+
+A null model is made as an update was, from text that has nothing of what the update may have
+revealed: the same start and settings, as many tokens, another seed. A recipe comes from the
+directory of `vestige train`, or from `trainer_state.json`, which transformers' `Trainer`, TRL,
+Axolotl and LLaMA-Factory write. `training_args.bin` is a pickle, which can run any code, and is
+never read.
+"""
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Protocol, Unpack
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+
+from vestige import _validate
+from vestige.data.corpus import Corpus
+from vestige.data.encoded import EncodedCorpus, encode, load_encoded
+from vestige.data.files import Count, Measurements, read_json
+from vestige.data.vocabulary import Vocabulary
+from vestige.data.writing import alone
+from vestige.errors import DataError, TrainingError
+from vestige.models.checkpoints import load_model
+from vestige.models.folders import ADAPTER_CONFIG
+from vestige.models.hugging_face import HuggingFaceLanguageModel
+from vestige.models.protocols import LanguageModel
+from vestige.training.checkpoint import start_of
+from vestige.training.config import TrainingConfig
+from vestige.training.directory import DATA, IDENTITY, MODEL
+from vestige.training.loop import How, train
+from vestige.training.presets import gentle
+from vestige.training.steps import StepFn
+
+STATE = "trainer_state.json"
+LONGEST = 512
+"""Most tokens of a text if neither files nor options say."""
+BY_HAND = "Train each null model with `vestige train --from`, on other text and with another seed."
+_NO_PASS = 1e-6
+
+
+class Defending(Protocol):
+    """Defence as the maker of a training's step; None for a plain one."""
+
+    def step(
+        self, model: LanguageModel, data: EncodedCorpus, config: TrainingConfig
+    ) -> StepFn | None: ...
+
+
+def snapshot(
+    place: Path,
+    corpus: Corpus,
+    *,
+    start: Callable[[], LanguageModel] | LanguageModel,
+    vocabulary: Vocabulary,
+    base: LanguageModel | None = None,
+    validation: Corpus | None = None,
+    defence: Defending | None = None,
+    **how: Unpack[How],
+) -> LanguageModel:
+    """Model trained on a corpus, on its device.
+
+    An interrupted training resumes; a finished one is loaded. No two processes train one.
+
+    Args:
+        place: the training's own directory; its `data` holds the encoded corpus.
+        corpus: training text.
+        start: makes the untrained model, or is the model to continue (left as it is).
+        vocabulary: of the token ids.
+        base: of an adapter: its base, whose weights the model shares; None: read it again.
+        validation: decides which epoch is kept.
+        defence: under which it learns.
+        **how: see `training.loop.How`.
+    """
+    model = deepcopy(start) if isinstance(start, LanguageModel) else start()
+    with alone(place):
+        data = encode(corpus, vocabulary, place / DATA)
+        held = None if validation is None else encode(validation, vocabulary)
+        step = None if defence is None else defence.step(model, data, how["config"])
+        own: How = {**how, "directory": place, "step": step, "resume": True}
+        train(model, data, validation=held, **own)
+    return load_model(place, base=base)
+
+
+class _Identity(Measurements):
+    """Schema of the parts of a training's identity that a repetition needs."""
+
+    config: dict[str, Any]
+    step: str
+    start: str = Field(alias="model weights at the start")
+    validation: Any = Field(alias="validation data")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Training recipe of an update.
+
+    Attributes:
+        config: its training; a repetition has another seed.
+        tokens: that it read, ends of documents counted.
+        validation: tokens that chose its epoch, 0 for none.
+        start: hash of the weights that it started from; None if unknown.
+        adapter: folder of its adapter; None if all weights were trained.
+    """
+
+    config: TrainingConfig
+    tokens: int
+    validation: int = 0
+    start: str | None = None
+    adapter: Path | None = None
+
+    @classmethod
+    def of(cls, directory: Path) -> "Recipe":
+        """Recipe of a directory of `vestige train`.
+
+        Raises:
+            TrainingError: it is none of a language model's, or a defence made its steps.
+        """
+        remedy = f"Pass a directory of `vestige train`. Otherwise: {BY_HAND}"
+        file = directory / IDENTITY
+        found = read_json(file, _Identity, error=TrainingError, remedy=remedy, finite=False)
+        try:
+            config = TrainingConfig(**found.config)
+        except (ValueError, TypeError) as error:
+            raise TrainingError(
+                f"{directory} is not a repeatable training of a language model ({error})",
+                remedy=remedy,
+            ) from error
+        if not found.step.startswith("plain_step"):
+            raise TrainingError(
+                f"{directory} was trained with a defence; null models cannot repeat it",
+                remedy=BY_HAND,
+            )
+        return cls(
+            config=config,
+            tokens=_tokens(directory, "training"),
+            validation=_tokens(directory, "validation") if found.validation is not None else 0,
+            start=found.start,
+            adapter=adapter_in(directory / MODEL),
+        )
+
+    def seeded(self, seed: int) -> TrainingConfig:
+        """Training configuration with another seed."""
+        return replace(self.config, seed=seed)
+
+    def started(self, before: LanguageModel, seed: int) -> LanguageModel:
+        """Initial model of a repetition: the model before the update, or a fresh adapter on it.
+
+        Raises:
+            TrainingError: the update did not start from this model.
+        """
+        if self.adapter is None:
+            if self.start not in (None, start_of(before)):
+                raise TrainingError(
+                    "AFTER did not start from the weights of BEFORE, so null models cannot "
+                    "repeat its training",
+                    remedy=f"Pass the model that --from named. {BY_HAND}",
+                )
+            return before
+        from vestige.models.lora import adapter_like
+
+        if not isinstance(before, HuggingFaceLanguageModel) or before.adapted:
+            raise TrainingError(
+                "AFTER is an adapter; BEFORE is not a whole Hugging Face model",
+                remedy="Pass the base that it was trained on.",
+            )
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            return adapter_like(before, self.adapter)
+
+    def repeat(
+        self,
+        place: Path,
+        texts: Corpus,
+        before: LanguageModel,
+        *,
+        seed: int,
+        validation: Corpus | None = None,
+        progress: Callable[[int, int], None],
+    ) -> LanguageModel:
+        """Train the model before the update as the update was, on other text.
+
+        Args:
+            place: folder of the training: an unfinished one resumes, a finished one is loaded.
+            texts: to train on.
+            before: its weights are left as they are, and an adapter shares them.
+            seed: of the training and of a fresh adapter.
+            validation: decides which epoch is kept.
+            progress: called with (steps done, all steps).
+
+        Raises:
+            TrainingError: the update did not start from this model.
+        """
+        start = partial(self.started, before, seed)
+        return snapshot(
+            place,
+            texts,
+            start=start if self.adapter else start(),
+            base=before if self.adapter else None,
+            vocabulary=before.vocabulary,
+            config=self.seeded(seed),
+            validation=validation,
+            progress=lambda done, total, *_: progress(done, total),
+        )
+
+
+def _tokens(directory: Path, name: str) -> int:
+    for place in (directory / DATA / name, directory / DATA):
+        if (place / "encoded.json").is_file():
+            return len(load_encoded(place).tokens)
+    raise TrainingError(
+        f"{directory} no longer has its encoded {name} text, so its size is unknown",
+        remedy=BY_HAND,
+    )
+
+
+def adapter_in(folder: Path) -> Path | None:
+    """The folder, if it holds an adapter."""
+    return folder if (folder / ADAPTER_CONFIG).is_file() else None
+
+
+def usual_config(model: LanguageModel, *, adapter: bool = False) -> TrainingConfig:
+    """The usual training of texts one by one on a model, or of an adapter on it."""
+    length = min(LONGEST, model.longest or LONGEST)
+    return replace(gentle(model, adapter=adapter), batching="documents", sequence_length=length)
+
+
+# Trainings of other programs
+
+
+class _Logged(Measurements):
+    """A line of the trainer's log."""
+
+    learning_rate: float | None = Field(default=None, ge=0, le=1e6)
+
+
+class _State(Measurements):
+    """The parts of `trainer_state.json` that a repetition needs."""
+
+    global_step: Count
+    epoch: float | None = Field(default=None, ge=0, le=1e6)
+    train_batch_size: Count | None = None
+    num_input_tokens_seen: Count | None = None
+    log_history: list[_Logged] = Field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForeignTraining:
+    """A training of another program; None for what its files do not say.
+
+    Attributes:
+        steps: that were done.
+        epochs: passes over the data, a fraction if the last was not finished.
+        batch_size: texts of one step; if gradients were accumulated, of one part of it.
+        learning_rate: the highest that was logged.
+        tokens: read in all epochs together.
+    """
+
+    steps: int | None = None
+    epochs: float | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    tokens: int | None = None
+
+    @classmethod
+    def of(cls, folder: Path) -> "ForeignTraining":
+        """From the files of a model folder, or of its latest checkpoint.
+
+        Raises:
+            TrainingError: a file is no trainer's.
+        """
+        file = _state_file(folder)
+        if file is None:
+            return cls()
+        remedy = f"Move {file} elsewhere, and pass tokens, epochs and learning rate as options."
+        found = read_json(file, _State, error=TrainingError, remedy=remedy, finite=False)
+        rates = [one.learning_rate for one in found.log_history if one.learning_rate is not None]
+        return cls(
+            steps=found.global_step or None,
+            epochs=found.epoch if found.epoch and found.epoch > _NO_PASS else None,
+            batch_size=found.train_batch_size or None,
+            learning_rate=max(rates, default=0.0) or None,
+            tokens=found.num_input_tokens_seen or None,
+        )
+
+    @property
+    def settings(self) -> dict[str, int | float]:
+        """Settings of a `TrainingConfig`, by name."""
+        known = {
+            "epochs": self.epochs and max(1, round(self.epochs)),
+            "batch_size": self.batch_size,
+            "learning_rate": self.learning_rate,
+        }
+        return {name: value for name, value in known.items() if value is not None}
+
+    def tokens_of_text(self, *, epochs: int, batch_size: int, text_length: float) -> int | None:
+        """Tokens of the text that was read in each epoch: as recorded, or from steps and texts.
+
+        Args:
+            epochs: passes over it.
+            batch_size: texts of a step.
+            text_length: tokens of a text of the kind, on average.
+        """
+        if self.tokens is not None:
+            return round(self.tokens / (self.epochs or epochs))
+        if self.steps is None:
+            return None
+        return round(self.steps * batch_size / (self.epochs or epochs) * text_length)
+
+
+def _state_file(folder: Path) -> Path | None:
+    if (folder / STATE).is_file():
+        return folder / STATE
+    numbered = [
+        (int(number), file)
+        for file in folder.glob(f"checkpoint-*/{STATE}")
+        if (number := file.parent.name.removeprefix("checkpoint-")).isdecimal()
+    ]
+    return max(numbered)[1] if numbered else None
+
+
+# Texts of null models
+
+
+def null_texts(
+    corpus: Corpus,
+    vocabulary: Vocabulary,
+    sizes: list[int],
+    *,
+    seed: int,
+    lengths: NDArray[np.int64] | None = None,
+) -> list[Corpus]:
+    """Disjoint random parts of a corpus, of about so many tokens each.
+
+    Args:
+        corpus: clean text.
+        vocabulary: for counting tokens.
+        sizes: tokens of each part, ends of documents counted; 0 for none.
+        seed: decides which documents.
+        lengths: `text_lengths` of the corpus, if they are known.
+
+    Raises:
+        DataError: the corpus has too few tokens.
+
+    Example:
+        >>> from vestige.data.vocabulary import WordVocabulary
+        >>> corpus = Corpus.from_texts(["a b c"] * 6)
+        >>> parts = null_texts(corpus, WordVocabulary.build(corpus), [8, 4, 0], seed=0)
+        >>> [len(part) for part in parts]
+        [2, 1, 0]
+    """
+    _validate.at_least(0, sizes=min(sizes, default=0))
+    order = np.random.default_rng(seed).permutation(len(corpus))
+    lengths = text_lengths(corpus, vocabulary) if lengths is None else lengths
+    ends, done = [0], 0
+    reached = np.concatenate([[0], np.cumsum(lengths[order])]) if len(corpus) else np.zeros(1)
+    for size in sizes:
+        # each part begins with a new document, and ends with the one that fills it
+        stop = done if not size else int(np.searchsorted(reached, reached[done] + size))
+        if stop >= len(reached):
+            raise DataError(
+                f"the clean text has {int(reached[-1]):,} tokens; {len(sizes)} parts need "
+                f"{sum(sizes):,}",
+                remedy="Add text of the same kind, or train fewer null models.",
+            )
+        ends.append(stop)
+        done = stop
+    return [corpus.take(order[a:b]) for a, b in pairwise(ends)]
+
+
+def text_lengths(corpus: Corpus, vocabulary: Vocabulary) -> NDArray[np.int64]:
+    """(d,) tokens of each document, its end counted."""
+    return np.array(
+        [len(ids) + 1 for texts in corpus.batches(1000) for ids in vocabulary.encode_batch(texts)],
+        dtype=np.int64,
+    )
+
+
+def text_length(corpus: Corpus, vocabulary: Vocabulary, *, of: int = 1000) -> float:
+    """Tokens of a document on average, its end counted, of the first `of`."""
+    texts = list(corpus.take(range(min(of, len(corpus)))))
+    encoded = vocabulary.encode_batch(texts)
+    return 1 + sum(map(len, encoded)) / max(1, len(encoded))
