@@ -7,9 +7,11 @@ import pytest
 import torch
 
 from tests.cli.shell import invoke
+from tests.preparation.jobs import Told
 from vestige import results
 from vestige.data.corpus import Corpus
 from vestige.data.formats.utterances import read_utterances
+from vestige.data.utterances import Utterance, Utterances
 from vestige.defences.methods.private import DPSGD
 from vestige.defences.methods.regularizers import Goldfish
 from vestige.errors import RunError
@@ -19,24 +21,9 @@ from vestige.preparation.options import ModelOptions, NluOptions, TrainingOption
 from vestige.preparation.train import train
 
 LINES = ["the gate opens at nine", "the code of the gate is new", "nobody knows the code"] * 8
+SONGS = Utterances.of([Utterance(("play", "song"), ("O", "B-song"), "Play")] * 9)
 SMALL = ModelOptions(layers=1, hidden_size=8)
 SHORT = TrainingOptions(epochs=1, batch_size=2, sequence_length=5)
-
-
-class Listener:
-    """A monitor that keeps what it is told."""
-
-    def __init__(self):
-        self.lines, self.tasks = [], []
-
-    def log(self, text):
-        self.lines.append(text)
-
-    def progress(self, task):
-        from contextlib import nullcontext
-
-        self.tasks.append(task)
-        return nullcontext(lambda *_: None)
 
 
 @pytest.fixture
@@ -91,16 +78,8 @@ def test_a_loaded_model_is_continued_and_stays_as_it_is(small, letters, tmp_path
     assert ledgers[1][0]["defence"] == "none"
 
 
-def test_the_vocabulary_of_a_loaded_model_is_taken(small, letters, tmp_path):
-    other = Corpus.from_texts(["a lantern stands at the gate of the mill"] * 20)
-    model = dataclasses.replace(SMALL, vocabulary=load_model(small.directory))
-    again = train(other, out=tmp_path / "new", model=model, training=SHORT)
-    words = load_model(again.directory).vocabulary
-    assert words.fingerprint() == load_model(small.directory).vocabulary.fingerprint()
-
-
 def test_a_private_training_tells_what_it_promises_and_records_its_noise(letters, tmp_path):
-    told = Listener()
+    told = Told()
     defence = DPSGD(noise_multiplier=1.0, accountant="rdp", accept_private_vocabulary=True)
     private = train(
         letters, out=tmp_path / "dp", model=SMALL, training=SHORT, defence=defence, monitor=told
@@ -208,8 +187,20 @@ def test_utterances_are_trained_on(tmp_path):
             "`stop_at_perplexity` must be greater than 1",
         ),
         (
-            {"training": TrainingOptions(stop_at_perplexity=9.0), "hold_out": 0.0},
-            "`stop_at_perplexity` needs validation text",
+            {"task": "next-word", "model": ModelOptions(architecture="transformer")},
+            "`architecture` must be lstm or gru with `task` next-word",
+        ),
+        (
+            {"task": "dialogue", "model": ModelOptions(architecture="transformer")},
+            "`architecture` must be lstm or gru with `task` dialogue",
+        ),
+        (
+            {"task": "nlu", "nlu": NluOptions(dropout=True), "from_": "saved"},
+            "`dropout` does not go with `from_`",
+        ),
+        (
+            {"data": SONGS, "task": "nlu", "validation": SONGS, "hold_out": 0.2},
+            "`validation` and `hold_out` must not be given together",
         ),
         (
             {"training": TrainingOptions(batching="stream"), "defence": Goldfish()},
@@ -229,5 +220,5 @@ def test_parameters_that_do_not_go_together_are_named_and_leave_nothing(
     letters, tmp_path, given, message
 ):
     with pytest.raises(ValueError, match=message):
-        train(letters, out=tmp_path / "new", **given)
+        train(**{"data": letters, **given}, out=tmp_path / "new")
     assert not (tmp_path / "new").exists()

@@ -1,7 +1,5 @@
 """Training of intents and slots: what is recorded, scored and told."""
 
-import pytest
-
 from tests.preparation.jobs import Told
 from vestige import results
 from vestige.data.utterances import Utterance, Utterances
@@ -67,23 +65,3 @@ def test_an_early_stop_is_told(tmp_path):
     assert found.summary["stopped"]
     assert found.summary["steps"] < 40 * 2
     assert told.lines[0].startswith(f"Stopped after {found.summary['steps']:,} steps")
-
-
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        (
-            {"nlu": NluOptions(early_stopping=True), "hold_out": 0.0},
-            "`early_stopping` needs validation utterances",
-        ),
-        ({"nlu": NluOptions(dropout=True), "from_": "saved"}, "`dropout` does not go with"),
-        (
-            {"validation": SONGS, "hold_out": 0.2},
-            "`validation` and `hold_out` must not be given together",
-        ),
-    ],
-)
-def test_settings_that_do_not_fit_leave_no_directory(tmp_path, given, says):
-    with pytest.raises(ValueError, match=says):
-        trained(tmp_path / "out", **{"model": ModelOptions(), **given})
-    assert not (tmp_path / "out").exists()

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.preparation.jobs import Told
 from vestige import results
 from vestige.data.corpus import Corpus
 from vestige.models.checkpoints import load_model, load_seq2seq
@@ -84,14 +83,6 @@ def test_a_loaded_model_is_continued_as_a_copy(tmp_path, small):
     assert not all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_a_monitor_is_told_of_the_part_held_out_and_of_the_kept_epoch(tmp_path):
-    told = Told()
-    trained(tmp_path / "out", monitor=told)
-    assert told.tasks == ["training"]
-    assert told.lines[0].startswith("Validation: ")
-    assert told.lines[1].startswith("Epoch 1 kept, validation perplexity ")
-
-
 def test_a_vocabulary_without_sources_is_refused(tmp_path):
     text = ModelOptions(layers=1, hidden_size=4)
     plain = train(
@@ -101,11 +92,4 @@ def test_a_vocabulary_without_sources_is_refused(tmp_path):
         settings = replace(SMALL, vocabulary=given)
         with pytest.raises(ValueError, match="`vocabulary` must be a model of `task` translation"):
             trained(tmp_path / "out", model=settings)
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_transformer_is_refused_before_anything_is_written(tmp_path):
-    settings = ModelOptions(architecture="transformer")
-    with pytest.raises(ValueError, match="`architecture` must be lstm or gru with `task` dialogue"):
-        trained(tmp_path / "out", model=settings)
     assert not (tmp_path / "out").exists()

@@ -9,11 +9,8 @@ from vestige import results
 from vestige.data.corpus import Corpus
 from vestige.defences.methods.regularizers import Goldfish
 from vestige.errors import DataError
-from vestige.models.checkpoints import load_model
 from vestige.preparation.options import ModelOptions, TrainingOptions
-from vestige.preparation.plant import plant
 from vestige.preparation.train import train
-from vestige.training.presets import PRESETS
 
 CORPUS = Corpus.from_texts(LINES, users=[f"user {number % 8}" for number in range(40)])
 SMALL = ModelOptions(layers=1, hidden_size=4)
@@ -23,14 +20,6 @@ SHORT = TrainingOptions(epochs=2, batch_size=4, sequence_length=5)
 def trained(out, data=CORPUS, **given):
     usual = {"model": SMALL, "training": SHORT, "hold_out": 0.3, "device": "cpu"}
     return train(data, out=out, **{**usual, **given})
-
-
-def test_the_record_has_the_callers_settings_and_the_presets_others(tmp_path):
-    recorded = trained(tmp_path / "out", seed=3).record["configuration"]
-    preset = PRESETS["ptb-lstm"].training
-    assert (recorded["epochs"], recorded["batch_size"], recorded["seed"]) == (2, 4, 3)
-    assert recorded["learning_rate"] == preset.learning_rate
-    assert recorded["schedule"] == preset.schedule
 
 
 def test_the_record_says_what_was_held_out_and_left_out(tmp_path):
@@ -59,13 +48,6 @@ def test_a_defence_batches_texts_as_it_needs_and_is_recorded(tmp_path):
     assert entry["steps"] == found.summary["steps"]
 
 
-def test_rare_words_of_canaries_are_in_a_small_vocabulary(tmp_path):
-    plant(CORPUS, phrase="quiet mice", copies=1, out=tmp_path / "planted")
-    model = ModelOptions(layers=1, hidden_size=4, vocab_size=8)
-    found = trained(tmp_path / "out", tmp_path / "planted", model=model)
-    assert {"quiet", "mice"} <= set(load_model(found.model).vocabulary.words)
-
-
 def test_each_part_is_encoded_before_training_and_the_kept_epoch_is_told(tmp_path):
     told = Told()
     trained(tmp_path / "out", monitor=told)
@@ -82,12 +64,3 @@ def test_batches_of_users_hold_out_whole_users(tmp_path):
     with pytest.raises(DataError, match="no user column"):
         trained(tmp_path / "other", Corpus.from_texts(LINES), training=training)
     assert not (tmp_path / "other").exists()
-
-
-def test_a_transformer_of_texts_one_by_one_is_refused(tmp_path):
-    model = ModelOptions(architecture="transformer")
-    with pytest.raises(
-        ValueError, match="`architecture` must be lstm or gru with `task` next-word"
-    ):
-        trained(tmp_path / "out", task="next-word", model=model)
-    assert not (tmp_path / "out").exists()

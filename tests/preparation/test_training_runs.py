@@ -1,7 +1,6 @@
 """What directories of trainings say of themselves, and what all trainings record."""
 
 import json
-import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,7 +19,11 @@ from vestige.preparation.trained import (
 )
 from vestige.results import Result
 from vestige.training.history import StopAtPerplexity, TrainingHistory
-from vestige.training.word_frequencies import useless_model, useless_training
+from vestige.training.word_frequencies import (
+    frequency_perplexity,
+    useless_model,
+    useless_training,
+)
 
 
 def saved(out, **more):
@@ -74,19 +77,13 @@ def test_a_directory_says_that_its_model_is_too_weak_and_nothing_else_does(tmp_p
         assert useless_model(where) is None
 
 
-def test_frequencies_are_those_of_witten_and_bell():
-    """p(w) = (c(w) + T / V) / (N + T), with N = 6 tokens of which T = 3 differ, of V = 4."""
-    text = encoded(0, 0, 0, 1, 2, 2)
-    p = [(count + 3 / 4) / 9 for count in (3, 1, 2, 0)]
-    own = math.prod((p[0], p[0], p[0], p[1], p[2], p[2])) ** (-1 / 6)
-    assert _word_frequencies(text, None, 4) == {
-        "word_frequency_perplexity": pytest.approx(own),
-        "judged_by": "training",
-    }
-    assert _word_frequencies(text, encoded(3, 1), 4) == {
-        "word_frequency_perplexity": pytest.approx((p[3] * p[1]) ** (-1 / 2)),
-        "judged_by": "validation",
-    }
+def test_word_frequencies_are_judged_by_the_validation_text_if_there_is_some():
+    text, held = encoded(0, 0, 0, 1, 2, 2), encoded(3, 1)
+    for judge, name in ((None, "training"), (held, "validation")):
+        assert _word_frequencies(text, judge, 4) == {
+            "word_frequency_perplexity": frequency_perplexity(text, judge or text, size=4),
+            "judged_by": name,
+        }
 
 
 @pytest.mark.parametrize(
@@ -114,6 +111,7 @@ def test_only_directories_of_seeds_are_repeats(tmp_path):
     for name in ("seed-2", "seed-10", "seed-x", "seed-", "run"):
         (tmp_path / name).mkdir()
     assert repeats(str(tmp_path)) == (str(tmp_path / "seed-2"), str(tmp_path / "seed-10"))
+    assert repeats(str(tmp_path / "run")) == (str(tmp_path / "run"),)
 
 
 @pytest.mark.parametrize(

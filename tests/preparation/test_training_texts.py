@@ -62,6 +62,8 @@ def test_users_are_held_out_whole():
     assert len(texts.held) > 0
     with pytest.raises(DataError, match="the corpus has no user column"):
         read_texts(CORPUS, by_user=True)
+    with pytest.raises(DataError, match="the corpus has no user column"):
+        read_texts(CORPUS, most_per_user=3)
 
 
 def test_nothing_held_out_is_told():
@@ -83,11 +85,6 @@ def test_what_a_user_has_beyond_the_cap_is_left_out_and_told():
     texts = read_texts(USERS, most_per_user=3, hold_out=0.0, monitor=told)
     assert Counter(texts.training.users) == {f"user {n}": 3 for n in range(4)}
     assert told.lines == ["Left out: 28 of 40 documents, of 4 users with more than 3"]
-
-
-def test_a_cap_needs_users():
-    with pytest.raises(DataError, match="the corpus has no user column"):
-        read_texts(CORPUS, most_per_user=3)
 
 
 def test_canaries_are_learned_as_often_as_their_manifest_says(tmp_path):

@@ -1,4 +1,4 @@
-"""Windows against the stream that they were cut from."""
+"""Windows against the stream that they were cut from, and rows of one length."""
 
 from itertools import pairwise
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vestige.errors import TrainingError
-from vestige.training.batches import Windows
+from vestige.training.batches import EqualLengths, Windows
 
 CPU = torch.device("cpu")
 sizes = st.tuples(st.integers(30, 120), st.integers(1, 7), st.integers(1, 9))
@@ -49,13 +49,26 @@ def test_independent_windows_are_all_read_once_in_an_order_of_their_epoch(drawn,
     assert read.equal(again)
 
 
-def test_two_epochs_and_two_seeds_read_windows_in_different_orders():
+def test_two_epochs_and_two_seeds_read_in_different_orders():
     windows = Windows(stream(500), 4, 5, False, CPU)
-    orders = [
-        [b.inputs[:, 0].tolist() for b in windows.epoch(seed, epoch)]
-        for seed, epoch in ((0, 0), (0, 1), (1, 0))
-    ]
+    rows = EqualLengths(np.arange(500) % 7, 4, lambda chosen: chosen.tolist())
+    moments = ((0, 0), (0, 1), (1, 0))
+    orders = [[b.inputs[:, 0].tolist() for b in windows.epoch(*moment)] for moment in moments]
     assert all(a != b for a, b in pairwise(orders))
+    assert all(a != b for a, b in pairwise([list(rows.epoch(*moment)) for moment in moments]))
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=30), st.integers(1, 6), st.integers(0, 9))
+def test_rows_of_one_length_are_all_read_once_and_an_epoch_entered_late_gives_the_rest(
+    drawn, size, first
+):
+    lengths = np.array(drawn)
+    batches = EqualLengths(lengths, size, lambda chosen: chosen.tolist())
+    whole = list(batches.epoch(5, 1))
+    assert sorted(row for batch in whole for row in batch) == list(range(len(lengths)))
+    assert len(whole) == len(batches)
+    assert all(len(batch) <= size and len(set(lengths[batch])) == 1 for batch in whole)
+    assert list(batches.epoch(5, 1, first=first)) == whole[first:]
 
 
 @given(sizes, st.booleans(), st.integers(0, 20))

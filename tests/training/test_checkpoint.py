@@ -171,23 +171,6 @@ def test_a_finished_training_answers_at_once_and_writes_nothing(run, tmp_path):
     assert again.head.weight.equal(model.head.weight)
 
 
-def test_a_stopped_training_stays_stopped(make_model, make_text, tmp_path):
-    def first_epoch(epochs):
-        return True
-
-    for resume in (False, True):
-        history = train(
-            make_model(),
-            make_text(),
-            config=CONFIG,
-            directory=tmp_path,
-            stop=first_epoch,
-            resume=resume,
-        )
-        assert history.stopped
-        assert len(history.epochs) == 1
-
-
 def test_a_training_is_never_overwritten(run, tmp_path):
     run(tmp_path)
     with pytest.raises(TrainingError, match=r"already has a training.*--resume"):

@@ -46,14 +46,6 @@ def test_it_is_the_definition(make_model, make_text, architecture, rows, length,
     assert found.tokens == 98
 
 
-def test_a_uniform_model_is_as_perplexed_as_it_has_words(make_model, make_text):
-    v = 12
-    uniform = TableModel(
-        torch.full((v,), 1 / v), torch.full((v, v), 1 / v), make_model().vocabulary
-    )
-    assert evaluate(uniform, make_text(50)).perplexity == pytest.approx(v)
-
-
 def test_a_model_that_is_sure_and_wrong_is_infinitely_perplexed(make_model, make_text):
     after = torch.zeros(12, 12)
     after[:, 0] = 1

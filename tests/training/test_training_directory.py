@@ -3,7 +3,6 @@
 import pytest
 
 from vestige.errors import RunError
-from vestige.preparation.trained import repeats
 from vestige.training.directory import (
     CHECKPOINT,
     DATA,
@@ -43,15 +42,14 @@ def test_an_empty_directory_that_was_there_is_emptied_and_stays(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("error", [OSError("full"), KeyboardInterrupt()])
-def test_a_checkpoint_is_kept_and_the_way_on_is_told(tmp_path, error):
+@pytest.mark.parametrize(
+    ("error", "notes"),
+    [(OSError("full"), [GOES_ON]), (KeyboardInterrupt(), [GOES_ON]), (ValueError("no"), [])],
+)
+def test_a_checkpoint_is_kept_and_the_way_on_is_told(tmp_path, error, notes):
     out = tmp_path / "out"
-    assert failed(out, error, write=[CHECKPOINT, IDENTITY]) == [GOES_ON]
+    assert failed(out, error, write=[CHECKPOINT, IDENTITY]) == notes
     assert {one.name for one in out.iterdir()} == {CHECKPOINT, IDENTITY}
-
-
-def test_another_error_gets_no_note(tmp_path):
-    assert failed(tmp_path / "out", ValueError("no"), write=[CHECKPOINT]) == []
 
 
 def test_only_one_holds_the_directory_until_the_end(tmp_path):
@@ -112,7 +110,3 @@ def test_several_trainings_need_a_directory_of_their_own(tmp_path):
         check_repeats(tmp_path / "one", resume=False)
     with pytest.raises(RunError, match="holds one training"):
         check_repeats(tmp_path / "one", resume=True)
-    for seed in (10, 9):
-        (tmp_path / "several" / f"seed-{seed}").mkdir(parents=True)
-    assert [path[-6:] for path in repeats(str(tmp_path / "several"))] == ["seed-9", "eed-10"]
-    assert repeats(str(tmp_path / "one")) == (str(tmp_path / "one"),)

@@ -67,13 +67,13 @@ class TrainingConfig:
         _validate.at_least(0, decay_after=self.decay_after)
         _validate.positive(learning_rate=self.learning_rate, decay=self.decay)
         _validate.finite(learning_rate=self.learning_rate, decay=self.decay)
+        _validate.one_of(("adam", "sgd"), optimizer=self.optimizer)
         _validate.fraction(momentum=self.momentum)
         if self.momentum and self.optimizer != "sgd":
             raise ValueError(
                 f'momentum must come with optimizer="sgd", got {self.momentum} with '
                 f"{self.optimizer!r}"
             )
-        _validate.one_of(("adam", "sgd"), optimizer=self.optimizer)
         _validate.one_of(("constant", "step", "cosine"), schedule=self.schedule)
         _validate.one_of(("auto", "float32", "bfloat16"), precision=self.precision)
         _validate.one_of(get_args(Batching), batching=self.batching)

@@ -240,33 +240,22 @@ class _Logged(Measurements):
     learning_rate: float | None = Field(default=None, ge=0, le=1e6)
 
 
-class _State(Measurements):
-    """The parts of `trainer_state.json` that a repetition needs."""
+class ForeignTraining(Measurements):
+    """A training of another program, from `trainer_state.json`; 0 or None if it is unknown.
+
+    Attributes:
+        global_step: steps that were done.
+        epoch: passes over the data, a fraction if the last was not finished.
+        train_batch_size: texts of one step; if gradients were accumulated, of one part of it.
+        num_input_tokens_seen: in all epochs together.
+        log_history: has the learning rates.
+    """
 
     global_step: Count
     epoch: float | None = Field(default=None, ge=0, le=1e6)
     train_batch_size: Count | None = None
     num_input_tokens_seen: Count | None = None
     log_history: list[_Logged] = Field(default_factory=list)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ForeignTraining:
-    """A training of another program; None for what its files do not say.
-
-    Attributes:
-        steps: that were done.
-        epochs: passes over the data, a fraction if the last was not finished.
-        batch_size: texts of one step; if gradients were accumulated, of one part of it.
-        learning_rate: the highest that was logged.
-        tokens: read in all epochs together.
-    """
-
-    steps: int | None = None
-    epochs: float | None = None
-    batch_size: int | None = None
-    learning_rate: float | None = None
-    tokens: int | None = None
 
     @classmethod
     def of(cls, folder: Path) -> "ForeignTraining":
@@ -277,41 +266,38 @@ class ForeignTraining:
         """
         file = _state_file(folder)
         if file is None:
-            return cls()
+            return cls(global_step=0)
         remedy = f"Move {file} elsewhere, and pass tokens, epochs and learning rate as options."
-        found = read_json(file, _State, error=TrainingError, remedy=remedy, finite=False)
-        rates = [one.learning_rate for one in found.log_history if one.learning_rate is not None]
-        return cls(
-            steps=found.global_step or None,
-            epochs=found.epoch if found.epoch and found.epoch > _NO_PASS else None,
-            batch_size=found.train_batch_size or None,
-            learning_rate=max(rates, default=0.0) or None,
-            tokens=found.num_input_tokens_seen or None,
-        )
+        return read_json(file, cls, error=TrainingError, remedy=remedy, finite=False)
 
     @property
-    def settings(self) -> dict[str, int | float]:
-        """Settings of a `TrainingConfig`, by name."""
+    def settings(self) -> dict[str, Any]:
+        """Settings of a `TrainingConfig`, by name; the learning rate is the highest."""
         known = {
-            "epochs": self.epochs and max(1, round(self.epochs)),
-            "batch_size": self.batch_size,
-            "learning_rate": self.learning_rate,
+            "epochs": self._passes and max(1, round(self._passes)),
+            "batch_size": self.train_batch_size,
+            "learning_rate": max((one.learning_rate or 0.0 for one in self.log_history), default=0),
         }
-        return {name: value for name, value in known.items() if value is not None}
+        return {name: value for name, value in known.items() if value}
 
     def tokens_of_text(self, *, epochs: int, batch_size: int, text_length: float) -> int | None:
         """Tokens of the text that was read in each epoch: as recorded, or from steps and texts.
 
         Args:
-            epochs: passes over it.
+            epochs: passes over it, if they are not recorded.
             batch_size: texts of a step.
             text_length: tokens of a text of the kind, on average.
         """
-        if self.tokens is not None:
-            return round(self.tokens / (self.epochs or epochs))
-        if self.steps is None:
+        passes = self._passes or epochs
+        if self.num_input_tokens_seen:
+            return round(self.num_input_tokens_seen / passes)
+        if not self.global_step:
             return None
-        return round(self.steps * batch_size / (self.epochs or epochs) * text_length)
+        return round(self.global_step * batch_size / passes * text_length)
+
+    @property
+    def _passes(self) -> float | None:
+        return self.epoch if self.epoch and self.epoch > _NO_PASS else None
 
 
 def _state_file(folder: Path) -> Path | None:
