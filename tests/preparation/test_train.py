@@ -177,6 +177,10 @@ def test_utterances_are_trained_on(tmp_path):
             {"from_": "nowhere", "model": ModelOptions(layers=2)},
             "`layers` does not go with `from_`",
         ),
+        (
+            {"from_": "nowhere", "model": ModelOptions(tokenizer="bpe")},
+            "`tokenizer` does not go with `from_`",
+        ),
         ({"model": ModelOptions(lora_rank=2)}, "`lora_rank` needs `from_`"),
         (
             {"model": ModelOptions(vocabulary="a", vocab_size=5)},

@@ -34,7 +34,6 @@ def prepared(
     tmp_path, *, task="text", preset=None, model=ANY, texts=None, training=None,
     defence=NONE, **given,
 ):  # fmt: skip
-    model.check(given.get("start"))
     texts = texts or read_texts(CORPUS, hold_out=0.0)
     made = prepared_text(
         job(tmp_path / "out", **given), texts, task=task, preset=preset, model=model,

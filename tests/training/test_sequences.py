@@ -268,12 +268,3 @@ def test_batches_by_user_need_users(draw):
 def test_more_than_there_are_cannot_be_drawn(draw, what):
     with pytest.raises(TrainingError, match=rf"7 exceeds the \d {what}.*smaller batch_size"):
         make([3] * 6, [0, 1, 2] * 2, size=7, draw=draw)
-
-
-def test_values_out_of_range_are_named():
-    with pytest.raises(ValueError, match="draw"):
-        make([3], draw="lottery")
-    with pytest.raises(ValueError, match="batch_size"):
-        make([3], size=0)
-    with pytest.raises(ValueError, match="length"):
-        make([3], length=0)

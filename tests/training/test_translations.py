@@ -7,7 +7,6 @@ import torch
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
-from vestige.errors import TrainingError
 from vestige.training.config import TrainingConfig
 from vestige.training.evaluate import answer_greedily, as_read, bleu, bleu_interval
 from vestige.training.loop import learn
@@ -81,13 +80,3 @@ def test_references_are_written_as_answers_are():
     assert as_read("Yes, U.S.  mail!", words) == "yes , u . s . mail !"
     pieces = SubwordVocabulary.train_bpe(Corpus.from_texts(["yes or no"] * 4), size=262)
     assert as_read("Yes, U.S.  mail!", pieces) == "Yes, U.S.  mail!"
-
-
-def test_references_are_as_many_as_sources(model, numbers):
-    sources = numbers.encoded(numbers.said(3)).sources
-    with pytest.raises(ValueError, match="references must be 3, got 2"):
-        bleu(model, sources, ["one", "two"])
-    with pytest.raises(ValueError, match="length must be at least 1"):
-        answer_greedily(model, sources, length=0)
-    with pytest.raises(TrainingError, match="no source"):
-        bleu(model, type(sources)(sources.tokens[:0], sources.offsets[:1]), [])

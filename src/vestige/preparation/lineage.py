@@ -72,11 +72,8 @@ class Lineage:
 def lineage(out: Path, own: ReadRecords, *, start: object, vocabulary: object) -> Lineage:
     """The lineage of a new training, or of the one that is resumed in its directory.
 
-    Args:
-        out: the directory.
-        own: what the training reads.
-        start: the model it continues, or None.
-        vocabulary: the model whose vocabulary it takes, or None.
+    `own` is what it reads, `start` the model that it continues, or None, and `vocabulary` the one
+    whose vocabulary it takes, or None.
     """
     begun = begun_in(out)
     if begun is not None:
@@ -103,11 +100,7 @@ def new_id() -> str:
 
 
 def history_of(model: object) -> History:
-    """The trainings that the folder of a model, or the directory of its training, records.
-
-    Args:
-        model: its path; a loaded model has an unknown history.
-    """
+    """The trainings that the folder of a model records; a loaded model has an unknown history."""
     folder = model_folder(fspath(model)) if isinstance(model, str | PathLike) else None
     if folder is None or not (folder / LEDGER).is_file():
         return History((LedgerEntry(id=new_id(), defence=UNKNOWN),))

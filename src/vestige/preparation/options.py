@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from vestige.training.history import EarlyStopping, StopAtPerplexity
 
 SIZES = ("layers", "hidden_size", "embedding_size")
+NEW = (
+    *("architecture", *SIZES, "tokenizer", "vocabulary", "vocab_size"),
+    *("vectors", "dropout", "char_embeddings", "lowercase"),
+)
+"""Options of a new model, which do not go with a model to continue."""
 PATIENCE = 20
 """Epochs without improvement before early stopping."""
 
@@ -126,17 +131,6 @@ class ModelOptions:
         sizes = {name: getattr(self, name) for name in SIZES}
         return {name: size for name, size in sizes.items() if size is not None}
 
-    def check(self, start: object | None) -> None:
-        """Raise ValueError for options that exclude each other, or the model to continue."""
-        if start is not None:
-            names = ("architecture", *SIZES, "tokenizer", "vocabulary", "vocab_size")
-            _reject_with_start({name: getattr(self, name) for name in names})
-        elif self.lora_rank is not None:
-            raise ValueError("`lora_rank` needs `from_`, a Hugging Face model to adapt")
-        for name in ("tokenizer", "vocab_size"):
-            if self.vocabulary is not None and getattr(self, name) is not None:
-                raise ValueError(f"`{name}` does not go with `vocabulary`. Leave out one of them")
-
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
@@ -170,16 +164,6 @@ class NluOptions:
         names = ("dropout", "early_stopping", "char_embeddings", "vectors", "vectors_frozen")
         return {name: getattr(self, name) for name in names}
 
-    def check(self, model: ModelOptions, start: object | None) -> None:
-        """Raise ValueError for options that exclude each other, or the model to continue."""
-        if self.vectors_frozen and self.vectors is None:
-            raise ValueError("`vectors_frozen` needs `vectors`")
-        if self.patience is not None and not self.early_stopping:
-            raise ValueError("`patience` needs `early_stopping`")
-        if start is not None:
-            names = ("vectors", "dropout", "char_embeddings", "lowercase")
-            _reject_with_start({**{name: getattr(self, name) for name in names}, **model.shape})
-
     def stop(self, *, validated: bool) -> "EarlyStopping | None":
         """When to stop before the last epoch; ValueError if no utterances validate."""
         from vestige.training.history import EarlyStopping
@@ -191,28 +175,44 @@ class NluOptions:
         return EarlyStopping(PATIENCE if self.patience is None else self.patience)
 
 
-def _reject_with_start(options: Mapping[str, object]) -> None:
-    """Raise ValueError for options of a new model next to a model to continue."""
-    for name, value in options.items():
-        if value not in (None, False):
-            raise ValueError(f"`{name}` does not go with `from_`. Leave out one of them")
-
-
 def reject_others(
     run: Session, task: str, options: Mapping[tuple[str, ...], tuple[str, ...]]
 ) -> None:
     """Raise ValueError if an option was given that only other tasks have.
-
-    An option with its default value counts as not given.
 
     Args:
         run: the call.
         task: of the call.
         options: tasks, and the options that only they have.
     """
-    given, defaults = dict(flat(run.arguments)), dict(flat(run.defaults))
+    given = given_options(run)
     for tasks, names in options.items():
         for name in names if task not in tasks else ():
-            value, default = given[name], defaults.get(name)
-            if value is not default and value != default:
+            if name in given:
                 raise ValueError(f"`{name}` needs `task` {' or '.join(tasks)}")
+
+
+def given_options(run: Session) -> set[str]:
+    """The options that were given; one with its default value counts as not given."""
+    defaults = dict(flat(run.defaults))
+    return {
+        name
+        for name, value in flat(run.arguments)
+        if value is not (default := defaults.get(name)) and value != default
+    }
+
+
+def check_together(run: Session) -> None:
+    """Raise ValueError for options of `train` that need, or exclude, others."""
+    given = given_options(run)
+    for name in NEW if "from" in given else ():
+        if name in given:
+            raise ValueError(f"`{name}` does not go with `from_`. Leave out one of them")
+    if "lora_rank" in given and "from" not in given:
+        raise ValueError("`lora_rank` needs `from_`, a Hugging Face model to adapt")
+    for name in ("tokenizer", "vocab_size"):
+        if {name, "vocabulary"} <= given:
+            raise ValueError(f"`{name}` does not go with `vocabulary`. Leave out one of them")
+    for name, needed in (("vectors_frozen", "vectors"), ("patience", "early_stopping")):
+        if name in given and needed not in given:
+            raise ValueError(f"`{name}` needs `{needed}`")

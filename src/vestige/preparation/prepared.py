@@ -109,12 +109,7 @@ def prepared_text(
     training: TrainingOptions,
     defence: Defence,
 ) -> Prepared:
-    """A language model and its text, encoded in the directory of the training.
-
-    Raises:
-        ValueError: options exclude each other, or do not go with the model.
-        VestigeError: the model or its vocabulary cannot be read.
-    """
+    """A language model and its text, encoded in the directory of the training."""
     stop = training.stop(validated=len(texts.held) > 0)
     plan = _chosen_preset(task, preset, model) if start is None or preset is not None else None
     if start is None and plan is not None:
@@ -179,11 +174,7 @@ def _new_text_model(
 
 
 def _continued(run: Session, start: Any, options: ModelOptions) -> LanguageModel:
-    """The model to continue, with an adapter if one is trained.
-
-    Raises:
-        ValueError: it is an adapter, or no Hugging Face model where an adapter is trained.
-    """
+    """The model to continue, with an adapter if one is trained."""
     model: LanguageModel = loaded(start, load_model, run.device)
     named = fspath(start) if is_path(start) else type(start).__name__
     if model.adapted:
@@ -233,12 +224,7 @@ def prepared_pairs(
     model: ModelOptions,
     training: TrainingOptions,
 ) -> Prepared:
-    """An encoder-decoder that translates or answers, and its pairs.
-
-    Raises:
-        ValueError: options exclude each other.
-        VestigeError: the model or its vocabulary cannot be read.
-    """
+    """An encoder-decoder that translates or answers, and its pairs."""
     held = texts.held if len(texts.held) else None
     plan: Preset[Seq2SeqConfig] = preset_of(task)
     config = replace(plan.training, seed=run.seed, **training.chosen)

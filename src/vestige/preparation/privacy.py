@@ -26,15 +26,9 @@ HARDLY = 0.1
 
 
 def check_vocabulary(defence: Defence, lineage: Lineage, *, continued: bool) -> None:
-    """Refuse a vocabulary that was learned from the protected text.
+    """Refuse a vocabulary that a private defence's text has, unless that was accepted.
 
-    Args:
-        defence: only a private one needs another vocabulary.
-        lineage: of the training.
-        continued: whether it continues a model.
-
-    Raises:
-        ValueError: it was, and `accept_private_vocabulary` was not given.
+    `continued`: the training continues a model.
     """
     if not isinstance(defence, PrivateDefence) or defence.accept_private_vocabulary:
         return

@@ -34,17 +34,7 @@ def learn(run: Session, texts: Texts, prepared: Prepared, descent: Lineage) -> T
     """Train a prepared model in the directory of the call, and save the run of the training.
 
     A private training shows its guarantee before the first step and after the last. A training
-    that had ended before is reported again.
-
-    Args:
-        run: the call, with `out`, which this process has claimed, and `resume`.
-        texts: what the training reads.
-        prepared: the model and its task.
-        descent: where model and vocabulary come from.
-
-    Raises:
-        ValueError: options do not go with the model or the defence.
-        VestigeError: the training fails, or belongs to other settings.
+    that had ended before is reported again. This process has claimed the directory.
     """
     out, model, config = Path(run.arguments["out"]), prepared.model, prepared.config
     record(run, texts, model)

@@ -66,20 +66,17 @@ def read_texts(
     """The documents of a training, divided.
 
     A hash of each document decides which validate, so that trainings with different seeds can be
-    compared. Copies of canaries are never held out.
+    compared. Copies of canaries are never held out. DataError if users are needed and unknown.
 
     Args:
         data: a path or a corpus.
         validation: text that validates; None holds out a part of the data.
-        hold_out: the share held out; None: a twentieth.
+        hold_out: the share held out; None: `HOLD_OUT`.
         by_user: hold out users with all their documents.
         most_per_user: leave out further documents of a user.
         shared: columns that the validation text has too.
         monitor: informed of the division.
         **reading: settings of `read_source`.
-
-    Raises:
-        DataError: it cannot be read, or has no users where users are needed.
     """
     whole = _read(data, **reading)
     if (by_user or most_per_user is not None) and whole.users is None:

@@ -26,7 +26,13 @@ from vestige.arguments import (
     group,
 )
 from vestige.preparation.defence_options import DefenceLike, as_defence, as_options
-from vestige.preparation.options import ModelOptions, NluOptions, TrainingOptions, reject_others
+from vestige.preparation.options import (
+    ModelOptions,
+    NluOptions,
+    TrainingOptions,
+    check_together,
+    reject_others,
+)
 from vestige.preparation.trained import REPEAT, RepeatedTraining, Trained
 from vestige.session import Session, verb
 
@@ -145,10 +151,7 @@ def train(
         run.chosen(defence=as_options(chosen))
     if seeds > 1:
         return _repeated(run, Path(out), seeds, resume)
-    if task == "nlu":
-        nlu.check(model, from_)
-    else:
-        model.check(from_)
+    check_together(run)
     if task not in ("text", "nlu") and model.architecture == "transformer":
         raise ValueError(f"`architecture` must be lstm or gru with `task` {task}, got transformer")
 

@@ -45,12 +45,7 @@ def prepared_utterances(
     training: TrainingOptions,
     nlu: NluOptions,
 ) -> Prepared:
-    """A model of intents and slots and its utterances; it is scored on the test part.
-
-    Raises:
-        ValueError: options exclude each other.
-        VestigeError: the model cannot be read.
-    """
+    """A model of intents and slots and its utterances; it is scored on the test part."""
     stop = nlu.stop(validated=len(texts.held) > 0)
     settings: dict[str, Any] = {"epochs": 30 if start is None else 10, "batch_size": 32}
     if start is None:

@@ -51,7 +51,7 @@ class Batch:
         return self.targets.numel() - self.padding
 
     def select(self, rows: Tensor) -> "Batch":
-        """Selected rows, by an int64 (k,) index, without unused columns."""
+        """Rows by an int64 (k,) index, without unused columns."""
         lengths = None if self.lengths is None else self.lengths[rows]
         width = self.inputs.shape[1]
         if lengths is not None:
@@ -84,14 +84,9 @@ class Batches(Protocol):
 
 @dataclass(frozen=True)
 class Windows:
-    """A stream cut into batches.
+    """A stream of int32 ids (n,), possibly memory-mapped, cut into batches.
 
-    Attributes:
-        tokens: int32 (n,) ids, possibly memory-mapped.
-        batch_size: rows, or windows, in a batch.
-        sequence_length: tokens in a window.
-        carries: rows follow on from batch to batch, for models that carry a state.
-        device: of the batches.
+    `carries`: rows follow on from batch to batch, for models that carry a state.
     """
 
     tokens: NDArray[np.int32]
@@ -142,15 +137,10 @@ class Windows:
 
 @dataclass(frozen=True)
 class EqualLengths:
-    """Rows in batches of one length, in another order every epoch.
+    """Rows of `lengths` (n,) in batches of one length, in another order every epoch.
 
     Nothing is padded or masked; at equal work that is more than twice as fast as packed sequences.
-
-    Attributes:
-        lengths: (n,) of the rows.
-        batch_size: largest number in a batch.
-        make: a batch of rows, by their (b,) positions.
-        alike: (n,) rows of one batch are similar in this, too.
+    `make` gives a batch of rows by their positions (b,); these are similar in `alike` (n,), too.
     """
 
     lengths: Ids

@@ -21,7 +21,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vestige import _validate
 from vestige.data.encoded import EncodedCorpus, EncodedPairs
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.errors import TrainingError
@@ -128,7 +127,6 @@ def evaluate(
     Raises:
         TrainingError: there is nothing to predict.
     """
-    _validate.at_least(1, batch_size=batch_size, sequence_length=sequence_length)
     n = len(data.tokens)
     if n < 2:
         raise TrainingError(
@@ -148,13 +146,9 @@ def score_documents(
 ) -> DocumentScores:
     """Score every token of every document that has a word, each document by itself, in float32.
 
-    Longer documents than `sequence_length` are read in pieces, each without the state of the one
-    before.
-
-    Raises:
-        TrainingError: no document has a word.
+    Documents longer than `sequence_length` are read in pieces, each without the state of the one
+    before. TrainingError if no document has a word.
     """
-    _validate.at_least(1, sequence_length=sequence_length)
     places = _words(data)
     context = Context(model.first_token)
     return _scores(model, data, places, context=context, max_length=sequence_length)
@@ -163,12 +157,8 @@ def score_documents(
 def score_pairs(model: Seq2SeqModel, pairs: EncodedPairs, *, length: int = 100) -> DocumentScores:
     """Score every token of every target given its source, in float32 and without dropout.
 
-    At most `length` tokens of a source and of a target are read.
-
-    Raises:
-        TrainingError: no target has a word.
+    At most `length` tokens of each text are read. TrainingError if no target has a word.
     """
-    _validate.at_least(1, length=length)
     data = pairs.targets
     places = _words(data)
     places = places[places - data.offsets[texts_at(data, places)] < length]
@@ -231,7 +221,6 @@ def answer_greedily(
 
     At most `length` tokens of a source are read, and answered; ids have no end-of-text token.
     """
-    _validate.at_least(1, length=length)
     answers: list[list[int]] = [[] for _ in range(len(sources))]
     with evaluation_mode(model):
         for chosen in of_one_length(np.minimum(np.diff(sources.offsets), length), ROWS):
@@ -250,28 +239,13 @@ def bleu(
     length: int = 100,
     seed: int | None = None,
 ) -> Bleu:
-    """BLEU of a model's greedy answers.
+    """BLEU of a model's greedy answers; `seed`: of its interval by resampling texts, None for none.
 
     If a vocabulary splits texts into words, references are split likewise; a word that the
     vocabulary lacks stays as it is and is never matched.
-
-    Args:
-        model: answers.
-        sources: s of them.
-        references: the s texts that people wrote.
-        length: see `answer_greedily`.
-        seed: of the interval by resampling texts; None: no interval.
-
-    Raises:
-        ValueError: references are not as many as sources.
-        TrainingError: there are none.
     """
     from sacrebleu.metrics.bleu import BLEU
 
-    if len(sources) != len(references):
-        raise ValueError(f"references must be {len(sources)}, got {len(references)}")
-    if not len(sources):
-        raise TrainingError("There are no source texts", remedy="Give some.")
     words = model.vocabulary
     answers = [words.decode(ids) for ids in answer_greedily(model, sources, length=length)]
     written = [as_read(text, words) for text in references]
@@ -285,11 +259,7 @@ def bleu(
 def bleu_interval(
     answers: Sequence[str], references: Sequence[str], *, seed: int
 ) -> tuple[float, float] | tuple[None, None]:
-    """The 95 % interval of BLEU: percentiles over 1,000 resamples of the texts.
-
-    Returns:
-        two numbers in [0, 100]; None for both if nothing varies between texts.
-    """
+    """The 95 % interval of BLEU over 1,000 resamples of the texts; None for no variation."""
     from sacrebleu.metrics.bleu import BLEU
 
     metric, rows = BLEU(effective_order=True, force=True), []

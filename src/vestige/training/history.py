@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from vestige import _validate
-
 
 @dataclass(frozen=True, kw_only=True)
 class EpochRecord:
@@ -20,7 +18,7 @@ class EpochRecord:
         validation_perplexity: after it; None without validation data.
         validation_accuracy: of the next word, likewise.
         tokens: learnt in it.
-        seconds: that this took, evaluation left out. Two runs of one training agree in all else.
+        seconds: of learning. Two runs of one training agree in all else.
         measures: further measures on the validation data, by name.
     """
 
@@ -46,17 +44,9 @@ StopFn = Callable[[Sequence[EpochRecord]], bool]
 
 @dataclass(frozen=True)
 class StopAtPerplexity:
-    """Stop once the validation perplexity is this low, for models of equal utility.
-
-    Raises:
-        ValueError: it is not above 1, which no perplexity goes below.
-    """
+    """Stop once the validation perplexity is this low, for models of equal utility."""
 
     perplexity: float
-
-    def __post_init__(self) -> None:
-        if not self.perplexity > 1:
-            raise ValueError(f"perplexity must be above 1, got {self.perplexity}")
 
     def __call__(self, records: Sequence[EpochRecord]) -> bool:
         reached = records[-1].validation_perplexity
@@ -65,15 +55,12 @@ class StopAtPerplexity:
 
 @dataclass(frozen=True)
 class EarlyStopping:
-    """Stop when the validation perplexity has not fallen for `patience` evaluations.
+    """Stop if the validation perplexity has not fallen for so many evaluations.
 
-    Parikh et al. 2022, section 6: 20 epochs. ValueError unless positive.
+    Parikh et al. 2022, section 6: 20 epochs.
     """
 
     patience: int = 20
-
-    def __post_init__(self) -> None:
-        _validate.at_least(1, patience=self.patience)
 
     def __call__(self, records: Sequence[EpochRecord]) -> bool:
         return len(records) - best_epoch(records) >= self.patience

@@ -20,7 +20,6 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
-from vestige import _validate
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode, load_encoded
 from vestige.data.files import Count, Measurements, read_json
@@ -64,19 +63,11 @@ def snapshot(
     defence: Defending | None = None,
     **how: Unpack[How],
 ) -> LanguageModel:
-    """Model trained on a corpus, on its device.
+    """Model trained on a corpus, on its device, in a directory of its own.
 
-    An interrupted training resumes; a finished one is loaded. No two processes train one.
-
-    Args:
-        place: the training's own directory; its `data` holds the encoded corpus.
-        corpus: training text.
-        start: makes the untrained model, or is the model to continue (left as it is).
-        vocabulary: of the token ids.
-        base: of an adapter: its base, whose weights the model shares; None: read it again.
-        validation: decides which epoch is kept.
-        defence: under which it learns.
-        **how: see `training.loop.How`.
+    An interrupted training resumes; a finished one is loaded. No two processes train one. `start`
+    makes the untrained model, or is the model to continue (left as it is). An adapter shares the
+    weights of its `base`; None: they are read again.
     """
     model = deepcopy(start) if isinstance(start, LanguageModel) else start()
     with alone(place):
@@ -119,8 +110,7 @@ class Recipe:
     def of(cls, directory: Path) -> "Recipe":
         """Recipe of a directory of `vestige train`.
 
-        Raises:
-            TrainingError: it is none of a language model's, or a defence made its steps.
+        TrainingError if it is none of a language model's, or a defence made its steps.
         """
         remedy = f"Pass a directory of `vestige train`. Otherwise: {BY_HAND}"
         file = directory / IDENTITY
@@ -152,8 +142,7 @@ class Recipe:
     def started(self, before: LanguageModel, seed: int) -> LanguageModel:
         """Initial model of a repetition: the model before the update, or a fresh adapter on it.
 
-        Raises:
-            TrainingError: the update did not start from this model.
+        TrainingError if the update did not start from this model.
         """
         if self.adapter is None:
             if self.start not in (None, start_of(before)):
@@ -184,18 +173,10 @@ class Recipe:
         validation: Corpus | None = None,
         progress: Callable[[int, int], None],
     ) -> LanguageModel:
-        """Train the model before the update as the update was, on other text.
+        """Train the model before the update as the update was, on other text; see `snapshot`.
 
-        Args:
-            place: folder of the training: an unfinished one resumes, a finished one is loaded.
-            texts: to train on.
-            before: its weights are left as they are, and an adapter shares them.
-            seed: of the training and of a fresh adapter.
-            validation: decides which epoch is kept.
-            progress: called with (steps done, all steps).
-
-        Raises:
-            TrainingError: the update did not start from this model.
+        The weights of `before` are left as they are, and an adapter shares them. `progress` is
+        called with (steps done, all steps).
         """
         start = partial(self.started, before, seed)
         return snapshot(
@@ -259,11 +240,7 @@ class ForeignTraining(Measurements):
 
     @classmethod
     def of(cls, folder: Path) -> "ForeignTraining":
-        """From the files of a model folder, or of its latest checkpoint.
-
-        Raises:
-            TrainingError: a file is no trainer's.
-        """
+        """From the files of a model folder, or of its latest checkpoint."""
         file = _state_file(folder)
         if file is None:
             return cls(global_step=0)
@@ -283,10 +260,7 @@ class ForeignTraining(Measurements):
     def tokens_of_text(self, *, epochs: int, batch_size: int, text_length: float) -> int | None:
         """Tokens of the text that was read in each epoch: as recorded, or from steps and texts.
 
-        Args:
-            epochs: passes over it, if they are not recorded.
-            batch_size: texts of a step.
-            text_length: tokens of a text of the kind, on average.
+        `text_length` is that of a text of the kind on average, in tokens.
         """
         passes = self._passes or epochs
         if self.num_input_tokens_seen:
@@ -322,17 +296,9 @@ def null_texts(
     seed: int,
     lengths: NDArray[np.int64] | None = None,
 ) -> list[Corpus]:
-    """Disjoint random parts of a corpus, of about so many tokens each.
+    """Disjoint random parts of a corpus, of about so many tokens each, ends of documents counted.
 
-    Args:
-        corpus: clean text.
-        vocabulary: for counting tokens.
-        sizes: tokens of each part, ends of documents counted; 0 for none.
-        seed: decides which documents.
-        lengths: `text_lengths` of the corpus, if they are known.
-
-    Raises:
-        DataError: the corpus has too few tokens.
+    `lengths` are the `text_lengths` of the corpus, if they are known. DataError if it is too short.
 
     Example:
         >>> from vestige.data.vocabulary import WordVocabulary
@@ -341,7 +307,6 @@ def null_texts(
         >>> [len(part) for part in parts]
         [2, 1, 0]
     """
-    _validate.at_least(0, sizes=min(sizes, default=0))
     order = np.random.default_rng(seed).permutation(len(corpus))
     lengths = text_lengths(corpus, vocabulary) if lengths is None else lengths
     ends, done = [0], 0

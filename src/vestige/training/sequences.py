@@ -16,13 +16,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal, Self, get_args
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vestige import _validate
 from vestige.data.encoded import EncodedCorpus
 from vestige.errors import TrainingError
 from vestige.training.batches import IGNORED, Batch, Ids
@@ -34,13 +33,12 @@ Draw = Literal["documents", "users", "poisson", "poisson-users"]
 
 @dataclass(frozen=True)
 class Sequences:
-    """The sequences of a corpus.
+    """The n sequences of a corpus.
 
     Attributes:
-        data: the corpus.
-        starts: (n,) position of each sequence's first target in `data.tokens`.
-        lengths: (n,) number of its targets, at least 2 for a whole document.
-        documents: (n,) the document that it is or is a piece of.
+        starts: position of each one's first target in `data.tokens`.
+        lengths: number of its targets, at least 2 for a whole document.
+        documents: the document that it is or is a piece of.
     """
 
     data: EncodedCorpus
@@ -50,12 +48,7 @@ class Sequences:
 
     @classmethod
     def of(cls, data: EncodedCorpus, *, length: int) -> Self:
-        """Cut documents into pieces of at most `length` tokens; empty documents are left out.
-
-        Raises:
-            TrainingError: nothing is left.
-        """
-        _validate.at_least(1, length=length)
+        """Documents in pieces of at most `length` tokens; TrainingError if all are empty."""
         sizes = np.diff(data.offsets)
         kept = np.flatnonzero(sizes > 1)  # one token: the end of an empty text
         if not len(kept):
@@ -85,13 +78,10 @@ class Sequences:
     def batch(
         self, chosen: Ids, first: int, device: torch.device, *, disjoint: bool = False
     ) -> Batch:
-        """Batch of sequences, padded on the right.
+        """Batch of the sequences at positions (b,), padded on the right.
 
-        Args:
-            chosen: (b,) positions among the sequences.
-            first: the token before a document's first.
-            device: of the batch.
-            disjoint: read `first` before a piece's first token, too, so that no two share one.
+        `first` is read before a document's first token, and if `disjoint` before a piece's, too, so
+        that no two share one.
         """
         lengths, starts = self.lengths[chosen], self.starts[chosen]
         columns = np.arange(lengths.max(initial=0))
@@ -115,19 +105,10 @@ class Sequences:
 
 @dataclass(frozen=True)
 class SequenceBatches:
-    """Sequences in batches.
+    """Sequences in batches; `first` is the token before a document's first.
 
-    Attributes:
-        sequences: to read.
-        batch_size: sequences in a batch; with Poisson sampling, the expected number of sequences or
-            users.
-        draw: how batches are formed.
-        first: the token before a document's first.
-        device: of the batches.
-
-    Raises:
-        TrainingError: batches by user need users, or there are fewer sequences or users than a
-            batch has.
+    With Poisson sampling `batch_size` is the expected number of sequences or users. TrainingError
+    if users are needed and unknown, or there are fewer sequences or users than a batch has.
     """
 
     sequences: Sequences
@@ -138,8 +119,6 @@ class SequenceBatches:
     carries: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _validate.one_of(get_args(Draw), draw=self.draw)
-        _validate.at_least(1, batch_size=self.batch_size)
         if "users" in self.draw and self.sequences.users is None:
             raise TrainingError(
                 f"Batches by {self.draw!r} need a user for each document",
@@ -168,11 +147,7 @@ class SequenceBatches:
 
     @property
     def sample_rate(self) -> float:
-        """Poisson sampling rate: the probability that a unit is in a batch, in (0, 1].
-
-        Raises:
-            ValueError: batches are shuffled.
-        """
+        """Poisson sampling rate: the probability that a unit is in a batch, in (0, 1]."""
         if "poisson" not in self.draw:
             raise ValueError(
                 f"draw must be poisson or poisson-users for a sample rate, got {self.draw!r}: only "

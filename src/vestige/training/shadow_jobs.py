@@ -18,13 +18,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vestige import _validate
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import Vocabulary
 from vestige.errors import DataError
@@ -55,9 +54,6 @@ class ShadowPlan:
         models: shapes, taken in turn; one if all shadows are alike.
         training: configuration of each; its own seed is not used, and no text is held out, so that
             the last weights are kept.
-
-    Raises:
-        ValueError: a value is out of range, or a model does not do the task.
     """
 
     seed: int
@@ -65,16 +61,6 @@ class ShadowPlan:
     task: Task = "next-word"
     models: tuple[ShadowConfig, ...]
     training: TrainingConfig
-
-    def __post_init__(self) -> None:
-        _validate.at_least(0, seed=self.seed)
-        _validate.at_least(1, count=self.count, models=len(self.models))
-        _validate.one_of(get_args(Task), task=self.task)
-        for model in self.models:
-            if isinstance(model, Seq2SeqConfig) == (self.task == "next-word"):
-                raise ValueError(
-                    f"models must suit the task {self.task!r}, got {type(model).__name__}"
-                )
 
 
 def other_shapes(
@@ -100,14 +86,11 @@ def other_shapes(
 
 @dataclass(frozen=True, kw_only=True)
 class ShadowJob:
-    """Job of one shadow model, with everything that determines it.
+    """Job of one shadow model, with everything that determines it; pickled for other machines.
 
     Attributes:
         folder: of all shadows, each in a folder of its own.
-        task: see `ShadowPlan`.
-        model: its shape.
-        training: its configuration, with its own seed, and the precision of the machine that
-            planned it.
+        training: with its own seed, and the precision of the machine that planned it.
         reference: the documents of all users.
         members: the users whose documents it learns, in alphabetical order.
         vocabulary: of what it predicts.
@@ -179,7 +162,7 @@ def shadow_jobs(
     source_vocabulary: Vocabulary | None = None,
     device: str = "cpu",
 ) -> list[ShadowJob]:
-    """The shadows of a plan, each on its own half of the reference users.
+    """The shadows of a plan, each on its own half, floor(users / 2), of the reference users.
 
     Args:
         plan: of them.
@@ -190,27 +173,17 @@ def shadow_jobs(
         source_vocabulary: the target's too; for translation and dialogue.
         device: "cpu", "cuda" or "auto".
 
-    Returns:
-        count jobs, in order; floor(users / 2) members each.
-
     Raises:
         DataError: the reference lacks users or sources, or has fewer than two users.
-        ValueError: a source vocabulary is missing, or given for nothing.
     """
-    sourced = plan.task != "next-word"
-    if sourced != (source_vocabulary is not None):
-        need = "given" if sourced else "None"
-        raise ValueError(
-            f"source_vocabulary must be {need} for the task {plan.task!r}, got {source_vocabulary}"
-        )
-    wanted = ("text", "user", "source") if sourced else ("text", "user")
+    wanted = ["text", "user", *(["source"] if plan.task != "next-word" else [])]
     if missing := set(wanted) - set(reference.table.column_names):
         raise DataError(
             f"shadow models need a reference corpus with a column {sorted(missing)[0]!r}; it has "
             f"{reference.table.column_names}",
             remedy="Pass that column. A corpus without users can be split into artificial ones.",
         )
-    reference = Corpus(reference.table.select(list(wanted)))  # without labels
+    reference = Corpus(reference.table.select(wanted))  # without labels
     names = sorted(set(reference.users or ()))
     if "" in names:
         raise DataError(
@@ -224,34 +197,29 @@ def shadow_jobs(
         )
     where = choose_device(device)
     training = settled(plan.training, where)  # decided here, not by whichever machine trains it
-    jobs = []
-    for index in range(plan.count):
-        members, seed = draw_half(names, seed=plan.seed, index=index)
-        jobs.append(
-            ShadowJob(
-                folder=Path(folder),
-                task=plan.task,
-                model=plan.models[index % len(plan.models)],
-                training=replace(training, seed=seed),
-                reference=reference,
-                members=members,
-                vocabulary=vocabulary,
-                source_vocabulary=source_vocabulary,
-                device=str(where),
-            )
+    halves = [draw_half(names, seed=plan.seed, index=index) for index in range(plan.count)]
+    return [
+        ShadowJob(
+            folder=Path(folder),
+            task=plan.task,
+            model=plan.models[index % len(plan.models)],
+            training=replace(training, seed=seed),
+            reference=reference,
+            members=members,
+            vocabulary=vocabulary,
+            source_vocabulary=source_vocabulary,
+            device=str(where),
         )
-    return jobs
+        for index, (members, seed) in enumerate(halves)
+    ]
 
 
 def draw_half(names: Sequence[str], *, seed: int, index: int) -> tuple[tuple[str, ...], int]:
     """Members of shadow `index` out of n users, and the seed of its training.
 
     Halves come in pairs: shadows 0 and 1 have disjoint members, as do 2 and 3. So every user was
-    left out by as many shadows as any other, and all can be compared by as many references.
-
-    Returns:
-        floor(n / 2) names in alphabetical order, the rest of them for an odd index, and a number
-        below 2^31.
+    left out by as many shadows as any other, and all can be compared by as many references. Names
+    are in alphabetical order, the seed is below 2^31.
 
     Example:
         >>> [draw_half(["ann", "bob", "cy", "dee"], seed=0, index=i)[0] for i in (0, 1)]

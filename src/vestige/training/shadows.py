@@ -89,20 +89,6 @@ class Shadow:
         """Whether it predicts non-members' documents no better than word frequencies."""
         return is_useless(self.outside.perplexity, self.outside.measures.get(FREQUENCIES))
 
-    def summary(self) -> dict[str, object]:
-        """Scalars; no user's name."""
-        return {
-            "shadow": self.directory.name,
-            "members": len(self.members),
-            "others": len(self.others),
-            "perplexity_in": self.inside.perplexity,
-            "perplexity_out": self.outside.perplexity,
-            "perplexity_ratio": self.outside.perplexity / self.inside.perplexity,
-            "accuracy_in": self.inside.accuracy,
-            "accuracy_out": self.outside.accuracy,
-            "sha256": self.sha256,
-        }
-
 
 def train_shadows(
     jobs: Iterable[ShadowJob],
@@ -119,9 +105,6 @@ def train_shadows(
             disk: `train_shadow_away`, with a `map_fn` that ends in `keep_shadow`.
         map_fn: `map`, or one over processes or nodes that gives `Shadow`s in the jobs' order.
         say: called with a line for each that was trained.
-
-    Raises:
-        TrainingError: a training fails.
     """
     jobs = list(jobs)
     found = {job.digest: _sound(job, say) for job in jobs}
@@ -140,24 +123,14 @@ def train_shadow(job: ShadowJob) -> Shadow:
     """Train or resume a shadow in its folder, or read it if finished.
 
     Another process that wants the same one waits, and then finds it. The training runs on one
-    thread, so that a shadow has the same bits whoever trains it.
-
-    Raises:
-        TrainingError: the training fails.
-        DataError: half of the users have no text.
+    thread, so that a shadow has the same bits whoever trains it. DataError if half of the users
+    have no text.
     """
     return _once(job, lambda: _learn(job))
 
 
 def train_shadow_away(job: ShadowJob) -> dict[str, bytes]:
-    """Train a shadow on a machine that does not have its folder.
-
-    Returns:
-        the files of its folder by name, "model/model.safetensors" among them, for `keep_shadow`.
-
-    Raises:
-        TrainingError: the training fails.
-    """
+    """Train a shadow on a machine without its folder: the files of it by name."""
     with TemporaryDirectory() as folder:
         directory = train_shadow(replace(job, folder=Path(folder))).directory
         paths = sorted(path for path in directory.rglob("*") if path.is_file())
@@ -165,20 +138,12 @@ def train_shadow_away(job: ShadowJob) -> dict[str, bytes]:
 
 
 def keep_shadow(job: ShadowJob, files: Mapping[str, bytes]) -> Shadow:
-    """Put the files of a shadow that was trained away into its folder, unless it is there.
-
-    Raises:
-        TrainingError: they are not the files of this shadow.
-    """
+    """Put the files of a shadow that was trained away into its folder, unless it is there."""
     return _once(job, lambda: _unpack(job.directory, files))
 
 
 def finished(job: ShadowJob) -> Shadow | None:
-    """The shadow in a job's folder, or None if its training is not finished.
-
-    Raises:
-        TrainingError: it is another one, or was changed since.
-    """
+    """The shadow in a job's folder, None if unfinished; TrainingError if it was changed since."""
     path = job.directory / RECORD
     if not path.is_file():
         return None

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige import _validate
 from vestige.data.encoded import EncodedCorpus
 from vestige.results import load
 
@@ -40,17 +39,13 @@ def token_counts(data: EncodedCorpus, size: int) -> NDArray[np.int64]:
 def frequency_perplexity(training: EncodedCorpus, text: EncodedCorpus, *, size: int) -> float:
     """The perplexity, at least 1, of a text under the word frequencies of another.
 
-    `size` is the number of tokens in the vocabulary of both. ValueError if it is not positive, or
-    there is no token to predict.
+    `size` is the number of tokens in the vocabulary of both.
 
     Example:
         >>> text = EncodedCorpus(np.array([0, 1], np.int32), np.array([0, 2]))
         >>> round(frequency_perplexity(text, text, size=2), 6)
         2.0
     """
-    _validate.at_least(1, size=size)
-    if not len(text.tokens):
-        raise ValueError("text must hold at least one token, got none")
     counts = token_counts(training, size)
     seen = max(int((counts > 0).sum()), 1)
     smoothed = (counts + seen / size) / (counts.sum() + seen)
