@@ -309,7 +309,7 @@ MALFORMED = {
     "canary with unknown words": (
         "R/plain R/gold --manifest R/unknown",
         "canary 1",
-        "lacks 3 of its 3 tokens. Plant with --vocabulary MODEL",
+        "lacks: 1, 2, 3 of 3. Pass the model trained on this text, or plant with --vocabulary",
     ),
     "test nowhere": ("R/plain R/gold --test R/nowhere.txt", "nowhere.txt", "Pass a file"),
     "user column missing": ("R/plain R/gold --test R/test.jsonl --user who", "who", "column"),

@@ -128,6 +128,7 @@ def test_norms_and_clipped_sum_are_those_of_a_loop_over_examples(name, dtype, to
 @pytest.mark.parametrize("name", LSTMS)
 def test_onednns_products_give_the_same_norms_and_sums(name, monkeypatch):
     """What large models take."""
+    monkeypatch.setattr(unit_gradients, "_ONEDNN", unit_gradients._onednn())
     monkeypatch.setattr(unit_gradients, "_LARGE", 0)
     test_norms_and_clipped_sum_are_those_of_a_loop_over_examples(name, torch.float32, 1e-4, None)
 

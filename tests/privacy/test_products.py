@@ -6,7 +6,16 @@ import torch
 from vestige.privacy import unit_gradients as products
 from vestige.privacy.unit_gradients import linear
 
+pytestmark = pytest.mark.skipif(
+    not torch.backends.mkldnn.is_available(), reason="this torch lacks oneDNN"
+)
 SHAPES = [(1, 1, 1), (7, 5, 3), (40, 300, 200), (333, 128, 77), (1, 2048, 1200)]
+
+
+@pytest.fixture(autouse=True)
+def _onednn(monkeypatch):
+    """Also on Intel's processors, whose products are MKL's."""
+    monkeypatch.setattr(products, "_ONEDNN", products._onednn())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -47,8 +56,17 @@ def test_without_onednn_torch_multiplies(monkeypatch):
 
 
 def test_this_torch_has_what_large_products_go_to():
-    if torch.backends.mkldnn.is_available():
-        assert products._ONEDNN is not None
+    assert products._ONEDNN is not None
+
+
+@pytest.mark.parametrize(("maker", "by_intel"), [("GenuineIntel", True), ("AuthenticAMD", False)])
+def test_intels_processors_are_known(monkeypatch, maker, by_intel):
+    def hidden(self, *args, **named):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(products.Path, "open", hidden)
+    monkeypatch.setattr(products.platform, "processor", lambda: f"Family 6 Model 85, {maker}")
+    assert products._by_intel() == by_intel
 
 
 def test_small_products_are_torchs_own_and_repeated_ones_count_together(monkeypatch):

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from vestige import new_files
-from vestige.data.formats.reading import read_source
 from vestige.data.sources import CORPUS, MANIFEST, TEST, TRAIN, VALIDATION, read_parts
 from vestige.monitor import Monitor, Step
 from vestige.results import Result
@@ -141,6 +140,7 @@ def verify_planting(directory: Path) -> Planting:
     from vestige.data.canaries.planting import format_of
     from vestige.data.canaries.texts import Manifest
     from vestige.data.canaries.utterances import SecretManifest
+    from vestige.data.formats.reading import read_source
     from vestige.data.utterances import Utterances
 
     made = partial(Planting.made, directory=directory, verified=True)
