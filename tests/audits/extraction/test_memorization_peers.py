@@ -66,10 +66,13 @@ def statistics(network):
 
     class Model(torch.nn.Module):
         first_token, vocab_size, device = 0, VOCABULARY, torch.device("cpu")
-        vocabulary = range(VOCABULARY)
+        vocabulary, separate_head, carries_state = range(VOCABULARY), False, False
 
-        def forward(self, tokens, state=None):
+        def body(self, tokens, state=None):
             return network(tokens).logits, None
+
+        def predict(self, hidden):
+            return hidden
 
     return token_statistics(Model().eval(), [row[1:].tolist() for row in rows], likeliest=20)
 

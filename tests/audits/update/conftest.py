@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Callable
 
 import pytest
-from tests.attacks.conftest import one_thread
 
+from tests.tables import one_thread
 from vestige.models.table import TableModel
 
 __all__ = ["every_phrase", "naive_score", "one_thread"]

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from tests.attacks.conftest import one_thread, other_bits, random_table
 
 from reproduction.updates.beam_search import (
     Beams,
@@ -15,6 +14,7 @@ from reproduction.updates.beam_search import (
 )
 from reproduction.updates.searches import findings
 from tests.audits.update.conftest import every_phrase, naive_score
+from tests.tables import one_thread, other_bits, random_table
 from vestige.audits.update import pair as module
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.scores import TokenScore
