@@ -178,13 +178,7 @@ class NluOptions:
 def reject_others(
     run: Session, task: str, options: Mapping[tuple[str, ...], tuple[str, ...]]
 ) -> None:
-    """Raise ValueError if an option was given that only other tasks have.
-
-    Args:
-        run: the call.
-        task: of the call.
-        options: tasks, and the options that only they have.
-    """
+    """Raise ValueError if an option was given that only other tasks have, by tasks."""
     given = given_options(run)
     for tasks, names in options.items():
         for name in names if task not in tasks else ():

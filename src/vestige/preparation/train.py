@@ -1,7 +1,7 @@
 """`vestige train`: language models, models of pairs of texts, models of intents and slots."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, Literal, Unpack
 
 from annotated_types import Le
 from cyclopts import Parameter
@@ -35,10 +35,6 @@ from vestige.preparation.options import (
 )
 from vestige.preparation.trained import REPEAT, RepeatedTraining, Trained
 from vestige.session import Session, verb
-
-if TYPE_CHECKING:
-    from vestige.preparation.prepared import Prepared
-    from vestige.preparation.texts import Texts
 
 MODEL, TRAINING = group("Model", place=2), group("Training", place=3)
 Task = Literal["text", "next-word", "translation", "dialogue", "nlu"]
@@ -155,9 +151,10 @@ def train(
     if task not in ("text", "nlu") and model.architecture == "transformer":
         raise ValueError(f"`architecture` must be lstm or gru with `task` {task}, got transformer")
 
-    from vestige.preparation import recipe, texts
+    from vestige.preparation import prepared, recipe, texts
     from vestige.preparation.lineage import lineage
     from vestige.preparation.privacy import check_vocabulary
+    from vestige.preparation.utterances import prepared_utterances
     from vestige.training.directory import claimed
 
     reading: dict[str, Any] = {"validation": validation, "hold_out": hold_out}
@@ -183,25 +180,14 @@ def train(
             )
         descent = lineage(Path(out), read.records, start=from_, vocabulary=model.vocabulary)
         check_vocabulary(chosen, descent, continued=from_ is not None)
-        prepared = _prepared(run, read, task, preset=preset, nlu=nlu, defence=chosen, **begin)
-        return recipe.learn(run, read, prepared, descent)
-
-
-def _prepared(
-    run: Session, read: "Texts", task: str, *, preset: Any, nlu: Any, defence: Any, **begin: Any
-) -> "Prepared":
-    """The model of a task, with the texts in its form."""
-    if task == "nlu":
-        from vestige.preparation.utterances import prepared_utterances
-
-        return prepared_utterances(run, read, nlu=nlu, **begin)
-    if task in PAIRS:
-        from vestige.preparation.prepared import prepared_pairs
-
-        return prepared_pairs(run, read, task=task, **begin)
-    from vestige.preparation.prepared import prepared_text
-
-    return prepared_text(run, read, task=task, preset=preset, defence=defence, **begin)
+        if task == "nlu":
+            made = prepared_utterances(run, read, nlu=nlu, **begin)
+        elif task in PAIRS:
+            made = prepared.prepared_pairs(run, read, task=task, **begin)
+        else:
+            begin |= {"preset": preset, "defence": chosen}
+            made = prepared.prepared_text(run, read, task=task, **begin)
+        return recipe.learn(run, read, made, descent)
 
 
 def _repeated(run: Session, out: Path, count: int, resume: bool) -> RepeatedTraining:
