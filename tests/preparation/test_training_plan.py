@@ -19,7 +19,7 @@ from vestige.models.transformer import TransformerConfig
 from vestige.preparation.options import ModelOptions, TrainingOptions
 from vestige.preparation.plant import plant
 from vestige.preparation.prepared import prepared_text
-from vestige.preparation.recipe import record
+from vestige.preparation.run_training import record
 from vestige.preparation.texts import Texts, read_texts
 from vestige.training.config import TrainingConfig
 from vestige.training.presets import PRESETS

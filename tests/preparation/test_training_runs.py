@@ -11,7 +11,7 @@ from vestige import results
 from vestige.data.encoded import EncodedCorpus
 from vestige.preparation.prepared import Prepared, _word_frequencies
 from vestige.preparation.privacy import clip_advice
-from vestige.preparation.recipe import log_epoch, save
+from vestige.preparation.run_training import log_epoch, save
 from vestige.preparation.trained import (
     RUN,
     Trained,

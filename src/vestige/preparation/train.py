@@ -151,7 +151,7 @@ def train(
     if task not in ("text", "nlu") and model.architecture == "transformer":
         raise ValueError(f"`architecture` must be lstm or gru with `task` {task}, got transformer")
 
-    from vestige.preparation import prepared, recipe, texts
+    from vestige.preparation import prepared, run_training, texts
     from vestige.preparation.lineage import lineage
     from vestige.preparation.privacy import check_vocabulary
     from vestige.preparation.utterances import prepared_utterances
@@ -187,7 +187,7 @@ def train(
         else:
             begin |= {"preset": preset, "defence": chosen}
             made = prepared.prepared_text(run, read, task=task, **begin)
-        return recipe.learn(run, read, made, descent)
+        return run_training.learn(run, read, made, descent)
 
 
 def _repeated(run: Session, out: Path, count: int, resume: bool) -> RepeatedTraining:
