@@ -23,7 +23,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal, get_args
 
 from vestige import _validate
@@ -38,8 +38,10 @@ SMALLEST_DELTA = 1e-12
 HOPELESS, GROUP_HOPELESS = 500.0, 100.0
 """Epsilon above which a coarser bound is given, of one record and of a group."""
 
+_FINEST = 1e-4
 _INTERVALS = (1e-2, 1e-3)
-"""Steps of a group's privacy loss: the coarse one costs at most 0.1, and a tenth of the time."""
+"""Steps of the discretized privacy loss: `_FINEST` for one record, the others for a group, where
+the coarse one costs at most 0.1, and a tenth of the time."""
 
 _LEAST_NOISE, _MOST_NOISE, _PRECISION = 0.01, 1e4, 1e-3
 
@@ -186,12 +188,17 @@ def composed_epsilon(
 
 
 @lru_cache(maxsize=4096)
-def _epsilon(mechanisms: tuple[Mechanism, ...], delta: float, accountant: Accountant) -> float:
+def _epsilon(
+    mechanisms: tuple[Mechanism, ...],
+    delta: float,
+    accountant: Accountant,
+    interval: float = _FINEST,
+) -> float:
     from dp_accounting.rdp import RdpAccountant
 
     bound = _accounted(RdpAccountant(), mechanisms, delta)
     if accountant == "pld" and bound <= HOPELESS:
-        bound = min(bound, _by_losses(mechanisms, delta, 1e-4))
+        bound = min(bound, _by_losses(mechanisms, delta, interval))
     return max(0.0, bound)
 
 
@@ -260,45 +267,55 @@ def noise_for(
     """
     _validate.positive(epsilon=epsilon)
     _validate.at_least(1, steps=steps)
+    _validate.one_of(get_args(Accountant), accountant=accountant)
+    check_delta(delta)
     tried = 0
 
-    def keeps(noise: float, by: Accountant) -> bool:
+    def spent(noise: float, by: Accountant, interval: float = _FINEST) -> float:
         nonlocal tried
         tried += 1
         one = Mechanism(noise_multiplier=noise, sample_rate=sample_rate, steps=steps)
-        spent = one.epsilon(delta, by)
+        found = _epsilon((one,), delta, by, interval)
         if progress is not None:
             progress(tried)
-        return spent <= epsilon
+        return found
 
-    high = 1.0
-    while not keeps(high, "rdp"):
-        high *= 2
-        if high > _MOST_NOISE:
+    noise = 1.0
+    while spent(noise, "rdp") > epsilon:
+        noise *= 2
+        if noise > _MOST_NOISE:
             raise TrainingError(
                 f"epsilon {epsilon:g} at delta {delta:g} is out of reach in {steps} steps at "
-                f"sample rate {sample_rate:g}: noise of {high / 2:g} still spends more",
+                f"sample rate {sample_rate:g}: noise of {noise / 2:g} still spends more",
                 remedy=(
                     "Raise epsilon or delta, train for fewer epochs, or use smaller batches or "
                     "more data."
                 ),
             )
-    high = _least(lambda noise: keeps(noise, "rdp"), high, 0.5)
-    if accountant == "rdp":
+    noise = _least(partial(spent, by="rdp"), epsilon, noise)
+    if accountant == "pld":  # quick bounds first: each is above the next, and close to it
+        for interval in (_INTERVALS[1], _FINEST):
+            noise = _least(partial(spent, by="pld", interval=interval), epsilon, noise)
+    return noise
+
+
+def _least(spent: Callable[[float], float], epsilon: float, high: float) -> float:
+    """The least noise that keeps a budget, to a thousandth, where `high` keeps it."""
+    from scipy.optimize import brentq
+
+    def excess(log_noise: float) -> float:
+        return math.log(min(max(spent(math.exp(log_noise)), 1e-300), 1e300) / epsilon)
+
+    if spent(high / (1 + _PRECISION)) > epsilon:
         return high
-    # Rényi's bound is quick and close from above; losses of little noise take minutes.
-    return _least(lambda noise: keeps(noise, accountant), high, 0.9)
-
-
-def _least(keeps: Callable[[float], bool], high: float, factor: float) -> float:
-    """The least noise that keeps a budget, as `high` does, by steps down and bisection."""
-    low = factor * high
-    while low >= _LEAST_NOISE and keeps(low):
-        low, high = factor * low, low
-    while high > (1 + _PRECISION) * low:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if keeps(middle) else (middle, high)
-    return high
+    while spent(low := 0.95 * high) <= epsilon:  # losses of little noise take minutes: small steps
+        if low < _LEAST_NOISE:
+            return high
+        high = low
+    noise = math.exp(brentq(excess, math.log(low), math.log(high), xtol=_PRECISION / 4))
+    while spent(noise := (1 + _PRECISION / 2) * noise) > epsilon:
+        pass
+    return min(noise, high)
 
 
 def check_delta(delta: float, units: int | None = None) -> None:

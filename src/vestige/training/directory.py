@@ -18,7 +18,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vestige.data import writing
 from vestige.data.files import (
@@ -32,7 +32,9 @@ from vestige.data.files import (
 )
 from vestige.data.writing import make_directory, replacing, write_text
 from vestige.errors import RunError, TrainingError
-from vestige.training.secret import BYTES, Secret
+
+if TYPE_CHECKING:  # torch comes with it, and help needs neither
+    from vestige.training.secret import Secret
 
 IDENTITY, CHECKPOINT = "training.json", "checkpoint.safetensors"
 HISTORY, LOG, MODEL, KEY = "history.json", "log.jsonl", "model", "secret.key"
@@ -206,7 +208,7 @@ def log_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 # The secret of a private training
 
 
-def secret_of(directory: Path | None, given: Secret | None) -> Secret:
+def secret_of(directory: Path | None, given: "Secret | None") -> "Secret":
     """Secret of a training, written to its directory if it is new.
 
     Args:
@@ -216,6 +218,8 @@ def secret_of(directory: Path | None, given: Secret | None) -> Secret:
     Raises:
         TrainingError: the secret is gone, damaged or another one, or cannot be written.
     """
+    from vestige.training.secret import Secret
+
     if directory is None or (directory / MODEL).exists():  # a finished one draws nothing any more
         return given or Secret.fresh()
     path = directory / KEY
@@ -243,8 +247,10 @@ def secret_of(directory: Path | None, given: Secret | None) -> Secret:
     return secret
 
 
-def read_secret(path: Path) -> Secret:
+def read_secret(path: Path) -> "Secret":
     """Secret in a key file; TrainingError if it is gone or damaged."""
+    from vestige.training.secret import BYTES, Secret
+
     try:
         return Secret(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -254,7 +260,7 @@ def read_secret(path: Path) -> Secret:
         ) from error
 
 
-def write_secret(path: Path, secret: Secret) -> None:
+def write_secret(path: Path, secret: "Secret") -> None:
     """Write a key file atomically, readable by its owner alone."""
     with replacing(path) as file:
         file.write(secret.reveal())
