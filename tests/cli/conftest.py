@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cli import example, secret_cases
+from tests.cli import example
 from tests.cli.shell import invoke
 from vestige import results
 from vestige.cli import app as cli
@@ -42,14 +42,6 @@ def table_model(words: list[str], seed: int) -> TableModel:
     chance = np.random.default_rng(seed)
     alpha = np.full(len(vocabulary), 0.1)  # most rows are sure of one token
     return TableModel(chance.dirichlet(alpha), chance.dirichlet(alpha, len(alpha)), vocabulary)
-
-
-@pytest.fixture(scope="session")
-def marked(tmp_path_factory, shell) -> Path:
-    """A workspace in which every secret has a mark; see `secret_cases`."""
-    root = tmp_path_factory.mktemp("marked")
-    secret_cases.make(root, shell)
-    return root
 
 
 class Found:
