@@ -50,15 +50,17 @@ def outside(argument, kind):
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_no_value_is_beyond_what_its_option_takes(verb):
-    app = app_of(verb)
+    app, tried = app_of(verb), set()
     for argument in arguments_of(app):
         kind, choices, values = number_type(argument), argument.get_choices(), []
         if kind in (int, float):
             assert argument.parameter.converter, "cyclopts alone would round 2.7"
             assert kind is float or any(w in bounds(argument) for w in ("at most", "below"))
-            values = [*BEYOND[kind], *outside(argument, kind)]
+            if kind not in tried:  # all of a type share a converter, but each has its own bounds
+                values, tried = BEYOND[kind], {*tried, kind}
+            values = [*values, *outside(argument, kind)]
         elif choices and argument.hint is not str:
-            values = ["nonsense", ""]
+            values = ["nonsense"]
         for value in values:
             with pytest.raises(UsageError) as refused:
                 parsed(app, [*needed(app), f"{argument.name}={value}"])
@@ -75,7 +77,7 @@ def test_a_number_that_is_none_ends_the_command(verb, shell, tmp_path, monkeypat
     numbers = [one for one in arguments_of(app) if number_type(one) is float]
     whole = [one for one in arguments_of(app) if number_type(one) is int][:1]
     for number in [*numbers, *whole]:
-        for value in [2**63] if number in whole else ["nan", "1e999"]:
+        for value in [2**63] if number in whole else ["1e999"]:
             done = shell(verb, *needed(app), f"{number.name}={value}")
             assert done.exit_code == 2, (number.name, done.exception)
             assert done.stderr.startswith(f"vestige: {number.name} must be ")
