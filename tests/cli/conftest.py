@@ -1,9 +1,7 @@
 """A shell in the same process, and a workspace with a little of everything, sound and broken."""
 
 import gzip
-import importlib.util
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -169,33 +167,6 @@ def _broken(sound: Path, copy: Path, file: str, content: bytes | None) -> None:
 
 def _changed(model: Path, **entries) -> bytes:
     return json.dumps(json.loads((model / "model.json").read_text()) | entries).encode()
-
-
-@pytest.fixture(scope="session")
-def every_verb():
-    """A quick command of each verb and what makes its inputs, as the benchmarks have them."""
-    path = Path(__file__).parents[2] / "benchmarks" / "every_verb.py"
-    spec = importlib.util.spec_from_file_location("every_verb", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="session")
-def inputs(every_verb, tmp_path_factory, shell) -> Path:
-    """A folder in which each of the quick commands can run."""
-    root, here = tmp_path_factory.mktemp("inputs"), Path.cwd()
-
-    def run(words):
-        done = shell(*words)
-        assert done.finished, (words, done.stderr, done.exception)
-
-    os.chdir(root)
-    try:
-        every_verb.prepare(root, run)
-    finally:
-        os.chdir(here)
-    return root
 
 
 @pytest.fixture(scope="session")

@@ -81,6 +81,7 @@ def test_help_fits_80_columns_and_its_examples_can_be_pasted(shell, monkeypatch,
         assert " ".join(example.split()) in joined
 
 
+@pytest.mark.long
 def test_nothing_is_said_of_kernels_that_are_not_used():
     code = "import vestige.models.lora"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

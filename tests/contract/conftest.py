@@ -11,8 +11,9 @@ from tests.cli.conftest import shell
 from tests.cli.refusals import listing
 from tests.cli.shell import Done
 from tests.contract import marked as world
+from tests.reports.conftest import no_charts
 
-__all__ = ["shell"]
+__all__ = ["no_charts", "shell"]
 
 
 @dataclass(frozen=True)

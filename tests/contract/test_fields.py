@@ -7,7 +7,6 @@ the attack is text. `make test` tries every fifth field.
 import hashlib
 import json
 import shutil
-import sys
 import unicodedata
 from functools import partial
 
@@ -47,14 +46,6 @@ def run(request, made, marked, tmp_path_factory):
     texts = (marked / "corpus.jsonl", marked / "mine.jsonl")
     vestige.anatomy(marked / "trained", *texts, user="who", orders=1, bins=2, out=out)
     return out
-
-
-@pytest.fixture
-def no_charts(monkeypatch):
-    """Pages without their charts, which take long to draw."""
-    for name, module in sys.modules.items():
-        if name.startswith("vestige.") and hasattr(module, "svg_of"):
-            monkeypatch.setattr(module, "svg_of", lambda chart: "<svg></svg>")
 
 
 def attack(run, folder, changes):
