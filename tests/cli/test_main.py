@@ -98,13 +98,6 @@ def test_a_traceback_is_shown_to_who_asks_for_it(shell, tmp_path, monkeypatch):
     assert type(done.exception).__name__ == "RunError"
 
 
-def test_escapes_in_an_argument_do_not_reach_the_terminal(shell, tmp_path):
-    done = shell("report", "no\x1b[31mrun", "--out", tmp_path / "page.html")
-    assert done.exit_code == 2
-    assert "\x1b" not in done.stderr
-    assert "no\\x1b[31mrun" in done.stderr
-
-
 def test_the_program_leaves_with_the_exit_code(tmp_path):
     words = ["report", str(tmp_path / "nothing"), "--out", str(tmp_path / "page.html")]
     done = subprocess.run(

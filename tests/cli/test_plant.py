@@ -50,12 +50,6 @@ def test_users_of_the_copy_survive_and_verify(shell, tmp_path):
     assert shell("plant", tmp_path / "out", "--verify").exit_code == 0
 
 
-def test_phrases_are_withheld_on_the_terminal_unless_they_are_wanted(shell, workspace, tmp_path):
-    words = ["plant", workspace / "corpus.txt", "--phrase", "quiet mice"]
-    assert "quiet" not in shell(*words, "--out", tmp_path / "a").stdout
-    assert "quiet mice" in shell(*words, "--out", tmp_path / "b", "--show-secrets").stdout
-
-
 @pytest.fixture
 def mail(tmp_path):
     """Twelve letters of three people, one of whom has no name."""
