@@ -22,7 +22,7 @@ def lines():
             yield pytest.param(words, marks=marks, id=" ".join(words)[:80])
 
 
-@pytest.mark.parametrize("words", lines())
+@pytest.mark.parametrize("words", [*lines()])
 def test_what_the_fuzzer_changes_was_sound(bench, words):
     tried = bench.attempt(Case(words), whole=True)
     assert tried.outcome.code in (0, 1, 3), (words, tried.outcome)
