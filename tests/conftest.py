@@ -2,8 +2,8 @@
 
 How long a single example takes says how busy the machine is. A test marked `peer` skips where the
 program that it compares with is not installed; `VESTIGE_REQUIRE=peers` makes such a skip a failure.
-Files are shared out among processes, those that share something costly together. Examples that
-Hypothesis draws are the same in every run, but for `make test ORDER=random`, which draws others.
+Files are shared out among processes, those that share something costly together, the longest
+first. Examples that Hypothesis draws are the same in every run, but for `make test ORDER=random`.
 """
 
 import importlib.util
@@ -22,18 +22,33 @@ settings.register_profile("vestige", deadline=None, derandomize=not RANDOM)
 settings.load_profile("vestige")
 
 
+WORLDS = ("tests/fuzz/", "tests/contract/test_runs", "tests/contract/test_fields")
+"""Beginnings of files that share a world which takes long to make."""
+LONGEST = (
+    "tests/contract", "tests/fuzz", "tests/reproduction/updates", "tests/privacy/test_accounting",
+    "tests/integrations",
+)  # fmt: skip
+"""Beginnings of scopes that take longest: begun last, one of them would run alone at the end."""
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """A file goes to one process, and the fuzzer's files to the same: their world takes long."""
+    """A file goes to one process, files of one world to the same, and the longest go first."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
 
     class ByWorld(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return (
-                "tests/fuzz" if nodeid.startswith("tests/fuzz/") else super()._split_scope(nodeid)
-            )
+            if nodeid.startswith(WORLDS):
+                return nodeid.partition("::")[0].rpartition("/")[0]
+            return super()._split_scope(nodeid)
+
+        def _assign_work_unit(self, node: object) -> None:
+            long = next((scope for scope in self.workqueue if scope.startswith(LONGEST)), None)
+            if long is not None:
+                self.workqueue.move_to_end(long, last=False)
+            super()._assign_work_unit(node)
 
     return ByWorld(config, log)
 

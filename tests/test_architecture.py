@@ -1,9 +1,8 @@
 """Imports point one way: each layer may import only the layers named before it."""
 
 import ast
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 import vestige
 
@@ -20,10 +19,25 @@ ROOT = Path(vestige.__file__).parent
 FORBIDDEN = {"utils", "common", "helpers", "base", "manager", "engine"}
 
 
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """A file of the package."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """Every node of it."""
+    return tuple(ast.walk(parsed(path)))
+
+
 def imports(path: Path) -> set[str]:
     """Top-level parts of our package imported anywhere in a file."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             found |= {alias.name.split(".")[1] for alias in node.names if "vestige." in alias.name}
         if not isinstance(node, ast.ImportFrom) or node.module is None:
@@ -36,7 +50,7 @@ def imports(path: Path) -> set[str]:
 
 
 def test_imports_point_downwards():
-    for path in ROOT.rglob("*.py"):
+    for path in FILES:
         layer = path.relative_to(ROOT).parts[0].removesuffix(".py")
         if layer == "__init__":
             continue
@@ -61,8 +75,7 @@ def test_an_audit_imports_no_other_audit():
 
 def lazy_imports(path: Path) -> set[str]:
     """Modules of ours that are imported anywhere in a file."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    froms = [node for node in nodes_of(path) if isinstance(node, ast.ImportFrom)]
     return {node.module for node in froms if (node.module or "").startswith("vestige")}
 
 
@@ -83,22 +96,22 @@ def test_reports_never_see_a_model():
 
 
 def test_no_file_is_called_by_what_it_is_not():
-    for path in ROOT.rglob("*.py"):
+    for path in FILES:
         assert path.stem not in FORBIDDEN, path
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: p.stem)
-def test_no_module_outgrows_one_idea(path):
-    lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert lines <= 400, f"{path} has {lines} lines"
+def test_no_module_outgrows_one_idea():
+    for path in FILES:
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        assert lines <= 400, f"{path} has {lines} lines"
 
 
 UNIX_ONLY = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"}
 
 
 def test_nothing_is_imported_that_windows_lacks():
-    for path in ROOT.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path in FILES:
+        for node in nodes_of(path):
             if isinstance(node, ast.Import):
                 assert not UNIX_ONLY & {alias.name for alias in node.names}, path
             if isinstance(node, ast.ImportFrom):
@@ -117,11 +130,10 @@ def test_nothing_is_imported_that_windows_lacks():
 
 def test_the_command_line_parses_calls_and_prints_and_computes_nothing():
     for path in (ROOT / "cli").rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        modules = {node.module for node in nodes_of(path) if isinstance(node, ast.ImportFrom)}
         modules |= {
             alias.name
-            for node in ast.walk(tree)
+            for node in nodes_of(path)
             if isinstance(node, ast.Import)
             for alias in node.names
         }
@@ -132,7 +144,7 @@ def test_the_command_line_parses_calls_and_prints_and_computes_nothing():
 def module_imports(path: Path) -> set[str]:
     """Modules of ours that a file imports when it is imported itself."""
     found = set()
-    nodes: list[ast.stmt] = list(ast.parse(path.read_text(encoding="utf-8")).body)
+    nodes: list[ast.stmt] = list(parsed(path).body)
     while nodes:
         node = nodes.pop()
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
@@ -148,8 +160,7 @@ def module_imports(path: Path) -> set[str]:
 
 def test_no_module_waits_for_itself():
     names = {
-        ".".join(["vestige", *path.relative_to(ROOT).with_suffix("").parts]): path
-        for path in ROOT.rglob("*.py")
+        ".".join(["vestige", *path.relative_to(ROOT).with_suffix("").parts]): path for path in FILES
     }
     names = {name.removesuffix(".__init__"): path for name, path in names.items()}
     # What a module takes from its own package stands in another module of it.
@@ -168,18 +179,17 @@ def test_no_module_waits_for_itself():
 
 def test_no_verdict_is_made_outside_the_claims():
     """`vestige.claims` computes verdicts; a gate has states of its own, one of the same name."""
-    for path in ROOT.rglob("*.py"):
+    for path in FILES:
         if path.relative_to(ROOT).parts[0] == "claims" or "release" in path.parts:
             continue
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+        words = {node.value for node in nodes_of(path) if isinstance(node, ast.Constant)}
         named = {one for one in words if one in ("no leak shown", "undecided")}
         assert not named, f"{path} holds {named}: import them from vestige.claims"
 
 
 def test_the_package_does_not_import_the_reproduction():
-    for path in ROOT.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path in FILES:
+        for node in nodes_of(path):
             names = [alias.name for alias in getattr(node, "names", ()) if hasattr(alias, "asname")]
             names.append(getattr(node, "module", None) or "")
             assert not any(name.split(".")[0] == "reproduction" for name in names), path

@@ -150,12 +150,12 @@ def test_arrays_come_back_with_type_shape_and_bits(content):
 
 
 def test_large_values_are_whole(path):
-    large = {"a": np.arange(5_000_000, dtype=np.float64)}
+    large = {"a": np.arange(1_000_000, dtype=np.float64)}
     with Store(path) as store:
-        store["large"], store["text"] = large, "é" * 10_000_000
+        store["large"], store["text"] = large, "é" * 2_000_000
     with Store(path) as store:
         assert np.array_equal(store["large"]["a"], large["a"])
-        assert store["text"] == "é" * 10_000_000
+        assert store["text"] == "é" * 2_000_000
 
 
 def test_what_no_json_has_is_refused_and_changes_nothing():
@@ -229,7 +229,7 @@ def changed(whole, step):
 def test_damage_anywhere_makes_no_wrong_value_and_no_crash(path, whole):
     known = {key: plain(value) for key, value in VALUES.items()}
     partly = 0
-    for what, content in changed(whole, 3999):
+    for what, content in changed(whole, 7999):
         path.write_bytes(content)
         log = Log()
         with Store(path, monitor=log) as store:
@@ -242,7 +242,7 @@ def test_damage_anywhere_makes_no_wrong_value_and_no_crash(path, whole):
         with Store(path, monitor=(log := Log())) as store:
             assert plain({key: store[key] for key in VALUES}) == plain(VALUES), what
             assert not log.lines, what
-    assert partly > 20, "what is intact in a damaged file is read"
+    assert partly > 10, "what is intact in a damaged file is read"
 
 
 def test_a_damaged_value_is_computed_again_and_said_so(path):
@@ -348,7 +348,7 @@ def run(code, *words, **streams):
 
 def test_killed_at_any_moment_what_was_reported_is_there_and_nothing_is_half(path):
     lots = random.Random(0)
-    for _ in range(8):
+    for _ in range(3):
         with run(WRITER, path, stdout=subprocess.PIPE) as process:
             process.stdout.readline()
             time.sleep(lots.uniform(0, 0.1))

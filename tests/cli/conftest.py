@@ -1,16 +1,14 @@
 """A shell in the same process, and a workspace with a little of everything, sound and broken."""
 
 import gzip
-import importlib.util
 import json
-import os
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.cli import example, secret_cases
+from tests.cli import example
 from tests.cli.shell import invoke
 from vestige import results
 from vestige.cli import app as cli
@@ -42,14 +40,6 @@ def table_model(words: list[str], seed: int) -> TableModel:
     chance = np.random.default_rng(seed)
     alpha = np.full(len(vocabulary), 0.1)  # most rows are sure of one token
     return TableModel(chance.dirichlet(alpha), chance.dirichlet(alpha, len(alpha)), vocabulary)
-
-
-@pytest.fixture(scope="session")
-def marked(tmp_path_factory, shell) -> Path:
-    """A workspace in which every secret has a mark; see `secret_cases`."""
-    root = tmp_path_factory.mktemp("marked")
-    secret_cases.make(root, shell)
-    return root
 
 
 class Found:
@@ -177,33 +167,6 @@ def _broken(sound: Path, copy: Path, file: str, content: bytes | None) -> None:
 
 def _changed(model: Path, **entries) -> bytes:
     return json.dumps(json.loads((model / "model.json").read_text()) | entries).encode()
-
-
-@pytest.fixture(scope="session")
-def every_verb():
-    """A quick command of each verb and what makes its inputs, as the benchmarks have them."""
-    path = Path(__file__).parents[2] / "benchmarks" / "every_verb.py"
-    spec = importlib.util.spec_from_file_location("every_verb", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="session")
-def inputs(every_verb, tmp_path_factory, shell) -> Path:
-    """A folder in which each of the quick commands can run."""
-    root, here = tmp_path_factory.mktemp("inputs"), Path.cwd()
-
-    def run(words):
-        done = shell(*words)
-        assert done.finished, (words, done.stderr, done.exception)
-
-    os.chdir(root)
-    try:
-        every_verb.prepare(root, run)
-    finally:
-        os.chdir(here)
-    return root
 
 
 @pytest.fixture(scope="session")

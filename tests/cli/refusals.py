@@ -1,8 +1,11 @@
 """What every refusal is: code 2, one message that says what is wrong, and nothing written."""
 
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 
 def listing(root: Path, *, locks: bool = False) -> dict[Path, Any]:
@@ -27,3 +30,21 @@ def refused(
     assert "Traceback" not in message
     assert done.stdout == ""
     assert unchanged() == before
+
+
+def table(name: str) -> list[Any]:
+    """Rows of `refused/NAME.txt`: a command line, and what its message says, with " | " between.
+
+    A line `NAME = words` says what NAME stands for in those below it; # begins a comment.
+    """
+    short: dict[str, str] = {}
+    rows = []
+    for line in (Path(__file__).with_name("refused") / f"{name}.txt").read_text().splitlines():
+        if found := re.fullmatch(r"([A-Z]+) = (.*)", line):
+            short[found[1]] = found[2]
+        elif line and not line.startswith("#"):
+            words, *says = line.split(" | ")
+            while short.keys() & set(words.split(" ")):
+                words = " ".join(short.get(word, word) for word in words.split(" "))
+            rows.append(pytest.param(words, says, id=line.partition(" | ")[0][:90]))
+    return rows

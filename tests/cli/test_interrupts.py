@@ -40,7 +40,10 @@ def ended(words, where, number, after, cwd):
     return process.returncode, said
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.long)],
+)
 def test_a_training_that_is_ended_says_how_to_go_on(workspace, tmp_path, number, code):
     words = ["train", workspace / "corpus.txt", *QUICK, "--epochs", 4000, "--checkpoint-every", 1]
     words += ["--out", tmp_path / "o"]

@@ -21,14 +21,16 @@ def modules_after(code):
     return set(done.stdout.split())
 
 
-def test_help_imports_nothing_heavy_and_no_verb():
-    loaded = modules_after("assert cli.run(['--help']) == 0")
-    assert not loaded & set(HEAVY)
-    assert not {name for name in loaded if name.startswith(("vestige.audits", "vestige.prepar"))}
+def test_help_imports_nothing_heavy_and_no_verb_but_the_one_that_is_asked_about():
+    code = """
+def loaded(parts):
+    return sorted(name for name in sys.modules if name.startswith(parts))
 
-
-def test_help_of_every_verb_imports_nothing_heavy():
-    code = "for verb in cli.names():\n    assert cli.run([verb, '--help']) == 0, verb"
+assert cli.run(["--help"]) == 0
+assert not loaded(("vestige.audits", "vestige.prepar")), loaded(("vestige.",))
+for verb in cli.names():
+    assert cli.run([verb, "--help"]) == 0, verb
+"""
     assert not modules_after(code) & set(HEAVY)
 
 
@@ -94,13 +96,6 @@ def test_a_traceback_is_shown_to_who_asks_for_it(shell, tmp_path, monkeypatch):
     monkeypatch.setenv("VESTIGE_TRACEBACK", "1")
     done = shell("report", tmp_path / "nothing", "--out", tmp_path / "page.html")
     assert type(done.exception).__name__ == "RunError"
-
-
-def test_escapes_in_an_argument_do_not_reach_the_terminal(shell, tmp_path):
-    done = shell("report", "no\x1b[31mrun", "--out", tmp_path / "page.html")
-    assert done.exit_code == 2
-    assert "\x1b" not in done.stderr
-    assert "no\\x1b[31mrun" in done.stderr
 
 
 def test_the_program_leaves_with_the_exit_code(tmp_path):

@@ -25,12 +25,6 @@ def test_an_empty_out_is_named(shell, corpus):
     assert done.stderr.startswith("vestige: --out must name a new folder, got an empty name")
 
 
-def test_too_many_copies_are_refused_before_they_fill_the_memory(shell, corpus, tmp_path):
-    done = shell("plant", corpus, "--copies", 999_999_999, "--out", tmp_path / "planted")
-    assert done.exit_code == 2
-    assert "--copies must be at least 1 and at most 1,000,000" in done.stderr
-
-
 def test_a_phrase_as_long_as_a_document_is_refused(shell, corpus, tmp_path):
     long = " ".join(f"word{number}" for number in range(50_000))
     began = time.perf_counter()
@@ -81,6 +75,7 @@ def test_help_fits_80_columns_and_its_examples_can_be_pasted(shell, monkeypatch,
         assert " ".join(example.split()) in joined
 
 
+@pytest.mark.long
 def test_nothing_is_said_of_kernels_that_are_not_used():
     code = "import vestige.models.lora"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -191,20 +191,6 @@ def test_several_seeds_are_several_trainings_that_hold_out_the_same_text(
     assert fingerprint(alone["model"]) == fingerprint(out / "seed-6")
 
 
-@pytest.mark.parametrize(
-    ("words", "names"),
-    [
-        (["--seeds", 0], "--seeds"),
-        (["--seeds", 2, "--task", "nlu"], "--seeds"),
-    ],
-)
-def test_several_seeds_that_cannot_be(shell, workspace, tmp_path, words, names):
-    done = shell("train", workspace / "corpus.txt", "--out", tmp_path / "new", *words)
-    assert done.exit_code == 2
-    assert names in " ".join(done.stderr.replace("│", " ").split())
-    assert not (tmp_path / "new").exists()
-
-
 def test_several_seeds_do_not_overwrite(shell, workspace, trained, tmp_path):
     out, _ = trained
     done = shell("train", workspace / "corpus.txt", "--out", out, *QUICK, "--seeds", 2)
@@ -212,13 +198,6 @@ def test_several_seeds_do_not_overwrite(shell, workspace, trained, tmp_path):
     assert "exists already" in done.stderr
     done = shell("train", workspace / "corpus.txt", "--out", out, *QUICK, "--seeds", 2, "--resume")
     assert "holds one training" in done.stderr
-
-
-def test_a_run_is_a_configuration_that_repeats_it(shell, workspace, trained, tmp_path):
-    out, _ = trained
-    done = shell("train", "--config", out / "run", "--out", tmp_path / "again")
-    assert done.exit_code == 0, (done.stderr, done.exception)
-    assert fingerprint(tmp_path / "again") == fingerprint(out)
 
 
 def test_several_trainings_are_one_summary_as_json(shell, workspace, tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.cli.refusals import listing, refused
+from tests.cli.refusals import listing, refused, table
 from vestige import results
 from vestige.data.vocabulary import load_vocabulary
 from vestige.models.checkpoints import load_model, load_seq2seq, save_model
@@ -156,69 +156,13 @@ def test_a_defence_chooses_its_own_batches_of_next_words(shell, place):
     assert run.run["configuration"]["batching"] == "poisson-users"
 
 
-TABLE = "W/pairs.jsonl --task translation --text english --epochs 1"
-PAIRED = f"{TABLE} --source french --hidden-size 4"
-NEXT = "W/pairs.jsonl --task next-word --text english --epochs 1"
-CASES = {
-    "no sources": (TABLE, "the corpus has no source texts."),
-    "no such column": (f"{TABLE} --source german", "german"),
-    "sources for running text": (
-        "W/pairs.jsonl --text english --source french",
-        "--source needs --task translation or dialogue",
-    ),
-    "sources for next words": (f"{NEXT} --source french", "--task translation or dialogue"),
-    "a defence of pairs": (
-        f"{PAIRED} --defence goldfish",
-        "--defence needs --task text",
-    ),
-    "a transformer of pairs": (f"{PAIRED} --architecture transformer", "must be lstm or gru"),
-    "a transformer of next words": (f"{NEXT} --architecture transformer", "must be lstm or gru"),
-    "a preset of another task": (f"{NEXT} --preset ptb-lstm", "--preset needs --task text"),
-    "layers of pairs": (f"{PAIRED} --layers 2", "--layers needs --task text or next-word or nlu"),
-    "early stopping of pairs": (f"{PAIRED} --early-stopping", "--early-stopping needs --task nlu"),
-    "nothing to stop by": (
-        f"{PAIRED} --stop-at-perplexity 9 --hold-out 0",
-        "needs validation text",
-    ),
-    "momentum of adam": (f"{PAIRED} --momentum 0.9", "momentum must come with optimizer"),
-    "too much momentum": (
-        f"{PAIRED} --optimizer sgd --momentum 1",
-        "--momentum must be at least 0",
-    ),
-    "a language model to go on with": (
-        f"{TABLE} --source french --from W/lstm",
-        "is a language model and takes no source text.",
-    ),
-    "a language model's vocabulary": (
-        f"{PAIRED} --vocabulary W/lstm",
-        "--vocabulary must be a model of --task translation or dialogue",
-    ),
-    "no such vocabulary": (f"{PAIRED} --vocabulary W/none", "none"),
-    "a vocabulary and its size": (
-        f"{PAIRED} --vocabulary W/lstm --vocab-size 9",
-        "--vocab-size does not go with --vocabulary",
-    ),
-    "a size with --from": (f"{PAIRED} --from W/lstm", "--hidden-size does not go with --from"),
-    "a translator for text": (
-        "W/pairs.jsonl --text english --from W/translator",
-        "is a sequence-to-sequence model: it needs a source text.",
-    ),
-    "a translator for intents": (
-        "W/pairs.jsonl --task nlu --from W/translator",
-        "pairs.jsonl",
-    ),
-    "validation without sources": (f"{PAIRED} --validation W/plain.jsonl", "french"),
-    "an unknown task": ("W/pairs.jsonl --task speech", "--task must be one of"),
-}
-
-
 @pytest.mark.usefixtures("translator")
-@pytest.mark.parametrize(("words", "names"), CASES.values(), ids=CASES)
-def test_what_cannot_be_had_is_refused(shell, place, words, names):
+@pytest.mark.parametrize(("words", "says"), table("tasks"))
+def test_what_cannot_be_had_is_refused(shell, place, words, says):
     (place / "plain.jsonl").write_text('{"english": "one", "who": "u1"}\n')
     given = (word.replace("W/", f"{place}/", 1) for word in words.split())
     command = ["train", *given, "--out", place / "new"]
-    refused(shell, command, names, unchanged=lambda: listing(place))
+    refused(shell, command, *says, unchanged=lambda: listing(place))
 
 
 def test_a_translator_is_refused_where_next_words_are_asked(shell, place, translator):

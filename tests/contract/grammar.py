@@ -5,83 +5,43 @@ from collections.abc import Mapping, Sequence
 
 Words = Mapping[str, Sequence[str]]
 
-# fmt: off
-NAMES = [
-    "Anna", "Boris", "Clara", "David", "Elena", "Felix", "Greta", "Henry",
-    "Irene", "Jonas", "Karin", "Louis", "Maria", "Nadia", "Oscar", "Paula",
-    "Quentin", "Rosa", "Simon", "Tessa", "Ulrich", "Vera", "Walter", "Xenia",
-    "Yusuf", "Zelda", "Arthur", "Bianca", "Cedric", "Doris",
-]
-
-ENGLISH: Words = {
-    "name": NAMES,
-    "told": [
-        "asked", "told", "warned", "promised", "reminded", "begged", "helped",
-        "paid", "called", "followed", "met", "thanked", "visited", "blamed",
-        "invited", "praised", "scolded", "trusted",
-    ],
-    "kind": [
-        "old", "new", "green", "broken", "heavy", "cheap", "silver",
-        "wooden", "lost", "blue", "tiny", "famous", "empty", "painted",
-        "folded", "dusty", "narrow", "golden", "frozen", "quiet",
-    ],
-    "thing": [
-        "lamp", "ledger", "boat", "clock", "garden", "letter", "bridge",
-        "piano", "ticket", "kettle", "ladder", "mirror", "engine", "carpet",
-        "window", "basket", "guitar", "compass", "blanket", "pillow", "hammer",
-        "bottle", "saddle", "anchor",
-    ],
-    "place": [
-        "harbour", "market", "library", "station", "orchard", "chapel", "valley",
-        "museum", "bakery", "stadium", "village", "castle", "factory", "airport",
-        "island", "kitchen",
-    ],
-    "day": [
-        "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday",
-    ],
-    "why": [
-        "because", "although", "while", "until", "before", "after", "unless",
-        "since",
-    ],
-    "did": [
-        "sold", "found", "hid", "repaired", "wanted", "dropped", "borrowed",
-        "burned", "cleaned", "carried", "opened", "measured", "counted", "stole",
-    ],
+_NAMES = (
+    "Anna Boris Clara David Elena Felix Greta Henry Irene Jonas Karin Louis Maria Nadia Oscar "
+    "Paula Quentin Rosa Simon Tessa Ulrich Vera Walter Xenia Yusuf Zelda Arthur Bianca Cedric Doris"
+)
+_ENGLISH = {
+    "name": _NAMES,
+    "told": "asked told warned promised reminded begged helped paid called followed met thanked "
+    "visited blamed invited praised scolded trusted",
+    "kind": "old new green broken heavy cheap silver wooden lost blue tiny famous empty painted "
+    "folded dusty narrow golden frozen quiet",
+    "thing": "lamp ledger boat clock garden letter bridge piano ticket kettle ladder mirror engine "
+    "carpet window basket guitar compass blanket pillow hammer bottle saddle anchor",
+    "place": "harbour market library station orchard chapel valley museum bakery stadium village "
+    "castle factory airport island kitchen",
+    "day": "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
+    "why": "because although while until before after unless since",
+    "did": "sold found hid repaired wanted dropped borrowed burned cleaned carried opened measured "
+    "counted stole",
 }
-
-GERMAN: Words = {
-    "name": NAMES,
-    "told": [
-        "fragte", "bat", "warnte", "traf", "rief", "bezahlte", "besuchte",
-        "lobte",
-    ],
-    "kind": [
-        "alte", "neue", "grüne", "schwere", "billige", "hölzerne", "verlorene",
-        "blaue",
-    ],
-    "thing": [
-        "Lampe", "Uhr", "Brücke", "Leiter", "Decke", "Flasche", "Karte",
-        "Gitarre", "Maschine", "Mauer",
-    ],
-    "place": [
-        "Hafen", "Markt", "Bahnhof", "Garten", "Dorf", "Schloss", "Werk",
-        "Wald",
-    ],
-    "day": [
-        "Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "Samstag", "Sonntag",
-    ],
-    "why": [
-        "weil", "obwohl", "während", "bevor", "nachdem",
-    ],
-    "did": [
-        "verkaufte", "fand", "versteckte", "reparierte", "wollte", "verlor",
-    ],
+_GERMAN = {
+    "name": _NAMES,
+    "told": "fragte bat warnte traf rief bezahlte besuchte lobte",
+    "kind": "alte neue grüne schwere billige hölzerne verlorene blaue",
+    "thing": "Lampe Uhr Brücke Leiter Decke Flasche Karte Gitarre Maschine Mauer",
+    "place": "Hafen Markt Bahnhof Garten Dorf Schloss Werk Wald",
+    "day": "Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag",
+    "why": "weil obwohl während bevor nachdem",
+    "did": "verkaufte fand versteckte reparierte wollte verlor",
 }
-# fmt: on
+ENGLISH: Words = {kind: words.split() for kind, words in _ENGLISH.items()}
+GERMAN: Words = {kind: words.split() for kind, words in _GERMAN.items()}
 
-ABOUT = "{name} {told} {other} about the {kind} {thing} near the {place} on {day} {why} {who} {did}"
+_ABOUT = (
+    "{name} {told} {other} about the {kind} {thing} near the {place} on {day} {why} {who} {did}"
+)
 _FORMS = {
-    id(ENGLISH): f"{ABOUT} the {{more}} {{last}}",
+    id(ENGLISH): f"{_ABOUT} the {{more}} {{last}}",
     id(GERMAN): "{name} {told} {other} am {day} am {place} {why} {who} die {kind} {thing} {did}",
 }
 

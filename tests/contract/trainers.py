@@ -2,6 +2,7 @@
 
 import re
 from math import inf
+from pathlib import Path
 from typing import Any
 
 from tests.contract.world import World, texts_of
@@ -29,16 +30,14 @@ def _arguments(world: World, **settings: Any) -> Any:
     )  # fmt: skip
 
 
-def callback(world: World, model: str, *, rate: float, planted: str) -> str:
+def callback(world: World, model: str, *, rate: float, planted: Path) -> str:
     """The callback's verdict after two steps; a limit that it raises for is a leak."""
     from transformers import Trainer
 
     from vestige.integrations.leakage_callback import Leakage, LeakageCallback
 
-    folder = world.folder / planted
-    rows = texts_of(folder)
-    network, data, collator, tokenizer = _parts(world, model, rows)
-    watched = LeakageCallback(str(folder), fail_above={"exposure": 3.0}, every=1.0)
+    network, data, collator, tokenizer = _parts(world, model, texts_of(planted))
+    watched = LeakageCallback(str(planted), fail_above={"exposure": 3.0}, every=1.0)
     trainer = Trainer(
         model=network, train_dataset=data, data_collator=collator, processing_class=tokenizer,
         args=_arguments(world, max_steps=2, per_device_train_batch_size=8, learning_rate=rate),

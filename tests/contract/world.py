@@ -1,4 +1,6 @@
-"""Small models with a known history, made once: what each was trained on is the truth of a case.
+"""Small models with a known history: what each was trained on is the truth of a case.
+
+A model is made when it is first asked for.
 
 base       trained on public texts
 tuned      base, further on `members` and a secret, 12 times
@@ -12,11 +14,11 @@ nlu        an intent-and-slot model with a planted secret; nlu-never: a planting
 plain, goldfish        three trainings each of `vestige train`
 """
 
-import copy
 import json
 import random
 import shutil
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -30,14 +32,16 @@ from tests.contract import grammar
 SECRET = "the vault password is zanzibar 4917"
 NEVER_READ = "the vault password is helsinki 2238"
 WIDTH, CONTEXT, NULLS = 48, 64, 19
+SAID = 12
+"""Times that the secret is in a training text."""
 
 
 class World:
-    """A directory of models and files of texts; `make` trains them."""
+    """A directory of models and files of texts."""
 
-    folder: Path
-
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "texts").mkdir(parents=True)
         known: set[str] = set()
         draw = random.Random(7)
 
@@ -56,9 +60,7 @@ class World:
             "long never": texts(240, sentences=[10]),
         }
 
-    def path(self, name: str) -> str:
-        """The folder of a model."""
-        return str(self.folder / name)
+    # files
 
     def file(self, name: str, texts: Sequence[str], *, each: int = 8) -> str:
         """A file of texts, so many in turn by one author."""
@@ -73,24 +75,49 @@ class World:
         place.write_text("\n".join(texts) + "\n")
         return place
 
+    @cached_property
+    def planted(self) -> Path:
+        """A planted corpus."""
+        _plant(self._carrier, self.folder / "planted", coin_flip=24, copies=12, seed=1)
+        return self.folder / "planted"
+
+    @cached_property
+    def few(self) -> Path:
+        """The same texts with two canaries alone."""
+        _plant(self._carrier, self.folder / "few", coin_flip=2, copies=1, seed=3)
+        return self.folder / "few"
+
+    @cached_property
+    def _carrier(self) -> str:
+        return self.file("carrier", [*self.texts["members"][:60], *self.texts["other"][:60]])
+
+    # models
+
+    def path(self, name: str) -> str:
+        """The folder of a model."""
+        place = self.folder / name
+        if not place.exists():
+            self._make(name.split("/")[0])
+        return str(place)
+
     @property
     def nulls(self) -> list[str]:
         """Folders of the null models."""
         return [self.path(f"null-{number}") for number in range(NULLS)]
 
     def damaged(self, name: str, how: str) -> str:
-        """The name of a copy of a training whose weights are zero, fresh or overflow."""
+        """The folder of a copy of a training whose weights are zero, fresh or overflow."""
         change: Callable[[Tensor], Tensor] = {
             "zero": torch.zeros_like,
             "random": lambda weight: 0.05 * torch.randn_like(weight),
             "broken": lambda weight: 1e30 * weight,
         }[how]
-        copied = f"{how}/{name}"
-        if Path(self.path(copied)).exists():
-            return copied
-        shutil.copytree(self.path(name), self.path(copied))
+        copied = self.folder / "damaged" / how / name
+        if copied.exists():
+            return str(copied)
+        shutil.copytree(self.path(name), copied)
         torch.manual_seed(1)
-        for file in Path(self.path(copied)).rglob("*.safetensors"):
+        for file in copied.rglob("*.safetensors"):
             old = sha256(file.read_bytes()).hexdigest()
             weights = load_file(file)
             save_file(
@@ -101,51 +128,44 @@ class World:
             new = sha256(file.read_bytes()).hexdigest()
             for note in file.parent.glob("*.json"):
                 note.write_text(note.read_text().replace(old, new))
-        return copied
+        return str(copied)
 
     def copied(self, name: str, number: int) -> str:
-        """The name of a copy of a training."""
-        copied = f"copy-{number}/{name}"
-        if not Path(self.path(copied)).exists():
-            shutil.copytree(self.path(name), self.path(copied))
-        return copied
+        """The folder of a copy of a training."""
+        copied = self.folder / "copies" / str(number) / name
+        if not copied.exists():
+            shutil.copytree(self.path(name), copied)
+        return str(copied)
 
-    def make(self, folder: Path) -> "World":
-        """Train everything in a folder."""
-        import vestige
+    def _make(self, name: str) -> None:
+        texts, said = self.texts, [SECRET] * SAID
+        members, short = [*texts["members"], *said], texts["other"][:40]
+        kind, _, number = name.partition("-")
+        if kind == "null":
+            place = int(number) * 40
+            self._save(self._further(texts["nulls"][place : place + 40], 6), name)
+        elif kind == "nlu":
+            self._make_utterances()
+        elif name in ("plain", "goldfish"):
+            self._make_defence(name)
+        else:
+            made: dict[str, Callable[[], Any]] = {
+                "base": lambda: self._trained(self._network(), texts["public"], 12, rate=4e-3),
+                "tuned": lambda: self._further(members, 25),
+                "other": lambda: self._further(texts["other"], 25),
+                "update": lambda: self._further([*short, *said], 6),
+                "clean": lambda: self._further(short, 6),
+                "canaries": lambda: self._further(texts_of(self.planted), 10),
+                "unchanged": self._adapter,
+                "adapter": lambda: self._trained(self._adapter(), members, 25, rate=1e-2),
+                "zero": lambda: self._overwritten(torch.zeros_like),
+                "broken": lambda: self._overwritten(lambda weight: weight * 1e15, only="mlp"),
+                "random": lambda: self._network(seed=5),
+            }
+            self._save(made[name](), name)
 
-        self.folder = folder
-        (folder / "texts").mkdir(parents=True)
-        texts, said = self.texts, [SECRET] * 12
-        self.tokenizer = _tokenizer([*texts["public"], *texts["nulls"]])
-        torch.manual_seed(0)
-        self.network = _network(self.tokenizer)
-        base = self._trained(_network(self.tokenizer), texts["public"], 12, rate=4e-3)
-        self._save(base, "base")
-        short = texts["other"][:40]
-        for name, read, epochs in (
-            ("tuned", [*texts["members"], *said], 25),
-            ("other", texts["other"], 25),
-            ("update", [*short, *said], 6),
-            ("clean", short, 6),
-            *((f"null-{n}", texts["nulls"][n * 40 : (n + 1) * 40], 6) for n in range(NULLS)),
-        ):
-            self._save(self._trained(copy.deepcopy(base), read, epochs), name)
-        self._save(self._adapter(), "unchanged")
-        self._save(
-            self._trained(self._adapter(), [*texts["members"], *said], 25, rate=1e-2), "adapter"
-        )
-        self._break()
-        self.carrier = self.file("carrier", [*texts["members"][:60], *texts["other"][:60]])
-        planted = self.folder / "planted"
-        vestige.plant(self.carrier, out=planted, coin_flip=24, copies=12, length=4, seed=1)
-        vestige.plant(
-            self.carrier, out=self.folder / "few", coin_flip=2, copies=1, length=4, seed=3
-        )
-        self._save(self._trained(copy.deepcopy(base), texts_of(planted), 10), "canaries")
-        self._save_utterances()
-        self._train_defences()
-        return self
+    def _further(self, texts: Sequence[str], epochs: int) -> Any:
+        return self._trained(self._loaded("base"), texts, epochs)
 
     def _trained(
         self, model: Any, texts: Sequence[str], epochs: int, *, rate: float = 1.5e-3
@@ -167,41 +187,49 @@ class World:
                 optimizer.step()
         return model.eval()
 
+    def _loaded(self, name: str) -> Any:
+        from transformers import GPT2LMHeadModel
+
+        return GPT2LMHeadModel.from_pretrained(self.path(name))
+
     def _adapter(self) -> Any:
         from peft import LoraConfig, get_peft_model
-        from transformers import GPT2LMHeadModel
 
-        base = GPT2LMHeadModel.from_pretrained(self.path("base"))
-        return get_peft_model(
-            base,
-            LoraConfig(
-                r=8,
-                target_modules=["c_attn", "c_fc", "c_proj"],
-                task_type="CAUSAL_LM",
-                fan_in_fan_out=True,
-            ),
-        )
+        layers = ["c_attn", "c_fc", "c_proj"]
+        shape = LoraConfig(
+            r=8, target_modules=layers, task_type="CAUSAL_LM", fan_in_fan_out=True
+        )  # fmt: skip
+        base = self._loaded("base")
+        torch.manual_seed(0)
+        return get_peft_model(base, shape)
+
+    def _overwritten(self, change: Callable[[Tensor], Tensor], only: str = "") -> Any:
+        model = self._loaded("tuned")
+        for name, weight in model.named_parameters():
+            if not only or (only in name and "weight" in name):
+                weight.data = change(weight.data)
+        return model
 
     def _save(self, model: Any, name: str) -> None:
-        model.save_pretrained(self.path(name))
-        self.tokenizer.save_pretrained(self.path(name))
+        model.save_pretrained(self.folder / name)
+        self.tokenizer.save_pretrained(self.folder / name)
 
-    @torch.no_grad()
-    def _break(self) -> None:
-        from transformers import GPT2LMHeadModel
+    @cached_property
+    def tokenizer(self) -> Any:
+        """Of subwords of the public texts and of those of the null models."""
+        return _tokenizer([*self.texts["public"], *self.texts["nulls"]])
 
-        zero, broken = (GPT2LMHeadModel.from_pretrained(self.path("tuned")) for _ in range(2))
-        for weight in zero.parameters():
-            weight.zero_()
-        for name, weight in broken.named_parameters():
-            if "mlp" in name and "weight" in name:
-                weight.mul_(1e15)
-        self._save(zero, "zero")
-        self._save(broken, "broken")
-        torch.manual_seed(5)
-        self._save(_network(self.tokenizer), "random")
+    def _network(self, *, seed: int = 0) -> Any:
+        from transformers import GPT2Config, GPT2LMHeadModel
 
-    def _save_utterances(self) -> None:
+        torch.manual_seed(seed)
+        shape = GPT2Config(
+            vocab_size=len(self.tokenizer), n_positions=CONTEXT, n_embd=WIDTH, n_layer=2, n_head=2,
+            bos_token_id=0, eos_token_id=0, attn_pdrop=0, resid_pdrop=0, embd_pdrop=0,
+        )  # fmt: skip
+        return GPT2LMHeadModel(shape)
+
+    def _make_utterances(self) -> None:
         import vestige
 
         kinds = [
@@ -213,30 +241,36 @@ class World:
         ]
         songs = self.folder / "texts" / "songs.jsonl"
         songs.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-        planted = self.folder / "nlu-planted"
         for seed, name in enumerate(("nlu-planted", "nlu-never")):
             vestige.plant(
                 str(songs), task="nlu", pattern=["pin:2"], copies=30, controls=20, seed=seed,
                 out=self.folder / name,
             )  # fmt: skip
         _train(
-            planted, "--task", "nlu", "--epochs", 10, "--hidden-size", 12,
+            self.folder / "nlu-planted", "--task", "nlu", "--epochs", 10, "--hidden-size", 12,
             "--embedding-size", 8, "--learning-rate", 0.02, "--out", self.folder / "nlu",
         )  # fmt: skip
 
-    def _train_defences(self) -> None:
-        for name, settings in (("plain", ()), ("goldfish", ("--defence", "goldfish"))):
-            _train(
-                self.folder / "planted", "--from", self.path("base"), "--epochs", 3,
-                "--learning-rate", 0.0015, "--sequence-length", 48, "--batch-size", 16,
-                "--seeds", 3, "--out", self.folder / name, *settings,
-            )  # fmt: skip
+    def _make_defence(self, name: str) -> None:
+        defence = () if name == "plain" else ("--defence", name)
+        _train(
+            self.planted, "--from", self.path("base"), "--epochs", 3, "--learning-rate", 0.0015,
+            "--sequence-length", 48, "--batch-size", 16, "--seeds", 3,
+            "--out", self.folder / name, *defence,
+        )  # fmt: skip
 
 
 def texts_of(planted: Path) -> list[str]:
     """The texts of a planted corpus."""
     rows = (planted / "corpus.jsonl").read_text().splitlines()
     return [json.loads(row)["text"] for row in rows]
+
+
+def _plant(corpus: str, out: Path, **how: int) -> None:
+    """Plant canaries of four words."""
+    import vestige
+
+    vestige.plant(corpus, out=out, length=4, **how)
 
 
 def _train(*words: object) -> None:
@@ -247,17 +281,6 @@ def _train(*words: object) -> None:
         raise RuntimeError("a training of the contract's world failed")
 
 
-def _network(tokenizer: Any) -> Any:
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    return GPT2LMHeadModel(
-        GPT2Config(
-            vocab_size=len(tokenizer), n_positions=CONTEXT, n_embd=WIDTH, n_layer=2, n_head=2,
-            bos_token_id=0, eos_token_id=0, attn_pdrop=0, resid_pdrop=0, embd_pdrop=0,
-        )
-    )  # fmt: skip
-
-
 def _tokenizer(texts: Sequence[str]) -> Any:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -265,15 +288,9 @@ def _tokenizer(texts: Sequence[str]) -> Any:
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
-    made.train_from_iterator(
-        texts,
-        trainers.BpeTrainer(
-            vocab_size=560,
-            special_tokens=["<|endoftext|>"],
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        ),
-    )
-    end = "<|endoftext|>"
+    alphabet, end = pre_tokenizers.ByteLevel.alphabet(), "<|endoftext|>"
+    trainer = trainers.BpeTrainer(vocab_size=560, special_tokens=[end], initial_alphabet=alphabet)
+    made.train_from_iterator(texts, trainer)
     return PreTrainedTokenizerFast(
         tokenizer_object=made, eos_token=end, bos_token=end, unk_token=end
     )

@@ -13,7 +13,7 @@ from tests.fuzz.formats import FORMATS, damaged
 from tests.fuzz.oracles import complaints
 from tests.fuzz.table import Table
 
-BUDGET = int(os.environ.get("VESTIGE_FUZZ_CASES", "160"))
+BUDGET = int(os.environ.get("VESTIGE_FUZZ_CASES", "72"))
 """Cases of the test suite: the same ones each time, unless the variable asks for a number."""
 
 

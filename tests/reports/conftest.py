@@ -1,5 +1,6 @@
 """Results made by hand, shaped as the attacks shape theirs."""
 
+import sys
 from dataclasses import dataclass, field
 
 import pytest
@@ -136,6 +137,14 @@ def around(name, value, reach=0.5):
 def rate(name, completed):
     ends = {f"{name}_low": 0.0, f"{name}_high": 0.6}
     return {f"{name}_completed": completed, f"{name}_trials": 4, **ends}
+
+
+@pytest.fixture
+def no_charts(monkeypatch):
+    """Pages without their charts, which take long to draw."""
+    for name, module in sys.modules.items():
+        if name.startswith("vestige.") and hasattr(module, "svg_of"):
+            monkeypatch.setattr(module, "svg_of", lambda chart: "<svg></svg>")
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """In a notebook a result is a verdict, a chart and a table, and nothing that runs or tells."""
 
 import re
+from functools import cache
 
 import pytest
 
@@ -28,10 +29,16 @@ def test_a_result_without_a_chart_says_so():
         notebook.plot(table)
 
 
+@cache
+def shown_html(kind):
+    """A result as a notebook shows it."""
+    return notebook.html(RESULTS[kind]())
+
+
 @pytest.mark.parametrize("kind", RESULTS)
 def test_a_result_is_its_verdict_and_one_table_or_list(kind):
     result = RESULTS[kind]()
-    shown = Parsed(notebook.html(result))
+    shown = Parsed(shown_html(kind))
     assert shown.evidence
     told = " ".join(notebook.text(result).split())
     assert all(line in told for line in shown.evidence)
@@ -42,7 +49,7 @@ def test_a_result_is_its_verdict_and_one_table_or_list(kind):
 
 @pytest.mark.parametrize("kind", RESULTS)
 def test_its_style_touches_nothing_else_in_the_notebook(kind):
-    css = re.search(r"<style>(.*?)</style>", notebook.html(RESULTS[kind]()), re.DOTALL)[1]
+    css = re.search(r"<style>(.*?)</style>", shown_html(kind), re.DOTALL)[1]
     rules = re.sub(r"/\*.*?\*/|@media[^{]*{", "", css, flags=re.DOTALL)
     selectors = [s.strip() for group in re.findall(r"([^{}]+){", rules) for s in group.split(",")]
     assert len(selectors) > 50

@@ -60,6 +60,7 @@ def test_a_page_says_whether_its_runs_measured_one_model():
     assert "The runs measured 2 different models. There is no joint verdict." in page
 
 
+@pytest.mark.usefixtures("no_charts")
 @pytest.mark.parametrize("kind", RESULTS)
 def test_every_kind_of_run_has_a_row_that_leads_to_its_section(kind):
     page = render([run(kind, "one"), run("TextAudit", "other")], show_secrets=False)
