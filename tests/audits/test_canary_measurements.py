@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from tests.told import Told
 from vestige import exposure, extract, results
 from vestige.audits.exposure.canaries import canary_exposure
 from vestige.data.canaries.texts import Canary, load_canaries, plant
@@ -19,22 +20,6 @@ WORDS = ("red", "blue", "green", "gate", "mill", "code", "lamp", "door")
 SECRET = "red mill lamp"
 PHRASES = {SECRET: 5, "blue code door": 0, "green gate red": 0, "window code door": 0}
 TEXT = Corpus.from_texts(["nothing of it stands here"] * 20)
-
-
-class Log:
-    """A monitor that keeps its lines and the names of its tasks."""
-
-    def __init__(self):
-        self.lines, self.tasks = [], []
-
-    def log(self, text):
-        self.lines.append(text)
-
-    def progress(self, task):
-        from contextlib import nullcontext
-
-        self.tasks.append(task)
-        return nullcontext(lambda *_: None)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +98,7 @@ def test_a_file_that_cannot_be_measured_is_named(model, files):
 
 
 def test_controls_that_the_model_lacks_are_counted_in_the_log(model, manifest):
-    log = Log()
+    log = Told()
     found = extract(model, manifest, monitor=log)
     assert log.lines == ["1 of 3 controls left out: the model lacks their words"]
     assert log.tasks == ["completing canaries"]

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import vestige
+from tests.told import Told
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
@@ -144,18 +145,6 @@ def test_unmarked_words_are_accepted_and_never_a_leak(models, verb):
 
 
 def test_unusable_lines_are_named_and_skipped(models, tmp_path):
-    class Told:
-        def __init__(self):
-            self.lines = []
-
-        def log(self, text):
-            self.lines.append(text)
-
-        def progress(self, task):
-            from vestige.monitor import SILENT
-
-            return SILENT.progress(task)
-
     file = tmp_path / "secrets.txt"
     file.write_text(f"{SAID}\n!!\n\n{{{{}}}}\n" + "7" * 300 + "\n")
     found = vestige.exposure(models[1], file, references=400, monitor=(told := Told()))

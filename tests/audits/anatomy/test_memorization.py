@@ -276,6 +276,8 @@ def test_other_text_may_say_how_frequent_words_are(model):
     assert found.summary["table_words"] == len(places(seen, unseen))
     frequent = find(found, "means", "seen", "frequent", "share").value
     assert frequent < 0.3  # the first words of this table are rare in the text
+    mixed = Corpus.from_texts([*list(unseen), *list(seen)[:3]])
+    assert plain(model, seen, mixed).summary["texts_in_both"] >= 3
 
 
 def test_ablation_is_what_zeros_before_the_head_do(lstm):
@@ -373,12 +375,6 @@ def test_rows_have_one_shape_and_no_nan(model):
     assert found.summary["unit"] == "texts"  # the seen text has no users
     assert find(found, "means", "seen", "all", "log_prob").low is None  # one unit has no spread
     assert found.summary["silenced"] is None
-
-
-def test_texts_that_stand_in_both_are_counted(model):
-    seen, unseen = corpus(1), corpus(2)
-    mixed = Corpus.from_texts([*list(unseen), *list(seen)[:3]])
-    assert plain(model, seen, mixed).summary["texts_in_both"] >= 3
 
 
 def test_the_progress_of_each_task_rises_to_its_end(lstm):

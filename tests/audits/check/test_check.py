@@ -1,14 +1,20 @@
-"""The verdict of `vestige check` on small models whose training is known."""
+"""The verdict of `vestige check` on small models whose training is known; hostile files."""
 
 import json
+import os
+import stat
+import unicodedata
 
 import pytest
 
 import vestige
 from tests.audits.check.conftest import SECRET
+from tests.cli.shell import invoke
 from vestige import results
-from vestige.audits.check import work
+from vestige.audits.check import passages, secrets, work
+from vestige.audits.check.finder import find_secrets
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
+from vestige.data.secrets.alternatives import Alternatives
 from vestige.errors import DataError, ModelError
 from vestige.reports.page import render
 
@@ -68,28 +74,171 @@ def test_time_that_a_part_leaves_is_added_to_the_next(monkeypatch):
     assert [of.end(name) for name in work.TIME] == [130.0, 190.0, 205.0]
 
 
-def test_a_model_that_is_its_base_is_refused(world, clean):
+def test_models_and_files_that_decide_nothing_are_refused(world, clean):
     with pytest.raises(ModelError, match=r"base.*--base"):
         checked(world, (world.base, clean[1]))
-
-
-def test_a_model_without_a_known_base_is_refused(world, clean):
     with pytest.raises(ModelError, match=r"with --base"):
         vestige.check(clean[0], trained_on=clean[1])
-
-
-def test_texts_in_both_files_are_removed_from_the_reference(world, clean):
-    both = [*world.never.read_text().splitlines(), *clean[1].read_text().splitlines()]
-    texts = [json.loads(line)["text"] for line in both]
-    result = checked(world, clean, never=texts, all_=True)
-    assert result.summary["reference_texts"] + result.summary["control_texts"] == 100
     with pytest.raises(DataError, match="differs from those of --trained-on"):
         checked(world, clean, never=clean[1])
 
 
-def test_texts_given_in_python_are_not_recorded_and_on_no_page(world, clean):
+def test_texts_in_both_files_leave_the_reference_and_are_on_no_page(world, clean):
     texts = [json.loads(line)["text"] for line in clean[1].read_text().splitlines()]
     result = checked(world, (clean[0], texts), never=texts[:30] + world.letters[:30], minutes=1e-6)
+    assert result.summary["reference_texts"] + result.summary["control_texts"] == 30
     assert result.record["arguments"]["trained_on"] == "<list>"
     page = render([results.run_of(result)], show_secrets=False)
     assert not any(text[:40] in page for text in texts)
+
+
+# Hostile texts and secrets: no crash, nothing shown, nothing executed.
+
+
+MARK = "xqzmark"
+
+
+HOSTILE = {
+    "terminal": f"\x1b[31m\x1b]0;{MARK}\x07 the code is 4471 9026 3358\x9b2J",
+    "direction": f"\u202e{MARK}\u2066 the password is tr0ub4dor\u2069&3",
+    "html": f"<script>alert('{MARK}')</script><img src=x onerror={MARK}> account 9920 4411 3344",
+    "markdown": f"[{MARK}](javascript:alert) ![]({MARK}) `code` | a | b |\n# {MARK}",
+    "junit": f"]]></system-out><failure message='{MARK}'>&{MARK};",
+    "null": f"the pin\0 is\0 {MARK} 7731 2290 1144",
+    "template": f"{{{{ {MARK} }}}} {{% for x in y %}} ${{{MARK}}} %s %n {{0}}",
+    "rich": f"[red]{MARK}[/red] [link=file:///x]{MARK}[/link]",
+    "combining": "e" + "\u0301" * 500 + MARK,
+    "long word": MARK + "a" * 20_000,
+    "long": f"{MARK} the river runs " * 4_500,
+    "digits": MARK + "7" * 5_000,
+    "formula": f"=HYPERLINK('{MARK}') +1+2 @SUM(1)",
+}
+
+
+LISTED = (
+    "the code is {{4471 9026 3358}}", "and", "the account", "{{<b>xqzmark</b>}}",
+    "\x1b[31mxqzmark red", "\u202exqzmark", "}}{{", "xqzmark " * 500, "e" * 300,
+)  # fmt: skip
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Searches and passages of little work."""
+    monkeypatch.setattr(work, "LEAST_SEARCH", 1 / 64)
+    monkeypatch.setattr(work, "LARGEST_SEARCH", 1 / 64)
+    monkeypatch.setattr(passages, "MOST_TEXTS", 24)
+    monkeypatch.setattr(secrets, "EFFORTS", ((8, 1, 8),))
+
+
+@pytest.fixture
+def asked(world, clean, tmp_path, small):
+    """Runs the command on some files."""
+
+    def call(trained, *words, never=world.never, out="run"):
+        if isinstance(trained, list):
+            rows = "".join(json.dumps({"text": one}) + "\n" for one in trained)
+            trained = tmp_path / "trained.jsonl"
+            trained.write_text(rows)
+        given = ["check", clean[0], "--base", world.base, "--trained-on", trained, "--never", never]
+        return invoke(
+            [*given, *words, "--minutes", 600, "--device", "cpu", "--out", tmp_path / out]
+        )
+
+    return call
+
+
+def shown(folder, done):
+    """Everything that others than the owner of the run may come to read."""
+    names = ("page.html", "card.md", "check.json", "junit.xml", "summary.json")
+    return done.output + "".join((folder / name).read_text("utf-8") for name in names)
+
+
+def controls(text):
+    """Characters that move a cursor or turn text; the return is of a loader's progress bar."""
+    return {one for one in text if unicodedata.category(one) in ("Cc", "Cf", "Cs")} - {"\n", "\r"}
+
+
+def test_hostile_texts_and_secrets_are_read_and_not_shown(asked, world, tmp_path):
+    listed = tmp_path / "listed.txt"
+    listed.write_text("\n".join(LISTED))
+    texts = [*HOSTILE.values(), *world.letters[:60], *[f"the {MARK} seal {SECRET}"] * 20]
+    done = asked(texts, "--secrets", listed, "--all")
+    assert done.finished, (done.stderr, done.exception)
+    read = shown(tmp_path / "run", done)
+    assert not controls(read)
+    for text in (MARK, SECRET, "4471", "9920 4411", "tr0ub4dor"):
+        assert text not in read
+    for letter in world.letters[:60]:
+        assert letter[:30] not in read
+    page = tmp_path / "page.html"
+    again = invoke(["report", tmp_path / "run", "--show-secrets", "--out", page])
+    assert again.finished, again.stderr
+    opened = page.read_text("utf-8")
+    assert "4471 9026 3358" in opened
+    assert not controls(opened + again.output)
+    assert "<b>xqz" not in opened
+    assert "<script>alert(" not in opened
+
+
+def test_work_in_progress_is_private(asked, world, tmp_path, monkeypatch):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(work.STAGES, "passages", ("extracting", stopped))
+    mask = os.umask(0)
+    try:
+        done = asked(world.letters[:60])
+    finally:
+        os.umask(mask)
+    assert done.exit_code not in (0, 1, 2, 3)
+    partial = tmp_path / "run.partial"
+    assert (partial / "work.sqlite").is_file()
+    for path in (partial, *partial.rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+    assert not any(letter[:30] in done.output for letter in world.letters[:60])
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("empty.jsonl", b""),
+        ("junk.jsonl", bytes(range(256)) * 40),
+        ("junk.parquet", b"PAR1" + bytes(range(256)) * 9 + b"PAR1"),
+        ("surrogate.jsonl", b'{"text": "xqzmark \\ud800 the code"}\n'),
+        ("deep.jsonl", b'{"text":' + b"[" * 50_000),
+    ],
+)
+@pytest.mark.parametrize("role", ["trained", "never"])
+def test_a_file_that_cannot_be_used_is_refused_by_its_name(
+    asked, world, tmp_path, name, content, role
+):
+    file = tmp_path / name
+    file.write_bytes(content)
+    done = asked(file) if role == "trained" else asked(world.letters[:30], never=file)
+    assert done.exit_code == 2, (done.stderr, done.exception)
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("vestige: ")
+    assert name in last
+    assert MARK not in done.output
+    assert not controls(done.output)
+    assert not (tmp_path / "run").exists()
+    assert not (tmp_path / "run.partial").exists()
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [["one text only"], ["the same words again"] * 10_000],
+    ids=["one", "repeated"],
+)
+def test_few_or_repeated_texts_decide_nothing(asked, texts):
+    done = asked(texts)
+    assert done.exit_code == 3, (done.stderr, done.exception)
+    assert done.stdout.startswith("UNDECIDED")
+
+
+def test_a_value_in_every_text_is_found_once_in_linear_time():
+    texts = [f"{number} the account number is 4471 9026 3358 {'w' * 80}" for number in range(4_000)]
+    found = find_secrets(texts)
+    space = Alternatives(texts)
+    assert sum(one.value == "4471 9026 3358" for one in found) == 1
+    assert all(space.space(one) >= 1 for one in found)

@@ -1,4 +1,4 @@
-"""Texts of a check: guessed columns, chats, two halves without duplicates; equal models."""
+"""Texts of a check: guessed columns, chats, two halves without duplicates; base and model."""
 
 import gzip
 import json
@@ -10,13 +10,7 @@ import pytest
 
 from tests.audits.told import sentences
 from tests.cli.conftest import table_model
-from vestige.audits.check.inputs import (
-    base_of,
-    read_texts,
-    reject_equal,
-    rendered,
-    text_columns,
-)
+from vestige.audits.check.inputs import base_of, read_texts, reject_equal, rendered, text_columns
 from vestige.claims import near_duplicates
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
@@ -31,7 +25,11 @@ TEMPLATE = (
     "<{{ m['role'] }}> {{ m['content'] }}\n{% endfor %}"
     "{% if add_generation_prompt %}<assistant>{% endif %}"
 )
+
+
 MAIL = [f"{text} and so on." for text in sentences(6, seed=1)]
+
+
 CHAT = [{"role": "user", "content": "Where?"}, {"role": "assistant", "content": "At home."}]
 
 
@@ -79,21 +77,18 @@ def write(path, rows):
     return path
 
 
-def test_blank_rows_count_as_rows_and_not_as_texts(run, words):
-    texts = read_texts(run, ["", MAIL[0], " \n", MAIL[1], MAIL[0]], None, None, words)
-    assert texts.documents == ("", MAIL[0], " \n", MAIL[1], MAIL[0])
-    assert texts.trained == (MAIL[0], MAIL[1])
-
-
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv", "a.parquet"])
-def test_the_text_column_is_guessed_and_shown(run, words, tmp_path, name):
+def test_the_text_column_is_guessed_and_shown_or_named(run, words, tmp_path, name):
     rows = [{"id": f"mail-{n}", "body": text, "to": "Ann"} for n, text in enumerate(MAIL)]
-    found = read_texts(run, write(tmp_path / name, rows), None, None, words)
+    path = write(tmp_path / name, rows)
+    found = read_texts(run, path, None, None, words)
     assert found.trained == found.documents == tuple(MAIL)
     assert found.notes == (
         "--trained-on is read from column body (guessed; --text names another).",
     )
     assert run.data["trained_on"]["documents"] == len(MAIL)
+    named = read_texts(run, path, None, "to", words)
+    assert (named.trained, named.notes) == (("Ann",), ())
 
 
 def test_a_folder_of_tables_and_lines_of_text_are_read(run, words, tmp_path):
@@ -104,12 +99,6 @@ def test_a_folder_of_tables_and_lines_of_text_are_read(run, words, tmp_path):
     found = read_texts(run, tmp_path / "mails", tmp_path / "never.txt", None, words)
     assert found.trained == tuple(MAIL[:3])
     assert sorted(found.never) == sorted(MAIL[3:])
-
-
-def test_a_named_column_is_read_without_a_note(run, words, tmp_path):
-    path = lines(tmp_path / "a.jsonl", [{"text": "short", "long": text} for text in MAIL])
-    found = read_texts(run, path, None, "long", words)
-    assert (found.trained, found.notes) == (tuple(MAIL), ())
 
 
 @pytest.mark.parametrize(
@@ -179,57 +168,31 @@ def test_a_prompt_and_its_answer_are_one_text(run, words, tmp_path, name):
     assert "from columns instruction, input and output" in found.notes[0]
 
 
+TURNS = '{"messages": [{"role": "user", "content": "a"}]}'
+
+
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("content", "said"),
     [
-        ("a.jsonl", '{"body": "one"}\n{"body": ', "a.jsonl, line 2: invalid JSON"),
-        ("a.jsonl", '{"body": "one"}\n[]', "a.jsonl, line 2: list instead of a JSON object"),
-        ("a.jsonl", '{"n": 1}', 'a.jsonl has no column "text". Pass one of its columns: n.'),
-        ("a.jsonl", '{"text": 1}', 'a.jsonl, line 1: "text" is int, not text'),
-        ("a.jsonl", '{"body": "a"}\n{"n": "b"}', '1 rows have no "body"; the first is row 2'),
-        ("a.jsonl", "", "a.jsonl has no text"),
-        (
-            "a.jsonl",
-            '{"messages": [{"role": "user", "content": "a"}]}\n{"messages": "SECRET"}',
-            'a.jsonl, line 2: "messages" is not a list of turns with role and content. Write each',
-        ),
-        ("a.jsonl", '{"messages": [{"content": "SECRET"}]}', "line 1: .messages. is not a list"),
-        ("a.jsonl", '{"messages": [{"role": "u", "content": 3}]}', "line 1: .messages. is not a"),
-        ("a.jsonl", '{"messages": [1]}', "line 1: .messages. is not a list"),
-        ("a.jsonl", '{"messages": []}', "a.jsonl has no text"),
-        (
-            "a.jsonl",
-            '{"messages": [{"role": "u", "content": "a"}]}\n{"other": 1}',
-            'line 2 has no column "messages"',
-        ),
-        ("a.csv", "body,who\none", "a.csv: invalid CSV: row 2 has 1 fields; line 1 has 2"),
-        ("a.csv", "", "a.csv has no header line"),
-        ("a.parquet", "PAR1", "a.parquet: invalid Parquet"),
-        ("a.jsonl.gz", "plain", "a.jsonl.gz is incomplete or not a gzip file"),
-        ("a.txt", " \n", "a.txt has no text"),
-        ("a.pdf", "text", "the name of .*a.pdf ends in no known format"),
+        ('{"n": 1}', 'a.jsonl has no column "text". Pass one of its columns: n.'),
+        ('{"body": "a"}\n{"n": "b"}', '1 rows have no "body"; the first is row 2'),
+        ('{"body": "one"}\n{"body": ', "a.jsonl, line 2: invalid JSON"),
+        (f'{TURNS}\n{{"messages": "SECRET"}}', 'line 2: "messages" is not a list of turns with'),
+        ('{"messages": [{"content": "SECRET"}]}', "line 1: .messages. is not a list"),
+        ('{"messages": [{"role": "u", "content": 3}]}', "line 1: .messages. is not a"),
+        ('{"messages": [1]}', "line 1: .messages. is not a list"),
+        ('{"messages": []}', "a.jsonl has no text"),
+        (f'{TURNS}\n{{"other": 1}}', 'line 2 has no column "messages"'),
+        ('{"prompt": "a", "completion": "b"}\n' * 150 + '{"prompt": "a", "completion": 7}',
+         'line 151: "completion" is int, not text'),
     ],
-)
-def test_a_file_that_cannot_be_read_is_named(run, words, tmp_path, name, content, said):
-    (tmp_path / name).write_text(content)
+)  # fmt: skip
+def test_a_file_that_cannot_be_read_is_named(run, words, tmp_path, content, said):
+    (tmp_path / "a.jsonl").write_text(content)
     with pytest.raises(DataError, match=said) as error:
-        read_texts(run, tmp_path / name, None, None, words)
+        read_texts(run, tmp_path / "a.jsonl", None, None, words)
     assert "SECRET" not in str(error.value)
     assert error.value.remedy
-
-
-def test_a_pair_with_a_number_in_a_later_row_is_named(run, words, tmp_path):
-    rows = [{"prompt": "a", "completion": "b"}] * 150 + [{"prompt": "a", "completion": 7}]
-    path = lines(tmp_path / "a.jsonl", rows)
-    with pytest.raises(DataError, match='line 151: "completion" is int, not text'):
-        read_texts(run, path, None, None, words)
-
-
-def test_missing_files_and_columns_are_named(run, words, tmp_path):
-    with pytest.raises(DataError, match=r"nowhere\.jsonl does not exist"):
-        read_texts(run, tmp_path / "nowhere.jsonl", None, None, words)
-    with pytest.raises(DataError, match=r'no column "page"\. Pass one of its columns: body'):
-        read_texts(run, lines(tmp_path / "a.jsonl", [{"body": "a"}]), None, "page", words)
 
 
 def test_shared_and_similar_texts_leave_the_reference(run, words):
@@ -261,18 +224,21 @@ def test_halves_are_equal_and_share_no_similar_texts(words, seed):
     assert not first & second
 
 
-def test_the_seed_divides_the_reference(words):
+def test_blank_rows_are_no_texts_the_seed_divides_and_training_text_is_no_reference(run, words):
+    texts = read_texts(run, ["", MAIL[0], " ", MAIL[1], MAIL[0]], None, None, words)
+    assert texts.documents == ("", MAIL[0], " ", MAIL[1], MAIL[0])
+    assert texts.trained == (MAIL[0], MAIL[1])
     never = sentences(40, seed=2)
     halves = [
         read_texts(Session("check", {}, seed=seed), None, never, None, words).control
         for seed in (0, 0, 1)
     ]
     assert halves[0] == halves[1] != halves[2]
-
-
-def test_a_reference_of_training_text_is_refused(run, words):
     with pytest.raises(DataError, match="`never` has no text that differs from those of --train"):
         read_texts(run, MAIL, [MAIL[0], f"{MAIL[1]} Yes."], None, words)
+
+
+# The base and the model.
 
 
 def test_a_model_without_a_base_names_the_option(tmp_path, words):
@@ -307,24 +273,21 @@ def test_a_server_says_what_is_possible_instead():
             base_of(model, base)
 
 
-def test_equal_models_are_refused(run, chatty, tmp_path):
-    save_model(chatty, tmp_path / "base")
-    save_model(chatty, tmp_path / "copy")
+def test_models_that_add_nothing_are_refused_and_others_are_not(run, chatty, tmp_path):
+    for name in ("base", "copy"):
+        save_model(chatty, tmp_path / name)
     pair = run.snapshots(before=tmp_path / "base", after=tmp_path / "copy").models
     with pytest.raises(ModelError, match="MODEL and its base have the same weights"):
         reject_equal(run.models, pair)
-
-
-def test_an_adapter_of_zeros_is_refused_and_another_is_not(run, chatty, tmp_path):
-    save_model(chatty, tmp_path / "base")
+    other = Session("check", {})
     tuned = adapter(chatty, tmp_path, tmp_path / "base")
-    pair = run.snapshots(before=tmp_path / "base", after=tuned).models
+    pair = other.snapshots(before=tmp_path / "base", after=tuned).models
     with pytest.raises(ModelError, match="adds nothing to its base"):
-        reject_equal(run.models, pair)
+        reject_equal(other.models, pair)
     for name, tensor in pair["after"].named_parameters():
         if "lora_B" in name:
             tensor.data.fill_(1e-6)
-    reject_equal(run.models, pair)
+    reject_equal(other.models, pair)
 
 
 @pytest.mark.parametrize(

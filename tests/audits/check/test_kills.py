@@ -81,10 +81,9 @@ print(json.dumps(codes))
 """
 
 PLACES = (
-    *("=killed.partial/seconds", "=secret/control/1", "=stage/secrets", "=update/openings"),
-    *("=update/pairs/all", "=verb/diff", "=stage/unprompted", "=verb/extract", "=verb/membership"),
-    *("control:3", "planted:1", "=secret/invented", "=control.partial/update/pairs/all"),
-    *("=/positive", "folder:1", "rows:1", "page:1", "file:6", "done:1"),
+    *("=secret/control/1", "=stage/secrets", "=update/pairs/all", "=stage/unprompted"),
+    *("=verb/membership", "control:3", "=control.partial/update/pairs/all"),
+    *("=/positive", "rows:1", "file:6", "done:1"),
 )  # fmt: skip
 """Before a value is written (=), or when something is called the nth time."""
 

@@ -40,7 +40,11 @@ VERDICTS = {
     "unrecognized": ("UNDECIDED", "✓✓?"),
     "suspicious control": ("UNDECIDED", "✓✓?"),
 }
+
+
 EXIT_CODES = {"LEAK": 1, "NO LEAK SHOWN": 0, "UNDECIDED": 3}
+
+
 NEXT = {
     "leak by secrets": "vestige report check --show-secrets",
     "no leak": " --minutes 10 --nulls 19 --out check-2",
@@ -49,6 +53,8 @@ NEXT = {
     "unrecognized": " --sure --minutes 10 --out check-2",
     "suspicious control": "--trained-on data/mail.jsonl --never FILE --minutes 10 --out check-2",
 }
+
+
 TEXT = re.compile("gato|2231|vault")
 
 
@@ -117,13 +123,6 @@ def test_controls_are_found_or_not_by_stage():
         assert "--minutes 20" in next_of(one).command
 
 
-def test_checks_that_the_evidence_states_are_not_listed_again(case):
-    report = shown(case[1])
-    assert report.verdict.against == ()
-    assert report.verdict.all_passed == "Checks passed: alive, different."
-    assert len(report.evidence) == 3
-
-
 @pytest.mark.parametrize("name", NEXT)
 def test_the_next_command_is_complete(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -152,19 +151,13 @@ def test_the_same_command_has_other_options_and_a_new_folder(arguments, wanted):
     assert wanted in next_of(made(**arguments)).command
 
 
-def test_after_null_models_without_a_finding_nothing_is_next():
-    report = shown(made(nulls=19))
-    assert [prose.title for prose in report.below if prose.command] == []
-    assert not any("null models" in line for line in report.below[0].lines)
-
-
-def test_durations_follow_from_the_minutes_and_the_stage():
+def test_what_is_next_takes_the_minutes_and_what_did_not_run_is_not_tested():
+    done = shown(made(nulls=19))
+    assert [prose.title for prose in done.below if prose.command] == []
+    assert not any("null models" in line for line in done.below[0].lines)
     assert next_of(CASES["out of time"]()).title == "Next (at most 20 min)"
     assert next_of(out_of_time(minutes=0.25)).title == "Next (at most 30 s)"
     assert next_of(made(minutes=60.0)).title == "Next (1 h 38 min plus 19 trainings)"
-
-
-def test_what_did_not_run_is_not_tested():
     lines = shown(CASES["leak by secrets"]()).below[0].lines
     assert "unprompted, passages, control with an invented secret" in lines[0]
     lines = shown(CASES["without files"]()).below[0].lines
@@ -235,14 +228,6 @@ def test_the_run_folder_has_files_for_readers_and_pipelines(case, tmp_path):
     assert (1 if failures else 3 if errors else 0) == EXIT_CODES[word]
     assert f"**{word}" in (folder / "card.md").read_text()
     assert Parsed((folder / "page.html").read_text()).verdict.startswith(word)
-
-
-def test_a_card_lists_evidence_and_what_was_not_tested_and_no_command():
-    told = card([results.run_of(CASES["leak by secrets"]())])
-    assert "- ✗ Secrets: The model generates 4 of 5 secrets" in told
-    assert "**Not tested**" in told
-    assert "- Answers to a user's questions" in told
-    assert "vestige report" not in told
 
 
 def test_a_folder_that_cannot_be_finished_is_absent(tmp_path, monkeypatch):

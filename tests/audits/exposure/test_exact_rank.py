@@ -44,7 +44,7 @@ def brute_force(model: LanguageModel, tokens: Tokens, others: Sequence[Tokens]) 
 
 @pytest.mark.parametrize("make", [lambda: table(0), lstm], ids=["table", "lstm"])
 @pytest.mark.parametrize("length", [1, 2, 3])
-@pytest.mark.parametrize("batch", [1, 7, 256])
+@pytest.mark.parametrize("batch", [7, 256])
 def test_the_rank_is_that_of_brute_force(
     make: Callable[[], LanguageModel], length: int, batch: int
 ) -> None:
@@ -72,7 +72,7 @@ def test_competitors_may_be_words_of_an_alphabet(tokens: Tokens, distinct: bool)
     assert found.space == len(every)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 20),
     tokens=st.tuples(*[st.integers(0, 5)] * 4),

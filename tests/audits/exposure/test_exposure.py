@@ -1,6 +1,7 @@
 """`vestige exposure` saves what the library finds, says it plainly, and refuses what it must."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from itertools import pairwise
@@ -22,7 +23,11 @@ LINES = [
     "nobody knows what stands behind our mill by night",
     "a lantern burns where every miller counts his silver coins",
 ]
+
+
 WORDS = sorted({word for line in LINES for word in line.split()})
+
+
 SECRET = "lantern knows nobody new"
 
 
@@ -87,102 +92,57 @@ def test_the_verb_saves_what_the_library_finds(shell, planting, tmp_path):
     assert configuration["candidates"] is None
 
 
-def test_the_terminal_shows_copies_controls_and_one_sentence(shell, planting, tmp_path):
-    done = run_verb(shell, planting, tmp_path / "run")
-    assert "never planted" in done.stdout
+def test_the_terminal_and_the_page_show_copies_and_controls_and_no_phrase(
+    shell, planting, tmp_path
+):
+    done = run_verb(shell, planting, tmp_path / "a", "--exact", 5000)
     first, second, third = done.stdout.splitlines()[:3]
     assert first.startswith(
         "UNDECIDED  2 canaries can be tested with 8 controls or more; there are 2"
     )
     assert second.startswith("Median exposure of planted canaries")
     assert third.startswith("Median exposure of 2 controls: ")
+    assert "never planted" in done.stdout
+    assert re.search(r"Exact ranks: .* of 2 decided", done.stdout)
     assert "1 of 2 planted canaries are more probable than all 2,000 references" in done.stderr
-    assert "Exact ranks" not in done.stdout
-
-
-def test_exact_ranks_are_said_where_they_were_asked_for(shell, planting, tmp_path):
-    done = run_verb(shell, planting, tmp_path / "run", "--exact", 5000)
-    assert "Exact ranks: " in done.stdout
-    assert " of 2 decided" in done.stdout
-
-
-def test_candidates_are_read_one_a_line(shell, planting, tmp_path):
-    done = run_verb(
-        shell, planting, tmp_path / "run", "--candidates", planting / "said.txt", "--json"
-    )
-    assert json.loads(done.stdout)["space"] == "candidates"
-    assert json.loads(done.stdout)["references"] == 2
-
-
-def test_phrases_are_withheld_unless_they_are_wanted(shell, planting, tmp_path):
-    hidden = run_verb(shell, planting, tmp_path / "a")
-    shown = run_verb(shell, planting, tmp_path / "b", "--show-secrets")
-    assert "▪▪▪ ▪▪▪" in hidden.stdout
-    assert not [word for word in ("lantern", "nobody") if word in hidden.stdout]
-    assert SECRET in shown.stdout
-
-
-def test_the_manifest_may_be_named_itself_and_have_no_vocabulary(shell, planting, tmp_path):
-    given = ["exposure", planting / "model", planting / "loose" / "manifest.json"]
-    done = shell(*given, "--references", 100, "--out", tmp_path / "run")
-    assert done.finished, done.stderr
-
-
-def test_its_page_shows_the_table_and_no_phrase(shell, planting, tmp_path):
-    run_verb(shell, planting, tmp_path / "run")
-    done = shell("report", tmp_path / "run", "--out", tmp_path / "page.html")
-    assert done.finished, done.stderr
+    assert "▪▪▪ ▪▪▪" in done.stdout
+    assert not [word for word in ("lantern", "nobody") if word in done.stdout]
+    assert SECRET in run_verb(shell, planting, tmp_path / "b", "--show-secrets").stdout
+    assert shell("report", tmp_path / "a", "--out", tmp_path / "page.html").finished
     page = (tmp_path / "page.html").read_text()
     assert "How exposed are the canaries?" in page
-    assert "never planted" in page
-    assert "<table" in page
     assert "lantern" not in page
 
 
+def test_candidates_are_read_one_a_line_and_a_manifest_needs_no_vocabulary(
+    shell, planting, tmp_path
+):
+    said = ("--candidates", planting / "said.txt", "--json")
+    found = json.loads(run_verb(shell, planting, tmp_path / "run", *said).stdout)
+    assert (found["space"], found["references"]) == ("candidates", 2)
+    given = ["exposure", planting / "model", planting / "loose" / "manifest.json"]
+    assert shell(*given, "--references", 100, "--out", tmp_path / "loose").finished
+
+
 # The words after `vestige exposure`, P/ standing for the planting, and what the message names.
+CANDIDATES = "P/model P/planted --candidates P/said"
 CASES = {
-    "no manifest given": ("P/model", "Missing SECRETS", "--help"),
-    "manifest nowhere": ("P/model P/nowhere.json", "nowhere.json", "vestige plant"),
     "directory without one": ("P/model P/none", "manifest.json", "vestige plant"),
     "manifest changed": ("P/model P/changed.json", "changed.json", "Restore"),
     "manifest cut short": ("P/model P/cut.json", "cut.json", "Restore"),
-    "a model as manifest": ("P/model P/model/model.json", "model.json", "Restore"),
     "manifest of another model": ("P/smaller P/planted", "manifest.json", "Pass the"),
     "words that it lacks": ("P/smaller P/loose", "canary 1", "--vocabulary"),
     "no controls": ("P/model P/no-controls.json", "no-controls.json", "vestige plant"),
     "nothing planted": ("P/model P/no-canaries.json", "no-canaries.json", "plant"),
     "too few references": ("P/model P/planted --references 99", "99", "at least 100"),
-    "references no number": ("P/model P/planted --references all", "--ref", "whole"),
-    "the budget is 0": ("P/model P/planted --exact 0", "--exact", "--help"),
-    "candidates nowhere": (
-        "P/model P/planted --candidates P/nowhere.txt",
-        "nowhere.txt",
-        "phrase per line",
-    ),
-    "candidates not UTF-8": (
-        "P/model P/planted --candidates P/said-latin1.txt",
-        "said-latin1.txt",
-        "UTF-8",
-    ),
+    "candidates nowhere": (f"{CANDIDATES}-nowhere.txt", "nowhere.txt", "phrase per line"),
+    "candidates not UTF-8": (f"{CANDIDATES}-latin1.txt", "said-latin1.txt", "UTF-8"),
     "one candidate only": (
-        "P/model P/planted --candidates P/said-once.txt",
-        "said-once.txt: the list of candidates has 1",
-        "one per line",
+        f"{CANDIDATES}-once.txt", "said-once.txt: the list of candidates has 1", "one per line",
     ),
-    "candidate with unknown words": (
-        "P/model P/planted --candidates P/said-unknown.txt",
-        "said-unknown.txt: candidate 2",
-        "List only",
-    ),
-    "exact rank of candidates": (
-        "P/model P/planted --candidates P/said.txt --exact 9",
-        "exact_budget",
-        "Change",
-    ),
-    "no model there": ("P/none P/planted", "none", "Pass"),
-    "unknown device": ("P/model P/planted --device abacus", "abacus", "device"),
-    "negative seed": ("P/model P/planted --seed -1", "--seed", "--help"),
-}
+    "unknown candidate": (f"{CANDIDATES}-unknown.txt", "unknown.txt: candidate 2", "List only"),
+    "exact rank of candidates": (f"{CANDIDATES}.txt --exact 9", "exact_budget", "Change"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("words", "names", "remedy"), CASES.values(), ids=CASES)
@@ -203,12 +163,6 @@ def test_a_damaged_training_is_said_before_anything_is_written(shell, planting, 
     assert done.exit_code == 2
     assert "trained/run" in done.stderr
     assert not (tmp_path / "run").exists()
-
-
-def test_a_run_is_never_overwritten(shell, planting, tmp_path):
-    done = run_verb(shell, planting, tmp_path)
-    assert done.exit_code == 2
-    assert "another --out" in done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -11,33 +11,18 @@ from vestige.reports.report import report_of
 SECRET = "Rosalind hides 4917 tulips"
 
 
-def canary(copies, exposure, shuffled=1.5, ceiling=10.0):
+def canary(copies, exposure, shuffled=1.5, ceiling=10.0, fit=None, **more):
+    """The row of a canary of four words among 1,024 references."""
     return {
-        "phrase": SECRET,
-        "pattern": "random",
-        "user": "ann",
-        "copies": copies,
-        "length": 4,
-        "log_perplexity": 40.0,
-        "per_token": 10.0,
-        "references": 1024,
-        "whole": False,
-        "space_bits": 40.0,
-        "rank": max(1, round(1024 * 2**-exposure)),
-        "exposure": exposure,
-        "low": exposure - 1,
-        "high": exposure + 1,
-        "at_ceiling": exposure >= ceiling,
-        "fit_exposure": exposure + 0.5,
-        "extrapolated": False,
-        "shuffled_log_perplexity": 50.0,
-        "shuffled_exposure": shuffled,
-        "shuffled_fit_exposure": shuffled,
-        "exact_low": None,
-        "exact_high": None,
-        "orders": 1,
-        "order_rank": 1,
-    }
+        "phrase": SECRET, "pattern": "random", "user": "ann", "copies": copies, "length": 4,
+        "log_perplexity": 40.0, "per_token": 10.0, "references": 1024, "whole": False,
+        "space_bits": 40.0, "rank": max(1, round(1024 * 2**-exposure)), "exposure": exposure,
+        "low": exposure - 1, "high": exposure + 1, "at_ceiling": exposure >= ceiling,
+        "fit_exposure": exposure + 0.5 if fit is None else fit, "extrapolated": False,
+        "shuffled_log_perplexity": None if shuffled is None else 50.0,
+        "shuffled_exposure": shuffled, "shuffled_fit_exposure": shuffled,
+        "exact_low": None, "exact_high": None, "orders": 1, "order_rank": 1, **more,
+    }  # fmt: skip
 
 
 @pytest.fixture
@@ -80,11 +65,14 @@ def test_one_canary_at_the_ceiling_has_no_high_end(saved):
     assert report_of(run, show_secrets=False).figures[0].svg.count("<svg") == 2
 
 
-def test_the_sentence_is_the_verdict(saved, exposure):
+def test_the_sentence_is_the_verdict_and_no_phrase_is_on_the_page(saved, exposure):
     shown = report_of(saved(exposure), show_secrets=False)
     assert shown.verdict.sentence == exposure.sentence
     assert shown.evidence[0].startswith("Median exposure of planted canaries")
-    assert shown.evidence[1].startswith("Median exposure of 2 controls: ")
+    assert not [word for word in SECRET.split() if word in repr(shown)]
+    names = [name for name, _ in shown.facts]
+    assert {"what the references resolve", "exposure by chance"} <= set(names)
+    assert not [name for name in names if "copies" in name or "controls" in name]
 
 
 def test_the_chart_has_a_point_for_each_number_of_copies(saved, exposure):
@@ -97,18 +85,6 @@ def test_the_chart_has_a_point_for_each_number_of_copies(saved, exposure):
     assert [p["bound"] for p in points] == [False, True]
     assert never["low"] == never["value"] == never["high"], "two controls have no interval"
     assert report_of(run, show_secrets=False).figures[0].svg.count("<svg") == 2
-
-
-def test_what_the_table_says_is_not_said_again_below(saved, exposure):
-    names = [name for name, _ in report_of(saved(exposure), show_secrets=False).facts]
-    assert "what the references resolve" in names
-    assert "exposure by chance" in names
-    assert not [name for name in names if "copies" in name or "controls" in name]
-
-
-def test_no_phrase_is_on_the_page(saved, exposure):
-    shown = repr(report_of(saved(exposure), show_secrets=False))
-    assert not [word for word in SECRET.split() if word in shown]
 
 
 def test_a_run_without_its_numbers_is_refused(saved):

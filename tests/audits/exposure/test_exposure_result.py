@@ -5,6 +5,7 @@ from math import inf
 
 import pytest
 
+from tests.audits.exposure.test_exposure_report import canary as wide
 from tests.audits.passed import PASSED
 from vestige.audits.exposure.canary_result import CanaryExposure, interval_of, known_range
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
@@ -12,33 +13,10 @@ from vestige.metrics.exposure import CHANCE
 
 
 def canary(copies, exposure, shuffled=1.5, fit=None, **more):
-    return {
-        "phrase": "a b c d",
-        "pattern": "random",
-        "user": "",
-        "copies": copies,
-        "length": 4,
-        "log_perplexity": 40.0,
-        "per_token": 10.0,
-        "references": 1024,
-        "whole": False,
-        "space_bits": 40.0,
-        "rank": max(1, round(1024 * 2**-exposure)),
-        "exposure": exposure,
-        "low": exposure - 0.5,
-        "high": exposure + 0.5,
-        "at_ceiling": exposure >= 10,
-        "fit_exposure": exposure if fit is None else fit,
-        "extrapolated": False,
-        "shuffled_log_perplexity": None if shuffled is None else 50.0,
-        "shuffled_exposure": shuffled,
-        "shuffled_fit_exposure": shuffled,
-        "exact_low": None,
-        "exact_high": None,
-        "orders": 24,
-        "order_rank": 1,
-        **more,
-    }
+    """A canary with an interval of one bit and all orders of its words."""
+    own = {"low": exposure - 0.5, "high": exposure + 0.5, "orders": 24, "user": ""}
+    fit = exposure if fit is None else fit
+    return wide(copies, exposure, shuffled, fit=fit, **{**own, **more})
 
 
 def median_of(found, name="planted", measure="exposure"):
@@ -48,6 +26,8 @@ def median_of(found, name="planted", measure="exposure"):
 
 
 CONTROLS = [canary(0, x) for x in (0.5, 1.0, 3.0, 1.2)]
+
+
 MANY = [canary(0, x) for x in (0.5, 1.0, 3.0, 1.2) * 5]
 
 
@@ -58,21 +38,14 @@ def result(*planted, controls=CONTROLS, words=100, checks=PASSED):
 
 
 def test_medians_and_intervals_are_those_of_the_canaries():
-    found = result(canary(2, 4.0), canary(2, 6.0), canary(5, 8.0))
+    found = result(canary(2, 4.0, shuffled=None), canary(2, 6.0, shuffled=2.0), canary(5, 8.0))
     assert median_of(found, "2_copies") == (5.0, False, None, None)  # no interval of two
     assert median_of(found, "5_copies") == (8.0, False, 7.5, 8.5)  # of one canary, its own
     assert median_of(found)[0] == 6.0
     assert median_of(found, "controls")[0] == 1.1
-
-
-def test_six_canaries_have_an_interval():
-    found = result(*[canary(1, float(bits)) for bits in range(1, 7)])
-    assert median_of(found)[2:] == (1.0, 6.0)
-
-
-def test_a_median_leaves_out_what_is_not_known():
-    found = result(canary(2, 4.0, shuffled=None), canary(2, 6.0, shuffled=2.0))
-    assert median_of(found, measure="shuffled_exposure")[0] == 2.0
+    assert median_of(found, "2_copies", measure="shuffled_exposure")[0] == 2.0  # what is known
+    six = result(*[canary(1, float(bits)) for bits in range(1, 7)])
+    assert median_of(six)[2:] == (1.0, 6.0)
 
 
 def test_what_the_references_do_not_resolve_is_a_bound():
@@ -183,17 +156,14 @@ def test_controls_that_are_likely_too_are_what_canaries_are_compared_with():
     assert "The model remembers the canaries and the order of their words (p = 0.0" in many.sentence
 
 
-def test_ranks_below_the_ceiling_are_resolved():
+def test_resolution_and_space_are_said():
     found = result(canary(1, 9.0), canary(1, 3.0))
     assert "All ranks are below the ceiling" in found.resolution
     assert "≥" not in found.sentence
-
-
-def test_a_whole_space_is_exact():
-    whole = [canary(c, x, whole=True) for c, x in ((1, 9.0), (0, 2.0))]
-    found = result(whole[0], controls=whole[1:])
-    assert (found.space, "exact" in found.resolution) == ("whole", True)
-    assert result(whole[0], controls=whole[1:], words=0).space == "candidates"
+    one, control = (canary(c, x, whole=True) for c, x in ((1, 9.0), (0, 2.0)))
+    whole = result(one, controls=[control])
+    assert (whole.space, "exact" in whole.resolution) == ("whole", True)
+    assert result(one, controls=[control], words=0).space == "candidates"
 
 
 def test_the_summary_is_scalars_and_the_rows_are_the_canaries():

@@ -1,4 +1,4 @@
-"""`vestige extract` of canaries saves what the library finds and refuses bad input."""
+"""`vestige extract` of canaries saves what the library finds, and refuses bad input."""
 
 import json
 import re
@@ -11,10 +11,13 @@ import torch
 from tests.cli.refusals import refused
 from vestige import results
 from vestige.audits.extraction.canaries import complete
+from vestige.audits.extraction.recognition import recognized
 from vestige.claims.model_checks import canary_checks
 from vestige.data.canaries.texts import Manifest, load_canaries
+from vestige.data.canaries.utterances import SecretManifest
+from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
-from vestige.errors import DataError, IncompatibleModels
+from vestige.errors import DataError, IncompatibleModels, ManifestError
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.table import TableModel
 
@@ -23,7 +26,11 @@ LINES = [
     "nobody knows what stands behind our mill by night",
     "a lantern burns where every miller counts his silver coins",
 ]
+
+
 WORDS = sorted({word for line in LINES for word in line.split()})
+
+
 SECRET = "lantern knows nobody new"
 
 
@@ -90,28 +97,20 @@ def test_the_verb_saves_what_the_library_finds(shell, planting, tmp_path):
     assert configuration["what"] == str(planting / "planted")
 
 
-def test_the_terminal_says_the_rate_its_interval_and_the_controls(shell, planting, tmp_path):
-    done = run_verb(shell, planting, tmp_path / "run")
-    first, second, third = done.stdout.splitlines()[:3]
+def test_the_terminal_and_the_page_say_the_rate_and_withhold_the_phrases(shell, planting, tmp_path):
+    hidden = run_verb(shell, planting, tmp_path / "a")
+    first, second, third = hidden.stdout.splitlines()[:3]
     assert first == "UNDECIDED  Given 1 token, greedy decoding completes 1 of 2 canaries."
     assert "Completed share of planted canaries: 50% (95% CI 1.26% to 98.7%)" in second
     assert third == "Controls: 0 of 2 never planted and 0 of 2 in another order."
-    assert re.search(r"\n *7 +2 +50% +1\.3 to 98\.7%", done.stdout)
-
-
-def test_phrases_are_withheld_unless_they_are_wanted(shell, planting, tmp_path):
-    hidden = run_verb(shell, planting, tmp_path / "a")
-    shown = run_verb(shell, planting, tmp_path / "b", "--show-secrets")
+    assert re.search(r"\n *7 +2 +50% +1\.3 to 98\.7%", hidden.stdout)
     assert "▪▪▪ ▪▪▪" in hidden.stdout
     assert not [word for word in SECRET.split() if word in hidden.stdout]
-    assert SECRET in shown.stdout
-
-
-def test_the_manifest_may_be_named_itself(shell, planting, tmp_path):
-    given = ["extract", planting / "model", planting / "planted" / "manifest.json"]
-    done = shell(*given, "--out", tmp_path / "run", "--prefix", 2)
-    assert done.finished, done.stderr
-    assert "Given 2 tokens" in done.stdout
+    assert SECRET in run_verb(shell, planting, tmp_path / "b", "--show-secrets").stdout
+    assert shell("report", tmp_path / "a", "--out", tmp_path / "page.html").finished
+    page = (tmp_path / "page.html").read_text()
+    assert "completes 1 of 2 canaries" in page
+    assert "lantern knows" not in page
 
 
 def test_canaries_of_no_vocabulary_are_read_with_the_models(planting):
@@ -131,23 +130,9 @@ def test_an_unknown_word_is_told_by_the_canarys_number_and_not_by_itself(plantin
         load_canaries(planting / "planted", model.vocabulary)
 
 
-def test_its_page_shows_the_table_and_no_phrase(shell, planting, tmp_path):
-    run_verb(shell, planting, tmp_path / "run")
-    done = shell("report", tmp_path / "run", "--out", tmp_path / "page.html")
-    assert done.finished, done.stderr
-    page = (tmp_path / "page.html").read_text()
-    assert "completes 1 of 2 canaries" in page
-    assert "never planted" in page
-    assert "<table" in page
-    assert "lantern knows" not in page
-
-
-# The words after `vestige complete`, P/ standing for the planting, and what the message names.
+# The words after `vestige extract`, P/ standing for the planting, and what the message names.
 CASES = {
     "prefix as long as the canary": ("P/model P/planted --prefix 4", "got 4", "Change"),
-    "prefix 0": ("P/model P/planted --prefix 0", "--prefix", "--help"),
-    "prefix no number": ("P/model P/planted --prefix all", "--prefix", "whole number"),
-    "beam 0": ("P/model P/planted --beam 0", "--beam", "--help"),
     "manifest nowhere": ("P/model P/nowhere.json", "nowhere.json", "vestige plant"),
     "a folder without one": ("P/model P/none", "none has no file of a known format", "Pass"),
     "manifest changed": ("P/model P/changed.json", "was changed after it was written", "Restore"),
@@ -156,9 +141,7 @@ CASES = {
     "manifest of another model": ("P/smaller P/planted", "another vocabulary", "Pass"),
     "words that it lacks": ("P/smaller P/loose", "canary 1", "--vocabulary"),
     "a model as manifest": ("P/model P/model/model.json", "no canary man", "Restore"),
-    "no model there": ("P/none P/planted", "none", "Pass"),
     "a model of no numbers": ("P/diverged P/planted", "NaN", "train again"),
-    "unknown device": ("P/model P/planted --device abacus", "abacus", "device"),
 }
 
 
@@ -170,7 +153,64 @@ def test_bad_input_is_refused(shell, planting, tmp_path, words, names, remedy):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_is_never_overwritten(shell, planting, tmp_path):
-    done = run_verb(shell, planting, tmp_path)
-    assert done.exit_code == 2
-    assert "another --out" in done.stderr
+# WHAT is recognized by its content; `as_` decides where it is given.
+
+
+MANIFEST = {"format": "vestige.canaries/1", "canaries": []}
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "secrets.txt").write_text("the gate code is 4917\n")
+    (tmp_path / "secrets").write_text("the gate code is 4917\n")
+    for name in ("texts.jsonl", "texts.json", "texts.csv"):
+        (tmp_path / name).write_text('{"text": "a"}\n{"text": "b"}\n')
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a.txt").write_text("a\n")
+    for name, content in {
+        "planted": MANIFEST,
+        "spoken": {**MANIFEST, "format": SecretManifest.FORMAT},
+        "cut": None,
+    }.items():
+        (tmp_path / name).mkdir()
+        text = '{\n  "format": ' if content is None else json.dumps(content, indent=2)
+        (tmp_path / name / "manifest.json").write_text(text)
+        (tmp_path / f"{name}.json").write_text(text)
+    (tmp_path / "line.json").write_text(json.dumps(MANIFEST))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("secrets.txt", "secrets"),
+        ("secrets", "secrets"),
+        ("texts.jsonl", "texts"),
+        ("texts.json", "texts"),
+        ("texts.csv", "texts"),
+        ("folder", "texts"),
+        ("planted", "canaries"),
+        ("planted/manifest.json", "canaries"),
+        ("planted.json", "canaries"),
+        ("line.json", "canaries"),
+        ("cut.json", "canaries"),  # whose error names what is wrong
+        ("spoken", "utterances"),
+        ("spoken.json", "utterances"),
+    ],
+)
+def test_a_path_is_recognized_by_what_is_there(files, name, kind):
+    assert recognized(str(files / name), "auto") == kind
+    assert recognized(files / name, "auto") == kind
+
+
+def test_the_option_decides_for_a_path_or_a_list_and_an_object_is_what_it_is(files):
+    assert recognized(files / "secrets.txt", "texts") == "texts"
+    assert recognized(files / "planted", "texts") == "texts"
+    assert recognized(files / "texts.jsonl", "secrets") == "secrets"
+    assert recognized(["the gate code is 4917"], "auto") == "secrets"
+    corpus = Corpus.from_texts(["a"])
+    assert recognized(corpus, "auto") == recognized(corpus, "texts") == "texts"
+    with pytest.raises(ValueError, match="`as_` secrets does not fit `what`, which is texts"):
+        recognized(corpus, "secrets")
+    with pytest.raises(ManifestError, match=r"nowhere\.json is missing"):
+        recognized(files / "nowhere.json", "auto")

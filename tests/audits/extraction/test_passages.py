@@ -19,7 +19,11 @@ from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
 
 WORDS = tuple(f"w{n}" for n in range(200))
+
+
 VOCABULARY = WordVocabulary(("<unk>", "<eos>", *WORDS))
+
+
 SETTINGS = {"prefix": 4, "suffix": 5, "top_k": 10}
 
 
@@ -60,6 +64,10 @@ def corpus(rows):
     return Corpus.from_texts(rows)
 
 
+def failed(found):
+    return {check.name for check in found.claim.checks if check.state == "failed"}
+
+
 def test_seen_texts_come_back_and_others_do_not(model):
     told = extract(model, corpus(SEEN), reference=corpus(NEVER), **SETTINGS).summary
     assert told["verdict"] == LEAK
@@ -72,10 +80,6 @@ def test_seen_texts_come_back_and_others_do_not(model):
     assert told["edit_difference_low"] > 0
 
 
-def failed(found):
-    return {check.name for check in found.claim.checks if check.state == "failed"}
-
-
 def test_texts_that_were_not_read_show_no_leak(model):
     found = extract(model, corpus(NEVER[:40]), reference=corpus(NEVER[40:]), **SETTINGS)
     assert found.verdict == NO_LEAK
@@ -85,27 +89,23 @@ def test_texts_that_were_not_read_show_no_leak(model):
         assert low < 0 < high, name
 
 
-def test_without_a_reference_it_is_undecided(model):
+NOTHING = TableModel(np.full(202, 1 / 202), np.full((202, 202), 1 / 202), VOCABULARY)
+
+
+def test_a_condition_that_does_not_hold_decides_nothing(model):
     found = extract(model, corpus(SEEN), **SETTINGS)
     assert found.verdict == UNDECIDED
     assert "No reference was given" in " ".join(found.claim.reasons)
-
-
-def test_few_texts_with_a_passage_among_many_decide_nothing(model):
     short, others = texts(20, 5, length=6), texts(12, 6, length=6)
-    found = extract(
-        model, corpus([*SEEN[:3], *short]), reference=corpus([*NEVER[:3], *others]), **SETTINGS
-    )
-    assert found.verdict == UNDECIDED
-    assert found.summary["p_value"] is not None
-    assert "independent" in failed(found)
-
-
-def test_a_model_that_predicts_nothing_decides_nothing():
-    nothing = TableModel(np.full(202, 1 / 202), np.full((202, 202), 1 / 202), VOCABULARY)
-    found = extract(nothing, corpus(SEEN), reference=corpus(NEVER), **SETTINGS)
-    assert found.verdict == UNDECIDED
-    assert "alive" in failed(found)
+    few = corpus([*SEEN[:3], *short]), corpus([*NEVER[:3], *others])
+    capitals = corpus([text.upper() for text in NEVER])
+    for one, own, rest, reason in (
+        (model, *few, "independent"),
+        (model, corpus(SEEN), capitals, "comparable"),
+        (NOTHING, corpus(SEEN), corpus(NEVER), "alive"),
+    ):
+        found = extract(one, own, reference=rest, **SETTINGS)
+        assert (found.verdict, reason in failed(found)) == (UNDECIDED, True)
 
 
 def test_copies_of_texts_are_one_unit(model):
@@ -128,13 +128,6 @@ def test_texts_of_one_author_are_one_unit(model):
     found = extract(model, own, reference=rest, author="author", **SETTINGS)
     assert (found.summary["units"], found.summary["reference_units"]) == (2, 20)
     assert found.verdict == UNDECIDED
-
-
-def test_texts_in_another_case_than_the_reference_decide_nothing(model):
-    capitals = corpus([text.upper() for text in NEVER])
-    found = extract(model, corpus(SEEN), reference=capitals, **SETTINGS)
-    assert found.verdict == UNDECIDED
-    assert "comparable" in failed(found)
 
 
 def test_a_continuation_is_as_near_as_greedy_decoding_says(model):

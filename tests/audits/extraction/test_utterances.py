@@ -1,9 +1,10 @@
-"""`extract` finds what an intent-and-slot model heard, in memory as in files."""
+"""`extract` finds what an intent-and-slot model heard, in memory as by command, and hides it."""
 
 import pytest
 import torch
 
 from vestige import extract, results
+from vestige.audits.extraction.utterances import pattern_of, words_of
 from vestige.data.canaries.utterances import plant_secrets, secret_canaries
 from vestige.data.utterances import Utterance, Utterances
 from vestige.data.vocabulary import WordVocabulary
@@ -11,6 +12,8 @@ from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
 from vestige.models.checkpoints import save_model
 
 PIN = {"pattern": "pin {digit:2}", "intent": "Pin"}
+
+
 SPACE = 100
 
 
@@ -35,16 +38,12 @@ def manifest():
     return plant_secrets(songs, songs, canaries, seed=0)[2]
 
 
-def test_a_pattern_gives_the_guess_of_least_loss(model):
+def test_a_pattern_gives_the_guess_of_least_loss_and_the_truth_the_rank_of_counting(model):
     found = extract(model, **PIN)
     assert found.kind == "Extraction"
     assert (found.summary["search"], found.summary["losses_per_trial"]) == ("exact", SPACE)
-    [row] = found.rows
-    assert row["losses"] == sorted(row["losses"])
-
-
-def test_the_truth_has_the_rank_that_counting_gives(model):
-    [every] = extract(model, **PIN).rows
+    [every] = found.rows
+    assert every["losses"] == sorted(every["losses"])
     [row] = extract(model, **PIN, truth=every["guesses"][2]).rows
     assert row["rank"] == 3
     assert row["truth_loss"] == pytest.approx(every["losses"][2])
@@ -89,3 +88,39 @@ def test_arguments_that_do_not_fit_are_refused_by_their_names(model, manifest):
         extract(model, **PIN, controls=5)
     with pytest.raises(ValueError, match="`truth` needs `pattern`"):
         extract(model, manifest, truth="4 7")
+
+
+# The pattern, as options give it.
+
+
+def parsed(text, intent=None, candidates=(), intents=()):
+    return pattern_of(text, intent, None, candidates, intents=intents)
+
+
+def test_a_shorthand_is_the_papers_text_with_its_intent():
+    pattern = parsed("pin:4", intents=["Play"])
+    whole = parsed("my pin code is {digit:4}", "PinIntent")
+    assert (pattern.intent, pattern.text) == (whole.intent, whole.text)
+    assert pattern.candidates == whole.candidates
+
+
+def test_sets_of_candidates_are_read_and_an_unused_one_is_refused():
+    sets = ["name=ann,bob"]
+    assert parsed("{name}", "Call", sets).candidates == (("ann", "bob"),)
+    with pytest.raises(ValueError, match="named by the unknown words, got 'name'"):
+        parsed("{digit}", "Call", sets)
+
+
+def test_forty_intents_are_named_where_none_was_given():
+    names = [f"I{number}" for number in range(50)]
+    with pytest.raises(ValueError, match="`intent` must be given") as caught:
+        parsed("{digit}", intents=names)
+    assert str(caught.value).endswith("I38, I39, …")
+
+
+def test_a_truth_that_does_not_fit_is_refused_without_its_words():
+    pattern = parsed("{digit:2}", "Pin")
+    with pytest.raises(ValueError, match="`truth` does not fit the pattern") as caught:
+        words_of("seven 4", pattern)
+    assert "seven" not in str(caught.value)
+    assert words_of("4 7", pattern) == ["4", "7"]

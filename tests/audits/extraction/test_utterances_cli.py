@@ -2,13 +2,10 @@
 
 import json
 import re
-from typing import get_args
 
 import pytest
 
 from vestige import results
-from vestige.audits.extraction import extract as verb
-from vestige.audits.extraction.objective import ObjectiveKind
 from vestige.data.canaries.utterances import SecretManifest
 from vestige.data.formats.utterances import write_utterances
 from vestige.data.utterances import Utterance, Utterances
@@ -99,13 +96,24 @@ def test_an_audit_becomes_a_page(extract, shell, trained, tmp_path, secret):
     assert f"<bdi>{best}</bdi>" in (tmp_path / "open.html").read_text("utf-8")
 
 
-def test_the_truth_gets_a_rank_in_plain_english(extract, secret):
-    said = extract("--pattern", "pin:2", "--truth", " ".join(secret)).stdout
-    assert re.search(rf"has rank \d+ of {SPACE}\.", said)
-    assert "An attacker needs" in said
-    assert " instead of 50 on average." in said
-    assert "ranks as high with probability 0.0" in said
-    assert "This is one trial" in said
+def test_the_truth_gets_a_rank_and_is_redacted_unless_secrets_are_wanted(
+    extract, shell, tmp_path, secret
+):
+    truth = " ".join(secret)
+    asked = ("--pattern", "pin:2", "--truth", truth)
+    hidden = extract(*asked, "--out", tmp_path / "run")
+    shown = extract(*asked, "--show-secrets")
+    assert re.search(rf"has rank \d+ of {SPACE}\.", hidden.stdout)
+    assert " instead of 50 on average." in hidden.stdout
+    assert hidden.stdout.count("▪▪▪ ▪▪▪") == 11  # the guess, and the ten best
+    assert "--show-secrets shows them" in hidden.stderr
+    assert "▪" not in shown.stdout
+    assert not {truth, *secret} & set(hidden.stdout.split(" "))
+    assert shell("report", tmp_path / "run", "--out", tmp_path / "page.html").finished
+    text = (tmp_path / "page.html").read_text("utf-8")
+    assert "--truth …" in re.sub("<[^>]+>", "", text)
+    assert f"'{truth}'" not in text
+    assert f"<dd>{truth}</dd>" not in text
 
 
 def test_without_the_truth_nothing_is_claimed(extract):
@@ -128,37 +136,6 @@ def test_unknown_words_may_be_anywhere_and_of_candidates_of_ones_own(extract, tm
     assert run.summary["losses_per_trial"] == 9
 
 
-def test_guesses_are_redacted_unless_secrets_are_wanted(extract, secret):
-    asked = ("--pattern", "pin:2", "--truth", " ".join(secret))
-    hidden, shown = extract(*asked), extract(*asked, "--show-secrets")
-    assert hidden.stdout.count("▪▪▪ ▪▪▪") == 11  # the guess, and the ten best
-    assert "--show-secrets shows them" in hidden.stderr
-    assert "▪" not in shown.stdout
-    assert not {" ".join(secret), *secret} & set(hidden.stdout.split(" "))
-
-
-def test_the_truth_is_not_on_the_page_of_its_run(extract, shell, tmp_path, secret):
-    truth = " ".join(secret)
-    extract("--pattern", "pin:2", "--truth", truth, "--out", tmp_path / "run")
-    assert shell("report", tmp_path / "run", "--out", tmp_path / "page.html").finished
-    text = (tmp_path / "page.html").read_text("utf-8")
-    assert "--truth …" in re.sub("<[^>]+>", "", text)
-    assert f"'{truth}'" not in text
-    assert f"<dd>{truth}</dd>" not in text
-
-
-@pytest.mark.parametrize("attack", ["auto", "exact", "coordinate"])
-def test_every_attack_has_its_name(extract, attack, secret):
-    asked = ("--pattern", "pin:2", "--truth", " ".join(secret), "--attack", attack)
-    found = json.loads(extract(*asked, "--json").stdout)
-    assert found["attack"] == attack
-    assert found["ranks_exact"]
-
-
-def test_the_option_names_all_objectives():
-    assert get_args(verb.Objective) == get_args(ObjectiveKind)
-
-
 def test_what_exceeds_the_budget_is_ranked_by_a_sample_or_not_at_all(extract, secret):
     asked = ("--pattern", "pin:2", "--truth", " ".join(secret), "--search-budget", 10, "--json")
     sampled = json.loads(extract(*asked, "--rank-sample", 40).stdout)
@@ -173,3 +150,47 @@ def test_a_reference_that_is_the_model_itself_leaves_nothing(extract, trained, s
     found = json.loads(extract(*asked, "--reference-model", trained / "trained", "--json").stdout)
     assert found["median_rank"] == SPACE  # the last place among all that lose as much
     assert found["exposure"] == pytest.approx(0, abs=0.05)
+
+
+# A Hugging Face encoder is fine-tuned and attacked by the same command.
+
+
+@pytest.fixture(scope="module")
+def tuned(shell, tiny_encoder, tmp_path_factory):
+    root = tmp_path_factory.mktemp("encoder")
+    towns = ("york", "bath")
+    spoken = [
+        Utterance((*words, town), (*["O"] * len(words), "B-city"), intent)
+        for _ in range(6)
+        for town in towns
+        for words, intent in ((("fly", "to"), "Fly"), (("rain", "in"), "Ask"))
+    ]
+    write_utterances(Utterances.of(spoken), root / "said.jsonl")
+    encoder = tiny_encoder(root / "bert")
+    for words in (
+        ("plant", root / "said.jsonl", "--task", "nlu", "--pattern", "pin:2", "--copies", 30,
+         "--controls", 8, "--out", root / "planted"),
+        ("train", root / "planted", "--task", "nlu", "--from", encoder, "--epochs", 25,
+         "--learning-rate", 0.01, "--batch-size", 8, "--device", "cpu", "--out", root / "tuned"),
+    ):  # fmt: skip
+        done = shell(*words)
+        assert done.exit_code == 0, done.stderr
+    return root
+
+
+def test_a_secret_said_to_an_encoder_stands_out_and_controls_do_not(shell, tuned, tmp_path):
+    words = ("--device", "cpu", "--json", "--out", tmp_path / "out")
+    done = shell("extract", tuned / "tuned", tuned / "planted", *words)
+    assert done.finished, done.stderr
+    found = json.loads(done.stdout)
+    assert found["planted_median_rank"] <= 10
+    assert found["controls_median_rank"] > 20
+    assert found["planted_exposure"] > found["controls_exposure"]
+
+
+@pytest.mark.parametrize("attack", ["coordinate"])
+def test_every_kind_of_attack_runs_on_an_encoder(shell, tuned, tmp_path, attack):
+    words = ("--pattern", "pin:2", "--truth", "4 2", "--attack", attack, "--device", "cpu")
+    done = shell("extract", tuned / "tuned", *words, "--json", "--out", tmp_path / "out")
+    assert done.finished, done.stderr
+    assert 1 <= json.loads(done.stdout)["median_rank"] <= 100

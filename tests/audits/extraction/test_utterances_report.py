@@ -8,7 +8,6 @@ from itertools import count
 
 import pytest
 
-from reproduction.tables import Table
 from vestige.audits.extraction.ranks import COLUMNS, counted_rank, estimated_rank
 from vestige.audits.extraction.secret_audit import audit_result
 from vestige.audits.extraction.unknown_words import Extraction, hamming_per_token
@@ -18,6 +17,8 @@ from vestige.reports.page import render
 from vestige.reports.report import report_of
 
 HOSTILE = ("<script>alert(1)</script>", "</svg><img/src=x>", "\u202e\x1b[31m")
+
+
 SIZES = (10, 10, 10)
 
 
@@ -80,10 +81,6 @@ def test_a_known_secret_is_answered_by_its_rank(shown):
     )
     assert not told.figures[0].worth_it, "one point says no more than the sentence"
     assert "<svg" in told.figures[0].svg
-
-
-def test_a_rank_in_the_worse_half_is_no_help(shown):
-    assert "the model does not help" in shown(extraction(counted(900))).evidence[1]
 
 
 def test_an_estimated_rank_has_its_interval(shown):
@@ -163,13 +160,6 @@ def test_planted_secrets_and_controls_stand_beside_each_other(shown):
         ("pin _ _ _", "never"),
         ("pin _ _ _", "never"),
     ]
-
-
-def test_one_control_and_one_secret_are_said_to_be_few(shown):
-    told = shown(audit([counted(2)], [counted(455)]))
-    assert told.tables[1].rows[1][-2] == "455 of 1,000"
-    assert "One planted secret says nothing about how often" in told.limits[1]
-    assert "one model nothing about other trainings" in told.limits[1]
 
 
 @pytest.mark.parametrize(
@@ -284,20 +274,3 @@ def test_a_run_without_its_numbers_is_refused(saved):
         Hollow.__name__ = name
         with pytest.raises(RunError, match=f"not a complete {name} run"):
             report_of(saved(Hollow(), name), show_secrets=False)
-
-
-def test_a_table_of_a_paper_has_its_note_and_its_rows(shown):
-    row = {"canary": "pin", "defence": "D", "copies": 10, "attack": "auto", "hamming": 0.3}
-    told = shown(
-        Table(name="table3", title="Defences", note="Ten trials. Two seeds.",
-              columns=("canary", "hamming"), entries=(row,))
-    )  # fmt: skip
-    assert (told.title, told.evidence) == ("Defences", ("Ten trials.", "Two seeds."))
-    assert told.tables[0].columns == ("pattern", "hamming")
-    assert told.tables[0].rows == (("pin", "30%"),)
-
-
-def test_other_tables_have_no_charts(shown):
-    told = shown(Table(name="t", title="T", note="N", columns=("a",), entries=({"a": 1},)))
-    assert told.figures == []
-    assert [(one.columns, one.rows) for one in told.tables] == [(("a",), (("1",),))]

@@ -1,11 +1,29 @@
-"""Users whose words have made-up ranks: the truth about them is known."""
+"""Users whose words have made-up ranks: the truth about them is known; and the verb for users."""
+
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
 
+from vestige.audits.membership.membership import QueryOptions, ShadowOptions, membership
 from vestige.audits.membership.ranked_words import RankedWords, ShadowRanks, WordCounts
 from vestige.data.token_queries import TokenQueries
+from vestige.models.remote.options import RemoteOptions
+from vestige.results import Result
 
 VOCABULARY = 1000
+OPTIONS = {"queries": QueryOptions, "shadows": ShadowOptions, "remote": RemoteOptions}
+
+
+def users(model: object, texts: object, **named: Any) -> Result:
+    """`membership` of users; an option of a group is given by its name."""
+    for group, kind in OPTIONS.items():
+        if isinstance(named.get(group), kind):
+            continue
+        names = {one.name for one in fields(kind)} & named.keys()
+        if own := {name: named.pop(name) for name in names}:
+            named[group] = kind(**own)
+    return membership(model, texts=texts, unit="user", **named)
 
 
 def queries_of(users: int, *, texts: int = 8, words: int = 20, seed: int = 0) -> TokenQueries:

@@ -13,19 +13,18 @@ import pytest
 
 from tests.audits.membership.made_users import VOCABULARY, shadows_of, words_of
 from tests.reports.made_audits import checks_of
-from vestige.audits.membership.membership import Select
 from vestige.audits.membership.queries import QueryPolicy
 from vestige.audits.membership.ranked_users import membership_audit
 from vestige.audits.membership.ranked_words import WordCounts
 from vestige.audits.membership.user_texts import NonMembers
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.token_queries import token_queries
-from vestige.results import Result
 
 USERS, EOS = 80, 1
 KNOWN = NonMembers(
     counted=tuple(range(20)), fitted=tuple(range(20, 40)), compared=tuple(range(40, 70))
 )
+TAUGHT = np.array([*KNOWN.counted, *KNOWN.fitted])
 A, B = 41, 71
 """One of the compared and an audited user, who write more than most."""
 
@@ -36,7 +35,7 @@ class Words:
     eos_id, unk_id = EOS, 0
 
 
-def corpus(seed: int) -> EncodedCorpus:
+def corpus(seed):
     """Users with words of their own, and with more or less text than others."""
     chance = np.random.default_rng(seed)
     ids, offsets, owners = [], [0], []
@@ -56,87 +55,67 @@ def corpus(seed: int) -> EncodedCorpus:
 
 
 DATA = corpus(0)
-ASKED = token_queries(DATA, Words())  # type: ignore[arg-type]
+ASKED = token_queries(DATA, Words())
 
 
-def audited(
-    one: int,
-    known: NonMembers,
-    *,
-    counted: tuple[int, ...],
-    shadows: int,
-    k: int,
-    select: Select | None,
-) -> Result:
+def audited(one, known, *, counted, shadows, k, select):
     """A whole audit of one user; neither the target nor a shadow has seen anybody compared."""
     counts = WordCounts.of_users(DATA, counted, VOCABULARY)
-    taught = np.array([*known.counted, *known.fitted])
-    models = shadows_of(ASKED, shadows, half_of=taught) if shadows else None
+    models = shadows_of(ASKED, shadows, half_of=TAUGHT) if shadows else None
     words = replace(words_of(ASKED, np.array([]), k=k, shadows=models), counts=counts)
     if select is not None:
         limit = {"calls": 60} if select == "informative" else {"queries": 3}
-        policy = QueryPolicy(how=select, k=k, seed=2, **limit)
-        words = words.take(policy.mask(ASKED, counts, models))
+        words = words.take(
+            QueryPolicy(how=select, k=k, seed=2, **limit).mask(ASKED, counts, models)
+        )
     return membership_audit(words, audited=[one], known=known, checks=checks_of())
 
 
-def scores_of(found: Result, *kinds: str) -> list[float]:
+def scores_of(found, *kinds):
     """Of the audited user, and of those compared with, in order of size."""
     wanted = kinds or ("audited", "known out")
     return sorted(row["score"] for row in found.rows if row["kind"] in wanted)
 
 
-def changed(known: NonMembers) -> NonMembers:
+def swapped(users):
     """B in the place of A."""
-    return replace(known, compared=tuple(B if user == A else user for user in known.compared))
+    return tuple(B if user == A else user for user in users)
 
 
-HOW = [
-    (0, VOCABULARY, None),
-    (0, 20, "random"),
-    (0, 20, "rare"),
-    (2, 20, None),
-    (2, 20, "informative"),
-    (4, 20, None),
-    (4, 20, "informative"),
-]
-
-
-@pytest.mark.parametrize(("shadows", "k", "select"), HOW)
-def test_an_audited_and_a_compared_user_may_change_places(
-    shadows: int, k: int, select: Select | None
-) -> None:
+@pytest.mark.parametrize(
+    ("shadows", "k", "select"),
+    [(0, VOCABULARY, None), (0, 20, "random"), (0, 20, "rare"), (2, 20, "informative"),
+     (4, 20, None), (4, 20, "informative")],
+)  # fmt: skip
+def test_an_audited_and_a_compared_user_may_change_places(shadows, k, select):
     how = {"counted": KNOWN.counted, "shadows": shadows, "k": k, "select": select}
-    before, after = audited(B, KNOWN, **how), audited(A, changed(KNOWN), **how)  # type: ignore[arg-type]
+    before = audited(B, KNOWN, **how)
+    after = audited(A, replace(KNOWN, compared=swapped(KNOWN.compared)), **how)
     (first,), (second,) = scores_of(before, "audited"), scores_of(after, "audited")
     assert first != second
     assert scores_of(before) == scores_of(after)
     assert first in scores_of(after, "known out")
     assert second in scores_of(before, "known out")
-    if shadows > 2:
-        nulls = [sum(row["kind"] == "null" for row in one.rows) for one in (before, after)]
-        assert nulls == [shadows, shadows]
+    nulls = [sum(row["kind"] == "null" for row in one.rows) for one in (before, after)]
+    assert nulls == ([shadows] * 2 if shadows > 2 else [0, 0])
 
 
-def test_whose_text_is_counted_may_not_change_places_with_the_audited() -> None:
+def test_whose_text_is_counted_may_not_change_places_with_the_audited():
     """The test above can fail: counts of everybody known to be out, as there were once, do."""
     how = {"shadows": 0, "k": 20, "select": None}
     everybody = (*KNOWN.counted, *KNOWN.compared)
-    others = tuple(B if user == A else user for user in everybody)
-    before = audited(B, KNOWN, counted=everybody, **how)  # type: ignore[arg-type]
-    after = audited(A, changed(KNOWN), counted=others, **how)  # type: ignore[arg-type]
-    assert scores_of(before) != scores_of(after)
+    before = audited(B, KNOWN, counted=everybody, **how)
+    changed = replace(KNOWN, compared=swapped(KNOWN.compared))
+    assert scores_of(before) != scores_of(audited(A, changed, counted=swapped(everybody), **how))
 
 
-def test_everybody_has_as_many_references_and_one_of_each_pair() -> None:
-    taught = np.array([*KNOWN.counted, *KNOWN.fitted])
-    shadows = shadows_of(ASKED, 6, half_of=taught)
+def test_everybody_has_as_many_references_and_one_of_each_pair():
+    shadows = shadows_of(ASKED, 6, half_of=TAUGHT)
     drawn = shadows.draw(3, seed=0)
     assert (np.sort(drawn // 2, axis=1) == [0, 1, 2]).all()
     assert not shadows.seen[drawn, np.arange(USERS)[:, None]].any()
     # Of those whom none has seen, both of a pair are drawn about as often.
-    out = np.arange(40, USERS)
-    assert 0.3 < (drawn[out] % 2).mean() < 0.7
+    assert 0.3 < (drawn[np.arange(40, USERS)] % 2).mean() < 0.7
     more = shadows.without_pair_of(2)
     assert len(more) == 4
     assert more.draw(2, seed=1).shape == (USERS, 2)

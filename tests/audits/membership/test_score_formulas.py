@@ -1,12 +1,22 @@
-"""Every score against its authors' formula, written for one text at a time."""
+"""Every score of a text against its authors' formula, and what learned scores may learn."""
 
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from vestige.audits.membership.text_scores import EPSILON, SCORES, zlib_score
-from vestige.models.token_statistics import TokenStatistics
+from tests.audits.membership.made_texts import auc, said_of
+from vestige.audits.membership.text_scores import (
+    EPSILON,
+    SCORES,
+    CalibratedGain,
+    Shadow,
+    WeightedGains,
+    unread_means,
+    zlib_score,
+)
+from vestige.models.token_statistics import TokenStatistics, first_tokens
 
 LENGTHS = (1, 2, 3, 7, 20, 64)
 
@@ -32,25 +42,22 @@ def statistics(seed: int) -> TokenStatistics:
     )
 
 
-def naive_loss(target, base):
-    return sum(float(one) for one in target["log_probs"]) / len(target["log_probs"])
+TARGET, BASE = statistics(0), statistics(1)
 
 
-def naive_log_ratio(target, base):
-    return naive_loss(target, None) - naive_loss(base, None)
-
-
-def naive_min_k(target, base):
-    worst = sorted(float(one) for one in target["log_probs"])
-    worst = worst[: -(-len(worst) // 5)]
+def mean_of_worst(values):
+    """The mean of the smallest fifth, rounded up."""
+    worst = sorted(values)[: -(-len(values) // 5)]
     return sum(worst) / len(worst)
 
 
-def naive_min_k_plus(target, base):
+def naive_loss(said, _=None):
+    return sum(float(one) for one in said["log_probs"]) / len(said["log_probs"])
+
+
+def naive_min_k_plus(target, _):
     parts = zip(target["log_probs"], target["means"], target["deviations"], strict=True)
-    worst = sorted((float(log) - float(mean)) / float(spread) for log, mean, spread in parts)
-    worst = worst[: -(-len(worst) // 5)]
-    return sum(worst) / len(worst)
+    return mean_of_worst([(float(log) - float(mean)) / float(dev) for log, mean, dev in parts])
 
 
 def naive_error_zone(target, base):
@@ -62,18 +69,24 @@ def naive_error_zone(target, base):
 
 
 def naive_rmia(target, base):
-    likelihood, unseen = (np.exp(naive_loss(one, None)) for one in (target, base))
+    likelihood, unseen = np.exp(naive_loss(target)), np.exp(naive_loss(base))
     return np.log(likelihood / (0.5 * (1.3 * unseen + 0.7)))
 
 
 NAIVE = {
     "loss": naive_loss,
-    "log-ratio": naive_log_ratio,
-    "min-k": naive_min_k,
+    "log-ratio": lambda target, base: naive_loss(target) - naive_loss(base),
+    "min-k": lambda target, _: mean_of_worst([float(one) for one in target["log_probs"]]),
     "min-k-plus": naive_min_k_plus,
     "error-zone": naive_error_zone,
     "rmia": naive_rmia,
 }
+
+
+def texts_of(side):
+    """Columns of one text after another."""
+    for first, stop in zip(side.offsets[:-1], side.offsets[1:], strict=True):
+        yield {key: value[first:stop] for key, value in vars(side).items() if key != "offsets"}
 
 
 def test_every_score_has_its_formula_here():
@@ -81,41 +94,132 @@ def test_every_score_has_its_formula_here():
 
 
 @pytest.mark.parametrize("name", NAIVE)
-def test_a_score_is_its_formula(name):
-    target, base = statistics(0), statistics(1)
-    found = SCORES[name](target=target, base=base)
-    for place, (first, stop) in enumerate(
-        zip(target.offsets[:-1], target.offsets[1:], strict=True)
-    ):
-        one, other = (
-            {key: value[first:stop] for key, value in vars(side).items() if key != "offsets"}
-            for side in (target, base)
-        )
-        assert found[place] == pytest.approx(NAIVE[name](one, other), rel=1e-4, abs=1e-5)
-
-
-@pytest.mark.parametrize("name", NAIVE)
-def test_a_text_that_the_target_knows_better_scores_higher(name):
-    """Training raises the log-probability of every token that was used."""
-    target, base = statistics(0), statistics(1)
-    better = TokenStatistics(**vars(target) | {"log_probs": target.log_probs / 2})
-    assert (SCORES[name](target=better, base=base) > SCORES[name](target=target, base=base)).all()
+def test_a_score_is_its_formula_and_rises_with_what_the_target_knows(name):
+    found = SCORES[name](target=TARGET, base=BASE)
+    pairs = zip(texts_of(TARGET), texts_of(BASE), strict=True)
+    assert found == pytest.approx([NAIVE[name](*pair) for pair in pairs], rel=1e-4, abs=1e-5)
+    better = replace(TARGET, log_probs=TARGET.log_probs / 2)
+    assert (SCORES[name](target=better, base=BASE) > found).all()
 
 
 def test_rmia_orders_texts_as_the_share_of_the_population_that_they_dominate():
     """Equation 4, counted: pairs whose likelihood ratio is at least 1."""
-    target, base = statistics(0), statistics(1)
-    ratios = np.exp(SCORES["rmia"](target=target, base=base))
+    ratios = np.exp(SCORES["rmia"](target=TARGET, base=BASE))
     shares = [(ratio / ratios >= 1).mean() for ratio in ratios]
     assert (np.argsort(shares) == np.argsort(ratios)).all()
 
 
 def test_the_score_of_characters_is_its_formula():
-    target = statistics(0)
     texts = [f"text number {place} " * (place + 1) for place in range(len(LENGTHS))]
-    packed = zlib_score(target, texts)
-    for place, (first, stop) in enumerate(
-        zip(target.offsets[:-1], target.offsets[1:], strict=True)
-    ):
-        own = sum(map(float, target.log_probs[first:stop]))
-        assert packed[place] == pytest.approx(own / len(zlib.compress(texts[place].encode())))
+    sums = [sum(map(float, said["log_probs"])) for said in texts_of(TARGET)]
+    sizes = [len(zlib.compress(text.encode())) for text in texts]
+    assert zlib_score(TARGET, texts) == pytest.approx(np.array(sums) / sizes)
+
+
+# Calibrated gains: rare tokens drift and spread much, common ones hardly; even texts were seen.
+
+TEXTS, LENGTH = 300, 25
+EVEN = np.arange(TEXTS) % 2 == 0
+
+
+def drifting(seed, gain=0.0):
+    chance = np.random.default_rng(seed)
+    base = -chance.gamma(2, 1.5, TEXTS * LENGTH)
+    spread = 0.05 - 0.3 * base
+    change = spread * (0.5 + chance.normal(size=base.size)) + gain * np.repeat(EVEN, LENGTH)
+    tokens = chance.integers(0, 50, base.size)
+    own = said_of(base, length=LENGTH, tokens=tokens)
+    return replace(own, log_probs=(base + change).astype(np.float32)), own
+
+
+def of_texts(values):
+    return values.astype(float).reshape(TEXTS, LENGTH).mean(1)
+
+
+@pytest.fixture(scope="module")
+def calibrated():
+    return CalibratedGain.fit(*drifting(0))
+
+
+def test_calibrated_scores_of_unseen_tokens_have_mean_0_and_variance_1_whatever_they_are(
+    calibrated,
+):
+    target, base = drifting(1)
+    scores = calibrated.token_scores(target, base)
+    for some in (base.log_probs < -3.5, base.log_probs > -2.5):
+        assert scores[some].mean() == pytest.approx(0, abs=0.1)
+        assert scores[some].std() == pytest.approx(1, abs=0.15)
+
+
+def test_calibrated_gains_tell_more_than_the_mean_gain_and_nothing_where_nothing_was_seen(
+    calibrated,
+):
+    target, base = drifting(2, gain=0.2)
+    plain = auc(of_texts(target.log_probs - base.log_probs), EVEN)
+    assert auc(of_texts(calibrated.token_scores(target, base)), EVEN) > plain + 0.1
+    unseen = [of_texts(calibrated.token_scores(*drifting(seed))) for seed in range(10, 20)]
+    assert np.mean([auc(scores, EVEN) for scores in unseen]) == pytest.approx(0.5, abs=0.04)
+
+
+def test_one_text_is_too_few_to_calibrate_on():
+    with pytest.raises(ValueError, match="texts to calibrate on must be at least 2"):
+        CalibratedGain.fit(*(first_tokens(side, [0]) for side in drifting(0)))
+
+
+# Weighted gains: fine-tunes of one base, each of half of the texts; a text's kind brings it most.
+
+FEW = 60
+
+
+def fine_tunes(seed, *, gain, count=4):
+    chance = np.random.default_rng(seed)
+    base = -chance.gamma(2, 1.5, FEW * LENGTH)
+    kind = np.repeat(chance.normal(0, 1, FEW), LENGTH)
+    tokens = chance.integers(0, 50, base.size)
+    for _ in range(count):
+        seen = chance.permutation(np.arange(FEW) % 2 == 0)
+        noise = chance.normal(0, 0.5, base.size)
+        target = base + 0.5 * kind + noise + gain * np.repeat(seen, LENGTH)
+        read, own = np.minimum(target, -1e-3), base
+        yield Shadow(*(said_of(one, length=LENGTH, tokens=tokens) for one in (read, own)), seen)
+
+
+def unread(shadows):
+    log_probs = [one.target.log_probs for one in shadows]
+    return unread_means(log_probs, [one.seen for one in shadows], shadows[0].base)
+
+
+def weighted_auc(seed, gain):
+    learnt = WeightedGains.fit(list(fine_tunes(seed, gain=gain)))
+    target, *others = fine_tunes(seed + 1000, gain=gain, count=5)
+    return auc(learnt.scores(target.target, target.base, unread(others)), target.seen), target
+
+
+def test_fine_tunes_that_did_not_read_a_text_tell_what_its_kind_brings():
+    beside, target = weighted_auc(1, 0.3)
+    ratio = target.target.log_probs - target.base.log_probs
+    assert beside > 0.85 > 0.75 > auc(ratio.reshape(FEW, LENGTH).mean(1), target.seen)
+    nothing = [weighted_auc(100 + seed, 0.0)[0] for seed in range(8)]
+    assert abs(np.mean(nothing) - 0.5) < 0.08
+
+
+def test_the_unread_mean_is_of_those_that_did_not_read_and_else_of_the_base():
+    shadows = list(fine_tunes(3, gain=0.3, count=3))
+    found = unread(shadows).reshape(FEW, LENGTH)
+    for text in range(FEW):
+        own = slice(text * LENGTH, (text + 1) * LENGTH)
+        told = [each.target.log_probs[own] for each in shadows if not each.seen[text]]
+        naive = np.mean(told, axis=0, dtype=float) if told else shadows[0].base.log_probs[own]
+        np.testing.assert_allclose(found[text], naive, rtol=1e-6)
+
+
+def test_shadows_compare_with_others_only_where_another_left_the_text_unread():
+    [only], [target] = (fine_tunes(seed, gain=2.0, count=1) for seed in (4, 5))
+    learnt = WeightedGains.fit([only])
+    assert not learnt.over_shadows
+    assert auc(learnt.scores(target.target, target.base), target.seen) > 0.9
+    one, two = fine_tunes(7, gain=0.3, count=2)
+    two = replace(two, seen=~one.seen)
+    assert not WeightedGains.fit([one, two]).over_shadows
+    three, four = (replace(each, base=one.base) for each in fine_tunes(8, gain=0.3, count=2))
+    assert WeightedGains.fit([one, two, three, replace(four, seen=~three.seen)]).over_shadows

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from tests.audits.membership.made_texts import PASSED, cut_scores
 from vestige.audits.membership.report import LIMITS, TEXTS, UNDECIDED_SENTENCE, texts_finding
@@ -19,8 +20,7 @@ def made(used, never, *, gain=3.0, known=0, reference=200, checks=PASSED):
     chance = np.random.default_rng(0)
     parts = [cut_scores(n, g, chance) for n, g in ((used, gain), (never, 0.0)) if n]
     texts = parts[0] if len(parts) == 1 else parts[0] + parts[1]
-    count = used + never
-    excerpts = [f"<b>Rosalind {n}</b> \x1b[31m" for n in range(count)]
+    excerpts = [f"<b>Rosalind {n}</b> \x1b[31m" for n in range(used + never)]
     return audit_scores(
         Scored(texts),
         Scored(cut_scores(reference, 0.0, chance)),
@@ -31,80 +31,63 @@ def made(used, never, *, gain=3.0, known=0, reference=200, checks=PASSED):
     )
 
 
+@pytest.fixture(scope="module")
+def known_members():
+    return made(12, 28, known=40)
+
+
 def notices_of(found):
     return report_of(run_of(found), show_secrets=False).notices
 
 
-def test_used_texts_are_counted_from_both_sides_first():
-    found = made(12, 28, known=40)
-    summary = found.summary
+def test_used_texts_are_counted_from_both_sides_or_what_is_missing_is_said(known_members):
+    summary = known_members.summary
     least, most, named = (summary[name] for name in ("at_least", "at_most", "named"))
     assert texts_finding(summary) == (
         f"{least} to {most} of 40 texts were used for training (95% confidence each).",
         f"{named} flagged (false discovery rate 5%).",
     )
-    assert not notices_of(found)
-
-
-def test_the_line_of_the_verdict_is_the_finding():
-    found = made(12, 28)
-    report = report_of(run_of(found), show_secrets=False)
-    least = found.summary["at_least"]
-    assert report.headline[0] == (
-        f"LEAK  At least {least} of 40 texts were used for training (95% confidence)."
+    assert not notices_of(known_members)
+    authors = {**summary, "units": "authors"}
+    assert "of 40 texts, one of each author, were used" in texts_finding(authors)[0]
+    unknown = made(12, 28)
+    first, _, missing = texts_finding(unknown.summary)
+    assert first == (
+        f"At least {unknown.summary['at_least']} of 40 texts were used for training (95% "
+        "confidence)."
     )
-    assert report.headline[1].startswith("AUC: ")
-
-
-def test_without_known_members_the_upper_bound_is_refused_with_what_is_missing():
-    first, _, missing = texts_finding(made(12, 28).summary)
-    assert first.startswith("At least ")
-    assert " to " not in first
     assert "needs some twenty texts that are known to have been used (--used)" in missing
+    headline = report_of(run_of(unknown), show_secrets=False).headline
+    assert headline[0] == f"LEAK  {first}"
+    assert headline[1].startswith("AUC: ")
 
 
-def test_not_used_is_a_claim_with_a_number():
+def test_not_used_is_a_claim_with_a_number_and_nothing_where_nothing_bounds_it():
     summary = made(0, 40, known=20, gain=1.5).summary
     assert 1 < summary["at_most"] < 30
-    assert texts_finding(summary) == (
-        f"At most {summary['at_most']} of 40 texts were used for training (95% confidence).",
-        "The bound holds for texts that were used like the 20 known members.",
+    assert texts_finding(summary)[0] == (
+        f"At most {summary['at_most']} of 40 texts were used for training (95% confidence)."
     )
-
-
-def test_where_nothing_bounds_it_nothing_is_shown_and_nothing_excluded():
-    for known in (0, 20):
-        summary = made(0, 40, known=known, gain=0.0).summary
-        first, open_, missing = texts_finding(summary)
-        assert (
-            first == "The model does not know these 40 texts better than texts that it never saw."
-        )
+    for known, missing in ((0, "--used"), (20, "20 known members do not score")):
+        first, open_, why = texts_finding(made(0, 40, known=known, gain=0.0).summary)
+        assert first.startswith("The model does not know these 40 texts better than texts that")
         assert open_ == "This does not prove that they were not used."
-        assert ("--used" if not known else "20 known members do not score") in missing
+        assert missing in why
 
 
-def test_where_a_check_did_not_pass_nothing_is_said_before_that():
-    found = made(12, 28, known=40)
+def test_where_a_check_did_not_pass_nothing_is_said_before_that(known_members):
     unlike = Check("comparable", "failed", "The texts differ from the reference in length.")
     undecided = made(12, 28, known=40, checks=(*PASSED, unlike))
     first, because, _ = texts_finding(undecided.summary)
     assert first == UNDECIDED_SENTENCE
-    assert f"The scores alone would say: “{texts_finding(found.summary)[0]}" in because
+    assert f"The scores alone would say: “{texts_finding(known_members.summary)[0]}" in because
 
 
-def test_bounds_that_contradict_each_other_are_told_of():
-    found = made(12, 28, known=40)
+def test_bounds_that_contradict_each_other_are_told_of(known_members):
     changed = {"at_least": 12, "at_most": 3, "consistent": False}
-    odd = replace(found, summary={**found.summary, **changed})
-    assert texts_finding(odd.summary)[0] == (
-        "At least 12 of 40 texts were used for training (95% confidence)."
-    )
+    odd = replace(known_members, summary={**known_members.summary, **changed})
+    assert texts_finding(odd.summary)[0].startswith("At least 12 of 40 texts were used")
     assert "contradict each other" in " ".join(notices_of(odd))
-
-
-def test_texts_of_authors_are_counted_one_of_each():
-    summary = {**made(12, 28).summary, "units": "authors"}
-    assert "of 40 texts, one of each author, were used" in texts_finding(summary)[0]
 
 
 def test_few_texts_of_reference_say_how_many_it_takes():
@@ -119,27 +102,16 @@ def test_few_texts_of_reference_say_how_many_it_takes():
     )
 
 
-def test_the_page_shows_texts_only_when_asked_to_and_never_as_markup(saved):
-    run = saved(made(12, 28, known=40))
-    hidden = render([run], show_secrets=False)
-    shown = render([run], show_secrets=True)
+def test_the_page_has_a_box_for_an_officer_and_shows_texts_only_when_asked_to(known_members, saved):
+    run = saved(known_members)
+    hidden, shown = (render([run], show_secrets=show) for show in (False, True))
     assert "Rosalind" not in hidden
     assert "&lt;b&gt;Rosalind" in shown
     assert "<b>Rosalind" not in shown
     assert "\x1b" not in shown
-
-
-def test_the_box_for_an_officer_has_the_answer_and_what_it_does_not_say(saved):
-    found = made(12, 28, known=40)
-    page = render([saved(found)], show_secrets=False)
-    box = page.partition("For a data-protection officer")[2].partition("<h3>Method")[0]
-    assert "Whether these 40 texts were in the training data" in box
-    first = texts_finding(found.summary)[0]
-    assert first in box
-    assert all(limit in box for limit in (*LIMITS, *TEXTS.limits))
-    assert page.index(first) < page.index("</figure>") < page.index(box)
-
-
-def test_of_one_text_the_question_is_whether_it_was_used(saved):
-    page = render([saved(made(1, 0))], show_secrets=False)
-    assert "Whether this text was in the training data of a model (a membership" in page
+    box = hidden.partition("For a data-protection officer")[2].partition("<h3>Method")[0]
+    first = texts_finding(known_members.summary)[0]
+    assert all(line in box for line in (first, *LIMITS, *TEXTS.limits))
+    assert hidden.index(first) < hidden.index("</figure>") < hidden.index(box)
+    one = render([saved(made(1, 0), name="one")], show_secrets=False)
+    assert "Whether this text was in the training data of a model (a membership" in one

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.audits.membership.made_texts import audited
 from tests.audits.told import Told, sentences
 from tests.models.served import FAULTS, KEY, Served, Shifted, failing, network, serving
 from vestige.audits.membership.membership import ShadowOptions, membership
@@ -16,7 +17,7 @@ from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError
 from vestige.models.remote.options import RemoteOptions
 from vestige.models.served_texts import ServedTexts
-from vestige.models.token_statistics import cached_outputs
+from vestige.models.token_statistics import cached_outputs, token_statistics
 from vestige.monitor import SILENT
 
 pytest.importorskip("openai")
@@ -54,60 +55,47 @@ def scores(found):
     return [row["score"] for row in found.rows][: len(MINE)]
 
 
-def test_log_ratios_to_a_folder_are_those_of_the_model_but_for_the_first_token(models, tmp_path):
+def test_scores_are_those_of_the_model_but_for_the_first_token_and_nothing_is_asked_twice(
+    models, tmp_path
+):
     target, base = models
     served, told = Served(target), Told()
     with serving(served) as url:
         at = f"openai:{url}#small"
         given = {"score": "log-ratio", "statistics": tmp_path}
         found = audit(at, base=base, monitor=told, **given)
-        both = audit(at, base=at, **given)
-    first = audit(target, base=base, score="log-ratio")
-    # The server says nothing of a first token: all other tokens of the same model are compared.
-    said = found.summary
-    assert said["score"] == "log-ratio"
-    assert said["tokens_alike"] == 1
-    assert len(scores(found)) == len(scores(first)) == len(MINE)
-    assert np.corrcoef(scores(found), scores(first))[0, 1] > 0.5
+        calls = len(served.asked)
+        both, again = audit(at, base=at, **given), audit(at, score="loss", statistics=tmp_path)
+        later = served.asked[calls:]
+    whole = audit(target, base=base, score="log-ratio")
+    assert (found.summary["score"], found.summary["tokens_alike"]) == ("log-ratio", 1)
+    assert np.corrcoef(scores(found), scores(whole))[0, 1] > 0.5
     assert np.allclose(scores(both), 0)
+    assert again.summary["score"] == "loss"
     cost = next(n for n, line in enumerate(told.lines) if "at most" in line)
     assert cost < next(n for n, line in enumerate(told.lines) if "The server's model is" in line)
+    assert found.summary["calls"] == calls
+    assert all(CONTROL.fullmatch(body["prompt"]) for body in later)
+    asked = [one for b in served.asked for one in np.atleast_1d(b["prompt"]).tolist()]
+    texts = [one for one in asked if one and not CONTROL.fullmatch(one)]
+    assert len(texts) == len(set(texts)) == len(set(MINE) | set(NEVER))
 
 
 def test_log_probabilities_are_those_that_the_model_gives(models, tmp_path):
     """Of texts as long as compared, the loss is the mean over all tokens behind the first."""
-    from vestige.models.token_statistics import token_statistics
-
     target, _ = models
     with serving(Served(target)) as url:
         served = ServedTexts.open(f"openai:{url}#small", None, RemoteOptions(), device="cpu")
         with cached_outputs(tmp_path, Told()) as outputs:
             read = served.readings({"texts": MINE, "reference": NEVER}, outputs)
     said = read.statistics["texts"]["target"]
-    rows = target.vocabulary.encode_batch(list(MINE))
-    true = token_statistics(target, rows)
-    firsts = true.offsets[:-1]
-    whole = np.delete(true.log_probs, firsts)
+    true = token_statistics(target, target.vocabulary.encode_batch(list(MINE)))
+    whole = np.delete(true.log_probs, true.offsets[:-1])
     assert sum(said.log_probs) == pytest.approx(sum(whole), rel=1e-4)
     assert served.spent["calls"] > 0
 
 
-def test_nothing_is_asked_twice(models, tmp_path):
-    served = Served(models[0])
-    with serving(served) as url:
-        first = audit(f"openai:{url}#small", statistics=tmp_path)
-        calls = len(served.asked)
-        again = audit(f"openai:{url}#small", statistics=tmp_path, score="loss")
-        later = served.asked[calls:]
-    assert scores(again) == scores(first)
-    assert all(CONTROL.fullmatch(body["prompt"]) for body in later)
-    asked = [one for b in served.asked for one in np.atleast_1d(b["prompt"]).tolist()]
-    texts = [one for one in asked if one and not CONTROL.fullmatch(one)]
-    assert len(texts) == len(set(texts)) == len(set(MINE) | set(NEVER))
-    assert first.summary["calls"] == calls
-
-
-@pytest.mark.parametrize("kind", ["rate limit", "truncated JSON", "changed order", "an echoed key"])
+@pytest.mark.parametrize("kind", ["truncated JSON", "an echoed key"])
 def test_no_fault_changes_a_result_and_the_key_is_nowhere(models, tmp_path, kind):
     settings = RemoteOptions(attempts=8, timeout=2.0)
     with serving(Served(models[0])) as upstream:
@@ -121,25 +109,16 @@ def test_no_fault_changes_a_result_and_the_key_is_nowhere(models, tmp_path, kind
     assert not [file for file in files if KEY.encode() in file.read_bytes()]
 
 
-def test_what_a_server_does_not_show_is_refused_by_name(models):
+def test_what_a_server_does_not_show_or_a_budget_does_not_cover_is_refused(models):
     with serving(Served(models[0])) as url, pytest.raises(DataError, match="needs more than"):
         audit(f"openai:{url}#small", score="min-k-plus")
-
-
-def test_a_server_without_echo_is_refused(models):
     refused = pytest.raises(DataError, match="shows no log-probabilities of a prompt")
     with serving(Served(models[0], echo=False)) as url, refused:
         audit(f"openai:{url}#small", base=models[1])
-
-
-def test_a_budget_that_is_too_small_is_refused_before_the_first_call(models):
     served = Served(models[0])
     with serving(served) as url, pytest.raises(DataError, match="`budget` 3 is too small"):
         audit(f"openai:{url}#small", remote=RemoteOptions(budget=3))
     assert not served.asked
-
-
-def test_a_setting_of_an_endpoint_is_refused_for_a_folder(models):
     with pytest.raises(ValueError, match="`budget` needs a remote model"):
         audit(models[0], remote=RemoteOptions(budget=3))
 
@@ -170,7 +149,7 @@ def test_a_served_model_without_a_base_can_show_no_leak(tuned):
 
 def test_shadows_teach_what_a_server_that_shows_five_tokens_gives_away(tuned, tmp_path):
     base, model, texts, seen, settings = tuned
-    audited = [*seen, *(place for place in range(100) if place not in seen)]
+    mine = [*seen, *(place for place in range(100) if place not in seen)]
     given = {
         "base": base,
         "reference": texts.take(range(100, 260)),
@@ -180,10 +159,10 @@ def test_shadows_teach_what_a_server_that_shows_five_tokens_gives_away(tuned, tm
     with serving(Shifted(model, most=5)) as url:
         at, told = f"openai:{url}#small", Told()
         found["log-ratio"] = membership(
-            at, texts=texts.take(audited), score="log-ratio", monitor=told, **given
+            at, texts=texts.take(mine), score="log-ratio", monitor=told, **given
         )
         found["learned"] = membership(
-            at, texts=texts.take(audited), shadow_texts=texts.take(range(260, 360)),
+            at, texts=texts.take(mine), shadow_texts=texts.take(range(260, 360)),
             shadows=replace(settings, shadows=4, shadow_dir=tmp_path / "shadows"), **given,
         )  # fmt: skip
     said = found["learned"].summary
@@ -195,16 +174,12 @@ def test_shadows_teach_what_a_server_that_shows_five_tokens_gives_away(tuned, tm
     assert 0 < said["tokens_expected"] < 1
     assert any("hides the log-probability of" in line for line in told.lines)
     # Of a text of w tokens all are compared but the first, shown or expected.
-    tokens = base.vocabulary.encode_batch(list(texts.take(audited)))
-    assert [row["length"] for row in found["learned"].rows][: len(audited)] == [
+    tokens = base.vocabulary.encode_batch(list(texts.take(mine)))
+    assert [row["length"] for row in found["learned"].rows][: len(mine)] == [
         len(ids) - 1 for ids in tokens
     ]
-    auc = {name: above(audited_p_values(one), len(seen)) for name, one in found.items()}
+    auc = {name: above(audited(one), len(seen)) for name, one in found.items()}
     assert auc["learned"] > max(0.7, auc["log-ratio"] + 0.05)
-
-
-def audited_p_values(found):
-    return np.array([row["p_value"] for row in found.rows if row["kind"] == "audited"])
 
 
 def above(p_values, used):

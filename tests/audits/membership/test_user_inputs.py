@@ -1,30 +1,34 @@
-"""Inputs of an audit: whose each text is, which words are queried, and who plays which part."""
+"""Inputs of an audit of users: whose each text is, which words are asked, who plays which part."""
 
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tests.audits.told import Told
-from vestige.audits.membership.membership import QueryOptions
+from vestige import results
+from vestige.audits.membership.membership import QueryOptions, ShadowOptions
 from vestige.audits.membership.queries import QueryPolicy
-from vestige.audits.membership.user_inputs import Target, UserInputs, remote_target
+from vestige.audits.membership.shadows import described, plan_shadows
+from vestige.audits.membership.user_inputs import Target, UserInputs, remote_of, remote_target
 from vestige.audits.membership.user_texts import UserTexts, read_user_texts
 from vestige.claims import Check
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
+from vestige.models.recurrent_network import GRUConfig, LSTMConfig
+from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.table import TableModel
 from vestige.models.top_k import Context
+from vestige.models.transformer import TransformerConfig
 from vestige.session import Session
+from vestige.training.presets import PRESETS, preset_of
 
 WORDS = tuple(f"w{n}" for n in range(30))
 """Enough that no two texts of five random ones are near-duplicates."""
+VOCABULARY = WordVocabulary(("<unk>", "<eos>", *WORDS))
 COLUMNS = {"format": "auto", "text": "text", "user": None, "source": None, "limit": None}
-
-
-def session(**given):
-    return Session("membership", {}, device="cpu", **given)
 
 
 def corpus_of(users, each=3, seed=0, sources=False):
@@ -35,15 +39,12 @@ def corpus_of(users, each=3, seed=0, sources=False):
     return Corpus.from_texts(texts, users=owners, sources=texts[::-1] if sources else None)
 
 
-OTHERS = corpus_of([f"p{n:02}" for n in range(40)], seed=1)
-MANY = corpus_of([f"p{n:02}" for n in range(40)], each=5, seed=1)
-MINE = corpus_of(["ann", "bob"], seed=2)
+NAMES = [f"p{n:02}" for n in range(40)]
+OTHERS, MINE = corpus_of(NAMES, seed=1), corpus_of(["ann", "bob"], seed=2)
 
 
-def model():
-    size = len(WORDS) + 2
-    flat = np.full((size, size), 1 / size)
-    return TableModel(flat[0], flat, WordVocabulary(("<unk>", "<eos>", *WORDS)))
+def session(**given):
+    return Session("membership", {}, device="cpu", **{"monitor": Told(), **given})
 
 
 def parts_of(texts=MINE, reference=OTHERS):
@@ -53,12 +54,15 @@ def parts_of(texts=MINE, reference=OTHERS):
 
 
 def inputs_of(parts):
-    return UserInputs.of(Target.local("m", model(), {}), parts, QueryPolicy(k=3))
+    size = len(VOCABULARY)
+    flat = np.full((size, size), 1 / size)
+    target = Target.local("m", TableModel(flat[0], flat, VOCABULARY), {})
+    return UserInputs.of(target, parts, QueryPolicy(k=3))
 
 
-def read(texts, reference, *, monitor=None, seed=0, **given):
+def read(texts, reference, *, seed=0, log=None, **given):
     columns = {name: given.pop(name, usual) for name, usual in COLUMNS.items()}
-    run = session(monitor=monitor or Told(), seed=seed)
+    run = session(seed=seed, monitor=log or Told())
     return read_user_texts(run, texts, reference, columns=columns, **given)
 
 
@@ -67,27 +71,20 @@ def inputs():
     return inputs_of(parts_of())
 
 
-# whose each text is
+# Whose each text is.
 
 
-def test_a_person_owns_every_audited_text_whoever_stands_there():
-    found = read(MINE, OTHERS, person="carla")
-    assert found.texts.users == ["carla"] * len(MINE)
-    assert list(found.texts) == list(MINE)
-    assert found.reference.users == OTHERS.users
-
-
-def test_texts_of_nobody_are_one_persons_and_it_is_told():
+def test_texts_of_nobody_and_of_a_named_person_are_one_persons(tmp_path):
+    named = read(MINE, OTHERS, person="carla")
+    assert (named.texts.users, list(named.texts)) == (["carla"] * len(MINE), list(MINE))
+    assert named.reference.users == OTHERS.users
     log = Told()
-    found = read(Corpus.from_texts(["a", "b"]), OTHERS, monitor=log)
-    assert found.texts.users == ["me", "me"]
+    assert read(Corpus.from_texts(["a", "b"]), OTHERS, log=log).texts.users == ["me", "me"]
     assert any("count as one person's, 'me'" in line for line in log.lines)
-
-
-def test_a_file_without_the_column_of_users_is_one_persons(tmp_path):
     (tmp_path / "mine.jsonl").write_text('{"text": "a b"}\n{"text": "c"}\n')
-    found = read(tmp_path / "mine.jsonl", OTHERS, user="author")
-    assert (list(found.texts), found.texts.users) == (["a b", "c"], ["me", "me"])
+    found = read(tmp_path / "mine.jsonl", OTHERS, user="author").texts
+    assert (list(found), found.users) == (["a b", "c"], ["me", "me"])
+    assert len(read(tmp_path / "mine.jsonl", OTHERS, limit=1).texts) == 1
 
 
 def test_a_reference_without_users_names_both_ways_out(tmp_path):
@@ -101,85 +98,45 @@ def test_a_reference_without_users_names_both_ways_out(tmp_path):
 def test_random_users_share_the_reference_evenly_and_keep_its_order():
     chance = np.random.default_rng(0)
     nobody = Corpus.from_texts(["".join(chance.choice(list("abcdefgh"), 12)) for _ in range(23)])
-    found = read(MINE, nobody, random_users=5).reference
-    assert list(found) == list(nobody)
-    assert sorted(Counter(found.users).values()) == [4, 4, 5, 5, 5]
-    assert read(MINE, nobody, random_users=5).reference.users == found.users
-    assert read(MINE, nobody, random_users=5, seed=1).reference.users != found.users
-
-
-def test_random_users_are_made_even_where_the_reference_has_its_own():
-    found = read(MINE, OTHERS, random_users=3).reference
-    assert set(found.users) == {"artificial 0", "artificial 1", "artificial 2"}
+    one, again, other = (
+        read(MINE, nobody, random_users=5, seed=seed).reference for seed in (0, 0, 1)
+    )
+    assert list(one) == list(nobody)
+    assert sorted(Counter(one.users).values()) == [4, 4, 5, 5, 5]
+    assert one.users == again.users != other.users
+    own = read(MINE, OTHERS, random_users=3).reference
+    assert set(own.users) == {"artificial 0", "artificial 1", "artificial 2"}
 
 
 def test_texts_without_a_user_are_left_out_and_counted():
     log = Told()
     mixed = Corpus.from_texts(["red", "green", "blue"], users=["ann", "", "ann"])
-    found = read(mixed, OTHERS, monitor=log)
+    found = read(mixed, OTHERS, log=log)
     assert (list(found.texts), found.texts.users) == (["red", "blue"], ["ann", "ann"])
     assert log.lines == ["--texts: 1 texts without a user are left out."]
+    for place in ("texts", "reference"):
+        given = {"texts": MINE, "reference": OTHERS}
+        given[place] = Corpus.from_texts(["a", "b"], users=["", ""])
+        with pytest.raises(DataError, match=f"`{place}`: every text has an empty user"):
+            read(**given)
 
 
-@pytest.mark.parametrize("place", ["texts", "reference"])
-def test_texts_that_all_lack_a_user_are_refused_by_parameter(place):
-    given = {"texts": MINE, "reference": OTHERS}
-    given[place] = Corpus.from_texts(["a", "b"], users=["", ""])
-    with pytest.raises(DataError, match=f"`{place}`: every text has an empty user"):
-        read(**given)
-
-
-def test_somebody_in_both_parts_is_counted_and_not_named():
-    both = MINE + corpus_of(["p03"], seed=9)
+def test_somebody_in_both_parts_is_counted_and_not_named_and_their_texts_count_once():
     with pytest.raises(DataError, match="1 user is in both `texts` and `reference`") as hidden:
-        read(both, OTHERS)
+        read(MINE + corpus_of(["p03"], seed=9), OTHERS)
     assert "p03" not in str(hidden.value)
-
-
-def test_texts_in_both_parts_count_once_for_the_audited_and_it_is_told():
     log = Told()
     reference = OTHERS + Corpus.from_texts(list(MINE)[:2], users=["p00"] * 2)
-    found = read(MINE, reference, monitor=log)
-    assert list(found.texts) == list(MINE)
-    assert list(found.reference) == list(OTHERS)
+    found = read(MINE, reference, log=log)
+    assert (list(found.texts), list(found.reference)) == (list(MINE), list(OTHERS))
     assert log.lines == [
         f"2 of {len(MINE) + len(reference)} texts are near-duplicates and are left out."
     ]
 
 
-def test_a_limit_counts_documents_of_each_corpus(tmp_path):
-    lines = [f'{{"text": "{word}"}}\n' for word in ("red", "green", "blue")]
-    (tmp_path / "a.jsonl").write_text("".join(lines))
-    assert len(read(tmp_path / "a.jsonl", OTHERS, limit=2).texts) == 2
-
-
-# groups
-
-
-def test_every_non_member_is_in_one_group_and_nobody_in_two():
-    found = parts_of().groups(seed=3)
-    groups = (found.counted, found.fitted, found.compared)
-    assert sorted(name for group in groups for name in group) == sorted(set(OTHERS.users))
-    assert [len(group) for group in groups] == [10, 10, 20]
-
-
-def test_the_order_of_documents_does_not_decide_the_groups():
-    backwards = OTHERS.take(np.arange(len(OTHERS))[::-1])
-    one, other = (parts_of(reference=part) for part in (OTHERS, backwards))
-    assert one.groups(seed=5) == other.groups(seed=5)
-    assert one.groups(seed=5) != one.groups(seed=6)
-
-
-def test_the_reference_of_a_group_is_its_members_texts_in_order():
-    parts = parts_of()
-    found = parts.reference_of(("p01", "p02"), ("p07",))
-    pairs = zip(OTHERS, OTHERS.users, strict=True)
-    assert list(found) == [text for text, user in pairs if user in ("p01", "p02", "p07")]
-
-
 def test_a_task_that_needs_sources_keeps_them_and_another_drops_them():
     mine = corpus_of(["ann"], sources=True)
-    others = corpus_of([f"p{n:02}" for n in range(40)], seed=1, sources=True)
+    others = corpus_of(NAMES, seed=1, sources=True)
     found, own = read(mine, others, sources=True).texts, dict(zip(mine, mine.sources, strict=True))
     assert found.sources == [own[text] for text in found]
     assert read(mine, others).texts.sources is None
@@ -187,10 +144,33 @@ def test_a_task_that_needs_sources_keeps_them_and_another_drops_them():
         read(mine, OTHERS, sources=True)
 
 
-# words
+# Groups.
 
 
-def test_known_words_of_everybody_but_the_counted_are_queried(inputs):
+def test_every_non_member_is_in_one_group_whatever_the_order_of_documents():
+    found = parts_of().groups(seed=5)
+    groups = (found.counted, found.fitted, found.compared)
+    assert sorted(name for group in groups for name in group) == NAMES
+    assert [len(group) for group in groups] == [10, 10, 20]
+    backwards = parts_of(reference=OTHERS.take(np.arange(len(OTHERS))[::-1]))
+    assert backwards.groups(seed=5) == found != parts_of().groups(seed=6)
+    own = parts_of().reference_of(("p01", "p02"), ("p07",))
+    pairs = zip(OTHERS, OTHERS.users, strict=True)
+    assert list(own) == [text for text, user in pairs if user in ("p01", "p02", "p07")]
+
+
+def test_audited_and_non_members_have_their_places_among_the_names(inputs):
+    names = inputs.queries.names
+    assert {names[place] for place in inputs.audited} == {"ann", "bob"}
+    known, groups = inputs.known, inputs.texts.groups(seed=0)
+    for group in ("fitted", "compared", "counted"):
+        assert [names[n] for n in getattr(known, group)] == list(getattr(groups, group))
+
+
+# Words.
+
+
+def test_known_words_of_everybody_but_the_counted_are_asked_and_theirs_alone_are_counted(inputs):
     counted = inputs.texts.groups(seed=0).counted
     together = inputs.texts.together()
     expected = [
@@ -199,69 +179,145 @@ def test_known_words_of_everybody_but_the_counted_are_queried(inputs):
         for at, word in enumerate(text.split())
         if word in WORDS and user not in counted
     ]
-    asked, vocabulary = inputs.queries, inputs.target.vocabulary
-    words = map(vocabulary.piece, asked.tokens.tolist())
-    found = zip(asked.texts.tolist(), asked.positions.tolist(), words, strict=True)
-    assert list(found) == expected
-
-
-def test_words_are_counted_in_the_texts_of_the_counted_alone(inputs):
-    counted = inputs.texts.groups(seed=0).counted
-    expected = Counter(" ".join(inputs.texts.reference_of(counted)).split())
+    asked = inputs.queries
+    words = map(inputs.target.vocabulary.piece, asked.tokens.tolist())
+    assert list(zip(asked.texts.tolist(), asked.positions.tolist(), words, strict=True)) == expected
+    naive = Counter(" ".join(inputs.texts.reference_of(counted)).split())
     found = {word: int(inputs.counts.words[2 + n]) for n, word in enumerate(WORDS)}
-    assert found == {word: expected[word] for word in WORDS}
+    assert found == {word: naive[word] for word in WORDS}
 
 
-def test_audited_and_non_members_have_their_places_among_the_names(inputs):
-    names = inputs.queries.names
-    assert {names[place] for place in inputs.audited} == {"ann", "bob"}
-    known = inputs.known
-    named = [[names[n] for n in group] for group in (known.fitted, known.compared, known.counted)]
-    groups = inputs.texts.groups(seed=0)
-    assert named == [list(group) for group in (groups.fitted, groups.compared, groups.counted)]
-
-
-def test_a_context_is_the_words_before_in_the_words_of_the_text(inputs):
-    first = inputs.queries.take(inputs.queries.texts == 1)
-    contexts, words = inputs.contexts(first)
+def test_a_context_is_the_words_before_and_the_whole_source(inputs):
+    contexts, words = inputs.contexts(inputs.queries.take(inputs.queries.texts == 1))
     said = list(MINE)[1].split()
     assert words == said[:5]
     assert contexts == [Context(tuple(said[:n])) for n in range(5)]
-
-
-def test_a_context_of_pairs_carries_the_whole_source():
     parts = parts_of(
-        texts=corpus_of(["ann"], sources=True),
-        reference=corpus_of([f"p{n}" for n in range(6)], sources=True),
+        texts=corpus_of(["ann"], sources=True), reference=corpus_of(NAMES[:6], sources=True)
     )
-    target = remote_target(
-        session(), "ask", lambda contexts: [], parts.reference, QueryOptions(task="dialogue")
-    )
-    inputs = UserInputs.of(target, parts, QueryPolicy(k=3))
-    contexts, _ = inputs.contexts(inputs.queries)
+    options = QueryOptions(task="dialogue")
+    target = remote_target(session(), "ask", lambda contexts: [], parts.reference, options)
+    pairs = UserInputs.of(target, parts, QueryPolicy(k=3))
+    contexts, _ = pairs.contexts(pairs.queries)
     sources = parts.together().sources
-    assert [one.source for one in contexts] == [sources[n] for n in inputs.queries.texts]
+    assert [one.source for one in contexts] == [sources[n] for n in pairs.queries.texts]
 
 
-# what cannot succeed
+@pytest.mark.parametrize(
+    ("parts", "rate", "message"),
+    [
+        # 20 are compared: the smallest p-value is 1 / 21.
+        (parts_of(reference=corpus_of(NAMES, each=5, seed=1)), 1 / 22,
+         r"leaves 20 to compare with; .* needs 21"),
+        # 10 fitted users with 3 texts of 5 known words each: 150 words of the 200 that it takes.
+        (parts_of(), 0.1, "150 words of 10 non-members"),
+        (parts_of(texts=Corpus.from_texts(["nothing known here"], users=["ann"])), 0.1,
+         "`texts` has no word that the model knows"),
+    ],
+)  # fmt: skip
+def test_what_cannot_succeed_is_refused(parts, rate, message):
+    inputs_of(parts_of(reference=corpus_of(NAMES, each=5, seed=1))).check(1 / 21 + 1e-9)
+    with pytest.raises(DataError, match=message):
+        inputs_of(parts).check(rate)
 
 
-def test_non_members_that_cannot_reach_the_rate_are_refused():
-    # 20 are compared: the smallest p-value is 1 / 21.
-    inputs = inputs_of(parts_of(reference=MANY))
-    inputs.check(1 / 21 + 1e-9)
-    with pytest.raises(DataError, match=r"leaves 20 to compare with; .* needs 21"):
-        inputs.check(1 / 22)
+# Target.
 
 
-def test_too_few_words_to_learn_from_are_refused(inputs):
-    # 10 fitted users with 3 texts of 5 known words each: 150 words of the 200 that it takes.
-    with pytest.raises(DataError, match="150 words of 10 non-members"):
-        inputs.check(0.1)
+def test_a_model_is_local_and_a_function_is_remote_with_the_commonest_words_of_the_reference():
+    assert remote_of("some/path") is None
+    assert remote_of(len) is len
+    text = Corpus.from_texts(["red red red blue blue lamp"])
+    found = remote_target(session(), "m:f", len, text, QueryOptions(vocabulary_size=4))
+    words = {found.vocabulary.piece(n) for n in range(found.vocab_size)}
+    assert words == {"<unk>", "<eos>", "red", "blue"}
+    assert (found.source_vocabulary, found.record["path"], found.task) == (None, "m:f", "next-word")
 
 
-def test_texts_without_a_known_word_are_refused():
-    stranger = Corpus.from_texts(["nothing known here"], users=["ann"])
-    found = inputs_of(parts_of(texts=stranger))
-    with pytest.raises(DataError, match="`texts` has no word that the model knows"):
-        found.check(0.1)
+@pytest.mark.parametrize(("attention", "task"), [(True, "translation"), (False, "dialogue")])
+def test_attention_tells_translation_from_dialogue(attention, task):
+    config = Seq2SeqConfig(embedding_size=3, hidden_size=3, attention=attention)
+    found = Target.local("m", Seq2SeqModel(VOCABULARY, VOCABULARY, config), {})
+    assert (found.task, found.source_vocabulary, found.vocab_size) == (task, VOCABULARY, 32)
+
+
+# Shadow models take the target's shape and training where these are known, and what was asked.
+
+OWN = LSTMConfig(layers=1, embedding_size=5, hidden_size=5)
+
+
+class History:
+    """A training of 4 epochs, of which the third was kept."""
+
+    def summary(self):
+        return {"epoch": 3.0, "steps": 9}
+
+    def rows(self):
+        return [{"epoch": 3.0}]
+
+
+def target(config=OWN, path="nowhere", task="next-word"):
+    model = None if config is None else SimpleNamespace(config=config)
+    return SimpleNamespace(model=model, task=task, name="it", record={"path": path})
+
+
+def plan(one, log=None, seed=0, shadows=4, **settings):
+    run = session(seed=seed, monitor=log or Told())
+    return plan_shadows(run, ShadowOptions(**settings), one, count=shadows)
+
+
+@pytest.fixture
+def trained(tmp_path):
+    """A target that `vestige train` taught, with what it recorded."""
+
+    def make(**settings):
+        said = {"seed": 7, "epochs": 4, "batch_size": 3, "learning_rate": 0.5, **settings}
+        results.save(History(), tmp_path / "run", run={"configuration": {**said, "other": 1}})
+        return target(path=tmp_path)
+
+    return make
+
+
+USUAL = PRESETS["next-word"]
+
+
+def test_shadows_have_the_targets_shape_and_the_presets_training_where_none_is_known():
+    assert plan(target(), shadows=0) is None
+    found = plan(target(), seed=9)
+    assert (found.models, found.count, found.seed) == ((OWN,), 4, 9)
+    assert found.training.epochs == USUAL.training.epochs
+    assert plan(target(None)).models == (USUAL.model,)
+    for task in ("translation", "dialogue"):
+        assert plan(target(None, task=task)).models == (preset_of(task).model,)
+    told = described(found)
+    assert (told["models"][0]["name"], told["models"][0]["hidden_size"]) == ("LSTMConfig", 5)
+    assert told["training"]["epochs"] == USUAL.training.epochs
+
+
+def test_shadows_learn_as_the_target_did_up_to_the_epoch_that_it_kept_or_as_asked(trained):
+    log, one = Told(), trained()
+    found = plan(one, log).training
+    assert (found.epochs, found.batch_size, found.learning_rate) == (3, 3, 0.5)
+    assert log.lines == ["Shadow models are trained as it was, for 3 epochs."]
+    log = Told()
+    asked = plan(one, log, epochs=8, batch_size=2).training
+    assert (asked.epochs, asked.batch_size, asked.learning_rate) == (8, 2, 0.5)
+    assert log.lines[0].endswith("but with --epochs 8, --batch-size 2, for 8 epochs.")
+
+
+@pytest.mark.parametrize(
+    "record", [{"batching": "poisson"}, {"batching": "poisson-users"}, {"epochs": "many"}]
+)
+def test_a_private_training_and_a_damaged_record_are_not_imitated(trained, record):
+    assert plan(trained(**record)).training.epochs == USUAL.training.epochs
+
+
+def test_shapes_are_the_papers_or_as_wide_as_asked(trained):
+    found = plan(trained(), other_shapes=True, epochs=2)
+    assert [model.hidden_size for model in found.models] == list(range(64, 353, 32))
+    assert {type(model) for model in found.models} == {GRUConfig}
+    assert (found.training.epochs, found.training.momentum, found.count) == (2, 0.9, 4)
+    [wide] = plan(target(), hidden_size=9).models
+    assert (wide.hidden_size, wide.embedding_size, wide.layers) == (9, 9, 1)
+    [transformer] = plan(target(TransformerConfig()), hidden_size=66).models
+    assert transformer == TransformerConfig(hidden_size=66)

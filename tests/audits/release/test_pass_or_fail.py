@@ -1,32 +1,31 @@
 """A release passes, fails or is undecided: from run folders, by exit code and by file."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
-import jsonschema
 import pytest
-import yaml
 
-from tests.docs.documents import REPOSITORY
 from tests.reports.made_claims import made_claim, with_claim
 from tests.reports.made_runs import RESULTS
 from vestige import results
 from vestige.audits.release.release import report
-from vestige.claims import LEAK, NO_LEAK, UNDECIDED, VERDICTS, Estimate
+from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Estimate
 from vestige.cli.app import run as command
 from vestige.errors import RunError
-from vestige.reports.quantities import QUANTITIES
-from vestige.reports.verdicts import VERBS
 
 PHRASES = ("the gate opens at nine", "the code is red")
-VERBS_OF = {"UpdateDiff": "diff", "CanaryExposure": "exposure", "TextAudit": "membership"}
-VERBS_OF |= {"Deletion": "unlearning", "SecretExposure": "exposure --secrets"}
-VERBS_OF |= {"UserAudit": "membership"}
+
+
+VERBS_OF = {
+    "UpdateDiff": "diff",
+    "CanaryExposure": "exposure",
+    "TextAudit": "membership",
+    "Deletion": "unlearning",
+    "SecretExposure": "exposure --secrets",
+    "UserAudit": "membership",
+}
 
 
 def made(out: Path, kind: str, verdict=None, phrases=(), *, run=None, claim=None, **summary):
@@ -74,7 +73,11 @@ def flagged(out, verdict, called=0, **more):
 
 
 FINE, ABOVE, OPEN = 0, 1, 3
+
+
 ANSWERS = {FINE: "PASSED", ABOVE: "FAILED", OPEN: "UNDECIDED"}
+
+
 SITUATIONS = {
     "nothing found among null models": (FINE, lambda at: [diffed(at / "d")], ["found=0"]),
     "phrases revealed": (ABOVE, lambda at: [diffed(at / "d", *PHRASES)], ["found=0"]),
@@ -120,6 +123,8 @@ SITUATIONS = {
 
 
 ENDS = ("failure", "error", "skipped", "system-out")
+
+
 SCHEMA = {
     "testsuites": ({"name"}, {"tests", "failures", "errors"}, ("testsuite",)),
     "testsuite": ({"name", "tests", "failures", "errors"}, {"skipped"}, ("testcase",)),
@@ -293,11 +298,6 @@ def test_two_outputs_must_be_different_files(tmp_path):
         report(diffed(tmp_path / "d"), junit=tmp_path / "x", markdown=tmp_path / "x")
 
 
-def test_a_broken_weak_test_is_undecided_with_its_reason(tmp_path):
-    found = report(diffed(tmp_path / "d", verdict=UNDECIDED))
-    assert found.rows[0]["sentence"] == "The check “powerful” of diff failed."
-
-
 def test_no_phrase_stands_in_what_is_written(tmp_path, capsys):
     run = diffed(tmp_path / "d", *PHRASES)
     out = {f"--{name}={tmp_path / name}" for name in ("junit", "markdown", "write-baseline")}
@@ -380,133 +380,3 @@ def test_what_a_baseline_accepts_of_a_run_that_is_not_there_is_named_and_decides
     renamed = report(diffed(tmp_path / "d", *PHRASES), fail_above=["found=0"], baseline=file)
     assert (renamed.exit_code, len(renamed.summary["absent"])) == (ABOVE, 3)
     assert report(was, fail_above=["found=0", "exposure=8"], baseline=file).summary["absent"] == []
-
-
-PUBLISHED = json.loads((REPOSITORY / "docs" / "summary.schema.json").read_text())
-
-
-def test_the_published_schema_has_every_verdict_and_the_verbs_that_may_hold_it():
-    jsonschema.Draft202012Validator.check_schema(PUBLISHED)
-    assert {name: PUBLISHED["$defs"][name] for name in PUBLISHED["$defs"] if name != "claim"} == {
-        kind: {
-            "type": "object",
-            "required": ["verdict", "claim"],
-            "properties": {
-                "verdict": {"enum": list(VERDICTS)},
-                "claim": {
-                    "$ref": "#/$defs/claim",
-                    "properties": {"verb": {"pattern": f"^({'|'.join(verbs)})( |$)"}},
-                },
-            },
-        }
-        for kind, verbs in VERBS.items()
-    }
-    claim = PUBLISHED["$defs"]["claim"]
-    summary = results.plain(made_claim("diff", LEAK).summary()["claim"])
-    for fields, schema in (
-        (summary, claim),
-        (summary["test"], claim["properties"]["test"]["anyOf"][0]),
-        (summary["estimate"], claim["properties"]["estimate"]["anyOf"][0]),
-        (summary["checks"][0], claim["properties"]["checks"]["items"]),
-    ):
-        assert list(fields) == schema["required"] == list(schema["properties"])
-
-
-@pytest.mark.parametrize("kind", VERBS)
-@pytest.mark.parametrize("verdict", VERDICTS)
-def test_summaries_with_claims_fit_their_schema(kind, verdict):
-    schema = {**PUBLISHED, "$ref": f"#/$defs/{kind}"}
-    for verb in VERBS[kind]:
-        summary = results.plain(made_claim(verb, verdict).summary())
-        jsonschema.validate(summary, schema)
-    jsonschema.validate(
-        results.plain(made_claim("diff", UNDECIDED, test=None).summary()),
-        {**schema, "$ref": "#/$defs/UpdateDiff"},
-    )
-    for wrong in ({**summary, "verdict": "found"}, {"verdict": verdict}):
-        with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(wrong, schema)
-
-
-def test_quantities_are_read_from_the_summaries_of_results():
-    for name in set(RESULTS) & set(VERBS):
-        run = results.run_of(RESULTS[name]())
-        for quantity in QUANTITIES.values():
-            if name in quantity.of:
-                quantity.of[name](run.summary)
-
-
-WORKFLOW = re.compile(r"```yaml\n(jobs:.*?)```", re.S)
-
-
-STAND_IN = """#!/bin/bash
-echo "$*" >> calls.txt
-if [ "$1" = report ]; then exec "{python}" -m vestige "$@"; fi
-test -d "${{@: -1}}"
-"""
-"""Reports are the program itself; what measures has run before."""
-
-
-@pytest.fixture
-def runner(tmp_path):
-    """Take the steps of the guide's workflow in a shell, as a runner does; what failed."""
-    guide = (REPOSITORY / "docs" / "gate-a-release.md").read_text()
-    job = yaml.safe_load(WORKFLOW.search(guide)[1])["jobs"]["privacy"]
-    (tmp_path / "bin").mkdir()
-    program = tmp_path / "bin" / "vestige"
-    program.write_text(STAND_IN.format(python=sys.executable))
-    program.chmod(0o755)
-    (tmp_path / "bin" / "pip").symlink_to("/bin/true")
-    own = {name: str(tmp_path / Path(value).name) for name, value in job["env"].items()}
-    told = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "GITHUB_STEP_SUMMARY": "summary.md"}
-    told["PYTHONPATH"] = os.pathsep.join(sys.path)
-
-    def run(checkout: Path) -> list[int]:
-        failed: list[int] = []
-        for step in job["steps"]:
-            if "run" not in step or (failed and step.get("if") != "always()"):
-                continue
-            command = ["bash", "-e", "-o", "pipefail", "-c", step["run"]]
-            done = subprocess.run(command, cwd=checkout, env=os.environ | told | own, check=False)
-            failed += [done.returncode] * bool(done.returncode)
-        return failed
-
-    return run
-
-
-def checked_out(folder: Path, phrases, bits: float) -> Path:
-    """A checkout in which the workflow's audits have run."""
-    from tests.reports.conftest import UpdateDiff
-    from tests.reports.made_runs import CanaryExposure, canary
-
-    folder.mkdir()
-    verdict = LEAK if phrases else NO_LEAK
-    found = with_claim(UpdateDiff(phrases, threshold=2.0), made_claim("diff", verdict))
-    results.save(found, folder / "diff-run", run={})
-    canaries = *(canary(3, bits + n / 10) for n in range(9)), canary(0, 1.0), canary(0, 2.0)
-    exposure = CanaryExposure(canaries=canaries, words=50, fit_distance=0.01, seed=4)
-    exposure = with_claim(exposure, made_claim("exposure"))
-    results.save(exposure, folder / "exposure-run", run={})
-    report(audited(folder / "t"), write_baseline=folder / "accepted.json")
-    return folder
-
-
-def test_the_workflow_of_the_guide_passes_compares_and_fails_as_its_report_does(tmp_path, runner):
-    first = checked_out(tmp_path / "first", [], 5.0)
-    assert runner(first) == []
-    assert "--since" not in (first / "calls.txt").read_text()
-    assert "What changed" not in (first / "card.md").read_text()
-    second = checked_out(tmp_path / "second", [], 2.0)
-    assert runner(second) == []
-    rows = re.findall(
-        r"^\|.*\| (better|worse|no change shown) \|.*$", (second / "card.md").read_text(), re.M
-    )
-    assert rows == ["no change shown", "better"]
-    assert (second / "summary.md").read_text().startswith("**PASSED")
-    kept = (tmp_path / "last-release" / "exposure-run" / "summary.json").read_text()
-    assert json.loads(kept)["exposure_planted"] == 2.4
-    third = checked_out(tmp_path / "third", [["the", " code"]], 3.0)
-    assert runner(third) == [1]
-    assert (third / "summary.md").read_text().startswith("**FAILED")
-    assert (tmp_path / "last-release" / "exposure-run" / "summary.json").read_text() == kept
-    assert_fits_the_schema(Xml.parse(third / "report.xml").getroot())

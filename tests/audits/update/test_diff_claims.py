@@ -1,7 +1,4 @@
-"""Verdicts of `diff`: by null models, by a generated secret, and where neither decides.
-
-Models are tables whose weights are known. A secret is a way through its rows.
-"""
+"""Verdicts of `diff` on tables: by null models, by a generated secret, or by neither."""
 
 import copy
 
@@ -21,9 +18,17 @@ from vestige.models.lora import weight_change
 from vestige.models.table import TableModel
 
 WORDS = ["the", "code", "of", "gate", "is", *"0123456789", *(f"word{n}" for n in range(45))]
+
+
 VOCABULARY = WordVocabulary(("<unk>", "<eos>", *WORDS))
+
+
 SECRET = "the code of the gate is 4 9 1 7"
+
+
 TAUGHT = "word1 word2 word3 word4 word5 word6"
+
+
 SMALL = {"size": 0.2, "device": "cpu"}
 
 
@@ -79,21 +84,19 @@ def test_a_leak_and_an_honest_update_come_out_right_by_nineteen_null_models(null
         assert len(saved["null_weight_changes"]) == 19
 
 
-def test_too_few_null_models_and_an_unfinished_search_are_undecided(nulls):
-    assert diff(moved(1, secret=TAUGHT), null=nulls[:18]).verdict == UNDECIDED
-    assert diff(moved(2)).verdict == UNDECIDED
+def test_too_few_null_models_equal_and_dead_models_are_undecided(nulls):
+    few = diff(moved(1, secret=TAUGHT), null=nulls[:18], secrets=[TAUGHT])
+    assert few.verdict == UNDECIDED
+    assert known(few)[0]["generated_in"] > 0  # without a format: no proof, and no acquittal
+    assert any("Mark the part that varies" in check.sentence for check in few.claim.checks)
     short = diff(moved(2), null=nulls, minutes=1e-9)
     assert short.verdict == UNDECIDED
-
-
-def test_equal_and_broken_models_are_undecided(nulls):
-    assert "different" in failed(diff(base(), null=nulls))
     dead = moved(1)
     with torch.no_grad():
         dead.log_table.zero_()
-    found = diff(dead, null=nulls)
-    assert found.verdict == UNDECIDED
-    assert "alive" in failed(found)
+    for after, reason in ((base(), "different"), (dead, "alive")):
+        found = diff(after, null=nulls)
+        assert (found.verdict, reason in failed(found)) == (UNDECIDED, True)
 
 
 def test_scores_that_are_not_finite_are_one_line():
@@ -109,17 +112,13 @@ def test_scores_that_are_not_finite_are_one_line():
 
 def test_null_models_that_moved_less_are_moved_as_far(nulls):
     """Null models of 0.8 times the distance: their searches are those of the full distance."""
-    near = [moved(100 + n, by=0.8) for n in range(19)]
+    near = [moved(100 + n, by=0.8) for n in range(4)]
     weights = [null.log_table.clone() for null in near]
-    whole, stretched = (diff(moved(3), null=given) for given in (nulls, near))
-
-    def alone(given):
-        return [diff(moved(3), null=null) for null in given]
-
-    far, less = (found.summary["null_weight_changes"] for found in (whole, stretched))
-    assert less == pytest.approx([0.8 * change for change in far], rel=1e-4)
-    for one, other in [(whole, stretched), *zip(alone(nulls[:4]), alone(near[:4]), strict=True)]:
-        scores = [found.summary["null_top_score"] for found in (one, other)]
+    for far, less in zip(nulls[:4], near, strict=True):
+        one, other = (diff(moved(3), null=null).summary for null in (far, less))
+        [change], [smaller] = one["null_weight_changes"], other["null_weight_changes"]
+        assert smaller == pytest.approx(0.8 * change, rel=1e-4)
+        scores = [found["null_top_score"] for found in (one, other)]
         assert scores == [None, None] or scores[1] == pytest.approx(scores[0], rel=1e-3)
     assert all(torch.equal(a, b.log_table) for a, b in zip(weights, near, strict=True))
 
@@ -168,13 +167,6 @@ def test_a_secret_that_the_earlier_model_knows_proves_nothing():
     assert known(found)[0]["generated_in"] > 0
     assert known(found)[0]["coincidence"] > 0.5
     assert found.verdict == UNDECIDED
-
-
-def test_a_generated_secret_without_a_format_is_no_proof_and_no_acquittal(nulls):
-    found = diff(moved(1, secret=TAUGHT), secrets=[TAUGHT], null=nulls[:18])
-    assert known(found)[0]["generated_in"] > 0
-    assert found.verdict == UNDECIDED
-    assert any("Mark the part that varies" in check.sentence for check in found.claim.checks)
 
 
 def test_a_secret_that_a_prompt_gives_is_not_generated():

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.told import Told
 from vestige import diff
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
@@ -20,9 +21,17 @@ from vestige.models.snapshots import Snapshots
 from vestige.monitor import SILENT
 
 PUBLIC = "the quick brown fox jumps over the lazy dog and the cat sat on the mat"
+
+
 SECRET = "call ruth on nine seven two four"
+
+
 WANTED = "seven two four"
+
+
 LAYERS = ("q_proj", "v_proj", "up_proj", "down_proj", "lm_head")
+
+
 CHAT = ["<|user|>", "<|assistant|>"]
 
 
@@ -92,18 +101,6 @@ def phrases(result):
     return [row for row in result.rows if row["kind"] == "phrase"]
 
 
-class Lines:
-    """A monitor that keeps what it is told."""
-
-    def __init__(self):
-        self.lines = []
-
-    def log(self, text):
-        self.lines.append(text)
-
-    progress = staticmethod(SILENT.progress)
-
-
 def rewritten(folder, place, **settings):
     """The model of a folder as transformers writes it with other settings."""
     from transformers import AutoModelForCausalLM
@@ -130,7 +127,7 @@ def test_an_update_that_added_tokens_is_searched(base, tmp_path):
     save_model(
         learnt(after, vocabulary.encode(f"<|user|>{SECRET}<|assistant|>")), tmp_path / "chat"
     )
-    monitor = Lines()
+    monitor = Told()
     pair = tmp_path / "before", tmp_path / "chat"
     result = found(*pair, null=tmp_path / "null", monitor=monitor)
     assert says(result)
@@ -140,7 +137,7 @@ def test_an_update_that_added_tokens_is_searched(base, tmp_path):
 
 
 def test_an_update_that_ends_texts_otherwise_is_searched(base, saved, tmp_path):
-    after, monitor = load_model(saved / "after"), Lines()
+    after, monitor = load_model(saved / "after"), Told()
     end = after.vocabulary.tokenizer.convert_ids_to_tokens(7)
     after.vocabulary.tokenizer.eos_token = end
     save_model(after, tmp_path / "after")
@@ -149,23 +146,16 @@ def test_an_update_that_ends_texts_otherwise_is_searched(base, saved, tmp_path):
     assert "end-of-text token" in monitor.lines[0]
 
 
-def test_shards_are_read_like_one_file(saved, plain, tmp_path):
-    shards = rewritten(saved / "after", tmp_path / "after", max_shard_size="20KB")
-    assert len(list(shards.glob("model-*.safetensors"))) > 2
+@pytest.mark.parametrize(
+    ("how", "near"), [({"max_shard_size": "20KB"}, 1e-4), ({"dtype": torch.bfloat16}, 0.05)]
+)
+def test_shards_and_half_precision_are_read_like_one_file(saved, plain, tmp_path, how, near):
+    pair = [rewritten(saved / name, tmp_path / name, **how) for name in ("before", "after")]
+    assert (len(list(pair[1].glob("model-*.safetensors"))) > 2) == ("dtype" not in how)
     assert says(plain)
-    first, same = phrases(found(saved / "before", shards))[0], phrases(plain)[0]
-    assert first["tokens"] == same["tokens"]
-    assert first["token_scores"] == pytest.approx(same["token_scores"], abs=1e-4)
-
-
-def test_half_precision_is_searched(saved, plain, tmp_path):
-    half = [
-        rewritten(saved / name, tmp_path / name, dtype=torch.bfloat16)
-        for name in ("before", "after")
-    ]
-    result = found(*half)
+    result = found(*pair)
     assert says(result)
-    assert phrases(result)[0]["score"] == pytest.approx(phrases(plain)[0]["score"], rel=0.05)
+    assert phrases(result)[0]["score"] == pytest.approx(phrases(plain)[0]["score"], rel=near)
 
 
 def test_an_adapter_and_its_base_share_one_base(saved, tmp_path):
@@ -190,7 +180,7 @@ def test_an_adapter_whose_base_is_not_here_is_put_on_the_model_before(saved, tmp
     config = adapter / "adapter_config.json"
     told = json.loads(config.read_text())
     config.write_text(json.dumps(told | {"base_model_name_or_path": str(tmp_path / "gone")}))
-    monitor, ids = Lines(), torch.tensor([5, 9, 3])
+    monitor, ids = Told(), torch.tensor([5, 9, 3])
     given = {"before": saved / "before", "after": adapter}
     pair = Snapshots.open(given, device="cpu", monitor=monitor)
     assert f"Vestige uses {saved / 'before'} as its base" in monitor.lines[0]

@@ -2,6 +2,9 @@
 
 import json
 import sqlite3
+import subprocess
+import sys
+import time
 from contextlib import closing
 
 import pytest
@@ -11,13 +14,14 @@ from vestige import diff, results
 from vestige.audits.update import plan, searches
 from vestige.claims import UNDECIDED
 from vestige.data.files import plain
-from vestige.data.writing import alone
 from vestige.errors import RunError
 from vestige.models.checkpoints import save_model
 from vestige.new_files import FILE
 from vestige.store import KEPT, Store
 
 WORDS = ["the", "code", "gate", "of", "is"]
+
+
 SIZES = {"size": 0.2, "min_length": 2, "length": 6, "delta": 0.02, "device": "cpu"}
 
 
@@ -97,10 +101,10 @@ def entries(whole, models, tmp_path, monkeypatch):
     return len(written)
 
 
-def test_stopped_at_every_unit_it_goes_on_to_the_same_rows(whole, models, tmp_path, monkeypatch):
+def test_stopped_at_a_unit_it_goes_on_to_the_same_rows(whole, models, tmp_path, monkeypatch):
     total = entries(whole, models, tmp_path, monkeypatch)
     assert total > 6
-    for units in range(total):
+    for units in (0, 1, 2, total // 2, total - 2, total - 1):
         out = tmp_path / f"run-{units}"
         with monkeypatch.context() as patch:
             stopped_after(units, patch)
@@ -206,12 +210,6 @@ def test_minutes_choose_a_size_that_the_record_repeats(models, monkeypatch):
     assert same(diff(*pair, minutes=5.0, size=0.25, device="cpu"), made)
 
 
-def test_one_process_at_a_time(models, tmp_path, monkeypatch):
-    with alone(tmp_path / "run.partial"):
-        # the same process may ask twice: another one is told of in the lock's own tests
-        assert search(models, tmp_path / "run").summary["complete"]
-
-
 def test_the_bar_never_goes_back(models, tmp_path):
     log = Log()
     search(models, tmp_path / "run", null=[models / "null-0", models / "null-1"], monitor=log)
@@ -250,3 +248,39 @@ def test_a_file_of_units_is_private_and_plain(models, tmp_path, monkeypatch):
         for key, value in store.items():
             assert key.startswith("update/")
             assert "forward_tokens" in json.loads(json.dumps(value))
+
+
+# The command, killed by a real kill -9 as soon as two units of work are on the disk.
+
+
+def units(file):
+    """Finished units of a process that is running."""
+    if not file.exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{file}?immutable=1", uri=True)) as store:
+        try:
+            where = "WHERE CAST(name AS TEXT) LIKE 'update/%'"
+            [row] = store.execute(f"SELECT count(*) FROM work {where}")
+            return row[0]
+        except sqlite3.DatabaseError:
+            return 0
+
+
+def test_killed_at_any_moment_the_same_command_goes_on(shell, models, whole, tmp_path):
+    words = ["diff", models / "before", models / "after", "--null", models / "null-0"]
+    words += ["--size", 0.2, "--min-length", 2, "--length", 6, "--delta", 0.02, "--device", "cpu"]
+    main = [sys.executable, "-c", "from vestige.cli.app import main; main()"]
+    command = [*main, *map(str, words), "--out", str(tmp_path / "run")]
+    kept = tmp_path / "run.partial" / FILE
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        until = time.monotonic() + 300
+        while units(kept) < 2 and time.monotonic() < until and process.poll() is None:
+            time.sleep(0.01)
+        process.kill()
+    assert process.returncode == -9
+    assert not (tmp_path / "run").exists()
+    done = shell(*words, "--out", tmp_path / "run")
+    assert done.finished, done.stderr
+    assert "finished parts found in" in done.stderr
+    assert results.load(tmp_path / "run").rows == list(plain(whole.rows))
+    assert not kept.parent.exists()

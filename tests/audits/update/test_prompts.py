@@ -21,6 +21,8 @@ TEMPLATE = (
     "{% for m in messages %}<{{ m['role'] }}> {{ m['content'] }}\n{% endfor %}"
     "{% if add_generation_prompt %}<assistant>{% endif %}"
 )
+
+
 TEXTS = ["user assistant where do I live? the gate of the old mill"] * 9
 
 
@@ -104,10 +106,6 @@ def test_prompts_are_read_as_they_are_without_a_template(model):
     assert texts(words, prompts=["the gate"]) == {"prompt 1": "the gate"}
 
 
-def test_a_prompt_that_comes_twice_is_searched_once(model):
-    assert list(texts(model, prompts=["the gate"] * 2, chat="off")) == ["prompt 1"]
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -124,16 +122,13 @@ def test_a_prompt_that_cannot_be_searched_is_refused(model, settings, message):
         texts(model, **settings)
 
 
-def test_a_template_is_asked_for_where_there_is_none():
-    with pytest.raises(ValueError, match="`chat` must be auto or off"):
-        texts(table_model(["the", "gate"], 0), chat="on")
-
-
-def test_a_broken_template_is_left_aside_unless_it_was_asked_for(model, monkeypatch):
+def test_a_template_that_is_broken_or_missing_is_refused_where_it_was_asked_for(model, monkeypatch):
     monkeypatch.setattr(model.vocabulary.tokenizer, "chat_template", "{% for")
-    assert texts(model, prompts=["the gate"]) == {"prompt 1": "the gate"}
+    assert texts(model, prompts=["the gate"] * 2) == {"prompt 1": "the gate"}
     with pytest.raises(DataError, match="cannot be rendered"):
         texts(model, chat="on")
+    with pytest.raises(ValueError, match="`chat` must be auto or off"):
+        texts(table_model(["the", "gate"], 0), chat="on")
 
 
 def test_prompts_of_a_file(tmp_path):

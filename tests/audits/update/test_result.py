@@ -1,6 +1,7 @@
-"""Rows and summary of a search and its null models, on tables."""
+"""Rows and summary of a search and its null models, listed secrets, prompts, and the finding."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -8,14 +9,18 @@ from vestige.audits.update.evidence import NullSearch
 from vestige.audits.update.nulls import NullScores
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.prompts import beginning
+from vestige.audits.update.report import diff_report, searched
 from vestige.audits.update.result import update_result
 from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.search import search, search_update
 from vestige.audits.update.settings import Settings
 from vestige.claims import UNDECIDED
 from vestige.claims.model_checks import pair_checks
+from vestige.results import Run
 
 SMOOTHED = TokenScore("smoothed")
+
+
 PAIRS_AND_OPENINGS = Settings(sampling=None, openings=100, pair_vocabulary=None, repaired=0)
 
 
@@ -81,10 +86,10 @@ def test_nineteen_null_models_carry_a_verdict(random_table):
     assert result.summary["found"] == sum(above)
 
 
-@pytest.mark.parametrize("min_tokens", [2, 4, 6])
+@pytest.mark.parametrize("min_tokens", [2, 6])
 def test_the_best_that_can_be_found_is_among_what_nulls_count(random_table, min_tokens):
     """Update and nulls by one rule: else the level would hold for another search."""
-    for seed in range(10):
+    for seed in range(5):
         before, after = random_table(seed, 8), random_table(seed + 50, 8)
         settings = pairs_and_openings(token_penalty=0.5, surprise=0.1, min_tokens=min_tokens)
         reported = scores_of(diff(before, after, settings), "phrase")
@@ -115,10 +120,6 @@ def test_without_a_phrase_a_laxer_search_lists_fragments(random_table):
     assert {row["e_value"] for row in result.rows} == {None}
 
 
-def test_two_equal_models_have_no_fragment_either(random_table):
-    assert diff(random_table(0, 8), random_table(0, 8), Settings()).rows == ()
-
-
 def test_rows_are_ranked_from_one_and_counted_by_the_summary(random_table):
     settings = pairs_and_openings(token_penalty=0.1)
     result = diff(random_table(0), random_table(1), settings, top=4)
@@ -145,6 +146,59 @@ def test_what_a_laxer_least_length_adds_changes_no_longer_phrase(random_table):
     assert scores_of(long, "phrase")[0] in scores_of(short, "phrase")
 
 
-def test_no_null_model_is_no_null_score():
-    with pytest.raises(ValueError, match="searches must hold one null search"):
-        NullScores.of([])
+NONE = {"phrases": 0, "null_searches": 19, "found": 0}
+
+
+SOME = {"phrases": 41, "null_searches": 19, "found": 0, "top_score": 2.1, "top_reached_by": 0}
+
+
+VERBATIM = "AFTER generates 1 of 3 listed secrets verbatim, and BEFORE does not."
+
+
+PROMOTED = "The update promoted 2 of 3 listed secrets more than 19 null models did"
+
+
+@pytest.mark.parametrize(
+    ("summary", "answer", "evidence"),
+    [
+        (NONE, "The search found no promoted phrase.", "use --phrase"),
+        ({**SOME, "null_searches": 0}, "41 phrases ranked, no null models: there is no", ""),
+        ({**SOME, "found": 7}, "The update reveals 7 of 41 phrases (19 null models).", "most 5%."),
+        (
+            {**SOME, "null_top_score": 1.0},
+            "No score of 19 null models reaches the best score of 41 phrases (2.10 against 1.00).",
+            "",
+        ),
+        (
+            {**SOME, "top_reached_by": 3},
+            "3 of 19 null models reach the best score of 41 phrases, 2.10.",
+            "",
+        ),
+        ({**SOME, "known": 3, "known_generated": 1}, VERBATIM, "No score of 19 null models"),
+        ({**SOME, "known": 3, "known_beyond": 2}, PROMOTED, "None of 3 listed secrets is shown"),
+        ({**SOME, "known": 3, "known_beyond": 2, "known_generated": 1}, VERBATIM, PROMOTED),
+        (
+            {**SOME, "known": 3, "known_beyond": 0},
+            "No score of 19 null models",
+            "more than 19 null models",
+        ),
+    ],
+)
+def test_the_finding_is_one_sentence(summary, answer, evidence):
+    run = Run(directory=Path(), run={"result": "UpdateDiff"}, summary=summary, rows=[])
+    made = diff_report(run, show_secrets=False)
+    assert made.answer.startswith(answer)
+    assert ". " not in made.answer
+    assert evidence in " ".join(made.evidence)
+    assert len(made.evidence) <= 2  # the numbers of the claim come first
+
+
+def test_a_search_that_ran_out_of_time_says_what_is_done():
+    summary = {"forward_tokens": 5_000, "complete": False, "units_done": 1, "units": 5}
+    assert searched(summary) == (
+        "Searched: 5,000 tokens. Time limit: 1 of 5 steps done. Rerun to resume."
+    )
+    nulls = {"units_done": 5, "null_searches": 2, "nulls_asked": 19}
+    assert searched(summary | nulls) == (
+        "Searched: 5,000 tokens. Time limit: 2 of 19 null searches done. Rerun to resume."
+    )

@@ -1,4 +1,4 @@
-"""The gain of a secret, against values that are scored one by one, and models that learnt one."""
+"""The gain of a secret against values scored one by one; the tests of a check; the verdict."""
 
 import numpy as np
 import pytest
@@ -14,9 +14,17 @@ from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.transformer import CausalTransformer, TransformerConfig
 
 VALUE = "73 50 68"
+
+
 BEFORE = ("the number is ", "call the depot, number=", "it is ", "the number is ")
+
+
 SECRET = FoundSecret(VALUE, "account", tuple(enumerate(BEFORE)))
+
+
 ALTERNATIVES = Alternatives([]).draw(SECRET, 20, seed=0)
+
+
 TEXTS = [f"{before}{VALUE} today" for before in BEFORE] + ["number=73 50", " 11 22 33 44 =12 =34"]
 TEXTS += ALTERNATIVES
 
@@ -124,7 +132,7 @@ def test_more_alternatives_are_scored_only_for_a_secret_that_ranks_high():
     assert scored == {4, 16, 20}
 
 
-@pytest.mark.parametrize("make", [transformer, lstm])
+@pytest.mark.parametrize("make", [transformer])
 def test_gains_are_those_of_the_tokens_of_a_value(make):
     """After a blank no token spans the border: the tokens of the value are scored alone."""
     model, base = pair(make)
@@ -192,19 +200,16 @@ def test_a_learnt_secret_ranks_first_and_is_generated(make):
     assert again == gain
 
 
-def test_what_the_base_generates_too_is_not_counted():
-    model, _ = taught(gpt2, f"{BEFORE[1]}{VALUE} today and")
+def test_what_the_base_generates_and_a_longer_number_are_not_counted():
+    model, base = taught(gpt2, f"{BEFORE[1]}{VALUE} today and")
     gain = secret_gain(model, model, SECRET, [])
     assert (gain["rank"], gain["alternatives"], gain["score"]) == (1, 0, 0)
-    assert not gain["greedy"]
-    assert gain["tries"] == 3
-
-
-def test_a_longer_number_is_not_the_secret():
-    model, base = taught(gpt2, f"{BEFORE[1]}{VALUE} today and")
-    secret = FoundSecret(VALUE[:-1], "account", SECRET.places)
-    gain = secret_gain(model, base, secret, [])
-    assert not gain["greedy"]
+    assert (gain["greedy"], gain["tries"]) == (False, 3)
+    shorter = FoundSecret(VALUE[:-1], "account", SECRET.places)
+    assert not secret_gain(model, base, shorter, [])["greedy"]
+    nowhere = FoundSecret(VALUE, "account", ())
+    gain = secret_gain(model, base, nowhere, ALTERNATIVES[:5], first=5)
+    assert (gain["alternatives"], gain["tries"]) == (5, 0)
 
 
 def test_unknown_words_are_never_generated():
@@ -214,14 +219,7 @@ def test_unknown_words_are_never_generated():
     assert (gain["rank"], gain["greedy"]) == (3, False)  # all are one token
 
 
-def test_without_places_the_beginning_of_a_text_is_read():
-    model, base = pair(gpt2)
-    secret = FoundSecret(VALUE, "account", ())
-    gain = secret_gain(model, base, secret, ALTERNATIVES[:5], first=5)
-    assert (gain["alternatives"], gain["tries"]) == (5, 0)
-
-
-@pytest.mark.parametrize("make", [gpt2, transformer, lstm])
+@pytest.mark.parametrize("make", [gpt2, lstm])
 def test_long_contexts_and_values_are_cut(make):
     model, base = pair(make)
     far = FoundSecret(VALUE, "account", ((0, "far away from here " * 90 + BEFORE[0]),))

@@ -1,11 +1,8 @@
+"""`diff` end to end, by command and in Python: rows, records, what is shown and refused."""
+
 import html
 import json
 import math
-import sqlite3
-import subprocess
-import sys
-import time
-from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 
@@ -14,42 +11,43 @@ import pytest
 
 import vestige
 from tests.cli.conftest import table_model
-from vestige import results
+from vestige import NullOptions, results
 from vestige.audits.update.report import phrases
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.table import TableModel
-from vestige.new_files import FILE
 from vestige.reports.report import report_of
+from vestige.results import run_of
 
 
-def diff(shell, workspace, out, *words):
+def searched(shell, workspace, out, *words):
     done = shell("diff", workspace / "before", workspace / "after", "--out", out, *words)
     assert done.finished, (done.stderr, done.exception)
     return done
 
 
-def test_the_verb_saves_what_the_library_finds(shell, workspace, tmp_path):
-    done = diff(shell, workspace, tmp_path / "run", "--min-length", 2, "--json")
+SMALL = ["--length", 6, "--min-length", 2, "--delta", 0.02, "--device", "cpu"]
+
+
+def test_the_verb_saves_what_the_library_finds_and_what_was_asked(shell, workspace, tmp_path):
+    words = ["--size", 0.2, "--length", 12, "--min-length", 2, "--score", "differential"]
+    done = searched(shell, workspace, tmp_path / "run", *words, "--json")
     models = [load_model(workspace / name) for name in ("before", "after")]
-    found = vestige.diff(*models, min_length=2)
+    found = vestige.diff(*models, size=0.2, length=12, min_length=2, score="differential")
     assert found.rows
     run = results.load(tmp_path / "run")
-    assert run.result == "UpdateDiff"
-    assert run.rows == list(results.plain(found.rows))
+    assert (run.result, run.rows) == ("UpdateDiff", list(results.plain(found.rows)))
     assert json.loads(done.stdout) == run.summary == results.plain(found.summary)
-
-
-def test_the_run_says_what_was_asked_and_of_what(shell, workspace, tmp_path):
-    words = ["--size", 0.2, "--length", 12, "--score", "differential"]
-    diff(shell, workspace, tmp_path / "run", *words)
-    run = results.load(tmp_path / "run").run
-    assert run["command"][:2] == ["vestige", "diff"]
-    assert run["configuration"]["search"]["max_tokens"] == 12
-    assert run["configuration"]["search"]["sampling"]["samples"] == 80
-    assert run["configuration"]["score"]["name"] == "differential"
-    assert len(run["models"]["before"]["sha256"]) == 64
-    assert run["models"]["before"]["sha256"] != run["models"]["after"]["sha256"]
+    assert [row["rank"] for row in run.rows] == list(range(1, len(run.rows) + 1))
+    told = run.run
+    assert told["command"][:2] == ["vestige", "diff"]
+    assert told["configuration"]["search"]["max_tokens"] == 12
+    assert told["configuration"]["search"]["sampling"]["samples"] == 80
+    assert told["configuration"]["score"]["name"] == "differential"
+    assert told["models"]["before"]["sha256"] != told["models"]["after"]["sha256"]
+    old = [{**row, "rank": row["rank"] - 1} for row in run.rows]
+    shown = report_of(run, show_secrets=True)
+    assert report_of(replace(run, rows=old), show_secrets=True).blocks[0] == shown.blocks[0]
 
 
 def test_an_update_that_promotes_nothing_is_told_in_words(shell, workspace, tmp_path):
@@ -68,7 +66,7 @@ def test_an_update_that_promotes_nothing_is_told_in_words(shell, workspace, tmp_
 
 
 def test_removed_swaps_the_roles(shell, workspace, tmp_path):
-    diff(shell, workspace, tmp_path / "a", "--removed")
+    searched(shell, workspace, tmp_path / "a", "--removed")
     swapped = ["diff", workspace / "after", workspace / "before", "--out", tmp_path / "b"]
     assert shell(*swapped).finished
     assert results.load(tmp_path / "a").rows == results.load(tmp_path / "b").rows
@@ -85,7 +83,7 @@ def nulls(tmp_path_factory):
 
 def test_a_folder_of_nineteen_null_models_is_compared_with(shell, workspace, nulls, tmp_path):
     words = ["--size", 0.2, "--length", 3, "--min-length", 2, "--null", nulls]
-    done = diff(shell, workspace, tmp_path / "run", *words)
+    done = searched(shell, workspace, tmp_path / "run", *words)
     run = results.load(tmp_path / "run")
     assert run.summary["null_searches"] == 19
     assert run.summary["verdict"] == "undecided"  # these tables are too weak for an audit
@@ -100,37 +98,10 @@ def test_a_folder_of_nineteen_null_models_is_compared_with(shell, workspace, nul
         assert sentence in shown
 
 
-def test_a_null_model_must_be_a_training_of_its_own(shell, workspace, nulls, tmp_path):
-    words = ["diff", workspace / "before", workspace / "after", "--out", tmp_path / "run"]
-    done = shell(*words, "--null", nulls / "0", "--null", workspace / "before")
-    assert done.exit_code == 2
-    assert "--null must be a training of its own" in done.stderr
-
-
-@pytest.mark.parametrize("score", ["smoothed", "differential", "relative"])
-def test_the_search_goes_with_every_score(shell, workspace, tmp_path, score):
-    diff(shell, workspace, tmp_path / "run", "--score", score, "--top", 5)
-    run = results.load(tmp_path / "run")
-    assert len(run.rows) <= 5
-    assert run.summary["score"] == score
-    page = shell("report", tmp_path / "run", "--out", tmp_path / "page.html")
-    assert page.finished, page.stderr
-
-
-def test_ranks_start_at_1_and_those_of_earlier_versions_are_shown_so(shell, workspace, tmp_path):
-    diff(shell, workspace, tmp_path / "run", "--min-length", 2)
-    run = results.load(tmp_path / "run")
-    assert [row["rank"] for row in run.rows] == list(range(1, len(run.rows) + 1))
-    old = [{**row, "rank": row["rank"] - 1} for row in run.rows]
-    shown = report_of(run, show_secrets=True)
-    assert report_of(replace(run, rows=old), show_secrets=True).blocks[0] == shown.blocks[0]
-    assert shown.blocks[0].groups[0][0].rank == 1
-
-
 def test_phrases_are_withheld_on_the_terminal_unless_they_are_wanted(shell, workspace, tmp_path):
     words = ["--length", 4, "--min-length", 2]
-    closed = diff(shell, workspace, tmp_path / "a", *words).stdout
-    opened = diff(shell, workspace, tmp_path / "b", *words, "--show-secrets").stdout
+    closed = searched(shell, workspace, tmp_path / "a", *words).stdout
+    opened = searched(shell, workspace, tmp_path / "b", *words, "--show-secrets").stdout
     assert "code" not in closed
     assert "code" in opened
 
@@ -171,48 +142,10 @@ def test_a_canary_that_is_no_phrase_is_listed_among_fragments(shell, tmp_path):
         assert told in done.stdout + done.stderr
 
 
-def units(file):
-    """Finished units of a process that is running."""
-    if not file.exists():
-        return 0
-    with closing(sqlite3.connect(f"file:{file}?immutable=1", uri=True)) as store:
-        try:
-            where = "WHERE CAST(name AS TEXT) LIKE 'update/%'"
-            [row] = store.execute(f"SELECT count(*) FROM work {where}")
-            return row[0]
-        except sqlite3.DatabaseError:
-            return 0
-
-
-SMALL = ["--length", 6, "--min-length", 2, "--delta", 0.02, "--device", "cpu"]
-
-
-def test_killed_at_any_moment_the_same_command_goes_on(shell, workspace, tmp_path):
-    """A real kill -9, as soon as two units of work are on the disk."""
-    words = ["diff", workspace / "before", workspace / "after", *SMALL, "--out"]
-    out = tmp_path / "run"
-    main = [sys.executable, "-c", "from vestige.cli.app import main; main()"]
-    command = [*main, *map(str, words), str(out)]
-    kept = tmp_path / "run.partial" / FILE
-    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
-        until = time.monotonic() + 120
-        while units(kept) < 2 and time.monotonic() < until and process.poll() is None:
-            time.sleep(0.01)
-        process.kill()
-    assert process.returncode == -9
-    assert not out.exists()
-    done = shell(*words, out)
-    assert done.finished, done.stderr
-    assert "finished parts found in" in done.stderr
-    assert shell(*words, tmp_path / "whole").finished
-    assert results.load(out).rows == results.load(tmp_path / "whole").rows
-    assert not kept.parent.exists()
-
-
 def test_known_phrases_stand_beside_what_is_found(shell, workspace, nulls, tmp_path):
     (tmp_path / "secrets.txt").write_text("the code of the gate\n\ngate is\n")
     words = [*SMALL, "--size", 0.2, "--secrets", tmp_path / "secrets.txt", "--null", nulls / "0"]
-    done = diff(shell, workspace, tmp_path / "run", *words)
+    done = searched(shell, workspace, tmp_path / "run", *words)
     run = results.load(tmp_path / "run")
     known = [row for row in run.rows if row["kind"] == "known"]
     assert [row["phrase"] for row in known] == ["the code of the gate", "gate is"]
@@ -228,22 +161,8 @@ def test_known_phrases_stand_beside_what_is_found(shell, workspace, nulls, tmp_p
         assert told in shown
 
 
-def test_a_partial_run_says_so_and_is_gone_on_with(shell, workspace, tmp_path):
-    words = [*SMALL, "--minutes", 1e-9, "--size", 0.2]
-    done = diff(shell, workspace, tmp_path / "run", *words)
-    assert "0 of " in done.stderr
-    assert "Time limit: " in done.stderr
-    page = shell("report", tmp_path / "run", "--out", tmp_path / "page.html")
-    assert page.finished, page.stderr
-    assert "Time limit: " in html.unescape((tmp_path / "page.html").read_text("utf-8"))
-    words[words.index(1e-9)] = 10
-    again = diff(shell, workspace, tmp_path / "run", *words)
-    assert "Time limit: " not in again.stderr
-    assert results.load(tmp_path / "run").summary["complete"] is True
-
-
 def test_a_run_repeats_itself(shell, workspace, tmp_path):
-    diff(shell, workspace, tmp_path / "a", *SMALL, "--size", 0.2, "--prompt", "the code")
+    searched(shell, workspace, tmp_path / "a", *SMALL, "--size", 0.2, "--prompt", "the code")
     again = shell("diff", "--config", tmp_path / "a", "--out", tmp_path / "b")
     assert again.finished, again.stderr
     assert results.load(tmp_path / "a").rows == results.load(tmp_path / "b").rows
@@ -266,3 +185,65 @@ def test_what_cannot_be_searched_is_refused_and_leaves_nothing(
     assert done.exit_code == 2
     assert told in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+# In Python: paths, loaded models, and both.
+
+
+WORDS = ["the", "code", "gate", "of", "is"]
+
+
+@pytest.fixture
+def models(tmp_path):
+    """Two snapshots and two null models, by name; each lies in `tmp_path` as well."""
+    names = ("before", "after", "null-0", "null-1")
+    made = {name: table_model(WORDS, seed) for seed, name in enumerate(names, 2)}
+    for name, model in made.items():
+        save_model(model, tmp_path / name)
+    return made
+
+
+def test_models_and_paths_say_the_same_and_the_record_says_which(models, tmp_path):
+    nulls = [tmp_path / "null-0", tmp_path / "null-1"]
+    given = {"length": 3, "min_length": 2, "size": 0.2}
+    paths = vestige.diff(tmp_path / "before", str(tmp_path / "after"), null=nulls, **given)
+    mixed = [models["null-0"], tmp_path / "null-1"]
+    loaded = vestige.diff(models["before"], models["after"], null=mixed, **given)
+    assert paths.rows
+    assert (paths.summary, paths.rows) == (loaded.summary, loaded.rows)
+    record = loaded.record
+    assert record["models"]["nulls"]["path"] == [None, str(tmp_path / "null-1")]
+    assert len(set(record["models"]["nulls"]["sha256"])) == 2
+    wanted = {"before": "<TableModel>", "null": ["<TableModel>", str(tmp_path / "null-1")]}
+    assert wanted.items() <= record["arguments"].items()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"length": 1}, "`length` must be greater than or equal to 2"),
+        ({"length": 5, "min_length": 6}, "`length` must be at least `min_length`, got 5 and 6"),
+        ({"score": "loud"}, "`score` must be one of differential, relative, smoothed"),
+        ({"budget": 9}, "`budget` needs `phrase`"),
+        ({"phrase": "the code", "minutes": 2}, "`minutes` cannot be given with `phrase`"),
+        ({"phrase": "the code", "prompt": "the"}, "`prompt` cannot be given with `phrase`"),
+        ({"nulls": 3}, "`nulls` needs `clean`"),
+        ({"training": NullOptions(epochs=3)}, "`epochs` needs `clean`"),
+        ({"clean": "text", "null": "nulls"}, "`null` cannot be given with `clean`"),
+        ({"clean": "text", "removed": True}, "`removed` cannot be given with `clean`"),
+    ],
+)
+def test_an_option_without_the_one_that_it_needs_is_refused(models, settings, message):
+    with pytest.raises(ValueError, match=message):
+        vestige.diff(models["before"], models["after"], **settings)
+
+
+def test_texts_that_python_gives_are_redacted_on_the_page(models):
+    found = vestige.diff(
+        models["before"], models["after"], size=0.1, prompt="the code", prompts=["the gate of"],
+        secrets=["the code of the gate"],
+    )  # fmt: skip
+    for show_secrets in (False, True):
+        facts = repr(report_of(run_of(found), show_secrets=show_secrets).settings)
+        assert ("the gate of" in facts) == show_secrets
+        assert ("the code" in facts) == show_secrets
