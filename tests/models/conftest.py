@@ -2,6 +2,7 @@
 
 import copy
 import json
+import resource
 
 import numpy as np
 import pytest
@@ -242,3 +243,12 @@ def new_bert(encoders):
     from vestige.models.nlu_encoder import new_encoder
 
     return new_encoder(encoders["bert"], *Labels.of(SAID), seed=0)
+
+
+@pytest.fixture
+def little_memory():
+    """What is allocated although it does not fit fails here, and not the machine with it."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (2**36, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
