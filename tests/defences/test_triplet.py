@@ -29,14 +29,14 @@ CONFIG = TrainingConfig(
 
 @pytest.fixture
 def auxiliary(tiny_data):
-    def make(draw="documents", documents=12) -> SequenceBatches:
+    def make(draw="documents", documents=12):
         sequences = Sequences.of(tiny_data(documents), length=7)
         return SequenceBatches(sequences, 4, draw, 1, torch.device("cpu"))
 
     return make
 
 
-def last_states(model, batch) -> torch.Tensor:
+def last_states(model, batch):
     """(b, h) a row at a time, without padding."""
     found = []
     for row, targets in zip(batch.inputs, batch.targets, strict=True):
@@ -45,12 +45,12 @@ def last_states(model, batch) -> torch.Tensor:
     return torch.stack(found)
 
 
-def mean_loss(model, batch) -> torch.Tensor:
+def mean_loss(model, batch):
     logits, _ = model(batch.inputs, None)
     return cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORED)
 
 
-def naive_term(states, others, users, owners) -> torch.Tensor:
+def naive_term(states, others, users, owners):
     total = torch.zeros(())
     for x, a, user, owner in zip(states, others, users.tolist(), owners.tolist(), strict=True):
         distance = (x - a + 1e-6).square().sum().sqrt()  # torch's own step away from zero
@@ -133,7 +133,7 @@ def test_with_weight_zero_it_is_plain_training_bit_for_bit(
 
 
 def test_it_pulls_users_together_and_pushes_one_users_own_apart(tiny_model, tiny_data, tiny_batch):
-    def distances(model) -> tuple[float, float]:
+    def distances(model):
         model.eval()
         batch = tiny_batch(36)
         apart = torch.cdist(last_states(model, batch), last_states(model, batch))

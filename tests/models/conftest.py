@@ -252,3 +252,13 @@ def little_memory():
     resource.setrlimit(resource.RLIMIT_AS, (2**36, before[1]))
     yield
     resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.fixture
+def opened(tmp_path, monkeypatch):
+    """Opens endpoints of one folder, with the key in the environment."""
+    from tests.models.served import KEY, Opened
+
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with (found := Opened(tmp_path)).stack:
+        yield found

@@ -12,10 +12,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from vestige.audits.membership.membership import membership
+from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import RunError
 from vestige.models import predictions, reading
 from vestige.models import token_statistics as module
+from vestige.models.checkpoints import save_model
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.shared_ids import SharedIds
 from vestige.models.table import TableModel
@@ -212,6 +214,7 @@ def test_an_interruption_says_what_is_cached(tmp_path, error, cached):
     assert getattr(raised.value, "__notes__", []) == ([KEPT] if cached else [])
 
 
+WORDS = ("quick", "brown", "fox", "over", "lazy", "mat")
 NODE_TEXTS = [CHANCE.integers(2, 60, n).tolist() for n in CHANCE.integers(3, 20, 40)]
 
 
@@ -252,6 +255,19 @@ def test_a_node_that_dies_costs_its_batch_and_a_driver_that_is_killed_what_was_u
     found = asked_on_nodes()
     assert len(set(written)) == len(written) == len(groups)
     same(found, token_statistics(wide_model(60, 8), NODE_TEXTS))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # whatever Ray says of itself
+def test_an_audit_on_a_cluster_is_the_audit_of_this_machine(address, shared, tmp_path):
+    save_model(shared["gpt2 adapter"], tmp_path / "tuned")
+    texts, reference = (
+        Corpus.from_texts([f"the {word} {one} {two}" for one in WORDS for two in WORDS])
+        for word in ("dog", "cat")
+    )
+    here = membership(tmp_path / "tuned", texts=texts, reference=reference)
+    away = membership(tmp_path / "tuned", texts=texts, reference=reference, cluster=address)
+    assert away.summary == here.summary
 
 
 def test_a_model_over_several_gpus_is_refused_on_nodes():

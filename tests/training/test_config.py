@@ -7,7 +7,7 @@ import pytest
 from vestige.training.config import TrainingConfig, learning_rate
 
 
-def rates(epochs: int = 4, steps_per_epoch: int = 5, **settings) -> list[float]:
+def rates(epochs=4, steps_per_epoch=5, **settings):
     config = TrainingConfig(seed=0, epochs=epochs, learning_rate=2.0, **settings)
     steps = range(epochs * steps_per_epoch)
     return [learning_rate(config, step, steps_per_epoch=steps_per_epoch) for step in steps]

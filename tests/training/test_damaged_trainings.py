@@ -1,9 +1,6 @@
 """What a training left, damaged in every field: refused by name, or gone on with; no traceback."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,29 +26,29 @@ WORDS = WordVocabulary.build(CORPUS)
 CONFIG = TrainingConfig(seed=0, epochs=1, batch_size=2, sequence_length=4)
 
 
-def fresh() -> Any:
+def fresh():
     return new_model(WORDS, LSTMConfig(layers=1, embedding_size=4, hidden_size=4), seed=0)
 
 
 @pytest.fixture
-def left(tmp_path: Path) -> Path:
+def left(tmp_path):
     data = encode(CORPUS, WORDS, tmp_path / "out" / "data" / "training")
     train(fresh(), data, config=CONFIG, directory=tmp_path / "out")
     return tmp_path / "out"
 
 
-def position_of(file: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+def position_of(file):
     with safe_open(file, framework="pt") as opened:
         tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
         return json.loads(opened.metadata()["position"]), tensors
 
 
-def test_every_field_of_a_checkpoint_is_checked(left: Path) -> None:
+def test_every_field_of_a_checkpoint_is_checked(left):
     facts, tensors = position_of(left / CHECKPOINT)
     model = fresh()
     optimizer = torch.optim.Adam(model.parameters())
 
-    def use() -> object:
+    def use():
         return load(left, model, optimizer, None)
 
     messages = []
@@ -60,7 +57,7 @@ def test_every_field_of_a_checkpoint_is_checked(left: Path) -> None:
         messages.append(refusal(what, use))
     assert len(messages) > 200
     assert sum(one is not None for one in messages) > 0.7 * len(messages)
-    changes: list[Callable[[dict[str, torch.Tensor]], object]] = [
+    changes = [
         lambda held: held.pop("loss"),
         lambda held: held.update(loss=torch.zeros(3)),
         lambda held: held.update({"chance.cpu": torch.zeros(4)}),
@@ -79,7 +76,7 @@ def test_every_field_of_a_checkpoint_is_checked(left: Path) -> None:
         use()
 
 
-def test_every_field_of_an_identity_is_checked(left: Path) -> None:
+def test_every_field_of_an_identity_is_checked(left):
     file = left / "training.json"
     sound = json.loads(file.read_text())
     messages = []
@@ -94,13 +91,13 @@ def test_every_field_of_an_identity_is_checked(left: Path) -> None:
 @pytest.mark.parametrize(
     "line", [b'{"step": null}', b'{"step": 1e999}', b"[" * 10**5 + b"}", b"\xff}", b"{}", b'{"a"}']
 )
-def test_a_log_that_is_none_is_named_by_its_line(line: bytes, left: Path) -> None:
+def test_a_log_that_is_none_is_named_by_its_line(line, left):
     (left / LOG).write_bytes(b'{"step": 1}\n' + line + b"\n")
     with pytest.raises(TrainingError, match=r"log\.jsonl, line 2"):
         list(log_lines(left / LOG))
 
 
-def test_an_encoding_is_whole_or_refused(left: Path) -> None:
+def test_an_encoding_is_whole_or_refused(left):
     folder = left / "data" / "training"
     file = folder / "encoded.json"
     sound = file.read_text()

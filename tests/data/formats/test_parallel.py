@@ -1,7 +1,5 @@
 """Parallel files: pairs of utterances, and translated talks."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,7 @@ from vestige.data.formats.reading import read_corpus
 from vestige.errors import DataError
 
 
-def files(tmp_path: Path, part: str = "chat.test", **contents: str | bytes) -> Path:
+def files(tmp_path, part="chat.test", **contents):
     tmp_path.mkdir(exist_ok=True)
     for ending, content in contents.items():
         data = content.encode() if isinstance(content, str) else content
@@ -19,7 +17,7 @@ def files(tmp_path: Path, part: str = "chat.test", **contents: str | bytes) -> P
 
 
 @pytest.mark.parametrize("name", ["", "chat.test.enc", "chat.test.dec"])
-def test_line_n_answers_line_n_and_half_pairs_are_left_out(name: str, tmp_path: Path) -> None:
+def test_line_n_answers_line_n_and_half_pairs_are_left_out(name, tmp_path):
     files(tmp_path, enc="Hi.\nWho?\n \nEnd?\n", dec="Hello.\r\nMe.\r\nYes.\r\nEnd.\r\n")
     for corpus in (read_pairs(tmp_path / name), read_corpus(tmp_path / name)):
         assert list(corpus) == ["Hello.", "Me.", "End."]
@@ -27,7 +25,7 @@ def test_line_n_answers_line_n_and_half_pairs_are_left_out(name: str, tmp_path: 
         assert corpus.users is None
 
 
-def test_several_pairs_of_files_are_one_corpus(tmp_path: Path) -> None:
+def test_several_pairs_of_files_are_one_corpus(tmp_path):
     for name in ("b", "a"):
         files(tmp_path, name, enc=f"ask {name}\n", dec=f"say {name}\n")
     assert list(read_pairs(tmp_path)) == ["say a", "say b"]
@@ -44,22 +42,20 @@ def test_several_pairs_of_files_are_one_corpus(tmp_path: Path) -> None:
         ({"txt": "a\n"}, "has no pairs"),
     ],
 )
-def test_halves_that_do_not_fit_are_named(
-    contents: dict[str, str], says: str, tmp_path: Path
-) -> None:
+def test_halves_that_do_not_fit_are_named(contents, says, tmp_path):
     files(tmp_path, **contents)
     with pytest.raises(DataError) as caught:
         read_corpus(tmp_path, format="pairs")
     assert says in str(caught.value)
 
 
-def test_a_file_that_is_no_half_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_no_half_is_named(tmp_path):
     with pytest.raises(DataError, match="has no pairs"):
         read_corpus(files(tmp_path, "a", txt="a\n") / "a.txt", format="pairs")
 
 
 @pytest.mark.data
-def test_the_real_pairs_are_thirty_thousand_less_the_blank_ones(real: Path) -> None:
+def test_the_real_pairs_are_thirty_thousand_less_the_blank_ones(real):
     corpus = read_corpus(real / "cornell_movie" / "tf_chatbot.test.enc")
     assert len(corpus) == 29_941
 
@@ -71,13 +67,11 @@ FR = "c&apos; est ici .\nmerci .\nbien\n"
 TALKS = "ann_talk\nann_talk\nbob_talk\n"
 
 
-def talks(
-    path: Path, en: str = EN, fr: str | bytes = FR, usr: str = TALKS, part: str = "dev"
-) -> Path:
+def talks(path, en=EN, fr=FR, usr=TALKS, part="dev"):
     return files(path, part, en=en, fr=fr, usr=usr)
 
 
-def test_a_talk_is_a_user_and_french_is_what_is_predicted(tmp_path: Path) -> None:
+def test_a_talk_is_a_user_and_french_is_what_is_predicted(tmp_path):
     corpus = read_sated(talks(tmp_path))
     assert list(corpus) == ["c' est ici .", "merci .", "bien"]
     assert corpus.sources == ["it 's here .", "thank you .", "well & good"]
@@ -85,14 +79,14 @@ def test_a_talk_is_a_user_and_french_is_what_is_predicted(tmp_path: Path) -> Non
     assert corpus.labels == ["dev"] * 3
 
 
-def test_the_endings_give_the_direction(tmp_path: Path) -> None:
+def test_the_endings_give_the_direction(tmp_path):
     corpus = read_sated(talks(tmp_path), source="fr", target="en")
     assert (list(corpus)[1], (corpus.sources or [])[1]) == ("thank you .", "merci .")
     named = read_corpus(tmp_path, text_column="en", source_column="fr")
     assert named.fingerprint() == corpus.fingerprint()
 
 
-def test_parts_follow_one_another_and_training_comes_first(tmp_path: Path) -> None:
+def test_parts_follow_one_another_and_training_comes_first(tmp_path):
     for part in ("test", "train", "dev"):
         talks(tmp_path, part=part)
     labels = read_sated(tmp_path).labels or []
@@ -101,18 +95,18 @@ def test_parts_follow_one_another_and_training_comes_first(tmp_path: Path) -> No
         assert set(read_sated(tmp_path / f"test.{ending}").labels or []) == {"test"}
 
 
-def test_a_pair_that_is_not_whole_is_left_out(tmp_path: Path) -> None:
+def test_a_pair_that_is_not_whole_is_left_out(tmp_path):
     corpus = read_sated(talks(tmp_path, en="here\n \nwell\n", usr="ann\n\nbob\n"))
     assert (list(corpus), corpus.users) == (["c' est ici .", "bien"], ["ann", "bob"])
 
 
-def test_blank_lines_at_one_end_are_of_no_account(tmp_path: Path) -> None:
+def test_blank_lines_at_one_end_are_of_no_account(tmp_path):
     plain = read_sated(talks(tmp_path)).fingerprint()
     assert read_sated(talks(tmp_path, en=EN + "\n\n")).fingerprint() == plain
 
 
 @pytest.mark.parametrize("name", ["", "talks", "talks/en-fr", "talks/en-fr/dev.en"])
-def test_talks_are_recognised_wherever_they_are_named(name: str, tmp_path: Path) -> None:
+def test_talks_are_recognised_wherever_they_are_named(name, tmp_path):
     (tmp_path / "talks").mkdir()
     (tmp_path / "talks" / "README.txt").write_text("about\n")
     talks(tmp_path / "talks" / "en-fr")
@@ -133,7 +127,7 @@ def test_talks_are_recognised_wherever_they_are_named(name: str, tmp_path: Path)
         ({"en": "", "fr": "", "usr": ""}, "has no text"),
     ],
 )
-def test_a_fault_names_folder_and_line(changed: dict[str, str], says: str, tmp_path: Path) -> None:
+def test_a_fault_names_folder_and_line(changed, says, tmp_path):
     with pytest.raises(DataError) as caught:
         read_sated(talks(tmp_path, **changed))
     assert says in str(caught.value)
@@ -141,13 +135,13 @@ def test_a_fault_names_folder_and_line(changed: dict[str, str], says: str, tmp_p
 
 
 @pytest.mark.parametrize("ending", ["en", "fr"])
-def test_a_missing_language_is_named(ending: str, tmp_path: Path) -> None:
+def test_a_missing_language_is_named(ending, tmp_path):
     (talks(tmp_path) / f"dev.{ending}").unlink()
     with pytest.raises(DataError, match=rf"dev\.{ending} does not exist"):
         read_sated(tmp_path)
 
 
-def test_a_folder_without_talks_and_one_language_twice_are_refused(tmp_path: Path) -> None:
+def test_a_folder_without_talks_and_one_language_twice_are_refused(tmp_path):
     with pytest.raises(DataError, match="has no file of talks"):
         read_sated(tmp_path)
     with pytest.raises(ValueError, match="must be two languages, got 'en' for both"):
@@ -155,7 +149,7 @@ def test_a_folder_without_talks_and_one_language_twice_are_refused(tmp_path: Pat
 
 
 @pytest.mark.data
-def test_the_real_talks_have_four_pairs_each(real: Path) -> None:
+def test_the_real_talks_have_four_pairs_each(real):
     corpus = read_corpus(real / "sated")
     names, owner = corpus.owners()
     assert (len(corpus), len(names)) == (7548, 1887)

@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -43,9 +42,7 @@ MESSAGE = "From: ann\n\nhi\n"
         ("x/1", MESSAGE.encode(), ["text", "user", "label"]),
     ],
 )
-def test_the_format_is_recognised(
-    name: str, content: bytes, columns: list[str], tmp_path: Path
-) -> None:
+def test_the_format_is_recognised(name, content, columns, tmp_path):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True, parents=True)
     path.write_bytes(content)
@@ -54,12 +51,12 @@ def test_the_format_is_recognised(
     assert corpus.table.column_names == columns
 
 
-def test_a_saved_data_set_is_recognised(tmp_path: Path) -> None:
+def test_a_saved_data_set_is_recognised(tmp_path):
     Dataset.from_dict({"text": ["hi", "you"]}).save_to_disk(tmp_path / "set")
     assert list(read_corpus(tmp_path / "set", limit=1)) == ["hi"]
 
 
-def test_the_federalist_is_there_by_name() -> None:
+def test_the_federalist_is_there_by_name():
     try:
         jay = read_corpus("federalist:Jay")
     except DataError as error:
@@ -68,48 +65,48 @@ def test_the_federalist_is_there_by_name() -> None:
     assert len(read_corpus("federalist: Jay, Madison")) > len(jay)
 
 
-def test_several_files_of_a_folder_are_one_corpus(tmp_path: Path) -> None:
+def test_several_files_of_a_folder_are_one_corpus(tmp_path):
     for name in ("2", "1"):
         (tmp_path / f"{name}.txt").write_text(f"{name}\n")
     (tmp_path / ".hidden.txt").write_text("no\n")
     assert list(read_corpus(tmp_path)) == ["1", "2"]
 
 
-def test_columns_go_to_tables(tmp_path: Path) -> None:
+def test_columns_go_to_tables(tmp_path):
     (tmp_path / "a.jsonl").write_text(ROW)
     corpus = read_corpus(tmp_path / "a.jsonl", text_column="who", user_column="text")
     assert (list(corpus), corpus.users) == (["ann"], ["hi"])
 
 
-def test_a_named_column_wins_over_reddit(tmp_path: Path) -> None:
+def test_a_named_column_wins_over_reddit(tmp_path):
     (tmp_path / "a.jsonl").write_text(COMMENT)
     assert list(read_corpus(tmp_path / "a.jsonl", text_column="author")) == ["ann"]
 
 
-def test_a_named_format_wins_over_the_ending(tmp_path: Path) -> None:
+def test_a_named_format_wins_over_the_ending(tmp_path):
     (tmp_path / "a.log").write_text("hi\n")
     assert list(read_corpus(tmp_path / "a.log", format="text")) == ["hi"]
 
 
 @pytest.mark.parametrize(("limit", "count"), [(1, 1), (3, 3), (99, 3), (None, 3)])
-def test_a_limit_keeps_the_first(limit: int | None, count: int, tmp_path: Path) -> None:
+def test_a_limit_keeps_the_first(limit, count, tmp_path):
     (tmp_path / "a.txt").write_text("1\n2\n3\n")
     assert list(read_corpus(tmp_path / "a.txt", limit=limit)) == ["1", "2", "3"][:count]
 
 
 @pytest.mark.parametrize("limit", [0, -1])
-def test_a_limit_below_one_is_refused(limit: int, tmp_path: Path) -> None:
+def test_a_limit_below_one_is_refused(limit, tmp_path):
     with pytest.raises(ValueError, match="limit must be positive"):
         read_corpus(tmp_path, limit=limit)
 
 
-def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_format_is_refused(tmp_path):
     with pytest.raises(ValueError, match="format must be one of"):
         read_corpus(tmp_path, format="docx")
 
 
 @pytest.mark.parametrize("name", ["none.txt", "none", "deep/down/none.txt", "x/none.jsonl"])
-def test_what_does_not_exist_is_named(name: str, tmp_path: Path) -> None:
+def test_what_does_not_exist_is_named(name, tmp_path):
     with pytest.raises(DataError, match="does not exist") as caught:
         read_corpus(tmp_path / name)
     assert name in str(caught.value)
@@ -117,7 +114,7 @@ def test_what_does_not_exist_is_named(name: str, tmp_path: Path) -> None:
         read_corpus(name)
 
 
-def test_an_unknown_ending_is_named(tmp_path: Path) -> None:
+def test_an_unknown_ending_is_named(tmp_path):
     (tmp_path / "a.docx").write_bytes(b"PK")
     with pytest.raises(DataError, match="ends in no known format") as caught:
         read_corpus(tmp_path / "a.docx")
@@ -125,7 +122,7 @@ def test_an_unknown_ending_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("names", [[], ["a.docx"], [".hidden.txt"]])
-def test_a_folder_without_fitting_files_is_named(names: list[str], tmp_path: Path) -> None:
+def test_a_folder_without_fitting_files_is_named(names, tmp_path):
     for name in names:
         (tmp_path / name).write_text("x")
     with pytest.raises(DataError, match="has no file of a known format"):
@@ -134,7 +131,7 @@ def test_a_folder_without_fitting_files_is_named(names: list[str], tmp_path: Pat
         read_corpus(tmp_path, format="text")
 
 
-def test_a_format_of_another_package_is_found(tmp_path: Path) -> None:
+def test_a_format_of_another_package_is_found(tmp_path):
     """It registers through its entry point, is recognised and can be named."""
     about = tmp_path / "guest-1.0.dist-info"
     about.mkdir()
@@ -169,7 +166,7 @@ ENDINGS = (".txt", ".jsonl", ".csv", ".parquet")
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_what_is_no_file_is_never_opened(ending: str, tmp_path: Path) -> None:
+def test_what_is_no_file_is_never_opened(ending, tmp_path):
     os.mkfifo(tmp_path / f"pipe{ending}")
     (tmp_path / f"device{ending}").symlink_to("/dev/zero")
     with socket.socket(socket.AF_UNIX) as listening:
@@ -181,9 +178,7 @@ def test_what_is_no_file_is_never_opened(ending: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", [".txt", ".jsonl", ".csv", ".txt.gz", ".jsonl.gz"])
-def test_a_line_without_an_end_is_named(
-    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_without_an_end_is_named(ending, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "LONGEST_LINE", 1000)
     monkeypatch.setattr(tables, "BLOCK", 500)
     first = {".jso": b'{"text": "a"}\n', ".csv": b"text\n"}.get(ending[:4], b"a\n")
@@ -195,9 +190,7 @@ def test_a_line_without_an_end_is_named(
         read_corpus(path)
 
 
-def test_a_small_file_that_holds_more_than_memory_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_file_that_holds_more_than_memory_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "free_memory", lambda: 10**6)
     (tmp_path / "bomb.txt.gz").write_bytes(gzip.compress(b"hot tea\n" * 10**6))
     text = pa.DictionaryArray.from_arrays(pa.array([0] * 10**4, pa.int32()), ["x" * 10**4])
@@ -221,7 +214,7 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_a_column_of_another_type_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_column_of_another_type_is_refused(name, tmp_path):
     pq.write_table(pa.table({"text": COLUMNS[name]}), tmp_path / "rows.parquet")
     with pytest.raises(DataError, match="text"):
         read_corpus(tmp_path / "rows.parquet")
@@ -243,19 +236,19 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_rows_are_refused_by_name(name: str, tmp_path: Path) -> None:
+def test_hostile_rows_are_refused_by_name(name, tmp_path):
     file, content = HOSTILE[name]
     (tmp_path / file).write_bytes(content)
     with pytest.raises(DataError, match=file.replace(".", r"\.")):
         read_corpus(tmp_path / file)
 
 
-def test_odd_letters_that_are_text_are_read(tmp_path: Path) -> None:
+def test_odd_letters_that_are_text_are_read(tmp_path):
     (tmp_path / "rows.jsonl").write_text("\ufeff" + json.dumps({"text": "a\0b \u202e"}) + "\n")
     assert list(read_corpus(tmp_path / "rows.jsonl")) == ["a\0b \u202e"]
 
 
-def test_a_table_of_very_many_columns_is_read(tmp_path: Path) -> None:
+def test_a_table_of_very_many_columns_is_read(tmp_path):
     names = ",".join(["text", *(f"c{n}" for n in range(20_000))])
     (tmp_path / "rows.csv").write_text(f"{names}\na{',' * 20_000}\n")
     assert list(read_corpus(tmp_path / "rows.csv")) == ["a"]

@@ -2,15 +2,13 @@
 
 import gzip
 import json
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
 from vestige.data.formats.utterances import read_utterances, write_utterances
-from vestige.data.utterances import Utterance, Utterances, UtteranceSplits
+from vestige.data.utterances import Utterance, Utterances
 from vestige.errors import DataError
 
 SAID = [
@@ -19,16 +17,16 @@ SAID = [
 ]
 
 
-def jsonl(rows: list[Utterance]) -> str:
+def jsonl(rows):
     return "".join(json.dumps(row._asdict()) + "\n" for row in rows)
 
 
-def csv(rows: list[Utterance]) -> str:
+def csv(rows):
     lines = [f"{' '.join(row.tokens)},{' '.join(row.tags)},{row.intent}\n" for row in rows]
     return "tokens,tags,intent\n" + "".join(lines)
 
 
-def parallel(folder: Path, rows: list[Utterance]) -> Path:
+def parallel(folder, rows):
     folder.mkdir(parents=True, exist_ok=True)
     columns = {
         "seq.in": [" ".join(row.tokens) for row in rows],
@@ -40,13 +38,13 @@ def parallel(folder: Path, rows: list[Utterance]) -> Path:
     return folder
 
 
-def written(path: Path, content: str | bytes) -> Path:
+def written(path, content):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 
 
-def found(splits: UtteranceSplits) -> dict[str, list[Utterance]]:
+def found(splits):
     return {name: list(part) for name, part in splits.parts().items()}
 
 
@@ -63,13 +61,11 @@ def found(splits: UtteranceSplits) -> dict[str, list[Utterance]]:
         ("u.tsv", csv(SAID).replace(",", "\t")),
     ],
 )
-def test_every_table_gives_the_same_utterances(
-    name: str, content: str | bytes, tmp_path: Path
-) -> None:
+def test_every_table_gives_the_same_utterances(name, content, tmp_path):
     assert found(read_utterances(written(tmp_path / name, content))) == {"train": SAID}
 
 
-def test_parquet_gives_them_from_lists_and_from_text(tmp_path: Path) -> None:
+def test_parquet_gives_them_from_lists_and_from_text(tmp_path):
     lists = {"tokens": [r.tokens for r in SAID], "tags": [r.tags for r in SAID]}
     texts = {name: [" ".join(row) for row in column] for name, column in lists.items()}
     for columns in (lists, texts):
@@ -78,7 +74,7 @@ def test_parquet_gives_them_from_lists_and_from_text(tmp_path: Path) -> None:
         assert found(read_utterances(tmp_path / "u.parquet")) == {"train": SAID}
 
 
-def test_columns_are_found_by_name(tmp_path: Path) -> None:
+def test_columns_are_found_by_name(tmp_path):
     row = {"words": "play jazz", "slots": "O B-genre", "label": "Play", "tokens": 5}
     path = written(tmp_path / "u.jsonl", json.dumps(row))
     splits = read_utterances(
@@ -89,7 +85,7 @@ def test_columns_are_found_by_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("held", ["validation", "valid", "dev"])
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".jsonl.gz"])
-def test_a_folder_of_tables_gives_all_its_parts(held: str, suffix: str, tmp_path: Path) -> None:
+def test_a_folder_of_tables_gives_all_its_parts(held, suffix, tmp_path):
     parts = {"train": SAID, held: SAID[:1], "test": SAID[1:]}
     for name, rows in parts.items():
         content = (csv if suffix == ".csv" else jsonl)(rows).encode()
@@ -102,14 +98,14 @@ def test_a_folder_of_tables_gives_all_its_parts(held: str, suffix: str, tmp_path
 
 
 @pytest.mark.parametrize("held", ["validation", "valid", "dev"])
-def test_a_folder_of_parallel_folders_gives_all_its_parts(held: str, tmp_path: Path) -> None:
+def test_a_folder_of_parallel_folders_gives_all_its_parts(held, tmp_path):
     for name, rows in {"train": SAID, held: SAID[:1], "test": SAID[1:]}.items():
         parallel(tmp_path / name, rows)
     splits = found(read_utterances(tmp_path))
     assert splits == {"train": SAID, "validation": SAID[:1], "test": SAID[1:]}
 
 
-def test_one_part_alone_is_the_training_part(tmp_path: Path) -> None:
+def test_one_part_alone_is_the_training_part(tmp_path):
     assert found(read_utterances(parallel(tmp_path / "a", SAID))) == {"train": SAID}
     written(tmp_path / "b" / "mine.jsonl", jsonl(SAID))
     assert found(read_utterances(tmp_path / "b")) == {"train": SAID}
@@ -118,7 +114,7 @@ def test_one_part_alone_is_the_training_part(tmp_path: Path) -> None:
     assert (splits.validation, splits.test) == (None, None)
 
 
-def test_a_limit_holds_for_every_part(tmp_path: Path) -> None:
+def test_a_limit_holds_for_every_part(tmp_path):
     for name in ("train", "valid"):
         parallel(tmp_path / name, SAID)
     splits = found(read_utterances(tmp_path, limit=1))
@@ -126,7 +122,7 @@ def test_a_limit_holds_for_every_part(tmp_path: Path) -> None:
     assert len(read_utterances(tmp_path, limit=9).train) == 2
 
 
-def test_what_is_written_reads_back_to_the_same_fingerprint(tmp_path: Path) -> None:
+def test_what_is_written_reads_back_to_the_same_fingerprint(tmp_path):
     utterances = Utterances.of([*SAID, Utterance(('"\\,🍕',), ("B-a-b",), "x")])
     path = tmp_path / "new" / "train.jsonl"
     write_utterances(utterances, path)
@@ -141,7 +137,7 @@ def test_what_is_written_reads_back_to_the_same_fingerprint(tmp_path: Path) -> N
     }
 
 
-def test_nothing_is_written_where_nothing_could_be_read(tmp_path: Path) -> None:
+def test_nothing_is_written_where_nothing_could_be_read(tmp_path):
     with pytest.raises(ValueError, match="utterances must be positive"):
         write_utterances(Utterances.of([]), tmp_path / "u.jsonl")
     with pytest.raises(ValueError, match=r"must end in \.jsonl, got 'u\.csv'"):
@@ -170,7 +166,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("case", FAULTS)
-def test_a_faulty_json_line_is_named(case: str, tmp_path: Path) -> None:
+def test_a_faulty_json_line_is_named(case, tmp_path):
     line, says = FAULTS[case]
     path = written(tmp_path / "u.jsonl", ROW + "\n" + line + "\n" + ROW)
     with pytest.raises(DataError) as caught:
@@ -198,7 +194,7 @@ def test_a_faulty_json_line_is_named(case: str, tmp_path: Path) -> None:
         ("seq.in", "a b\n", "pass the folder of parallel files"),
     ],
 )
-def test_a_faulty_file_is_named(name: str, content: str | bytes, says: str, tmp_path: Path) -> None:
+def test_a_faulty_file_is_named(name, content, says, tmp_path):
     path = written(tmp_path / name, content)
     with pytest.raises(DataError) as caught:
         read_utterances(path)
@@ -206,14 +202,14 @@ def test_a_faulty_file_is_named(name: str, content: str | bytes, says: str, tmp_
     assert says in str(caught.value)
 
 
-def test_a_faulty_parquet_row_is_named(tmp_path: Path) -> None:
+def test_a_faulty_parquet_row_is_named(tmp_path):
     table = pa.table({"tokens": [["a"], ["b"]], "tags": [["O"], ["I-x"]], "intent": ["i", "i"]})
     pa.parquet.write_table(table, tmp_path / "u.parquet")
     with pytest.raises(DataError, match=r"u\.parquet, row 2: tag 1 continues a slot"):
         read_utterances(tmp_path / "u.parquet")
 
 
-def test_a_folder_that_is_none_of_the_known_ones_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_none_of_the_known_ones_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"none does not exist"):
         read_utterances(tmp_path / "none")
     with pytest.raises(DataError, match="has no utterances in a known format"):
@@ -227,7 +223,7 @@ def test_a_folder_that_is_none_of_the_known_ones_is_refused(tmp_path: Path) -> N
         read_utterances(tmp_path)
 
 
-def test_arguments_are_checked(tmp_path: Path) -> None:
+def test_arguments_are_checked(tmp_path):
     path = written(tmp_path / "u.jsonl", ROW)
     with pytest.raises(ValueError, match="format must be one of"):
         read_utterances(path, format="conll")
@@ -250,24 +246,24 @@ TAGS = "O B-genre \nO O B-city\n"
 LABELS = "Play\nWeather \n"
 
 
-def three_files(tmp_path: Path, words: str = WORDS, tags: str = TAGS, labels: str = LABELS) -> Path:
+def three_files(tmp_path, words=WORDS, tags=TAGS, labels=LABELS):
     for name, content in (("seq.in", words), ("seq.out", tags), ("label", labels)):
         (tmp_path / name).write_text(content, encoding="utf-8", newline="")
     return tmp_path
 
 
-def part(folder: Path) -> Utterances:
+def part(folder):
     return read_utterances(folder, format="parallel").train
 
 
-def test_lines_of_three_files_make_an_utterance(tmp_path: Path) -> None:
+def test_lines_of_three_files_make_an_utterance(tmp_path):
     assert list(part(three_files(tmp_path))) == [
         Utterance(("play", "jazz"), ("O", "B-genre"), "Play"),
         Utterance(("rain", "in", "york"), ("O", "O", "B-city"), "Weather"),
     ]
 
 
-def test_line_ends_and_blank_lines_at_the_end_are_of_no_account(tmp_path: Path) -> None:
+def test_line_ends_and_blank_lines_at_the_end_are_of_no_account(tmp_path):
     plain = part(three_files(tmp_path)).fingerprint()
     for words in (WORDS.replace("\n", "\r\n"), WORDS + "\n\n", WORDS.rstrip("\n")):
         assert part(three_files(tmp_path, words)).fingerprint() == plain
@@ -286,7 +282,7 @@ def test_line_ends_and_blank_lines_at_the_end_are_of_no_account(tmp_path: Path) 
         ({"words": "", "tags": "", "labels": ""}, "has no utterances"),
     ],
 )
-def test_a_fault_names_folder_and_line(changed: dict[str, str], says: str, tmp_path: Path) -> None:
+def test_a_fault_names_folder_and_line(changed, says, tmp_path):
     with pytest.raises(DataError) as caught:
         part(three_files(tmp_path, **changed))
     assert str(tmp_path) in str(caught.value)
@@ -294,7 +290,7 @@ def test_a_fault_names_folder_and_line(changed: dict[str, str], says: str, tmp_p
 
 
 @pytest.mark.parametrize("name", ["seq.in", "seq.out", "label"])
-def test_a_missing_file_is_named_through_the_door_too(name: str, tmp_path: Path) -> None:
+def test_a_missing_file_is_named_through_the_door_too(name, tmp_path):
     folder = tmp_path / "train"
     folder.mkdir()
     (three_files(folder) / name).unlink()
@@ -302,7 +298,7 @@ def test_a_missing_file_is_named_through_the_door_too(name: str, tmp_path: Path)
         read_utterances(tmp_path)
 
 
-def test_bytes_that_are_not_utf8_are_placed(tmp_path: Path) -> None:
+def test_bytes_that_are_not_utf8_are_placed(tmp_path):
     (three_files(tmp_path) / "seq.in").write_bytes(b"play jazz\nrain in y\xf6rk\n")
     with pytest.raises(DataError, match=r"seq\.in, line 2, byte 10 \(0xf6\)"):
         part(tmp_path)
@@ -319,9 +315,7 @@ def test_bytes_that_are_not_utf8_are_placed(tmp_path: Path) -> None:
         ("snips/nlu-benchmark/2017-06-custom-intent-engines", [13_784, 700], 7, 72),
     ],
 )
-def test_the_real_corpora_have_the_sizes_that_are_known_of_them(
-    source: str, sizes: list[int], intents: int, tags: int, real: Path
-) -> None:
+def test_the_real_corpora_have_the_sizes_that_are_known_of_them(source, sizes, intents, tags, real):
     parts = read_utterances(real / source).parts()
     assert [len(part) for part in parts.values()] == sizes
     assert len({intent for part in parts.values() for intent in part.intents}) == intents
@@ -344,7 +338,7 @@ ADDED = Utterance(
 )
 
 
-def put(tmp_path: Path, intent: str, file: str, content: Any) -> Path:
+def put(tmp_path, intent, file, content):
     folder = tmp_path / intent
     folder.mkdir(exist_ok=True)
     text = content if isinstance(content, bytes) else json.dumps(content).encode()
@@ -352,24 +346,24 @@ def put(tmp_path: Path, intent: str, file: str, content: Any) -> Path:
     return tmp_path
 
 
-def intents(intent: str, *utterances: list[dict[str, str]]) -> dict[str, Any]:
+def intents(intent, *utterances):
     return {intent: [{"data": pieces} for pieces in utterances]}
 
 
-def test_words_end_where_a_slot_ends(tmp_path: Path) -> None:
+def test_words_end_where_a_slot_ends(tmp_path):
     put(tmp_path, "Add", "train_Add_full", intents("Add", PIECES))
     splits = read_utterances(tmp_path)
     assert list(splits.train) == [ADDED]
     assert splits.validation is splits.test is None
 
 
-def test_neighbouring_slots_of_one_name_stay_two(tmp_path: Path) -> None:
+def test_neighbouring_slots_of_one_name_stay_two(tmp_path):
     pieces = [{"text": "one two", "entity": "n"}, {"text": "three", "entity": "n"}]
     put(tmp_path, "Add", "train_Add_full", intents("Add", pieces))
     assert next(iter(read_utterances(tmp_path).train)).tags == ("B-n", "I-n", "B-n")
 
 
-def test_the_full_file_is_preferred_and_intents_follow_by_name(tmp_path: Path) -> None:
+def test_the_full_file_is_preferred_and_intents_follow_by_name(tmp_path):
     put(tmp_path, "Rate", "train_Rate", intents("Rate", [{"text": "rate"}]))
     put(tmp_path, "Add", "train_Add", intents("Add", [{"text": "short"}]))
     put(tmp_path, "Add", "train_Add_full", intents("Add", [{"text": "full"}], PIECES))
@@ -381,7 +375,7 @@ def test_the_full_file_is_preferred_and_intents_follow_by_name(tmp_path: Path) -
     assert splits.validation.intents == ["Add", "Rate"]
 
 
-def test_halves_of_a_character_are_joined(tmp_path: Path) -> None:
+def test_halves_of_a_character_are_joined(tmp_path):
     halves = b'{"Add": [{"data": [{"text": "pop \xed\xa0\xbc\xed\xbd\x95"}]}]}'
     put(tmp_path, "Add", "train_Add_full", halves)
     assert next(iter(read_utterances(tmp_path).train)).tokens == ("pop", "🍕")
@@ -407,9 +401,7 @@ def test_halves_of_a_character_are_joined(tmp_path: Path) -> None:
         (b'{"": [{"data": [{"text": "a"}]}]}', "utterance 1: it has no intent"),
     ],
 )
-def test_a_fault_names_the_file_and_the_utterance(
-    content: bytes, says: str, tmp_path: Path
-) -> None:
+def test_a_fault_names_the_file_and_the_utterance(content, says, tmp_path):
     put(tmp_path, "Add", "train_Add_full", content)
     with pytest.raises(DataError) as caught:
         read_utterances(tmp_path)
@@ -417,7 +409,7 @@ def test_a_fault_names_the_file_and_the_utterance(
     assert str(tmp_path) in str(caught.value)
 
 
-def test_a_missing_file_or_folder_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_or_folder_is_named(tmp_path):
     with pytest.raises(DataError, match=r"has no folder X with train_X_full\.json"):
         read_utterances(tmp_path, format="snips-json")
     put(tmp_path, "Add", "train_Add_full", intents("Add", PIECES))
@@ -432,13 +424,13 @@ def test_a_missing_file_or_folder_is_named(tmp_path: Path) -> None:
 HEADER = "answerid;scenario;intent;answer_annotation;answer_from_user\n"
 
 
-def table(tmp_path: Path, *rows: str, header: str = HEADER) -> Path:
+def table(tmp_path, *rows, header=HEADER):
     path = tmp_path / "utterances.csv"
     path.write_text(header + "".join(f"{row}\n" for row in rows), encoding="utf-8")
     return path
 
 
-def test_slots_inside_the_text_become_tags(tmp_path: Path) -> None:
+def test_slots_inside_the_text_become_tags(tmp_path):
     path = table(
         tmp_path,
         '1;email;send;"mail [person : ann lee], is [time:nine am] ok?";Mail!',
@@ -470,7 +462,7 @@ def test_slots_inside_the_text_become_tags(tmp_path: Path) -> None:
         ("", 'no text in the column "answer_annotation"'),
     ],
 )
-def test_a_faulty_row_is_named(annotation: str, says: str, tmp_path: Path) -> None:
+def test_a_faulty_row_is_named(annotation, says, tmp_path):
     path = table(tmp_path, "1;a;b;fine;x", f"2;a;b;{annotation};x")
     with pytest.raises(DataError) as caught:
         read_utterances(path)
@@ -478,7 +470,7 @@ def test_a_faulty_row_is_named(annotation: str, says: str, tmp_path: Path) -> No
     assert says in str(caught.value)
 
 
-def test_a_missing_scenario_or_column_is_named(tmp_path: Path) -> None:
+def test_a_missing_scenario_or_column_is_named(tmp_path):
     with pytest.raises(DataError, match='row 1 below the header: no text in the column "scena'):
         read_utterances(table(tmp_path, "1; ;b;fine;x"))
     path = table(tmp_path, "1;fine", header="answerid;answer_annotation\n")
