@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, processors
 from transformers import PreTrainedTokenizerFast
@@ -31,11 +31,12 @@ def test_bpe_learns_as_many_tokens_as_asked(subwords):
     assert isinstance(subwords, Vocabulary)
 
 
-@settings(max_examples=50)
+BYTES = SubwordVocabulary.train_bpe(Corpus.from_texts(["a b c"]), size=257)
+
+
 @given(st.text(st.characters(codec="utf-8"), max_size=40))
 def test_bytes_lose_nothing(text):
-    vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts(["a b c"]), size=257)
-    assert vocabulary.decode(vocabulary.encode(text)) == text
+    assert BYTES.decode(BYTES.encode(text)) == text
 
 
 def test_no_end_of_text_is_added(subwords):

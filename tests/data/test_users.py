@@ -1,16 +1,15 @@
 from collections import Counter
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vestige.data.corpus import Corpus
-from vestige.data.formats.dialogue import read_reddit
 from vestige.data.users import (
     artificial_users,
     disjoint_groups,
     documents_of,
+    is_person,
     of_length,
     users_with,
 )
@@ -144,23 +143,15 @@ def test_what_a_corpus_cannot_give_is_said(call, says):
         call()
 
 
-@pytest.mark.data
-def test_reddit_has_enough_users_for_an_audit(real):
-    corpus = read_reddit(real / "reddit_college").take(np.arange(100_000))
-    right = {"shortest": 8, "longest": 40}
-    names = users_with(corpus, fewest=20, **right)
-    members, others = disjoint_groups(names, [50, 50], seed=0)
-    drawn = documents_of(corpus, members + others, each=20, seed=0, **right)
-    assert len(drawn) == 2000
-    # Equally many documents of like length: nobody has more than twice the mean.
-    _, owner = drawn.owners()
-    words = np.bincount(owner, [len(text.split()) for text in drawn])
-    assert words.max() < 0.02 * words.sum()
-
-
 def test_who_has_fewer_documents_stands_with_all_of_them_where_that_is_allowed():
     corpus = Corpus.from_texts(["a", "b", "c", "d"], users=["ann", "ann", "ann", "bob"])
     kept = documents_of(corpus, ["ann", "bob"], each=2, fewest=1, seed=0)
     assert sorted(kept.users) == ["ann", "ann", "bob"]
     with pytest.raises(DataError, match="1 of 2 users have fewer than 2 documents"):
         documents_of(corpus, ["ann", "bob"], each=2, seed=0)
+
+
+def test_a_name_that_holds_bot_is_a_persons_unless_it_is_a_word_of_it():
+    people = ["Talbot", "talbot42", "Abbott", "robotics", "BOTANIST", "Cabot"]
+    bots = ["RemindMeBot", "wiki_bot", "bot", "Bot-7", "TweetPosterBOT"]
+    assert [name for name in [*people, *bots] if is_person(name)] == people

@@ -107,6 +107,29 @@ def test_the_fingerprint_sees_where_an_utterance_ends():
     assert one.fingerprint() != two.fingerprint()
 
 
+def test_labels_that_hold_separators_have_fingerprints_of_their_own():
+    one, other = (
+        Utterances.of([Utterance(("go",), ("O",), first), Utterance(("go",), ("O",), second)])
+        for first, second in (("A\x1eB", "C"), ("A", "B\x1eC"))
+    )
+    assert one.fingerprint() != other.fingerprint()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Utterance(("go", "new york"), ("O", "O"), "Go"),
+        Utterance(("go", "far"), ("O", "secret-word"), "Go"),
+        Utterance(("go", "far"), ("O", "I-secret"), "Go"),
+    ],
+)
+def test_a_fault_of_an_utterance_quotes_no_word_and_no_label(row):
+    said = fault(row)
+    assert said
+    assert "york" not in said
+    assert "secret" not in said
+
+
 # Utterances as ids.
 
 LABELS = Labels(("Ask", "Fly"), ("O", "B-city", "I-city"))

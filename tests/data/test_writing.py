@@ -6,6 +6,7 @@ import re
 import stat
 import subprocess
 import sys
+import threading
 from errno import ENOSYS
 
 import filelock
@@ -128,6 +129,20 @@ def test_what_is_shared_is_open_down_to_its_last_file(tmp_path, umask):
     share(tmp_path / "model")
     assert mode(tmp_path / "model") == mode(tmp_path / "model" / "source") == 0o777 & ~umask
     assert mode(tmp_path / "model" / "source" / "words") == 0o666 & ~umask
+
+
+def test_modes_are_given_without_a_change_of_the_umask(tmp_path, monkeypatch):
+    """Another thread would write its files under the changed one."""
+    if not os.path.exists("/proc/self/status"):
+        pytest.skip("this system does not show a process's umask")
+    (tmp_path / "file").touch(mode=0o600)
+    monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("the umask was changed"))
+    threads = [threading.Thread(target=share, args=(tmp_path,)) for _ in range(2)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert (tmp_path / "file").stat().st_mode & 0o600 == 0o600
 
 
 def test_a_new_file_never_takes_the_place_of_another(tmp_path, monkeypatch):
