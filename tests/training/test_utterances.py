@@ -127,8 +127,7 @@ def test_a_step_is_that_of_the_mean_joint_loss():
     torch.testing.assert_close(weights(model), weights(plain), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("keep", ["best", "last"])
-@pytest.mark.parametrize("after", [10, 30])
+@pytest.mark.parametrize(("keep", "after"), [("best", 10), ("last", 30)])
 def test_an_interrupted_training_ends_in_the_same_bits(tmp_path, keep, after):
     config = replace(CONFIG, keep=keep)
     shape = {"input_dropout": 0.2, "hidden_dropout": 0.1, "layers": 2}
