@@ -1,6 +1,7 @@
 import base64
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -25,10 +26,11 @@ def subwords(corpus):
 
 
 def test_bpe_learns_as_many_tokens_as_asked(subwords):
+    assert isinstance(subwords, Vocabulary)
     assert len(subwords) == 500
     assert subwords.piece(subwords.eos_id) == END_OF_TEXT
+    assert subwords.piece(507) == "<507>"  # an id beyond the tokenizer has a printable name
     assert subwords.unk_id is None
-    assert isinstance(subwords, Vocabulary)
 
 
 BYTES = SubwordVocabulary.train_bpe(Corpus.from_texts(["a b c"]), size=257)
@@ -39,21 +41,13 @@ def test_bytes_lose_nothing(text):
     assert BYTES.decode(BYTES.encode(text)) == text
 
 
-def test_no_end_of_text_is_added(subwords):
-    texts = ["doctors waited", "", "waited"]
-    rows = subwords.encode_batch(texts)
-    assert rows[1] == []
-    assert all(subwords.eos_id not in row for row in rows)
-    assert rows[0] == subwords.encode(texts[0])
-
-
-def test_pieces_keep_their_leading_space(subwords):
+def test_texts_are_encoded_without_an_end_and_pieces_keep_their_leading_space(subwords):
     text = "people always needed better companies"
     assert "".join(subwords.piece(token) for token in subwords.encode(text)) == text
-
-
-def test_an_id_beyond_the_tokenizer_has_a_printable_name(subwords):
-    assert subwords.piece(len(subwords) + 7) == f"<{len(subwords) + 7}>"
+    rows = subwords.encode_batch([text, "", "waited"])
+    assert rows[0] == subwords.encode(text)
+    assert rows[1] == []
+    assert all(subwords.eos_id not in row for row in rows)
 
 
 def test_what_is_saved_is_what_is_loaded(subwords, tmp_path):
@@ -64,48 +58,26 @@ def test_what_is_saved_is_what_is_loaded(subwords, tmp_path):
     assert loaded.encode("public people") == subwords.encode("public people")
 
 
-def test_the_fingerprint_tells_tokenizers_apart(subwords, corpus):
-    assert SubwordVocabulary.train_bpe(corpus, size=500).fingerprint() == subwords.fingerprint()
+def test_the_fingerprint_tells_tokenizers_apart_and_not_their_padding(subwords, corpus):
+    again = SubwordVocabulary.train_bpe(corpus, size=500)
+    again.tokenizer.backend_tokenizer.enable_truncation(8)
+    assert again.fingerprint() == subwords.fingerprint()
     assert SubwordVocabulary.train_bpe(corpus, size=499).fingerprint() != subwords.fingerprint()
-
-
-def test_padding_and_truncation_leave_the_fingerprint_alone(corpus):
-    vocabulary = SubwordVocabulary.train_bpe(corpus, size=300)
-    before = vocabulary.fingerprint()
-    vocabulary.tokenizer.backend_tokenizer.enable_truncation(8)
-    assert vocabulary.fingerprint() == before
 
 
 def test_an_unknown_token_of_its_own_is_kept(corpus):
     inner = SubwordVocabulary.train_bpe(corpus, size=300).tokenizer.backend_tokenizer
-    named = PreTrainedTokenizerFast(
-        tokenizer_object=inner, eos_token=END_OF_TEXT, unk_token="<unk>"
-    )
-    vocabulary = SubwordVocabulary(named)
-    assert vocabulary.unk_id == 300
-    assert len(vocabulary) == 301
+    special = {"eos_token": END_OF_TEXT, "unk_token": "<unk>"}
+    vocabulary = SubwordVocabulary(PreTrainedTokenizerFast(tokenizer_object=inner, **special))
+    assert (vocabulary.unk_id, len(vocabulary)) == (300, 301)
 
 
-def test_a_tokenizer_without_end_of_text_is_refused(subwords):
+def test_what_makes_no_vocabulary_is_refused(subwords):
     bare = PreTrainedTokenizerFast(tokenizer_object=subwords.tokenizer.backend_tokenizer)
     with pytest.raises(DataError, match="no end-of-text token"):
         SubwordVocabulary(bare)
-
-
-def test_a_slow_tokenizer_is_refused():
     with pytest.raises(DataError, match="no fast version"):
         SubwordVocabulary(object())
-
-
-@pytest.mark.parametrize("content", ["", "{", "{}", '{"version": "1.0", "model": 3}'])
-def test_a_spoilt_tokenizer_is_named(content, tmp_path):
-    (tmp_path / "tokenizer.json").write_text(content)
-    with pytest.raises(DataError, match=r"tokenizer\.json") as caught:
-        load_vocabulary(tmp_path)
-    assert str(tmp_path) in str(caught.value)
-
-
-def test_an_empty_corpus_and_a_tiny_size_are_refused():
     with pytest.raises(DataError, match="empty corpus"):
         SubwordVocabulary.train_bpe(Corpus.from_texts([]), size=300)
     with pytest.raises(ValueError, match="size must be at least 257"):
@@ -191,29 +163,36 @@ HOSTILE = {
 }
 
 
+FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+NO_JSON = ("[" * 10**5, '{"a": NaN}', '{"a": 1, "a": 2}', "3")
+SPOILT = [
+    *(("tokenizer.json", content) for content in ("", "{", "{}", '{"version": "1.0", "model": 3}')),
+    *((file, content) for file in FILES for content in NO_JSON),
+]
+
+
+@pytest.fixture
+def folder(sound, tmp_path):
+    return Path(shutil.copytree(sound, tmp_path / "tokenizer"))
+
+
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_tokenizer_is_refused(name, sound, tmp_path):
-    for file in sound.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    content = json.loads((sound / "tokenizer.json").read_text())
+def test_a_hostile_tokenizer_is_refused(name, folder):
+    content = json.loads((folder / "tokenizer.json").read_text())
     HOSTILE[name](content)
-    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    (folder / "tokenizer.json").write_text(json.dumps(content))
     with pytest.raises(DataError) as caught:
-        load_vocabulary(tmp_path).encode("hot ﬁ tea")
+        load_vocabulary(folder).encode("hot ﬁ tea")
     assert "token" in caught.value.problem
     assert caught.value.remedy
 
 
-@pytest.mark.parametrize(
-    "name", ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"]
-)
-@pytest.mark.parametrize("content", ["[" * 10**5, '{"a": NaN}', '{"a": 1, "a": 2}', "3"])
-def test_json_that_no_tokenizer_has_is_refused(name, content, sound, tmp_path):
-    for file in sound.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    (tmp_path / name).write_text(content)
-    with pytest.raises(DataError, match=re.escape(name)):
-        load_vocabulary(tmp_path)
+@pytest.mark.parametrize(("name", "content"), SPOILT)
+def test_a_spoilt_tokenizer_is_named(name, content, folder):
+    (folder / name).write_text(content)
+    with pytest.raises(DataError, match=re.escape(name)) as caught:
+        load_vocabulary(folder)
+    assert str(folder) in str(caught.value)
 
 
 QUICK = [
