@@ -33,9 +33,8 @@ def test_a_probe_finds_what_a_server_can_do(model, opened, what):
     lacks, expected = LACKS[what]
     served = Served(model, **lacks)
     with serving(served) as url:
-        endpoint = opened(url)
-        found = probe(endpoint)
-        assert probe(opened(url)) == found
+        found = probe(opened(url, timeout=30))
+        assert probe(opened(url, timeout=30)) == found
     assert {name: getattr(found, name) for name in expected} == expected
     assert len(served.asked) <= CALLS
     assert all(sentence.endswith(".") for sentence in found.sentences())
