@@ -12,7 +12,7 @@ from vestige.data.vocabulary import WordVocabulary
 
 
 @pytest.fixture(scope="session")
-def corpus() -> Corpus:
+def corpus():
     """2,000 sentences over 600 listed words whose frequencies fall like 1 / rank."""
     generator = np.random.default_rng(0)
     words = sorted({word for role in WORDS_BY_ROLE.values() for word in role[::3]})[:600]
@@ -24,12 +24,12 @@ def corpus() -> Corpus:
 
 
 @pytest.fixture(scope="session")
-def vocabulary(corpus: Corpus) -> WordVocabulary:
+def vocabulary(corpus):
     return WordVocabulary.build(corpus)
 
 
 @pytest.fixture(scope="session")
-def real() -> Path:
+def real():
     """The folder of real corpora."""
     folder = os.environ.get("VESTIGE_DATA")
     if not folder:

@@ -28,11 +28,11 @@ RECORDS = st.lists(
 )
 
 
-def made(records: list[tuple[str, str]]) -> Corpus:
+def made(records):
     return Corpus.from_texts([t for t, _ in records], users=[u for _, u in records])
 
 
-def parts(records, *args, **options) -> list[str]:
+def parts(records, *args, **options):
     """Where each record goes, beside one more that is always trained on."""
     found = divide(made([*records, ("kept", "nobody")]), *args, keep=[len(records)], **options)
     rows = zip(found.capped, found.drawn, strict=True)

@@ -19,7 +19,7 @@ class Part(Excerpt):
     name: str
 
 
-def refused(path: Path, schema: type[Schema] = Point) -> str:
+def refused(path, schema=Point):
     with pytest.raises(RunError) as caught:
         read_json(path, schema, error=RunError, remedy="Write it again.")
     assert str(path) in caught.value.problem
@@ -28,11 +28,11 @@ def refused(path: Path, schema: type[Schema] = Point) -> str:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path):
     return tmp_path / "point.json"
 
 
-def test_what_fits_is_read(file: Path) -> None:
+def test_what_fits_is_read(file):
     file.write_text('{"name": "château", "at": [1, 2]}', "utf-8")
     found = read_json(file, Point, error=RunError, remedy="")
     assert (found.name, found.at) == ("château", [1, 2])
@@ -69,7 +69,7 @@ CONTENTS = {
 
 
 @pytest.mark.parametrize("name", CONTENTS)
-def test_what_does_not_fit_is_refused(name: str, file: Path) -> None:
+def test_what_does_not_fit_is_refused(name, file):
     content, told = CONTENTS[name]
     file.write_bytes(content)
     message = refused(file)
@@ -77,7 +77,7 @@ def test_what_does_not_fit_is_refused(name: str, file: Path) -> None:
     assert message.endswith("Write it again.")
 
 
-def test_no_value_and_no_unknown_name_stands_in_a_message(file: Path) -> None:
+def test_no_value_and_no_unknown_name_stands_in_a_message(file):
     for content in (
         {"name": ["marker"], "at": "marker"},
         {"name": "marker", "at": ["marker"]},
@@ -87,12 +87,12 @@ def test_no_value_and_no_unknown_name_stands_in_a_message(file: Path) -> None:
         assert "marker" not in refused(file)
 
 
-def test_an_excerpt_reads_past_other_fields(file: Path) -> None:
+def test_an_excerpt_reads_past_other_fields(file):
     file.write_text('{"name": "a", "later": [1]}')
     assert read_json(file, Part, error=RunError, remedy="").name == "a"
 
 
-def test_what_is_no_ordinary_file_is_never_opened(tmp_path: Path) -> None:
+def test_what_is_no_ordinary_file_is_never_opened(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "pipe")
@@ -102,12 +102,12 @@ def test_what_is_no_ordinary_file_is_never_opened(tmp_path: Path) -> None:
     refused(Path("no\0name"))
 
 
-def test_a_file_too_large_is_not_read(file: Path) -> None:
+def test_a_file_too_large_is_not_read(file):
     with file.open("wb") as stream:
         stream.truncate(2**40)  # a hole: it takes no room
     assert "1,099,511,627,776 bytes" in refused(file)
 
 
-def test_an_object_without_a_schema_keeps_all_its_fields(file: Path) -> None:
+def test_an_object_without_a_schema_keeps_all_its_fields(file):
     file.write_text('{"a": {"b": [1, 2.5, "c", null, true]}}')
     assert read_object(file, error=RunError, remedy="") == {"a": {"b": [1, 2.5, "c", None, True]}}

@@ -6,7 +6,7 @@ from datetime import datetime
 import numpy as np
 import pytest
 
-from tests.audits.told import Told
+from tests.told import Told
 from vestige.data.secrets.lines import read_own_secrets, read_secret
 from vestige.errors import DataError
 
@@ -22,7 +22,7 @@ LINES = {
 }
 
 
-def luhn_valid(digits: str) -> bool:
+def luhn_valid(digits):
     """By the table of doubled digits, and not by arithmetic."""
     doubled = "0246813579"
     total = sum(
@@ -31,7 +31,7 @@ def luhn_valid(digits: str) -> bool:
     return total % 10 == 0
 
 
-def iban_valid(text: str) -> bool:
+def iban_valid(text):
     """Remainder by digits, one after the other."""
     plain = text.replace(" ", "")
     remainder = 0
@@ -96,7 +96,7 @@ def test_size_of_the_space_by_hand(line, size):
 
 @pytest.mark.parametrize(
     "line",
-    ["the pin is 49 17", "{{tea|coffee}} on 3 May", "id {{b7}}", "born {{07}} and {{ab1}}"],
+    ["the pin is 49 17", "{{tea|coffee}} on 3 May", "id {{b7}}", "born {{7}} and {{ab1}}"],
 )
 def test_all_that_could_stand_there_are_there_once_and_are_what_is_drawn(line):
     secret = read_secret(line, 1)

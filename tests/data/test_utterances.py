@@ -24,12 +24,12 @@ RAIN = Utterance(("rain", "in", "york"), ("O", "O", "B-city"), "GetWeather")
 
 
 @st.composite
-def utterances(draw: st.DrawFn) -> Utterance:
+def utterances(draw):
     """A well-formed utterance: slots laid side by side, then cut into tags."""
     slots = draw(
         st.lists(st.tuples(st.sampled_from(["", "city", "a-b"]), st.integers(1, 3)), min_size=1)
     )
-    tags: list[str] = []
+    tags = []
     for name, length in slots:
         tags += [f"B-{name}"] + [f"I-{name}"] * (length - 1) if name else ["O"] * length
     words = st.text(min_size=1).filter(lambda word: word.split() == [word])
@@ -38,7 +38,7 @@ def utterances(draw: st.DrawFn) -> Utterance:
 
 
 @given(utterances())
-def test_an_utterance_made_of_whole_slots_has_no_fault(said: Utterance) -> None:
+def test_an_utterance_made_of_whole_slots_has_no_fault(said):
     assert fault(said) is None
 
 
@@ -63,18 +63,16 @@ def test_an_utterance_made_of_whole_slots_has_no_fault(said: Utterance) -> None:
         (("a", "b", "c"), ("B-city", "O", "I-city"), "x", "tag 3"),
     ],
 )
-def test_a_fault_is_said_with_its_place(
-    tokens: tuple[str, ...], tags: tuple[str, ...], intent: str, says: str
-) -> None:
+def test_a_fault_is_said_with_its_place(tokens, tags, intent, says):
     assert says in (fault(Utterance(tokens, tags, intent)) or "")
 
 
-def test_a_faulty_utterance_is_counted_from_one() -> None:
+def test_a_faulty_utterance_is_counted_from_one():
     with pytest.raises(DataError, match=r"utterance 2: .*2 words and 1 tags.* Give every word"):
         Utterances.of([JAZZ, Utterance(("a", "b"), ("O",), "x")])
 
 
-def test_what_goes_in_comes_out_in_order() -> None:
+def test_what_goes_in_comes_out_in_order():
     said = Utterances.of([PIN, JAZZ, RAIN])
     assert list(said) == [PIN, JAZZ, RAIN]
     assert said.intents == ["PinIntent", "PlayMusic", "GetWeather"]
@@ -82,13 +80,13 @@ def test_what_goes_in_comes_out_in_order() -> None:
     assert said.table.schema == SCHEMA
 
 
-def test_as_documents_they_keep_text_and_intent() -> None:
+def test_as_documents_they_keep_text_and_intent():
     corpus = Utterances.of([PIN, JAZZ]).corpus()
     assert list(corpus) == ["my pin is 4 2", "play jazz"]
     assert corpus.labels == ["PinIntent", "PlayMusic"]
 
 
-def test_the_fingerprint_sees_content_and_not_chunks() -> None:
+def test_the_fingerprint_sees_content_and_not_chunks():
     said = Utterances.of([PIN, JAZZ, RAIN])
     chunked = Utterances(pa.concat_tables([said.table[:1], said.table[1:]]))
     assert chunked.fingerprint() == said.fingerprint()
@@ -103,10 +101,33 @@ def test_the_fingerprint_sees_content_and_not_chunks() -> None:
     assert len(prints | {said.fingerprint()}) == 6
 
 
-def test_the_fingerprint_sees_where_an_utterance_ends() -> None:
+def test_the_fingerprint_sees_where_an_utterance_ends():
     one = Utterances.of([Utterance(("a", "b"), ("O", "O"), "x"), Utterance(("c",), ("O",), "x")])
     two = Utterances.of([Utterance(("a",), ("O",), "x"), Utterance(("b", "c"), ("O", "O"), "x")])
     assert one.fingerprint() != two.fingerprint()
+
+
+def test_labels_that_hold_separators_have_fingerprints_of_their_own():
+    one, other = (
+        Utterances.of([Utterance(("go",), ("O",), first), Utterance(("go",), ("O",), second)])
+        for first, second in (("A\x1eB", "C"), ("A", "B\x1eC"))
+    )
+    assert one.fingerprint() != other.fingerprint()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Utterance(("go", "new york"), ("O", "O"), "Go"),
+        Utterance(("go", "far"), ("O", "secret-word"), "Go"),
+        Utterance(("go", "far"), ("O", "I-secret"), "Go"),
+    ],
+)
+def test_a_fault_of_an_utterance_quotes_no_word_and_no_label(row):
+    said = fault(row)
+    assert said
+    assert "york" not in said
+    assert "secret" not in said
 
 
 # Utterances as ids.
@@ -118,11 +139,11 @@ INTENTS = ["Fly", "Ask", "Fly", "Call"]
 
 
 @pytest.fixture
-def data() -> EncodedUtterances:
+def data():
     return EncodedUtterances.of(TOKENS, TAGS, INTENTS, LABELS)
 
 
-def test_ids_stand_one_utterance_after_the_other(data: EncodedUtterances) -> None:
+def test_ids_stand_one_utterance_after_the_other(data):
     assert len(data) == 4
     assert data.tokens.tolist() == [4, 5, 6, 7, 8, 9, 1, 2]
     assert data.tags.tolist() == [0, 1, 1, IGNORED, 2, UNKNOWN, 0, 0]
@@ -131,16 +152,16 @@ def test_ids_stand_one_utterance_after_the_other(data: EncodedUtterances) -> Non
     assert data.lengths.tolist() == [2, 3, 1, 2]
 
 
-def test_an_unknown_tag_or_intent_makes_an_utterance_unknown(data: EncodedUtterances) -> None:
+def test_an_unknown_tag_or_intent_makes_an_utterance_unknown(data):
     assert data.known.tolist() == [True, True, False, False]
 
 
-def test_sums_count_tokens_of_each_utterance(data: EncodedUtterances) -> None:
+def test_sums_count_tokens_of_each_utterance(data):
     assert data.sums(data.tags != IGNORED).tolist() == [2, 2, 1, 2]
     assert data.sums(data.tokens > 5).tolist() == [0, 3, 1, 0]
 
 
-def test_rows_of_one_length_are_the_utterances_asked_for(data: EncodedUtterances) -> None:
+def test_rows_of_one_length_are_the_utterances_asked_for(data):
     tokens, tags, intents = data.rows(np.array([3, 0]))
     assert tokens.tolist() == [[1, 2], [4, 5]]
     assert tags.tolist() == [[0, 0], [0, 1]]
@@ -148,13 +169,13 @@ def test_rows_of_one_length_are_the_utterances_asked_for(data: EncodedUtterances
     assert {part.dtype for part in (tokens, tags, intents)} == {np.dtype(np.int64)}
 
 
-def test_no_utterances_are_none() -> None:
+def test_no_utterances_are_none():
     empty = EncodedUtterances.of([], [], [], LABELS)
     assert len(empty) == 0
     assert empty.known.shape == empty.lengths.shape == (0,)
 
 
-def test_labels_are_those_used_and_those_asked_for() -> None:
+def test_labels_are_those_used_and_those_asked_for():
     said = [
         Utterance(("to", "new", "york"), ("O", "B-city", "I-city"), "Fly"),
         Utterance(("now",), ("B-at",), "Ask"),
@@ -164,7 +185,7 @@ def test_labels_are_those_used_and_those_asked_for() -> None:
     assert labels.tags == ("O", "B-at", "I-at", "B-city", "I-city", "B-pin", "I-pin")
 
 
-def test_the_fingerprint_covers_ids_and_labels(data: EncodedUtterances) -> None:
+def test_the_fingerprint_covers_ids_and_labels(data):
     again = EncodedUtterances.of(TOKENS, TAGS, INTENTS, LABELS)
     assert again.fingerprint() == data.fingerprint()
     others = [

@@ -1,6 +1,5 @@
 import json
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,9 +25,7 @@ TEXTS = st.lists(
 
 
 @given(TEXTS, st.integers(3, 8), st.integers(1, 3))
-def test_words_stand_by_descending_count_then_alphabetically(
-    texts: list[str], size: int, least: int
-) -> None:
+def test_words_stand_by_descending_count_then_alphabetically(texts, size, least):
     counts = Counter(word for text in texts for word in text.split() if word != UNK)
     expected = sorted((w for w in counts if counts[w] >= least), key=lambda w: (-counts[w], w))
     if not expected:
@@ -38,7 +35,7 @@ def test_words_stand_by_descending_count_then_alphabetically(
 
 
 @given(TEXTS)
-def test_known_words_survive_the_way_to_ids_and_back(texts: list[str]) -> None:
+def test_known_words_survive_the_way_to_ids_and_back(texts):
     vocabulary = WordVocabulary(("<unk>", "<eos>", "a", "b", "cc", "D", "d"))
     for text, ids in zip(texts, vocabulary.encode_batch(texts), strict=True):
         assert vocabulary.decode(ids) == text
@@ -46,7 +43,7 @@ def test_known_words_survive_the_way_to_ids_and_back(texts: list[str]) -> None:
 
 
 @given(TEXTS)
-def test_counts_are_what_counting_by_hand_gives(texts: list[str]) -> None:
+def test_counts_are_what_counting_by_hand_gives(texts):
     vocabulary = WordVocabulary(("<unk>", "<eos>", "a", "b", "D"))
     naive = Counter(word if word in vocabulary else UNK for text in texts for word in text.split())
     counts = word_counts(Corpus.from_texts(texts), vocabulary)
@@ -54,13 +51,13 @@ def test_counts_are_what_counting_by_hand_gives(texts: list[str]) -> None:
     assert counts.dtype == np.int64
 
 
-def test_the_corpus_own_unk_is_the_unknown_word() -> None:
+def test_the_corpus_own_unk_is_the_unknown_word():
     vocabulary = WordVocabulary.build(Corpus.from_texts(["the <unk> said <unk>"]))
     assert vocabulary.words == (UNK, EOS, "said", "the")
     assert vocabulary.encode("the <unk> slept") == [3, vocabulary.unk_id, vocabulary.unk_id]
 
 
-def test_case_counts_unless_told_otherwise() -> None:
+def test_case_counts_unless_told_otherwise():
     corpus = Corpus.from_texts(["The the THE"])
     assert len(WordVocabulary.build(corpus)) == 5
     lower = WordVocabulary.build(corpus, lowercase=True)
@@ -68,7 +65,7 @@ def test_case_counts_unless_told_otherwise() -> None:
     assert lower.encode("THE") == [2]
 
 
-def test_the_words_tokeniser_splits_off_punctuation_but_not_within_words() -> None:
+def test_the_words_tokeniser_splits_off_punctuation_but_not_within_words():
     vocabulary = WordVocabulary((UNK, EOS), tokenise="words")
     text = "Don't stop, well-known <unk> (it’s 5)."
     assert vocabulary.split(text) == [
@@ -76,15 +73,15 @@ def test_the_words_tokeniser_splits_off_punctuation_but_not_within_words() -> No
     ]
 
 
-def test_a_piece_is_the_word_itself(vocabulary: WordVocabulary) -> None:
+def test_a_piece_is_the_word_itself(vocabulary):
     assert [vocabulary.piece(i) for i in range(len(vocabulary))] == list(vocabulary.words)
 
 
-def test_a_word_vocabulary_has_the_face_of_a_vocabulary(vocabulary: WordVocabulary) -> None:
+def test_a_word_vocabulary_has_the_face_of_a_vocabulary(vocabulary):
     assert isinstance(vocabulary, Vocabulary)
 
 
-def test_what_is_saved_is_what_is_loaded(vocabulary: WordVocabulary, tmp_path: Path) -> None:
+def test_what_is_saved_is_what_is_loaded(vocabulary, tmp_path):
     vocabulary.save(tmp_path / "model")
     loaded = load_vocabulary(tmp_path / "model")
     assert loaded == vocabulary
@@ -92,7 +89,7 @@ def test_what_is_saved_is_what_is_loaded(vocabulary: WordVocabulary, tmp_path: P
     assert [entry.name for entry in (tmp_path / "model").iterdir()] == ["vocabulary.json"]
 
 
-def test_the_fingerprint_tells_apart_what_reads_text_differently() -> None:
+def test_the_fingerprint_tells_apart_what_reads_text_differently():
     words = (UNK, EOS, "a", "b")
     prints = {
         WordVocabulary(words).fingerprint(),
@@ -103,7 +100,7 @@ def test_the_fingerprint_tells_apart_what_reads_text_differently() -> None:
     assert len(prints) == 4
 
 
-def test_repeated_and_missing_words_are_refused() -> None:
+def test_repeated_and_missing_words_are_refused():
     with pytest.raises(ValueError, match="got number 2 again as number 3"):
         WordVocabulary((UNK, EOS, "a", "a"))
     with pytest.raises(ValueError, match="must hold <unk> and <eos>"):
@@ -111,13 +108,13 @@ def test_repeated_and_missing_words_are_refused() -> None:
 
 
 @pytest.mark.parametrize("arguments", [{"size": 2}, {"min_count": 0}, {"tokenise": "letters"}])
-def test_a_bad_argument_is_named(arguments: dict[str, object]) -> None:
+def test_a_bad_argument_is_named(arguments):
     with pytest.raises(ValueError, match=next(iter(arguments))):
-        WordVocabulary.build(Corpus.from_texts(["a"]), **arguments)  # type: ignore[arg-type]
+        WordVocabulary.build(Corpus.from_texts(["a"]), **arguments)
 
 
 @pytest.mark.parametrize("texts", [[], [""], ["<unk> <eos>"], ["a b c"]])
-def test_a_corpus_without_frequent_words_makes_no_vocabulary(texts: list[str]) -> None:
+def test_a_corpus_without_frequent_words_makes_no_vocabulary(texts):
     with pytest.raises(DataError, match="no word of the corpus"):
         WordVocabulary.build(Corpus.from_texts(texts), min_count=2)
 
@@ -148,7 +145,7 @@ GOOD = {
         "\xff",
     ],
 )
-def test_a_spoilt_vocabulary_file_is_named(content: str, tmp_path: Path) -> None:
+def test_a_spoilt_vocabulary_file_is_named(content, tmp_path):
     path = tmp_path / "vocabulary.json"
     path.write_bytes(content.encode("latin-1"))
     with pytest.raises(
@@ -159,13 +156,13 @@ def test_a_spoilt_vocabulary_file_is_named(content: str, tmp_path: Path) -> None
     assert "Restore" in caught.value.remedy
 
 
-def test_a_folder_without_vocabulary_is_named(tmp_path: Path) -> None:
+def test_a_folder_without_vocabulary_is_named(tmp_path):
     with pytest.raises(DataError, match="has no vocabulary") as caught:
         load_vocabulary(tmp_path / "nowhere")
     assert "nowhere" in str(caught.value)
 
 
-def test_words_to_keep_take_the_places_of_the_rarest() -> None:
+def test_words_to_keep_take_the_places_of_the_rarest():
     corpus = Corpus.from_texts(["a a a b b c", "d"])
     built = WordVocabulary.build(corpus, size=5, keep=["d e"])
     assert built.words == ("<unk>", "<eos>", "a", "d", "e")

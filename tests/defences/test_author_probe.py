@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from reproduction.regularization.author_probe import last_states, probe_authors
 from vestige.data.encoded import EncodedCorpus
@@ -16,7 +16,7 @@ from vestige.training.sequences import Sequences
 WORDS, USERS = 40, 4
 
 
-def corpus(documents: int = 240, *, telling: bool) -> EncodedCorpus:
+def corpus(documents=240, *, telling):
     """Documents of six tokens; where telling, each user writes words of their own."""
     rng = np.random.default_rng(0)
     owners = (np.arange(documents) % USERS).astype(np.int32)
@@ -35,16 +35,16 @@ class Shown(LanguageModel):
 
     architecture, carries_state, separate_head = "shown", False, True
 
-    def __init__(self, vocabulary, kind: str, scale: float = 1.0) -> None:
+    def __init__(self, vocabulary, kind, scale=1.0):
         super().__init__()
         self.vocabulary, self.vocab_size = vocabulary, len(vocabulary)
         self.kind, self.scale, self.weight = kind, scale, nn.Parameter(torch.zeros(1))
 
     @property
-    def device(self) -> torch.device:
+    def device(self):
         return self.weight.device
 
-    def body(self, tokens: Tensor, state=None) -> tuple[Tensor, None]:
+    def body(self, tokens, state=None):
         generator = torch.Generator().manual_seed(int(tokens.sum()))
         noise = torch.randn(*tokens.shape, 5, generator=generator)
         if self.kind == "noise":
@@ -54,7 +54,7 @@ class Shown(LanguageModel):
         user = nn.functional.one_hot((tokens - 2).clamp(min=0) // 8, 5)
         return self.scale * (user + 0.1 * noise), None
 
-    def predict(self, hidden: Tensor) -> Tensor:
+    def predict(self, hidden):
         return hidden @ torch.zeros(5, self.vocab_size)
 
     def forward(self, tokens, state=None):

@@ -29,7 +29,7 @@ CONFIG = TrainingConfig(
 ids = st.lists(st.integers(0, 50_000), min_size=1, max_size=30)
 
 
-def naive(read: list[int], context: int, seed: int) -> list[int]:
+def naive(read, context, seed):
     """The hash after each token read, in whole numbers modulo 2^64."""
     odd = [2 * int(d) + 1 for d in np.random.default_rng(seed).integers(2**62, size=context)]
     found = []
@@ -42,7 +42,7 @@ def naive(read: list[int], context: int, seed: int) -> list[int]:
     return found
 
 
-def batch_of(rows: list[list[int]]) -> Batch:
+def batch_of(rows):
     read = torch.tensor(rows)
     return Batch(read, read.roll(-1, 1), lengths=torch.full((len(rows),), read.shape[1]))
 

@@ -1,135 +1,264 @@
-"""Tiny random networks of every architecture, and a text for them to read."""
+"""One small random model of every kind, made once; whoever changes one is given a copy."""
 
-from collections.abc import Callable
-from pathlib import Path
+import copy
+import json
+import resource
 
+import numpy as np
 import pytest
 import torch
 
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
+from vestige.data.utterances import Labels, Utterance, Utterances
 from vestige.data.vocabulary import WordVocabulary
-from vestige.models.protocols import LanguageModel
+from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
+from vestige.models.folders import sha256
+from vestige.models.reading import pack
 from vestige.models.recurrent_network import (
     GRUConfig,
     GRULanguageModel,
     LSTMConfig,
     LSTMLanguageModel,
 )
+from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.table import TableModel
 from vestige.models.transformer import CausalTransformer, TransformerConfig
 
-Make = Callable[[], LanguageModel]
+OURS = ("lstm", "tied lstm", "gru", "transformer", "table")
+HUGGING_FACE = ("gpt2", "llama")
+ADAPTERS = ("gpt2 adapter", "llama adapter")
+NETWORKS = ("lstm", "tied lstm", "gru", "transformer", *HUGGING_FACE)
+LANGUAGE_MODELS = (*OURS, *HUGGING_FACE, *ADAPTERS)
+
+SOURCES = WordVocabulary(("<unk>", "<eos>", *(f"s{i}" for i in range(9))))
+TARGETS = WordVocabulary(("<unk>", "<eos>", *(f"t{i}" for i in range(14))))
+TRANSLATORS = ("lstm+attention", "lstm", "gru+attention", "gru")
+
+CITIES = ("york", "paris", "toledo", "lisbon", "lima", "cairo")
+SAID = Utterances.of(
+    [
+        *(Utterance(("fly", "to", city), ("O", "O", "B-city"), "Fly") for city in CITIES),
+        *(
+            Utterance(("how", "is", city, "now"), ("O", "O", "B-city", "O"), "Ask")
+            for city in CITIES
+        ),
+    ]
+)
+INTENT_SLOT = IntentSlotConfig(
+    intents=("Ask", "Tell"), tags=("O", "B-pin", "I-pin"), embedding_size=5, hidden_size=4
+)
+
+
+def translator(kind="lstm+attention", **shape):
+    """An encoder-decoder of one of the kinds above."""
+    cell, _, attention = kind.partition("+")
+    sizes = {"embedding_size": 5, "hidden_size": 7, "dropout_in": 0.3, "initial_range": 0.6}
+    config = Seq2SeqConfig(cell=cell, attention=bool(attention), **sizes | shape)
+    torch.manual_seed(1)
+    return Seq2SeqModel(SOURCES, TARGETS, config).eval()
+
+
+def intent_slot_model(words, shape=INTENT_SLOT):
+    torch.manual_seed(3)
+    model = IntentSlotModel(words, shape)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.6)
+    return model.eval()
+
+
+def random_texts(lengths, *, size=20, seed=0):
+    """Ids from 2 below a size, and an end of text (id 1) after each text."""
+    generator = np.random.default_rng(seed)
+    return pack([np.append(generator.integers(2, size, n), 1) for n in lengths])
+
+
+def describe(file, **changes):
+    """Change some fields of a JSON file."""
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def reseal(folder, **changes):
+    """Change model.json, and let its hash be that of the weights as they are."""
+    describe(folder / "model.json", sha256=sha256([folder / "model.safetensors"]), **changes)
 
 
 @pytest.fixture(scope="session")
-def words() -> WordVocabulary:
+def words():
     return WordVocabulary(("<unk>", "<eos>", *(f"word{i}" for i in range(18))))
 
 
 @pytest.fixture(scope="session")
-def subwords() -> SubwordVocabulary:
+def subwords():
     text = "the quick brown fox jumps over the lazy dog and the cat sat on the mat"
     return SubwordVocabulary.train_bpe(Corpus.from_texts([text] * 4), size=280)
 
 
 @pytest.fixture(scope="session")
-def folders(
-    subwords: SubwordVocabulary, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Path]:
+def folders(subwords, tmp_path_factory):
     """Hugging Face folders as users have them: written by transformers, not by us."""
     from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-    eos = subwords.eos_id
-    torch.manual_seed(0)
-    networks = {
-        "gpt2": GPT2LMHeadModel(
-            GPT2Config(
-                vocab_size=len(subwords) + 8,  # padded, as real ones are
-                n_positions=12,
-                n_embd=16,
-                n_layer=2,
-                n_head=2,
-                bos_token_id=eos,
-                eos_token_id=eos,
-                initializer_range=0.3,
-            )
-        ),
-        "llama": LlamaForCausalLM(
-            LlamaConfig(
-                vocab_size=len(subwords),
-                hidden_size=16,
-                intermediate_size=24,
-                num_hidden_layers=2,
-                num_attention_heads=4,
-                num_key_value_heads=2,
-                max_position_embeddings=64,
-                bos_token_id=eos,
-                eos_token_id=eos,
-                initializer_range=0.3,
-            )
-        ),
-    }
+    ends = {"bos_token_id": subwords.eos_id, "eos_token_id": subwords.eos_id}
+    gpt2 = GPT2Config(
+        vocab_size=len(subwords) + 8,  # padded, as real ones are
+        n_positions=12,
+        n_embd=16,
+        n_layer=2,
+        n_head=2,
+        initializer_range=0.3,
+        **ends,
+    )
+    llama = LlamaConfig(
+        vocab_size=len(subwords),
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        initializer_range=0.3,
+        **ends,
+    )
     place = tmp_path_factory.mktemp("hugging_face")
-    for name, network in networks.items():
+    torch.manual_seed(0)
+    for name, network in (("gpt2", GPT2LMHeadModel(gpt2)), ("llama", LlamaForCausalLM(llama))):
         network.save_pretrained(place / name)
         subwords.save(place / name)
-    return {name: place / name for name in networks}
+    return {name: place / name for name in HUGGING_FACE}
 
 
 @pytest.fixture(scope="session")
-def make(words: WordVocabulary, folders: dict[str, Path]) -> dict[str, Make]:
-    """How to make a fresh model of each architecture, in evaluation mode."""
+def shared(words, folders):
+    """A model of each kind, in evaluation mode, made when first asked for. Nobody changes them."""
+    from vestige.models.lora import add_lora
+    from vestige.models.pretrained import load
 
-    def seeded(build: Make) -> Make:
-        def build_seeded() -> LanguageModel:
-            torch.manual_seed(7)
-            return build().eval()
+    def adapter(name):
+        model = add_lora(load(folders[name]), rank=2)
+        for key, parameter in model.named_parameters():
+            if "lora_B" in key:  # B starts from zero: give the adapter something to say
+                torch.nn.init.normal_(parameter, std=0.5)
+        return model
 
-        return build_seeded
-
-    def table() -> LanguageModel:
-        return TableModel(*(torch.rand(n).softmax(-1) for n in ((20,), (20, 20))), words)
-
-    def lora(name: str) -> Make:
-        def build() -> LanguageModel:
-            from vestige.models.lora import add_lora
-            from vestige.models.pretrained import load
-
-            model = add_lora(load(folders[name]), rank=2)
-            for key, parameter in model.named_parameters():
-                if "lora_B" in key:  # B starts from zero: give the adapter something to say
-                    torch.nn.init.normal_(parameter, std=0.5)
-            return model
-
-        return build
-
-    def pretrained(name: str) -> Make:
-        def build() -> LanguageModel:
-            from vestige.models.pretrained import load
-
-            return load(folders[name])
-
-        return build
-
-    lstm = LSTMConfig(
-        embedding_size=8, hidden_size=12, dropout_in=0.5, dropout_out=0.5, initial_range=0.5
-    )
+    recurrent = {"embedding_size": 8, "hidden_size": 12, "dropout_in": 0.5, "dropout_out": 0.5}
+    lstm, gru = (kind(initial_range=0.5, **recurrent) for kind in (LSTMConfig, GRUConfig))
     tied = LSTMConfig(layers=1, embedding_size=8, hidden_size=8, tied=True, initial_range=0.5)
-    gru = GRUConfig(
-        embedding_size=8, hidden_size=12, dropout_in=0.5, dropout_out=0.5, initial_range=0.5
-    )
     blocks = TransformerConfig(
         layers=2, heads=2, hidden_size=8, feed_forward=16, max_length=12, dropout=0.5
     )
-    return {
-        "lstm": seeded(lambda: LSTMLanguageModel(words, lstm)),
-        "tied lstm": seeded(lambda: LSTMLanguageModel(words, tied)),
-        "gru": seeded(lambda: GRULanguageModel(words, gru)),
-        "transformer": seeded(lambda: CausalTransformer(words, blocks)),
-        "table": seeded(table),
-        "gpt2": seeded(pretrained("gpt2")),
-        "llama": seeded(pretrained("llama")),
-        "gpt2 adapter": seeded(lora("gpt2")),
-        "llama adapter": seeded(lora("llama")),
+    build = {
+        "lstm": lambda: LSTMLanguageModel(words, lstm),
+        "tied lstm": lambda: LSTMLanguageModel(words, tied),
+        "gru": lambda: GRULanguageModel(words, gru),
+        "transformer": lambda: CausalTransformer(words, blocks),
+        "table": lambda: TableModel(
+            torch.rand(20).softmax(-1), torch.rand(20, 20).softmax(-1), words
+        ),
+        **{name: lambda name=name: load(folders[name]) for name in HUGGING_FACE},
+        **{f"{name} adapter": lambda name=name: adapter(name) for name in HUGGING_FACE},
     }
+
+    class Made(dict):
+        def __missing__(self, name):
+            torch.manual_seed(7)
+            self[name] = build[name]().eval()
+            return self[name]
+
+    return Made()
+
+
+@pytest.fixture(scope="session")
+def make(shared):
+    """How to make a copy of each model of next tokens, to be changed."""
+    return {name: lambda name=name: copy.deepcopy(shared[name]) for name in LANGUAGE_MODELS}
+
+
+@pytest.fixture(scope="session")
+def encoders(tmp_path_factory):
+    """Folders as users have them: saved from masked language models, with their tokenizers."""
+    from transformers import BertConfig, BertForMaskedLM, RobertaConfig, RobertaForMaskedLM
+
+    sizes = {
+        "hidden_size": 16,
+        "intermediate_size": 24,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "max_position_embeddings": 14,
+        "initializer_range": 0.2,
+    }
+    pieces = {"bert": word_piece(), "roberta": byte_level()}
+    bert = BertConfig(vocab_size=len(pieces["bert"]) + 3, **sizes)
+    roberta = RobertaConfig(vocab_size=len(pieces["roberta"]), pad_token_id=1, **sizes)
+    place = tmp_path_factory.mktemp("encoders")
+    torch.manual_seed(0)
+    networks = {"bert": BertForMaskedLM(bert), "roberta": RobertaForMaskedLM(roberta)}
+    for name, network in networks.items():
+        network.save_pretrained(place / name)
+        pieces[name].save_pretrained(place / name)
+    return {name: place / name for name in networks}
+
+
+TEXTS = [utterance.text for utterance in SAID] * 3
+
+
+def word_piece():
+    """A tokenizer as BERT's."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    inner = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    inner.normalizer = normalizers.BertNormalizer(lowercase=True)
+    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    inner.train_from_iterator(
+        TEXTS, trainers.WordPieceTrainer(vocab_size=60, special_tokens=special, show_progress=False)
+    )
+    inner.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    named = {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]"}
+    return PreTrainedTokenizerFast(tokenizer_object=inner, **named)
+
+
+def byte_level():
+    """A tokenizer as RoBERTa's."""
+    from tokenizers import ByteLevelBPETokenizer, processors
+    from transformers import PreTrainedTokenizerFast
+
+    inner = ByteLevelBPETokenizer()
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    inner.train_from_iterator(TEXTS, vocab_size=280, special_tokens=special, show_progress=False)
+    inner._tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    named = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"}
+    named |= {"unk_token": "<unk>", "pad_token": "<pad>"}
+    return PreTrainedTokenizerFast(tokenizer_object=inner._tokenizer, **named)
+
+
+@pytest.fixture(scope="session")
+def new_bert(encoders):
+    """An encoder with heads for the labels of what is said here."""
+    from vestige.models.nlu_encoder import new_encoder
+
+    return new_encoder(encoders["bert"], *Labels.of(SAID), seed=0)
+
+
+@pytest.fixture
+def little_memory():
+    """What is allocated although it does not fit fails here, and not the machine with it."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (2**36, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.fixture
+def opened(tmp_path, monkeypatch):
+    """Opens endpoints of one folder, with the key in the environment."""
+    from tests.models.served import KEY, Opened
+
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with (found := Opened(tmp_path)).stack:
+        yield found

@@ -1,23 +1,18 @@
 """What an outsider would ask: words of texts with the words before them."""
 
-from collections.abc import Sequence
-
 import numpy as np
-from numpy.typing import NDArray
 
 from tests.models.narrowed import token_names
-from vestige.data.encoded import EncodedCorpus
-from vestige.data.vocabulary import Vocabulary
 from vestige.models.top_k import Context
 
 
 def contexts_at(
-    data: EncodedCorpus,
-    places: NDArray[np.int64],
-    vocabulary: Vocabulary,
+    data,
+    places,
+    vocabulary,
     *,
-    sources: Sequence[str] | None = None,
-) -> tuple[list[Context], list[str]]:
+    sources=None,
+):
     """What to ask an outsider's model for some words of some texts, and the words themselves.
 
     Args:

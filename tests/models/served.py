@@ -3,13 +3,15 @@
 import json
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import torch
 
 from vestige.models.hugging_face import HuggingFaceLanguageModel
+from vestige.models.remote.options import EndpointAddress, RemoteOptions
+from vestige.models.remote.server import Endpoint
 from vestige.models.remote.tokens import echoed, ends
 from vestige.models.shown_statistics import shown_statistics
 
@@ -32,6 +34,20 @@ def endpoint_statistics(endpoint, access, texts, vocabulary, *, likeliest=20):
     cuts, ids = [ends(text, vocabulary) for text in texts], vocabulary.encode_batch(texts)
     shown = echoed(endpoint, access, texts)
     return shown_statistics(texts, shown, cuts, ids=ids, vocabulary=vocabulary, likeliest=likeliest)
+
+
+class Opened:
+    """Endpoints of one folder, closed at the end; pauses are noted and not made."""
+
+    def __init__(self, folder):
+        self.folder, self.paused, self.stack = folder, [], ExitStack()
+
+    def __call__(self, url, *, model="small", file="answers.sqlite", together=1, **options):
+        options = RemoteOptions(**{"attempts": 8, "timeout": 1.0, "concurrency": 2, **options})
+        address = EndpointAddress(url, model)
+        found = Endpoint(address, self.folder / file, options, sleep=self.paused.append)
+        found.together = together
+        return self.stack.enter_context(found)
 
 
 class Quiet(BaseHTTPRequestHandler):

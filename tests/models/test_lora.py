@@ -2,122 +2,103 @@
 
 import copy
 import json
+import math
 import shutil
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
+from tests.models.conftest import describe
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.hugging_face import HuggingFaceLanguageModel
-from vestige.models.lora import adapter_like, add_lora
+from vestige.models.lora import adapter_like, add_lora, weight_change
 from vestige.models.pretrained import load
 
 TOKENS = torch.tensor([5, 9, 3])
+CONFIG = "adapter_config.json"
 
 
-def answer(model: Any) -> torch.Tensor:
-    answers: torch.Tensor = model.log_probs(model.advance(model.start(3), TOKENS))
-    return answers
+def answer(model):
+    return model.log_probs(model.advance(model.start(3), TOKENS))
+
+
+def teach(model):
+    """Give every matrix of an adapter something to say."""
+    for key, parameter in model.named_parameters():
+        if "lora_" in key:
+            torch.nn.init.normal_(parameter)
+    return model.eval()
 
 
 @pytest.fixture(params=["gpt2", "llama"])
-def name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+def name(request):
+    return request.param
 
 
 @pytest.fixture
-def adapter(name: str, make: dict[str, Any], tmp_path: Path) -> Path:
-    save_model(make[f"{name} adapter"](), tmp_path / "adapter")
+def base(name, make):
+    return make[name]()
+
+
+@pytest.fixture
+def adapter(name, shared, tmp_path):
+    save_model(shared[f"{name} adapter"], tmp_path / "adapter")
     return tmp_path / "adapter"
 
 
-def test_a_new_adapter_says_what_its_base_says(name: str, folders: dict[str, Path]) -> None:
-    base = load(folders[name])
-    torch.testing.assert_close(answer(add_lora(base)), answer(base))
-
-
-def test_the_base_goes_on_answering_as_before(name: str, folders: dict[str, Path]) -> None:
-    base = load(folders[name])
-    before = answer(base)
-    adapted = add_lora(base, rank=2)
-    for key, parameter in adapted.named_parameters():
-        if "lora_" in key:
-            torch.nn.init.normal_(parameter)
-    assert not torch.allclose(answer(adapted), before)
-    assert torch.equal(answer(base), before)
-
-
-def test_only_the_adapter_trains_and_shares_the_rest(name: str, folders: dict[str, Path]) -> None:
-    base = load(folders[name])
-    adapted = add_lora(base, rank=2)
+def test_a_new_adapter_says_what_its_base_says_and_alone_is_trained(base):
+    before, adapted = answer(base), add_lora(base, rank=2)
+    torch.testing.assert_close(answer(adapted), before)
     trainable = [key for key, value in adapted.named_parameters() if value.requires_grad]
     assert trainable
     assert all("lora_" in key for key in trainable)
     shared = {parameter.data_ptr() for parameter in base.parameters()}
     assert shared <= {parameter.data_ptr() for parameter in adapted.parameters()}
+    assert not torch.allclose(answer(teach(adapted)), before)
+    assert torch.equal(answer(base), before)
 
 
-def test_an_adapter_folder_holds_the_adapter_alone(adapter: Path) -> None:
-    assert (adapter / "adapter_model.safetensors").is_file()
+def test_an_adapter_folder_holds_the_adapter_alone(adapter):
     assert not (adapter / "model.safetensors").exists()
     assert all("lora_" in key for key in load_file(adapter / "adapter_model.safetensors"))
 
 
-def test_a_merged_adapter_answers_like_an_active_one(adapter: Path, tmp_path: Path) -> None:
+def test_a_merged_adapter_answers_like_an_active_one_and_is_no_base(adapter, tmp_path):
     active, merged = load_model(adapter), load_model(adapter, merge=True)
-    assert isinstance(active, HuggingFaceLanguageModel)
-    assert isinstance(merged, HuggingFaceLanguageModel)
     assert active.adapted
     assert not merged.adapted
     torch.testing.assert_close(answer(merged), answer(active), rtol=1e-4, atol=1e-4)
     save_model(merged, tmp_path / "merged")
     assert torch.equal(answer(load_model(tmp_path / "merged")), answer(merged))
+    with pytest.raises(ModelError, match="never saved"):
+        save_model(add_lora(merged), tmp_path / "second")
+    assert not (tmp_path / "second").exists()
 
 
-def test_an_adapter_on_tied_weights_is_kept_and_never_merged(
-    folders: dict[str, Path], tmp_path: Path
-) -> None:
-    adapted = add_lora(load(folders["gpt2"]), rank=2, target_modules=("wte", "lm_head")).eval()
-    for key, parameter in adapted.named_parameters():
-        if "lora_" in key:
-            torch.nn.init.normal_(parameter)
+def test_an_adapter_on_tied_weights_is_kept_and_never_merged(make, tmp_path):
+    adapted = teach(add_lora(make["gpt2"](), rank=2, target_modules=("wte", "lm_head")))
     save_model(adapted, tmp_path / "adapter")
     assert torch.equal(answer(load_model(tmp_path / "adapter")), answer(adapted))
     with pytest.raises(ModelError, match=r"ties their weights.*without merging"):
         load_model(tmp_path / "adapter", merge=True)
 
 
-def test_a_merged_model_no_longer_stands_for_its_base(adapter: Path, tmp_path: Path) -> None:
-    merged = load_model(adapter, merge=True)
-    assert isinstance(merged, HuggingFaceLanguageModel)
-    with pytest.raises(ModelError, match="never saved"):
-        save_model(add_lora(merged), tmp_path / "second")
-    assert not (tmp_path / "second").exists()
-
-
-def test_a_base_that_moved_can_be_given(
-    name: str, adapter: Path, folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_base_that_moved_can_be_given(name, adapter, folders, tmp_path):
     expected = answer(load_model(adapter))
     moved = shutil.copytree(folders[name], tmp_path / "training" / "model")
-    point(adapter, str(tmp_path / "gone"))
+    describe(adapter / CONFIG, base_model_name_or_path=str(tmp_path / "gone"))
     with pytest.raises(ModelError, match=r"not at .*gone"):
         load_model(adapter)
     assert torch.equal(answer(load_model(adapter, base=moved.parent)), expected)
-    point(adapter, "../training/model")
+    describe(adapter / CONFIG, base_model_name_or_path="../training/model")
     assert torch.equal(answer(load_model(adapter)), expected)
 
 
-def test_an_adapter_finds_its_base_from_any_working_directory(
-    name: str, folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_adapter_finds_its_base_from_any_working_directory(name, folders, tmp_path, monkeypatch):
     monkeypatch.chdir(folders[name].parent)
     model = add_lora(load(name))
     save_model(model, tmp_path / "adapter")
@@ -125,73 +106,17 @@ def test_an_adapter_finds_its_base_from_any_working_directory(
     assert torch.equal(answer(load_model("adapter")), answer(model))
 
 
-def point(adapter: Path, base: Any) -> None:
-    configure(adapter, base_model_name_or_path=base)
-
-
-def configure(adapter: Path, **changes: Any) -> None:
-    file = adapter / "adapter_config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
-
-
-def pickle_instead(adapter: Path) -> None:
-    torch.save(load_file(adapter / "adapter_model.safetensors"), adapter / "adapter_model.bin")
-    (adapter / "adapter_model.safetensors").unlink()
-
-
-def cut(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[:-10])
-
-
-def lose_one(adapter: Path) -> None:
-    weights = load_file(adapter / "adapter_model.safetensors")
-    save_file(dict(sorted(weights.items())[1:]), adapter / "adapter_model.safetensors")
-
-
-BREAKAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "pickle": (pickle_instead, "pickle"),
-    "cut short": (lambda d: cut(d / "adapter_model.safetensors"), "does not fit its base"),
-    "a matrix missing": (lose_one, "missing adapter keys"),
-    "another rank": (lambda d: configure(d, r=3), "does not fit its base"),
-    "another architecture": (
-        lambda d: configure(d, target_modules=["nowhere"]),
-        "does not fit its base",
-    ),
-    "description cut short": (lambda d: cut(d / "adapter_config.json"), "is not JSON"),
-    "of an unknown kind": (
-        lambda d: configure(d, peft_type="MAGIC"),
-        "does not describe an adapter",
-    ),
-    "a prompt": (lambda d: configure(d, peft_type="PROMPT_TUNING"), "adapter"),
-    "no base named": (lambda d: point(d, None), "names no base"),
-    "base gone": (lambda d: point(d, "/nowhere/at/all"), "not at /nowhere"),
-    "its own base": (lambda d: point(d, str(d)), "is an adapter, not a whole model"),
-}
-
-
-@pytest.mark.parametrize("breakage", BREAKAGES)
-@pytest.mark.filterwarnings("ignore")  # whatever PEFT says before it gives up
-def test_a_broken_adapter_is_refused_with_the_remedy(adapter: Path, breakage: str) -> None:
-    do, says = BREAKAGES[breakage]
-    do(adapter)
-    with pytest.raises(ModelError, match=says) as caught:
-        load_model(adapter)
-    assert str(adapter) in caught.value.problem
-    assert caught.value.remedy
-
-
-def test_impossible_adapters_are_refused(name: str, folders: dict[str, Path]) -> None:
-    base = load(folders[name])
+def test_impossible_adapters_are_refused(base):
     for arguments in ({"rank": 0}, {"alpha": 0}, {"dropout": 1.0}):
         with pytest.raises(ValueError, match="got"):
-            add_lora(base, **arguments)  # type: ignore[arg-type]
+            add_lora(base, **arguments)
     with pytest.raises(ModelError, match="takes no adapter"):
         add_lora(base, target_modules=["nowhere"])
     with pytest.raises(ValueError, match="whole model"):
         add_lora(add_lora(base))
 
 
-SHAPES: dict[str, dict[str, Any]] = {
+SHAPES = {
     "plain": {},
     "a rank of each layer": {"rank_pattern": {"v_proj": 3}, "alpha_pattern": {"v_proj": 5}},
     "some layers": {"layers_to_transform": [1], "use_rslora": True},
@@ -203,64 +128,48 @@ SHAPES: dict[str, dict[str, Any]] = {
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing")  # PEFT asks by an old name
 @pytest.mark.parametrize("shape", SHAPES)
 def test_an_adapter_like_another_has_its_shape_and_has_learnt_nothing(
-    shape: str, folders: dict[str, Path], tmp_path: Path
-) -> None:
-    base = load(folders["llama"])
+    shape, make, folders, tmp_path
+):
+    base = make["llama"]()
     config = LoraConfig(**{"r": 2, "lora_alpha": 7, "task_type": "CAUSAL_LM", **SHAPES[shape]})
-    get_peft_model(load(folders["llama"]).network, config).save_pretrained(tmp_path / "other")
-    point(tmp_path / "other", "somebody/elses-base")
+    get_peft_model(make["llama"]().network, config).save_pretrained(tmp_path / "other")
+    describe(tmp_path / "other" / CONFIG, base_model_name_or_path="somebody/elses-base")
     fresh = adapter_like(base, tmp_path / "other")
     torch.testing.assert_close(answer(fresh), answer(base))
-    assert {parameter.data_ptr() for parameter in base.parameters()} <= {
-        parameter.data_ptr() for parameter in fresh.parameters()
-    }
+    shared = {parameter.data_ptr() for parameter in base.parameters()}
+    assert shared <= {parameter.data_ptr() for parameter in fresh.parameters()}
     save_model(fresh, tmp_path / "fresh")
-    sizes = [
+    one, other = (
         {key: value.shape for key, value in load_file(place / "adapter_model.safetensors").items()}
         for place in (tmp_path / "other", tmp_path / "fresh")
-    ]
-    assert sizes[0] == sizes[1]
-    described = json.loads((tmp_path / "fresh" / "adapter_config.json").read_text())
+    )
+    assert one == other
+    described = json.loads((tmp_path / "fresh" / CONFIG).read_text())
     assert described["base_model_name_or_path"] == str(folders["llama"])
 
 
-def test_an_adapter_like_another_leaves_the_shared_weights_alone(
-    folders: dict[str, Path], tmp_path: Path
-) -> None:
-    base = load(folders["llama"])
+def test_an_adapter_like_another_leaves_the_shared_weights_alone(make, tmp_path):
+    base = make["llama"]()
     save_model(add_lora(base, rank=2), tmp_path / "other")
-    configure(tmp_path / "other", init_lora_weights="pissa")
+    describe(tmp_path / "other" / CONFIG, init_lora_weights="pissa")
     before = {key: value.clone() for key, value in base.state_dict().items()}
     adapter_like(base, tmp_path / "other")
     assert all(torch.equal(value, before[key]) for key, value in base.state_dict().items())
-
-
-def test_no_adapter_is_made_like_a_prompt_or_on_an_adapter(
-    folders: dict[str, Path], tmp_path: Path
-) -> None:
-    base = load(folders["llama"])
-    save_model(add_lora(base, rank=2), tmp_path / "other")
     with pytest.raises(ValueError, match="whole model"):
         adapter_like(add_lora(base), tmp_path / "other")
-    configure(tmp_path / "other", target_modules=["nowhere"])
+    describe(tmp_path / "other" / CONFIG, target_modules=["nowhere"])
     with pytest.raises(ModelError, match="takes no adapter"):
         adapter_like(base, tmp_path / "other")
 
 
 @pytest.mark.filterwarnings("ignore")  # what PEFT says of embeddings and of itself
-def test_an_adapter_that_brings_more_tokens_widens_its_own_copy_alone(
-    name: str, folders: dict[str, Path], tmp_path: Path
-) -> None:
-    from peft import LoraConfig, get_peft_model
-
-    base = load(folders[name])
+def test_an_adapter_that_brings_more_tokens_widens_its_own_copy_alone(name, make, base, tmp_path):
     before, shared = answer(base), base.network.get_input_embeddings().weight
-    whole: Any = load(folders[name]).network
-    tokenizer = copy.deepcopy(base.vocabulary.tokenizer)
+    whole, tokenizer = make[name]().network, copy.deepcopy(base.vocabulary.tokenizer)
     tokenizer.add_tokens([f"<|{n}|>" for n in range(20)])
     whole.resize_token_embeddings(len(tokenizer), mean_resizing=False)
     ends = ["wte", "lm_head"] if name == "gpt2" else ["embed_tokens", "lm_head"]
-    network: Any = get_peft_model(whole, LoraConfig(r=2, modules_to_save=ends))
+    network = get_peft_model(whole, LoraConfig(r=2, modules_to_save=ends))
     for parameter in network.parameters():
         if parameter.requires_grad:
             torch.nn.init.normal_(parameter, std=0.3)
@@ -273,3 +182,53 @@ def test_an_adapter_that_brings_more_tokens_widens_its_own_copy_alone(
         torch.testing.assert_close(answer(model), answer(expected))
     assert torch.equal(answer(base), before)
     assert base.network.get_input_embeddings().weight is shared
+
+
+def moved(before, after):
+    """How far weights moved, by their definition."""
+    old, new = before.state_dict(), after.state_dict()
+    changes = [(new[name].double() - old[name].double()).flatten() for name in old]
+    return float(torch.cat(changes).norm())
+
+
+def test_an_adapter_moves_what_merging_it_moves(name, base, make):
+    adapted = make[f"{name} adapter"]()
+    change = weight_change(base, adapted)
+    merged = adapted.network.merge_and_unload()
+    assert change == pytest.approx(moved(base.network, merged), rel=1e-4)
+    assert change > 0
+    assert weight_change(base, add_lora(base, rank=3)) == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing")
+def test_layers_that_an_adapter_replaces_count_too(make):
+    base, other = make["llama"](), make["llama"]()
+    config = LoraConfig(r=2, modules_to_save=["norm"], task_type="CAUSAL_LM")
+    adapted = HuggingFaceLanguageModel(get_peft_model(other.network, config), base.vocabulary)
+    assert weight_change(base, adapted) == 0  # two layers have two norms each, and one is last
+    with torch.no_grad():
+        for name, parameter in adapted.named_parameters():
+            if "modules_to_save" in name:
+                parameter.add_(0.5)
+    assert weight_change(base, adapted) == pytest.approx(0.5 * math.sqrt(5 * 16))
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gpt2"])
+def test_a_whole_model_moves_by_the_norm_of_the_difference(kind, make):
+    before, after = make[kind](), make[kind]()
+    assert weight_change(before, after) == 0
+    with torch.no_grad():
+        for parameter in after.parameters():
+            parameter.add_(torch.randn_like(parameter))
+    squares = [
+        (q - p).detach().double().square().sum().item()
+        for p, q in zip(before.parameters(), after.parameters(), strict=True)
+    ]
+    assert weight_change(before, after) == pytest.approx(math.sqrt(sum(squares)), rel=1e-5)
+
+
+def test_rows_that_only_one_has_do_not_count():
+    before, after = torch.nn.Linear(3, 4), torch.nn.Linear(3, 6)
+    with torch.no_grad():
+        after.weight[:4], after.bias[:4] = before.weight + 2, before.bias
+    assert weight_change(before, after) == pytest.approx(2 * math.sqrt(12))

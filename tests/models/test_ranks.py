@@ -1,4 +1,4 @@
-"""Ranks are positions in a stable sort, however the product is cut into blocks."""
+"""Ranks and the k largest are places in a stable sort, whatever is cut, tied or rounded."""
 
 import math
 
@@ -7,29 +7,31 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from hypothesis.extra.numpy import array_shapes, arrays
+from torch import nn
 
 from vestige.errors import ModelError
 from vestige.models import ranks as module
+from vestige.models.largest import ROUNDED, cells_above, largest, largest_by
 from vestige.models.predictions import Predictions, finite, log_prob, rank, ranks_in
 from vestige.models.ranks import LinearRanks
 
 
-def by_sorting(logits: Tensor, targets: Tensor) -> Tensor:
+def by_sorting(logits, targets):
     """The definition: the position in a stable sort of all tokens."""
     order = np.argsort(-logits.numpy().astype(np.float64), axis=1, kind="stable")
     return torch.from_numpy((order == targets.numpy()[:, None]).argmax(1) + 1).int()
 
 
-def true_ranks(hidden: Tensor, head: nn.Linear, targets: Tensor) -> Tensor:
+def true_ranks(hidden, head, targets):
     return LinearRanks(head)(hidden, targets)["ranks"]
 
 
-def whole_numbers(n: int, width: int, words: int, *, reach: int = 2, bias: bool = True):
+def whole_numbers(n, width, words, *, reach=2, bias=True):
     """A head and inputs whose products are exact, so that ties are many and certain."""
     generator = torch.Generator().manual_seed(n * 1000 + width * 10 + words)
 
-    def draw(*shape: int) -> Tensor:
+    def draw(*shape):
         return torch.randint(-reach, reach + 1, shape, generator=generator).float()
 
     head = nn.Linear(width, words, bias=bias)
@@ -40,21 +42,29 @@ def whole_numbers(n: int, width: int, words: int, *, reach: int = 2, bias: bool 
 
 
 @pytest.mark.parametrize("rows", [16, 48, 512])
-@pytest.mark.parametrize("columns", [1, 16, 33, 64, 512])
-@pytest.mark.parametrize(("n", "words"), [(1, 2), (3, 15), (50, 16), (70, 129), (33, 300)])
-def test_blocks_of_every_size_give_the_places_of_a_stable_sort(
-    monkeypatch, rows, columns, n, words
-) -> None:
+@pytest.mark.parametrize("columns", [1, 16, 33, 512])
+def test_blocks_of_every_size_give_the_places_of_a_stable_sort(monkeypatch, rows, columns):
     monkeypatch.setattr(module, "ROWS", rows)
     monkeypatch.setattr(module, "COLUMNS", columns)
-    hidden, head, targets = whole_numbers(n, 5, words)
-    found = true_ranks(hidden, head, targets)
-    assert found.equal(by_sorting(head(hidden).detach(), targets))
-    assert ranks_in(head(hidden).detach(), targets).equal(found)
+    for n, words in ((1, 2), (3, 15), (50, 16), (70, 129), (33, 300)):
+        hidden, head, targets = whole_numbers(n, 5, words)
+        logits = head(hidden).detach()
+        given = [hidden, targets, logits, head.weight]
+        before = [tensor.clone() for tensor in given]
+        found = LinearRanks(head, log_probs=True)(hidden, targets)
+        assert found["ranks"].equal(by_sorting(logits, targets))
+        assert true_ranks(hidden, head, targets).equal(found["ranks"])
+        assert ranks_in(logits, targets).equal(found["ranks"])
+        expected = logits.log_softmax(1).gather(1, targets[:, None])[:, 0]
+        torch.testing.assert_close(found["log_probs"], expected)
+        alone = log_prob(Predictions(logits, targets))
+        torch.testing.assert_close(alone["log_probs"], expected)
+        rank(Predictions(logits, targets))
+        assert all(one.equal(two) for one, two in zip(given, before, strict=True))  # unchanged
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_every_word_of_a_tied_row_has_a_rank_of_its_own(monkeypatch, bias: bool) -> None:
+def test_every_word_of_a_tied_row_has_a_rank_of_its_own(monkeypatch, bias):
     monkeypatch.setattr(module, "COLUMNS", 16)
     _, head, _ = whole_numbers(1, 3, 200, reach=1, bias=bias)
     hidden = torch.tensor([[1.0, 0.0, -1.0]]).expand(200, 3)
@@ -64,23 +74,21 @@ def test_every_word_of_a_tied_row_has_a_rank_of_its_own(monkeypatch, bias: bool)
 
 @pytest.mark.parametrize("words", [64, 1000, 1013])
 @pytest.mark.parametrize("width", [7, 128])
-def test_equal_rows_of_the_head_tie_wherever_they_stand(words: int, width: int) -> None:
+def test_equal_rows_of_the_head_tie_wherever_they_stand(words, width):
     """The last bit of a product depends on its shape: what is compared must not."""
     torch.manual_seed(words + width)
-    head = nn.Linear(width, words)
-    twin = torch.randperm(words)
+    head, kind = nn.Linear(width, words), torch.randperm(words) % 10
     with torch.no_grad():
-        head.weight.copy_(head.weight[twin % 10])
-        head.bias.copy_(head.bias[twin % 10])
+        head.weight.copy_(head.weight[kind])
+        head.bias.copy_(head.bias[kind])
     hidden = torch.randn(words, width)
-    kinds = (hidden.double() @ head.weight.double().T + head.bias.double())[:, :].detach()
-    exact = torch.stack([kinds[:, (twin % 10 == kind).nonzero()[0, 0]] for kind in range(10)], 1)
+    every = (hidden.double() @ head.weight.double().T + head.bias.double()).detach()
+    exact = torch.stack([every[:, (kind == n).nonzero()[0, 0]] for n in range(10)], 1)
     targets = torch.arange(words)
-    logits = exact[:, twin % 10].float()
-    assert true_ranks(hidden, head, targets).equal(by_sorting(logits, targets))
+    assert true_ranks(hidden, head, targets).equal(by_sorting(exact[:, kind].float(), targets))
 
 
-def test_a_wrong_estimate_of_the_true_logits_changes_nothing(monkeypatch) -> None:
+def test_a_wrong_estimate_of_the_true_logits_changes_nothing(monkeypatch):
     torch.manual_seed(0)
     head, hidden, targets = nn.Linear(9, 77), torch.randn(40, 9), torch.randint(77, (40,))
     expected = LinearRanks(head, log_probs=True)(hidden, targets)
@@ -92,7 +100,7 @@ def test_a_wrong_estimate_of_the_true_logits_changes_nothing(monkeypatch) -> Non
     assert all(found[name].equal(expected[name]) for name in expected)
 
 
-def test_a_device_that_never_agrees_with_itself_is_an_error(monkeypatch) -> None:
+def test_a_device_that_never_agrees_with_itself_is_an_error(monkeypatch):
     plain = torch.addmm
     monkeypatch.setattr(
         torch, "addmm", lambda *given, out: out.copy_(plain(*given)).add_(torch.rand(()))
@@ -101,7 +109,7 @@ def test_a_device_that_never_agrees_with_itself_is_an_error(monkeypatch) -> None
         true_ranks(torch.randn(4, 3), nn.Linear(3, 5), torch.zeros(4, dtype=torch.int64))
 
 
-def test_ranks_of_random_products_differ_from_float64_by_near_ties_only() -> None:
+def test_ranks_of_random_products_differ_from_float64_by_near_ties_only():
     torch.manual_seed(1)
     head, hidden, targets = nn.Linear(64, 3000), torch.randn(300, 64), torch.randint(3000, (300,))
     exact = (hidden.double() @ head.weight.double().T + head.bias.double()).detach()
@@ -111,15 +119,16 @@ def test_ranks_of_random_products_differ_from_float64_by_near_ties_only() -> Non
     assert (found <= (exact > true - 1e-5).sum(1)).all()
 
 
-floats = st.sampled_from([-math.inf, -3e38, -1.0, -1e-45, -0.0, 0.0, 1e-45, 1.0, 3e38, math.inf])
+EXTREME = [-math.inf, -3e38, -1.0, -1e-45, -0.0, 0.0, 1e-45, 1.0, 3e38, math.inf]
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.lists(floats, min_size=1, max_size=40))
-def test_extreme_logits_are_ranked_exactly(row: list[float]) -> None:
-    logits = torch.tensor([row] * len(row))
-    targets = torch.arange(len(row))
+@settings(max_examples=100)
+@given(st.lists(st.sampled_from(EXTREME), min_size=1, max_size=40))
+def test_extreme_logits_are_ranked_exactly(row):
+    logits, targets = torch.tensor([row] * len(row)), torch.arange(len(row))
     assert ranks_in(logits, targets).equal(by_sorting(logits, targets))
+    order = torch.sort(logits[0], descending=True, stable=True).indices
+    assert largest(logits[:1], len(row))[0].equal(order)
 
 
 class Model(nn.Module):
@@ -127,62 +136,31 @@ class Model(nn.Module):
 
     separate_head = True
 
-    def __init__(self, head: nn.Module) -> None:
+    def __init__(self, head):
         super().__init__()
         self.head = head
 
 
-def test_words_that_the_head_forbids_stand_last_in_the_order_of_their_ids() -> None:
-    head = nn.Linear(2, 40)
-    head.bias.data[10:30] = -math.inf
-    assert LinearRanks.of(Model(head)) is None  # their logits are ranked as they are
-    logits = head(torch.randn(20, 2)).detach()
-    assert ranks_in(logits, torch.arange(10, 30)).tolist() == list(range(21, 41))
+class Adapted(nn.Linear):
+    """More than a product, perhaps."""
 
 
-def test_log_probabilities_come_from_the_same_pass(monkeypatch) -> None:
-    monkeypatch.setattr(module, "COLUMNS", 32)
-    hidden, head, targets = whole_numbers(37, 6, 150)
-    found = LinearRanks(head, log_probs=True)(hidden, targets)
-    expected = head(hidden).log_softmax(1).gather(1, targets[:, None])[:, 0].detach()
-    torch.testing.assert_close(found["log_probs"], expected)
-    assert found["ranks"].equal(true_ranks(hidden, head, targets))
-    alone = log_prob(Predictions(head(hidden).detach(), targets))
-    torch.testing.assert_close(alone["log_probs"], expected)
-
-
-def test_nothing_given_is_changed() -> None:
-    hidden, head, targets = whole_numbers(20, 4, 50)
-    logits = head(hidden).detach()
-    given = [hidden, targets, logits, head.weight]
-    before = [tensor.clone() for tensor in given]
-    LinearRanks(head, log_probs=True)(hidden, targets)
-    rank(Predictions(logits, targets))
-    assert all(one.equal(two) for one, two in zip(given, before, strict=True))
-
-
-def test_memory_is_a_block_however_many_words_are_asked(monkeypatch) -> None:
-    monkeypatch.setattr(module, "ROWS", 32)
-    monkeypatch.setattr(module, "COLUMNS", 64)
-    counter = LinearRanks(nn.Linear(4, 30_000), log_probs=True)
-    counter(torch.randn(500, 4), torch.randint(30_000, (500,)))
-    assert counter._memory.numel() == 32 * 64
-
-
-def test_heads_that_are_more_than_a_float32_product_are_left_to_logits() -> None:
-    class Adapted(nn.Linear):
-        """More than a product, perhaps."""
-
+def test_heads_that_are_more_than_a_finite_float32_product_are_left_to_logits():
     assert LinearRanks.of(Model(nn.Linear(3, 5))) is not None
     for head in (nn.Linear(3, 5).half(), Adapted(3, 5), nn.Sequential(nn.Linear(3, 5))):
         assert LinearRanks.of(Model(head)) is None
     whole = Model(nn.Linear(3, 5))
     whole.separate_head = False
     assert LinearRanks.of(whole) is None
+    head = nn.Linear(2, 40)
+    head.bias.data[10:30] = -math.inf  # words that the head forbids
+    assert LinearRanks.of(Model(head)) is None
+    logits = head(torch.randn(20, 2)).detach()
+    assert ranks_in(logits, torch.arange(10, 30)).tolist() == list(range(21, 41))
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_what_is_no_number_is_never_ranked(value: float) -> None:
+def test_what_is_no_number_is_never_ranked(value):
     for part in ("weight", "bias"):
         head = nn.Linear(3, 5)
         getattr(head, part).data.view(-1)[4] = value
@@ -192,3 +170,118 @@ def test_what_is_no_number_is_never_ranked(value: float) -> None:
         true_ranks(torch.full((2, 3), value), nn.Linear(3, 5), targets)
     with pytest.raises(ModelError, match="not finite"):
         finite(Predictions(torch.tensor([[0.0, math.nan]]), targets[:1]))
+
+
+def test_memory_is_a_block_however_many_words_are_asked(monkeypatch):
+    monkeypatch.setattr(module, "ROWS", 32)
+    monkeypatch.setattr(module, "COLUMNS", 64)
+    counter = LinearRanks(nn.Linear(4, 5_000), log_probs=True)
+    counter(torch.randn(300, 4), torch.randint(5_000, (300,)))
+    assert counter._memory.numel() == 32 * 64
+
+
+FEW = [-np.inf, -1.0, -0.0, 0.0, 0.5, 0.5 + 1e-7, 2.0, np.inf]
+"""Few different values: most of them come several times."""
+
+
+def first(values, ids, k, alike=0.0):
+    """The definition: all of them in order of falling value, then of id."""
+    # float32 first: what is rounded is what the tensor holds
+    keys = [float(np.round(float(v) / alike)) if alike else float(v) for v in values]
+    return sorted(range(len(keys)), key=lambda place: (-keys[place], ids[place]))[:k]
+
+
+def rows_of(table, k, alike):
+    columns = np.arange(table.shape[1])
+    return [first(row, columns, k, alike) for row in table]
+
+
+@given(
+    table=arrays(
+        np.float32, array_shapes(min_dims=2, max_dims=2, max_side=40), elements=st.sampled_from(FEW)
+    ),
+    share=st.floats(0, 1),
+    alike=st.sampled_from([0.0, 1e-5]),
+)
+def test_the_largest_of_rows_are_those_of_a_whole_sort(table, share, alike):
+    k = round(share * table.shape[1])
+    assert largest(torch.from_numpy(table), k, alike=alike).tolist() == rows_of(table, k, alike)
+
+
+@pytest.mark.parametrize("width", [1600, 1651, 4096])
+@pytest.mark.parametrize("likely", [[1, 1, 1, 1, 1, 1], [50, 0, 1, 1, 0, 0], [1, 0, 0, 0, 0, 0]])
+def test_the_largest_of_wide_rows_are_too(width, likely):
+    few, chance = np.array(FEW, np.float32)[[0, 1, 4, 5, 6, 7]], np.random.default_rng(0)
+    table = chance.choice(few, (6, width), p=np.array(likely) / sum(likely))
+    table[:3] += chance.normal(size=(3, width)).astype(np.float32)
+    for k, alike in ((1, 0.0), (2, 1e-5)):
+        assert largest(torch.from_numpy(table), k, alike=alike).tolist() == rows_of(table, k, alike)
+
+
+@given(
+    values=arrays(np.float32, st.integers(0, 60), elements=st.sampled_from(FEW)),
+    k=st.integers(0, 70),
+    seed=st.integers(0, 9),
+    alike=st.sampled_from([0.0, 1e-5]),
+)
+def test_places_are_those_of_a_whole_sort_by_ids(values, k, seed, alike):
+    ids = np.random.default_rng(seed).permutation(len(values))
+    found = largest_by(torch.from_numpy(values), torch.from_numpy(ids), k, alike=alike)
+    assert found.tolist() == first(values, ids, k, alike)
+
+
+@given(
+    values=arrays(np.float32, (3, 50), elements=st.floats(-20, 20, width=32)),
+    k=st.integers(0, 50),
+)
+def test_any_numbers_are_those_of_a_whole_sort(values, k):
+    for alike in (0.0, ROUNDED, 1.0):
+        found = largest(torch.from_numpy(values), k, alike=alike)
+        assert found.tolist() == rows_of(values, k, alike)
+
+
+@pytest.mark.parametrize("size", [1, 7, 8, 15, 16, 17, 100, 1000])
+def test_noise_of_the_last_bit_does_not_decide(size):
+    """What another processor's kernel does to values that are equal on paper."""
+    generator = torch.Generator().manual_seed(size)
+    even = torch.full((20, size), 1.704748)
+    noisy = even + torch.randint(-2, 3, even.shape, generator=generator) * 1.2e-7
+    k = -(-size // 3)
+    assert largest(noisy, k, alike=ROUNDED).tolist() == [list(range(k))] * 20
+    ids = torch.randperm(size, generator=generator)
+    assert ids[largest_by(noisy[0], ids, k, alike=ROUNDED)].tolist() == list(range(k))
+
+
+@pytest.mark.parametrize("size", [3, 16, 33, 1000])
+def test_argmax_and_argmin_give_the_first_of_equals(size):
+    """Searches rely on it; torch says so, and this holds it on the kernels of this machine."""
+    values = torch.ones(5, size)
+    values[:, 0] = 0.0
+    assert values.argmax(1).tolist() == [1] * 5
+    assert values.max(1).indices.tolist() == [1] * 5
+    assert (-values).argmin(1).tolist() == [1] * 5
+    assert torch.zeros(4, size, 3).argmin(1).eq(0).all()
+    assert torch.zeros(4, size, 3).max(1).indices.eq(0).all()
+
+
+def test_leading_dimensions_are_kept_and_no_rows_have_no_largest():
+    values = torch.randn(2, 3, 4, 9)
+    assert largest(values, 2).shape == (2, 3, 4, 2)
+    assert largest(values[0, 0, 0], 2).shape == (2,)
+    assert largest(values[:, :, :0], 2).shape == (2, 3, 0, 2)
+    assert largest(torch.zeros(0, 5000), 3).shape == (0, 3)
+
+
+@pytest.mark.parametrize("columns", [1, 7, 99, 100, 101, 250, 400])
+def test_every_cell_above_its_rows_floor_is_found_once(columns):
+    generator = torch.Generator().manual_seed(columns)
+    table = torch.randn(9, columns, generator=generator)
+    floor = torch.randn(9, generator=generator)
+    rows, cols, values = cells_above(table, floor)
+    found = list(zip(rows.tolist(), cols.tolist(), strict=True))
+    naive = {(r, c) for r in range(9) for c in range(columns) if table[r, c] > floor[r]}
+    assert len(found) == len(set(found))
+    assert set(found) == naive
+    assert torch.equal(values, table[rows, cols])
+    table[0, columns // 2] = -torch.inf  # a floor of minus infinity keeps every finite cell
+    assert len(cells_above(table, torch.full((9,), -torch.inf))[0]) == 9 * columns - 1

@@ -41,8 +41,8 @@ def test_pairs_of_tokens_are_as_frequent_as_their_probabilities(temperature):
 
 
 @pytest.mark.parametrize("name", ["lstm", "transformer", "gpt2", "llama"])
-def test_the_first_token_behind_a_prompt_has_the_networks_own_distribution(make, name):
-    model = make[name]()
+def test_the_first_token_behind_a_prompt_has_the_networks_own_distribution(shared, name):
+    model = shared[name]
     texts = sample(model, 4000, length=1, temperature=1.5, prompt=[4, 2], generator=seeded(2))
     begun = torch.tensor([[model.first_token, 4, 2]])
     chances = (model(begun)[0][0, -1].double() / 1.5).softmax(0).detach().numpy()
@@ -55,8 +55,8 @@ def test_the_first_token_behind_a_prompt_has_the_networks_own_distribution(make,
 
 
 @pytest.mark.parametrize("name", ["lstm", "transformer", "gpt2", "llama"])
-def test_a_temperature_near_nothing_is_greedy_decoding(make, name):
-    model = make[name]()
+def test_a_temperature_near_nothing_is_greedy_decoding(shared, name):
+    model = shared[name]
     texts = sample(model, 3, length=6, temperature=1e-6, prompt=[3], generator=seeded(0))
     state, greedy = model.advance(model.start(1), torch.tensor([3])), []
     for _ in range(6):

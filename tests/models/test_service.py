@@ -14,9 +14,10 @@ from vestige.models.table import TableModel
 from vestige.models.top_k import Context, likeliest_ranks
 
 WORDS = ["the", "a", "of", "and", "to"]
+DOWN = ConnectionError("the line is down")
 
 
-def contexts(n: int, begin: int = 0) -> list[Context]:
+def contexts(n, begin=0):
     return [Context((str(i),)) for i in range(begin, begin + n)]
 
 
@@ -27,99 +28,94 @@ def good(asked):
 class Failing:
     """Raises for the calls whose numbers are given, from 0; answers the others."""
 
-    def __init__(self, *numbers: int, always: bool = False) -> None:
-        self.numbers, self.always, self.sizes = numbers, always, []
+    def __init__(self, *numbers, always=False, error=DOWN):
+        self.numbers, self.always, self.error, self.sizes = numbers, always, error, []
 
     def __call__(self, asked):
         self.sizes.append(len(asked))
         if self.always or len(self.sizes) - 1 in self.numbers:
-            raise ConnectionError("the line is down")
+            raise self.error
         return good(asked)
 
 
-def test_each_context_is_sent_once() -> None:
+def service(ask, *, k=5, budget=None, known=None, cache=None, pauses=None, **policy):
+    """A model behind a callable whose pauses are noted and not made."""
+    noted = [] if pauses is None else pauses
+    options = {"budget": budget, "known": known, "cache": cache}
+    options = {name: value for name, value in options.items() if value is not None}
+    return ServiceModel(ask, k=k, retry=RetryPolicy(**policy), sleep=noted.append, **options)
+
+
+def counted(model, *names):
+    return tuple(getattr(model.statistics, name) for name in names)
+
+
+def test_each_context_is_sent_once():
     ask = Failing()
-    model = ServiceModel(ask, k=5)
+    model = service(ask)
     one, two = contexts(2)
     assert model.likeliest([one, two, one]) == [tuple(WORDS)] * 3
     assert model.likeliest([two, *contexts(1, 7)]) == [tuple(WORDS)] * 2
     assert ask.sizes == [2, 1]
-    counted = model.statistics
-    assert (counted.contexts, counted.cached, counted.queries, counted.calls) == (5, 2, 3, 2)
+    assert counted(model, "contexts", "cached", "queries", "calls") == (5, 2, 3, 2)
+    cache = {Context(("0",)): ["known"]}  # as a file gives it back
+    model = service(good, cache=cache)
+    assert model.likeliest(contexts(2)) == [("known",), tuple(WORDS)]
+    assert cache[Context(("1",))] == tuple(WORDS)
+    assert model.statistics.queries == 1
 
 
-def test_a_model_behind_a_callable_answers_as_itself() -> None:
-    table = TableModel([0.2, 0.3, 0.5], [[0.5, 0.25, 0.25]] * 3)
-    own = narrow(table, k=2)
+def test_a_model_behind_a_callable_answers_as_itself():
+    own = narrow(TableModel([0.2, 0.3, 0.5], [[0.5, 0.25, 0.25]] * 3), k=2)
     asked = ServiceModel(own.likeliest, k=2)
     questions = [Context(()), Context(("w2",))] * 3
     expected = likeliest_ranks(own, questions, ["w2", "w2"] * 3)
     assert likeliest_ranks(asked, questions, ["w2", "w2"] * 3).tolist() == expected.tolist()
 
 
-def test_a_cache_that_is_given_is_read_and_written() -> None:
-    cache = {Context(("0",)): ["known"]}  # as a file gives it back
-    model = ServiceModel(good, k=5, cache=cache)
-    assert model.likeliest(contexts(2)) == [("known",), tuple(WORDS)]
-    assert cache[Context(("1",))] == tuple(WORDS)
-    assert model.statistics.queries == 1
-
-
 @pytest.mark.parametrize("budget", [0, 1, 3, 4, 10, 11])
-def test_the_budget_is_never_exceeded_and_the_rest_stays_unasked(budget: int) -> None:
-    model = ServiceModel(good, k=5, budget=budget, retry=RetryPolicy(at_once=3))
+def test_the_budget_is_never_exceeded_and_the_rest_stays_unasked(budget):
+    model = service(good, budget=budget, at_once=3)
     ranks = likeliest_ranks(model, contexts(10), ["of"] * 10)
     sent = min(budget, 10)
     assert ranks.tolist() == [3] * sent + [0] * (10 - sent)
-    counted = model.statistics
-    assert (counted.queries, counted.unasked) == (sent, 10 - sent)
-    assert counted.budget_spent == (budget < 10)
+    assert counted(model, "queries", "unasked", "budget_spent") == (sent, 10 - sent, budget < 10)
 
 
-def test_attempts_count_against_the_budget() -> None:
+def test_attempts_count_against_the_budget():
     ask = Failing(always=True)
-    model = ServiceModel(
-        ask, k=5, budget=10, retry=RetryPolicy(at_once=4, attempts=9), sleep=lambda _: None
-    )
+    model = service(ask, budget=10, at_once=4, attempts=9)
     assert model.likeliest(contexts(4)) == [None] * 4
     assert ask.sizes == [4, 4]
-    assert (model.statistics.queries, model.statistics.budget_spent) == (8, True)
-    assert model.statistics.unanswered == 4
+    assert counted(model, "queries", "budget_spent", "unanswered") == (8, True, 4)
 
 
-def test_pauses_grow_up_to_a_bound() -> None:
-    pauses: list[float] = []
-    policy = RetryPolicy(attempts=6, pause=1, growth=3, longest_pause=20)
-    model = ServiceModel(Failing(0, 1, 2, 3, 4), k=5, retry=policy, sleep=pauses.append)
+def test_pauses_grow_up_to_a_bound():
+    pauses = []
+    growing = {"attempts": 6, "pause": 1, "growth": 3, "longest_pause": 20}
+    model = service(Failing(0, 1, 2, 3, 4), pauses=pauses, **growing)
     assert model.likeliest(contexts(1)) == [tuple(WORDS)]
     assert pauses == [1, 3, 9, 20, 20]
-    counted = model.statistics
-    assert (counted.calls, counted.retries, counted.failures) == (6, 5, 5)
-    assert counted.unanswered == 0
+    assert counted(model, "calls", "retries", "failures", "unanswered") == (6, 5, 5, 0)
     assert list(RetryPolicy(attempts=10_000).pauses())[-2:] == [60, None]
 
 
-def test_a_callable_that_never_answers_is_given_up() -> None:
+def test_a_callable_that_never_answers_is_given_up():
     ask = Failing(always=True)
-    policy = RetryPolicy(at_once=2, attempts=3, give_up_after=2)
-    model = ServiceModel(ask, k=5, retry=policy, sleep=lambda _: None)
+    model = service(ask, at_once=2, attempts=3, give_up_after=2)
     assert model.likeliest(contexts(9)) == [None] * 9
     assert model.likeliest(contexts(1, 50)) == [None]
-    counted = model.statistics
     assert len(ask.sizes) == 6
-    assert (counted.unanswered, counted.unasked, counted.gave_up) == (4, 6, True)
-    assert not counted.budget_spent
+    names = ("unanswered", "unasked", "gave_up", "budget_spent")
+    assert counted(model, *names) == (4, 6, True, False)
     assert isinstance(model.last_error, ConnectionError)
-
-
-def test_a_group_that_failed_may_be_asked_again_later() -> None:
-    model = ServiceModel(Failing(0), k=5, retry=RetryPolicy(attempts=1))
+    model = service(Failing(0), attempts=1)  # one that failed once may be asked again
     assert model.likeliest(contexts(1)) == [None]
     assert model.likeliest(contexts(1)) == [tuple(WORDS)]
     assert not model.statistics.gave_up
 
 
-def test_slow_calls_are_left_behind() -> None:
+def test_slow_calls_are_left_behind_and_errors_within_a_timeout_are_the_callables():
     calls = []
 
     def slow_at_first(asked):
@@ -127,18 +123,11 @@ def test_slow_calls_are_left_behind() -> None:
         time.sleep(0.5 if len(calls) == 1 else 0)
         return good(asked)
 
-    model = ServiceModel(
-        slow_at_first, k=5, retry=RetryPolicy(timeout=0.1, pause=0), sleep=lambda _: None
-    )
+    model = service(slow_at_first, timeout=0.1, pause=0)
     assert model.likeliest(contexts(1)) == [tuple(WORDS)]
-    counted = model.statistics
-    assert (counted.timeouts, counted.failures, counted.retries) == (1, 1, 1)
-    assert 0.1 <= counted.seconds < 0.5
-
-
-def test_errors_within_a_timeout_are_those_of_the_callable() -> None:
-    policy = RetryPolicy(timeout=5, attempts=1)
-    model = ServiceModel(Failing(always=True), k=5, retry=policy)
+    assert counted(model, "timeouts", "failures", "retries") == (1, 1, 1)
+    assert 0.1 <= model.statistics.seconds < 0.5
+    model = service(Failing(always=True), timeout=5, attempts=1)
     assert model.likeliest(contexts(1)) == [None]
     assert isinstance(model.last_error, ConnectionError)
     assert model.statistics.timeouts == 0
@@ -148,93 +137,69 @@ class Odd(BaseException):
     """What a library may raise that is no Exception."""
 
 
-class Hostile(list):
-    def __iter__(self):
-        raise RuntimeError("not for you")
-
-
 @pytest.mark.parametrize("timeout", [None, 5.0])
 @pytest.mark.parametrize("error", [SystemExit(0), SystemExit("bye"), Odd(), GeneratorExit()])
-def test_a_callable_that_leaves_has_failed(error, timeout) -> None:
-    def leaves(asked):
-        raise error
-
-    policy = RetryPolicy(attempts=2, give_up_after=1, timeout=timeout)
-    model = ServiceModel(leaves, k=5, retry=policy, sleep=lambda _: None)
+def test_a_callable_that_leaves_has_failed(error, timeout):
+    ask = Failing(always=True, error=error)
+    model = service(ask, attempts=2, give_up_after=1, timeout=timeout)
     assert model.likeliest(contexts(1)) == [None]
-    assert model.statistics.failures == 2
-    assert model.statistics.gave_up
+    assert counted(model, "failures", "gave_up") == (2, True)
     assert model.last_error is error
 
 
-def test_endless_recursion_has_failed() -> None:
+def test_endless_recursion_has_failed_and_an_interruption_has_not():
     def deep(asked):
         return deep(asked)
 
-    policy = RetryPolicy(attempts=1, give_up_after=1)
-    model = ServiceModel(deep, k=5, retry=policy, sleep=lambda _: None)
+    model = service(deep, attempts=1, give_up_after=1)
     assert model.likeliest(contexts(1)) == [None]
     assert isinstance(model.last_error, RecursionError)
+    with pytest.raises(KeyboardInterrupt):
+        service(Failing(always=True, error=KeyboardInterrupt())).likeliest(contexts(1))
 
 
-def test_what_a_callable_does_to_its_argument_changes_no_question() -> None:
+def test_what_a_callable_does_to_its_argument_changes_no_question():
     def meddles(asked):
         for context in asked:
             object.__setattr__(context, "words", ("other",))
         return [["a"]] * len(asked)
 
-    cache: dict[Context, tuple[str, ...]] = {}
-    asked = contexts(3)
+    cache, asked = {}, contexts(3)
     ServiceModel(meddles, k=1, cache=cache).likeliest(asked)
     assert list(cache) == contexts(3) == asked
 
 
-def test_a_word_too_long_is_named_by_its_query_and_what_was_answered_is_kept() -> None:
-    lists = [["a"], ["b", "x" * 5_000_000], ["c"]]
-    cache: dict[Context, tuple[str, ...]] = {}
+def test_words_that_are_too_long_are_refused_and_what_was_answered_is_kept():
+    lists, cache = [["a"], ["b", "x" * 5_000_000], ["c"]], {}
     model = ServiceModel(lambda asked: lists, k=2, cache=cache)
     with pytest.raises(ModelError, match=r"a word of 5,000,000 characters.* answer to query 2\b"):
         model.likeliest(contexts(3))
     assert list(cache.values()) == [("a",)]
-
-
-def test_words_too_long_together_are_refused() -> None:
     model = ServiceModel(lambda asked: [[f"{n:01000}" for n in range(100)]], k=100)
     with pytest.raises(ModelError, match="more than 6,400 characters in all"):
         model.likeliest(contexts(1))
 
 
-def test_of_a_million_words_no_more_are_read_than_are_wanted() -> None:
+def test_lists_are_mended_and_counted():
+    lists = [["a"], ["a", "b", "c", "d"], ["a", "a", "b"], [], None, ("a", "b")]
+    model = service(lambda asked: lists, k=2)
+    mended = [("a",), ("a", "b"), ("a", "b"), (), None, ("a", "b")]
+    assert model.likeliest(contexts(6)) == mended
+    names = ("short_lists", "long_lists", "duplicates", "refused")
+    assert counted(model, *names) == (2, 1, 1, 1)
     words = [f"w{n}" for n in range(1_000_000)]
-    words[3] = 7  # type: ignore[call-overload]
-    model = ServiceModel(lambda asked: [words], k=3)
+    words[3] = 7  # no more are read than are wanted
+    model = service(lambda asked: [words], k=3)
     assert model.likeliest(contexts(1)) == [("w0", "w1", "w2")]
     assert model.statistics.long_lists == 1
-
-
-def test_an_interruption_is_no_failure() -> None:
-    def interrupted(asked):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        ServiceModel(interrupted, k=5).likeliest(contexts(1))
-
-
-def test_short_long_and_repeated_lists_are_mended_and_counted() -> None:
-    lists = [["a"], ["a", "b", "c", "d"], ["a", "a", "b"], [], None, ("a", "b")]
-    model = ServiceModel(lambda asked: lists, k=2)
-    assert model.likeliest(contexts(6)) == [
-        ("a",), ("a", "b"), ("a", "b"), (), None, ("a", "b"),
-    ]  # fmt: skip
-    counted = model.statistics
-    assert (counted.short_lists, counted.long_lists, counted.duplicates) == (2, 1, 1)
-    assert counted.refused == 1
-
-
-def test_words_that_the_asker_does_not_know_keep_their_places() -> None:
-    model = ServiceModel(lambda asked: [["zyx", "of", "wvu"]], k=2, known={"of", "the"})
-    assert likeliest_ranks(model, contexts(1), ["of"]).tolist() == [2]
+    model = service(lambda asked: [["zyx", "of", "wvu"]], k=2, known={"of", "the"})
+    assert likeliest_ranks(model, contexts(1), ["of"]).tolist() == [2]  # unknown: keeps its place
     assert model.statistics.unknown_words == 1
+
+
+class Hostile(list):
+    def __iter__(self):
+        raise RuntimeError("not for you")
 
 
 @pytest.mark.parametrize(
@@ -260,7 +225,7 @@ def test_words_that_the_asker_does_not_know_keep_their_places() -> None:
         (Hostile([["a"], ["b"]]), "a list that raises RuntimeError, for answers to queries 1 to 2"),
     ],
 )
-def test_answers_that_are_no_lists_of_words_are_named(given, message: str) -> None:
+def test_answers_that_are_no_lists_of_words_are_named(given, message):
     model = ServiceModel(lambda asked: given, k=2)
     with pytest.raises(ModelError, match=message):
         model.likeliest(contexts(2))
@@ -268,45 +233,34 @@ def test_answers_that_are_no_lists_of_words_are_named(given, message: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("build", "name", "value"),
     [
-        ({"k": 0}, "k must"),
-        ({"k": math.nan}, "k must"),
-        ({"k": 1, "budget": -1}, "budget must"),
+        *((ServiceModel, "k", value) for value in (0, math.nan)),
+        (ServiceModel, "budget", -1),
+        (RetryPolicy, "at_once", 0),
+        (RetryPolicy, "attempts", 0),
+        (RetryPolicy, "growth", 0.5),
+        *((RetryPolicy, "pause", value) for value in (-1, math.inf)),
+        (RetryPolicy, "longest_pause", math.nan),
+        *((RetryPolicy, "timeout", value) for value in (0, math.inf)),
+        (RetryPolicy, "give_up_after", 0),
     ],
 )
-def test_options_are_checked(options, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        ServiceModel(good, **options)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("at_once", 0),
-        ("attempts", 0),
-        ("growth", 0.5),
-        ("pause", -1),
-        ("pause", math.inf),
-        ("longest_pause", math.nan),
-        ("timeout", 0),
-        ("timeout", math.inf),
-        ("give_up_after", 0),
-    ],
-)
-def test_a_retry_policy_has_bounds(name: str, value: float) -> None:
+def test_options_have_bounds(build, name, value):
+    arguments = [good] if build is ServiceModel else []
+    options = {"k": 1, name: value} if arguments else {name: value}
     with pytest.raises(ValueError, match=name):
-        RetryPolicy(**{name: value})
+        build(*arguments, **options)
 
 
-def test_what_is_no_callable_or_context_is_refused() -> None:
+def test_what_is_no_callable_or_context_is_refused():
     with pytest.raises(ValueError, match="callable"):
         ServiceModel("https://example.org", k=1)
     with pytest.raises(ValueError, match="Context"):
         ServiceModel(good, k=1).likeliest(["to be"])
 
 
-def test_statistics_are_a_row_of_plain_values() -> None:
+def test_statistics_are_a_row_of_plain_values():
     model = ServiceModel(good, k=5, budget=1)
     model.likeliest(contexts(2))
     summary = json.loads(json.dumps(model.statistics.summary(), allow_nan=False))

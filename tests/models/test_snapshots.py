@@ -1,45 +1,51 @@
-"""Target and base are read alike; of an adapter the base is the same weights without it."""
+"""Models that are compared are read alike: one precision, one set of ids, and each its own begin.
+
+Of an adapter, the base is the same weights without it.
+"""
+
+import copy
+import shutil
 
 import numpy as np
 import pytest
 import torch
 
-from vestige.data.corpus import Corpus
+from tests.models.test_hugging_face import spread
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.scores import TokenScore
 from vestige.data.subwords import SubwordVocabulary
-from vestige.models.checkpoints import load_model, save_model
+from vestige.data.vocabulary import WordVocabulary
+from vestige.errors import IncompatibleModels
+from vestige.models import snapshots
+from vestige.models.checkpoints import check_compatible, load_model, save_model
+from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.lora import add_lora
-from vestige.models.snapshots import Snapshots
+from vestige.models.shared_ids import SharedIds, SharedVocabulary
+from vestige.models.snapshots import Snapshots, common_dtype, stored_weights
+from vestige.models.table import TableModel
 from vestige.models.token_statistics import cached_outputs
 from vestige.monitor import SILENT
 
-TEXTS = ["the gate opens at nine", "nobody knows the code at night", "a lantern stands at the mill"]
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+HALVES = [torch.bfloat16, torch.float16]
+TEXTS = ["the quick brown fox", "the lazy dog and the cat", "the cat sat on the mat"]
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    """A GPT-2 of a few thousand parameters and a LoRA adapter that changes what it says."""
-    from transformers import GPT2Config, GPT2LMHeadModel
+def place(shared, folders, tmp_path_factory):
+    """The Llama of these tests as it is, in two halves of its precision, and an adapter of it."""
+    from transformers import AutoModelForCausalLM
 
-    root = tmp_path_factory.mktemp("models")
-    vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts(TEXTS * 4), size=290)
-    config = GPT2Config(
-        vocab_size=len(vocabulary), n_positions=16, n_embd=16, n_layer=1, n_head=2,
-        bos_token_id=vocabulary.eos_id, eos_token_id=vocabulary.eos_id,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    GPT2LMHeadModel(config).save_pretrained(root / "base")
-    vocabulary.save(root / "base")
-    adapter = add_lora(load_model(root / "base", device="cpu"), rank=2)
-    with torch.no_grad():
-        for name, parameter in adapter.named_parameters():
-            if "lora_B" in name:
-                parameter.normal_()
-    save_model(adapter, root / "adapter")
+    root = tmp_path_factory.mktemp("snapshots")
+    for dtype in (torch.float32, *HALVES):
+        stored = shutil.copytree(folders["llama"], root / str(dtype))
+        AutoModelForCausalLM.from_pretrained(stored, dtype=dtype).save_pretrained(stored)
+    save_model(shared["llama adapter"], root / "adapter")
     return root
 
 
-def read(model, base=None, device="cpu"):
-    return Snapshots.with_base(model, base, device=device, monitor=SILENT)
+def opened(model, device="cpu"):
+    return Snapshots.with_base(model, None, device=device, monitor=SILENT)
 
 
 def statistics(models):
@@ -47,54 +53,194 @@ def statistics(models):
         return models.statistics(models.encoded(TEXTS), outputs, of="texts")
 
 
-def test_an_adapter_brings_its_base(models):
-    found = read(models / "adapter")
+def test_an_adapter_brings_its_base_and_a_whole_model_has_none(place, folders):
+    found, alone = opened(place / "adapter"), opened(folders["llama"])
     assert set(found.models) == {"target", "base"}
-    said, alone = statistics(found), statistics(read(models / "base"))
-    np.testing.assert_allclose(said["base"].log_probs, alone["target"].log_probs, atol=1e-6)
+    assert set(alone.models) == {"target"}
+    said, whole = statistics(found), statistics(alone)
+    np.testing.assert_allclose(said["base"].log_probs, whole["target"].log_probs, atol=1e-6)
     assert np.abs(said["target"].log_probs - said["base"].log_probs).max() > 0.01
-    assert found.recorded["base"]["sha256"] == read(models / "base").recorded["target"]["sha256"]
+    assert found.recorded["base"]["sha256"] == alone.recorded["target"]["sha256"]
 
 
-def test_a_whole_model_has_no_base_of_its_own(models):
-    assert set(read(models / "base").models) == {"target"}
+def test_texts_are_cut_to_what_is_read_at_once(folders):
+    [ids] = opened(folders["gpt2"]).encoded(["the quick brown fox " * 20])
+    assert len(ids) == 11
 
 
-def test_texts_are_cut_to_what_is_read_at_once(models):
-    [ids] = read(models / "base").encoded(["the gate opens at nine and " * 20])
-    assert len(ids) == 15
+@pytest.mark.parametrize("name", ["whole", "adapter"])
+def test_devices_change_nothing(place, folders, name):
+    model = folders["llama"] if name == "whole" else place / "adapter"
+    expected = statistics(opened(model))["target"]
+    assert np.allclose(
+        statistics(opened(model, "balanced"))["target"].log_probs, expected.log_probs, atol=1e-6
+    )
+    if name == "whole":
+        parted = opened(model)
+        spread(parted.target.network)
+        found = statistics(parted)["target"]
+        assert found.ranks.tolist() == expected.ranks.tolist()
+        np.testing.assert_allclose(found.log_probs, expected.log_probs, atol=1e-6)
 
 
-def test_weights_of_half_precision_are_read_as_they_are_stored(models, tmp_path, monkeypatch):
-    from vestige.models import snapshots
-
-    half = load_model(models / "base", device="cpu").to(torch.bfloat16)
-    save_model(half, tmp_path / "half")
+def test_half_precision_is_read_as_it_is_stored_where_the_hardware_multiplies_it(
+    place, monkeypatch
+):
     said = {}
     for able in (True, False):
         monkeypatch.setattr(snapshots, "_in_hardware", lambda dtype, able=able: able)
-        found = read(tmp_path / "half")
+        found = opened(place / "torch.bfloat16")
         assert found.target.head.weight.dtype == (torch.bfloat16 if able else torch.float32)
-        said[able] = statistics(found)
-    np.testing.assert_allclose(
-        said[True]["target"].log_probs, said[False]["target"].log_probs, atol=0.05
-    )
+        said[able] = statistics(found)["target"].log_probs
+    np.testing.assert_allclose(said[True], said[False], atol=0.1)
 
 
-def test_a_model_that_is_spread_over_devices_says_the_same(models):
-    from accelerate import dispatch_model
+@pytest.mark.parametrize("dtype", HALVES)
+def test_weights_stay_as_they_are_stored_and_answers_are_float32(place, tmp_path, dtype):
+    folder = place / str(dtype)
+    half, wide = load_model(folder, device="cpu", dtype=dtype), load_model(folder, device="cpu")
+    assert stored_weights(folder)[0] == dtype
+    assert stored_weights(half) == stored_weights(folder)
+    assert {parameter.dtype for parameter in half.parameters()} == {dtype}
+    ids = torch.tensor([5, 9, 3])
+    one, other = (model.logits(model.advance(model.start(3), ids)) for model in (half, wide))
+    assert one.dtype == torch.float32
+    torch.testing.assert_close(one, other, rtol=0.05, atol=0.05)
+    save_model(add_lora(wide, rank=2), tmp_path / "adapter")  # read as its base is
+    assert stored_weights(tmp_path / "adapter") == stored_weights(folder)
+    model = load_model(tmp_path / "adapter", device="cpu", dtype=dtype)
+    assert {parameter.dtype for parameter in model.parameters()} == {dtype}
 
-    whole, spread = read(models / "base"), read(models / "base")
-    network = spread.target.network
-    leaves = [name for name, module in network.named_modules() if not [*module.children()]]
-    dispatch_model(network, dict.fromkeys(leaves, "cpu"), main_device="cpu", force_hooks=True)
-    one, other = statistics(whole), statistics(spread)
-    np.testing.assert_array_equal(one["target"].ranks, other["target"].ranks)
-    np.testing.assert_allclose(one["target"].log_probs, other["target"].log_probs, atol=1e-6)
+
+def test_compared_models_have_one_precision(place, tmp_path, monkeypatch):
+    able = {"name": "_is_avx512_bf16_supported", "raising": False}
+    monkeypatch.setattr(torch.cpu, value=lambda: True, **able)
+    wide, brain, half = (place / str(dtype) for dtype in (torch.float32, *HALVES))
+    assert common_dtype([brain, brain], CPU) == torch.bfloat16
+    assert common_dtype([brain, wide], CPU) == torch.float32
+    assert common_dtype([brain, half], GPU) == torch.float32
+    assert common_dtype([half, half], GPU) == torch.float16
+    assert common_dtype([half, half], CPU) == torch.float32  # which a CPU computes faster
+    assert common_dtype([load_model(brain, device="cpu"), brain], CPU) == torch.float32
+    monkeypatch.setattr(torch.cpu, value=lambda: False, **able)
+    assert common_dtype([brain, brain], CPU) == torch.float32
+    numbers = sum(parameter.numel() for parameter in load_model(brain).parameters())
+    monkeypatch.setattr(snapshots, "free_memory", lambda: 2 * 4 * numbers - 1)
+    assert common_dtype([brain, brain], CPU) == torch.bfloat16  # what does not fit otherwise
+    assert stored_weights(tmp_path) is None  # left to whoever reads it
+    assert common_dtype([tmp_path, tmp_path], CPU) == torch.float32
 
 
-@pytest.mark.parametrize("model", ["base", "adapter"])
-def test_balanced_is_a_device(models, model):
-    said = statistics(read(models / model, device="balanced"))
-    alone = statistics(read(models / model))
-    np.testing.assert_allclose(said["target"].log_probs, alone["target"].log_probs, atol=1e-6)
+CHAT = ["<|user|>", "<|assistant|>"]
+TOKENS = torch.tensor([[5, 9, 3], [20, 7, 11]])
+
+
+@pytest.fixture(params=["gpt2", "llama"])
+def base(request, shared):
+    return shared[request.param]
+
+
+def aligned(before, after):
+    """Two snapshots over one width and one set of ids."""
+    both = SharedVocabulary.of(before, after)
+    return both.read_by(before), both.read_by(after)
+
+
+def tuned(base, *, added=CHAT, multiple=None):
+    """Another model with `added` tokens, its head padded to a multiple of something."""
+    tokenizer, network = copy.deepcopy((base.vocabulary.tokenizer, base.network))
+    tokenizer.add_tokens(added)
+    network.resize_token_embeddings(len(tokenizer), multiple, mean_resizing=False)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(1.1)
+    return HuggingFaceLanguageModel(network, SubwordVocabulary(tokenizer)).eval()
+
+
+def after_reading(model, tokens):
+    state = model.start(len(tokens))
+    for column in tokens.T:
+        state = model.advance(state, column)
+    return model.log_probs(state)
+
+
+@torch.no_grad()
+def test_the_ids_that_both_have_keep_their_answers(base):
+    own, after = len(base.vocabulary), tuned(base)
+    earlier, later = aligned(base, after)
+    check_compatible(earlier, later)
+    assert earlier.vocab_size == later.vocab_size == own + len(CHAT)
+    naive = after_reading(base, TOKENS)[:, :own].log_softmax(-1)  # without the head's padding
+    answers = after_reading(earlier, TOKENS)
+    torch.testing.assert_close(answers[:, :own], naive)
+    assert (answers[:, own:] == -torch.inf).all()
+    torch.testing.assert_close(after_reading(later, TOKENS), after_reading(after, TOKENS))
+    # An id that a model lacks is read as the end of a text.
+    new, end = (torch.tensor([[5, id, 3]]) for id in (own, base.vocabulary.eos_id))
+    torch.testing.assert_close(after_reading(earlier, new), after_reading(earlier, end))
+    # A new token that the update promotes has a finite gain.
+    pair = Pair.of(earlier, later, TokenScore("smoothed"))
+    gains = pair.gains(pair.enter([(own,), (3,)]))
+    assert gains.isfinite().all()
+    assert (gains[:, own:] > 0).all()
+
+
+@torch.no_grad()
+def test_a_head_that_is_padded_further_is_cut_to_the_tokens(base):
+    after = tuned(base, added=[], multiple=64)
+    assert after.vocab_size % 64 == 0
+    assert after.vocab_size > base.vocab_size
+    earlier, later = aligned(base, after)
+    assert earlier.vocab_size == later.vocab_size == len(base.vocabulary)
+    naive = after_reading(after, TOKENS)[:, : len(base.vocabulary)].log_softmax(-1)
+    torch.testing.assert_close(after_reading(later, TOKENS), naive)
+    same = HuggingFaceLanguageModel(copy.deepcopy(base.network), base.vocabulary)
+    assert aligned(base, same) == (base, same)  # of one vocabulary: asked as they are
+
+
+@torch.no_grad()
+def test_each_begins_a_text_with_a_token_of_its_own(base, subwords):
+    from tokenizers.processors import TemplateProcessing
+
+    def beginning(token):
+        tokenizer = copy.deepcopy(subwords.tokenizer)
+        name = tokenizer.convert_ids_to_tokens(token)
+        tokenizer.bos_token = name
+        tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+            single=f"{name} $A", special_tokens=[(name, token)]
+        )
+        return HuggingFaceLanguageModel(base.network, SubwordVocabulary(tokenizer)).eval()
+
+    before, after = beginning(17), beginning(18)
+    earlier, later = aligned(before, after)
+    assert earlier.vocabulary.bos_id == later.vocabulary.bos_id == 18
+    pair = Pair.of(earlier, later, TokenScore("smoothed"))
+    entered = pair.enter([(18,)])  # begins a document, and is read as each model does
+    torch.testing.assert_close(entered.before.logits(), before.logits(before.start(1)))
+    torch.testing.assert_close(entered.after.logits(), after.logits(after.start(1)))
+
+
+def test_a_null_model_answers_over_the_ids_of_the_snapshots(base):
+    after = tuned(base)
+    both = SharedVocabulary.of(base, after)
+    null = both.read_by(HuggingFaceLanguageModel(copy.deepcopy(base.network), base.vocabulary))
+    assert isinstance(null, SharedIds)
+    check_compatible(both.read_by(base), null)
+    wider = both.read_by(tuned(base, added=[*CHAT, "<|tool|>"]))
+    assert wider.vocab_size == both.width
+    told = both.differences({"before": base, "after": after})
+    assert told[0].startswith("before lacks 2 of the tokens")
+    assert "added tokens" in told[-1]
+    assert SharedVocabulary.of(base, base).differences({"before": base, "after": base}) == []
+
+
+def test_ids_that_stand_for_other_texts_are_refused():
+    def table(*words):
+        even = torch.full((len(words) + 2,) * 2, 1 / (len(words) + 2))
+        return TableModel(even[0], even, WordVocabulary(("<unk>", "<eos>", *words)))
+
+    with pytest.raises(IncompatibleModels, match="vocabularies differ at token 3"):
+        aligned(table("red", "blue"), table("red", "green", "lamp"))
+    both = SharedVocabulary.of(table("red"), table("red", "green"))
+    with pytest.raises(IncompatibleModels, match="vocabularies differ at token 3"):
+        both.read_by(table("red", "blue"))

@@ -1,27 +1,43 @@
-"""Token statistics against the table that a model is, token by token."""
+"""Token statistics against the table that a model is, token by token, wherever they are made."""
 
+import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from vestige.audits.membership.membership import membership
+from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
+from vestige.errors import RunError
 from vestige.models import predictions, reading
+from vestige.models import token_statistics as module
+from vestige.models.checkpoints import save_model
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.shared_ids import SharedIds
 from vestige.models.table import TableModel
-from vestige.models.token_statistics import first_tokens, joined, token_statistics
+from vestige.models.token_statistics import (
+    CachedOutputs,
+    Nodes,
+    cached_outputs,
+    first_tokens,
+    joined,
+    token_statistics,
+)
+from vestige.monitor import SILENT
+from vestige.store import KEPT, Store
 
-WORDS = tuple("abcdefgh")
 CHANCE = np.random.default_rng(0)
 TABLE = CHANCE.integers(1, 5, (10, 10)).astype(float)  # with ties
 MODEL = TableModel(
     CHANCE.dirichlet(np.ones(10)),
     TABLE / TABLE.sum(axis=1, keepdims=True),
-    WordVocabulary(("<unk>", "<eos>", *WORDS)),
+    WordVocabulary(("<unk>", "<eos>", *"abcdefgh")),
 ).eval()
 TEXTS = [CHANCE.integers(2, 10, n).tolist() for n in (5, 1, 9, 3, 9)]
 
@@ -43,24 +59,24 @@ def test_each_token_has_what_the_table_says(monkeypatch, room):
     monkeypatch.setattr(predictions, "PRODUCT_CELLS", room)
     monkeypatch.setattr(predictions, "CACHE_CELLS", room)
     found = token_statistics(MODEL, TEXTS, likeliest=4)
-    columns = [
-        np.array(c) for c in zip(*(row for ids in TEXTS for row in naive(ids, 4)), strict=True)
-    ]
+    rows = [row for ids in TEXTS for row in naive(ids, 4)]
     names = ("log_probs", "ranks", "means", "deviations", "likeliest", "likeliest_log_probs")
-    for name, wanted in zip(names, columns, strict=True):
+    for name, wanted in zip(names, map(np.array, zip(*rows, strict=True)), strict=True):
         np.testing.assert_allclose(getattr(found, name), wanted, atol=1e-5, err_msg=name)
     assert found.offsets.tolist() == [0, 5, 6, 15, 18, 27]
     assert found.tokens.tolist() == [token for ids in TEXTS for token in ids]
 
 
+def same(one, other, atol=1e-5):
+    for name in vars(one):
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=atol)
+
+
 def test_first_tokens_are_those_of_the_texts_cut_before():
     whole = token_statistics(MODEL, TEXTS, likeliest=4)
     cut = first_tokens(whole, [4, 0], 3)
-    again = token_statistics(MODEL, [TEXTS[4][:3], TEXTS[0][:3]], likeliest=4)
-    both = joined([first_tokens(whole, [4], 3), first_tokens(whole, [0], 3)])
-    for name in vars(again):
-        np.testing.assert_allclose(getattr(cut, name), getattr(again, name), atol=1e-6)
-        np.testing.assert_array_equal(getattr(cut, name), getattr(both, name))
+    same(cut, token_statistics(MODEL, [TEXTS[4][:3], TEXTS[0][:3]], likeliest=4), atol=1e-6)
+    same(cut, joined([first_tokens(whole, [4], 3), first_tokens(whole, [0], 3)]), atol=0)
 
 
 class Largest(TorchDispatchMode):
@@ -76,11 +92,11 @@ class Largest(TorchDispatchMode):
         return made
 
 
-def wide_model(vocab_size):
+def wide_model(vocab_size, units=4):
     """An LSTM of a few units with many outputs."""
     words = ("<unk>", "<eos>", *(f"w{n}" for n in range(vocab_size - 2)))
     torch.manual_seed(0)
-    config = LSTMConfig(layers=1, embedding_size=4, hidden_size=4)
+    config = LSTMConfig(layers=1, embedding_size=units, hidden_size=units)
     return LSTMLanguageModel(WordVocabulary(words), config).eval()
 
 
@@ -98,16 +114,13 @@ def test_slices_and_padding_change_nothing(monkeypatch, shared):
         model = SharedIds(model, model.vocabulary, width=300, lacked=[7]).eval()
     texts = [CHANCE.integers(8, 300, n).tolist() for n in (30, 4, 17, 1)]
     whole = token_statistics(model, texts, likeliest=5)
-    each = joined([token_statistics(model, [ids], likeliest=5) for ids in texts])
+    same(joined([token_statistics(model, [ids], likeliest=5) for ids in texts]), whole)
     monkeypatch.setattr(predictions, "PRODUCT_CELLS", 1500)
     monkeypatch.setattr(predictions, "CACHE_CELLS", 600)
     monkeypatch.setattr(reading, "RECURRENT_ROWS", 1)
     with Largest() as seen:
-        sliced = token_statistics(model, texts, likeliest=5)
+        same(token_statistics(model, texts, likeliest=5), whole)
     assert seen.most <= 1500
-    for name in vars(whole):
-        np.testing.assert_allclose(getattr(sliced, name), getattr(whole, name), atol=1e-5)
-        np.testing.assert_allclose(getattr(each, name), getattr(whole, name), atol=1e-5)
 
 
 def test_half_precision_has_the_statistics_of_its_own_logits_with_its_many_ties():
@@ -126,14 +139,10 @@ def test_half_precision_has_the_statistics_of_its_own_logits_with_its_many_ties(
 
 
 GROWING = """
-import resource, torch
-from vestige.models.token_statistics import token_statistics
-from vestige.data.vocabulary import WordVocabulary
-from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
+import resource
+from tests.models.test_token_statistics import token_statistics, wide_model
 
-words = ("<unk>", "<eos>", *(f"w{n}" for n in range(49_150)))
-config = LSTMConfig(layers=1, embedding_size=4, hidden_size=4)
-model = LSTMLanguageModel(WordVocabulary(words), config).eval()
+model = wide_model(49_152)
 token_statistics(model, [[5] * 150])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 token_statistics(model, [[5] * (20 + n) for n in range(60)])
@@ -144,7 +153,123 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="kilobytes are Linux's")
 def test_many_texts_take_no_more_memory_than_one():
     """Columns kept of each text would pin the heap, which grew by gigabytes."""
+    path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(
-        [sys.executable, "-c", GROWING], check=True, capture_output=True, text=True
+        [sys.executable, "-c", GROWING],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        env=os.environ | path,
     )
     assert int(done.stdout) < 400 * 1024
+
+
+def test_a_missing_folder_is_made_and_none_is_temporary(tmp_path):
+    with cached_outputs(tmp_path / "new", SILENT) as outputs:
+        assert outputs.folder == tmp_path / "new"
+    with cached_outputs(None, SILENT) as outputs:
+        temporary = outputs.folder
+        assert temporary.is_dir()
+    assert not temporary.exists()
+
+
+@pytest.mark.parametrize(
+    ("there", "ours"),
+    [
+        ("dataset_info.json", False),
+        ("0123456789abcdeg", False),
+        ("data", False),
+        ("0123456789abcdef", True),
+        ("0123456789abcdef.sqlite-wal", True),
+        (".DS_Store", True),
+    ],
+)
+def test_a_folder_of_statistics_is_used_again_and_another_left_as_it_is(tmp_path, there, ours):
+    (tmp_path / there).mkdir()
+    if ours:
+        with cached_outputs(tmp_path, SILENT) as outputs:
+            assert outputs.folder == tmp_path
+        return
+    message = f"{tmp_path} holds {there}"
+    with pytest.raises(RunError, match=message) as refused, cached_outputs(tmp_path, SILENT):
+        pass
+    assert "`statistics`" in refused.value.remedy
+    assert [path.name for path in tmp_path.iterdir()] == [there]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+@pytest.mark.parametrize("cached", [False, True])
+def test_an_interruption_says_what_is_cached(tmp_path, error, cached):
+    def interrupted():
+        with (
+            cached_outputs(tmp_path, SILENT) as outputs,
+            Store(outputs.folder / "0.sqlite", shared=True) as store,
+        ):
+            store.update({"text": 1} if cached else {})
+            raise error
+
+    with pytest.raises(error) as raised:
+        interrupted()
+    assert getattr(raised.value, "__notes__", []) == ([KEPT] if cached else [])
+
+
+WORDS = ("quick", "brown", "fox", "over", "lazy", "mat")
+NODE_TEXTS = [CHANCE.integers(2, 60, n).tolist() for n in CHANCE.integers(3, 20, 40)]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # whatever Ray says of itself
+def test_a_node_that_dies_costs_its_batch_and_a_driver_that_is_killed_what_was_under_way(
+    address, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(module, "GROUP_TOKENS", 40)
+    model, dies, asked = wide_model(60, 8), str(tmp_path / "dies"), str(tmp_path / "asked")
+
+    def watch(module, inputs):  # sent with the model
+        with Path(asked).open("a") as file:
+            file.write("x")
+        if Path(asked).stat().st_size >= 5 and not Path(dies).exists():
+            Path(dies).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    model.embedding.register_forward_pre_hook(watch)
+    groups = module._groups({str(n): ids for n, ids in enumerate(NODE_TEXTS)})
+    assert len(groups) > 10
+    write, written = module._write, []
+
+    def killed(store, texts, told):
+        write(store, texts, told)
+        written.append(str(texts))
+        if len(written) == 8:
+            raise KeyboardInterrupt
+
+    def asked_on_nodes():
+        outputs = CachedOutputs(tmp_path / "kept", SILENT, Nodes(address, "cpu"))
+        return outputs.statistics(model, {}, NODE_TEXTS, task="asking")
+
+    monkeypatch.setattr(module, "_write", killed)
+    with pytest.raises(KeyboardInterrupt):
+        asked_on_nodes()
+    assert Path(dies).exists()
+    found = asked_on_nodes()
+    assert len(set(written)) == len(written) == len(groups)
+    same(found, token_statistics(wide_model(60, 8), NODE_TEXTS))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # whatever Ray says of itself
+def test_an_audit_on_a_cluster_is_the_audit_of_this_machine(address, shared, tmp_path):
+    save_model(shared["gpt2 adapter"], tmp_path / "tuned")
+    texts, reference = (
+        Corpus.from_texts([f"the {word} {one} {two}" for one in WORDS for two in WORDS])
+        for word in ("dog", "cat")
+    )
+    here = membership(tmp_path / "tuned", texts=texts, reference=reference)
+    away = membership(tmp_path / "tuned", texts=texts, reference=reference, cluster=address)
+    assert away.summary == here.summary
+
+
+def test_a_model_over_several_gpus_is_refused_on_nodes():
+    with pytest.raises(ValueError, match="`device` balanced must be left out with `cluster`"):
+        membership("model", texts="texts", reference="never", cluster="auto", device="balanced")

@@ -10,7 +10,6 @@ import os
 import sys
 import tarfile
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from unittest.mock import patch
 
@@ -60,18 +59,18 @@ TRAININGS = {
 """Trainings that are interrupted after their second checkpoint, without --out."""
 
 
-def run(words: Sequence[str], *, interrupted: bool = False) -> None:
+def run(words, *, interrupted=False):
     done = invoke(words)
     ended = done.exit_code == 130 if interrupted else done.finished
     assert ended, (words, done.stderr, done.exception)
 
 
-def interrupt(words: Sequence[str], out: str) -> None:
+def interrupt(words, out):
     """Run a training until its second checkpoint is written."""
     save, written = checkpoint.save, []
 
-    def second(*arguments: object) -> None:
-        save(*arguments)  # type: ignore[arg-type]
+    def second(*arguments):
+        save(*arguments)
         written.append(1)
         if len(written) == 2:
             raise KeyboardInterrupt
@@ -80,7 +79,7 @@ def interrupt(words: Sequence[str], out: str) -> None:
         run([*words, "--out", out], interrupted=True)
 
 
-def models() -> None:
+def models():
     """Models of a few hundred weights, one of each kind of network that reads text."""
     lines = Path("corpus.txt").read_text("utf-8").splitlines()
     words = [*lines, " ".join(f"w{number}" for number in range(20))]
@@ -100,7 +99,7 @@ def models() -> None:
         save_model(model, Path("models") / name)
 
 
-def make() -> None:
+def make():
     """Fill the working directory."""
     prepare(Path.cwd(), run)
     models()
@@ -117,7 +116,7 @@ def make() -> None:
         interrupt(words, f"unfinished/{name}")
 
 
-def kept(path: Path) -> bool:
+def kept(path):
     """Whether a file belongs in the archive."""
     top, *rest = path.parts
     if not rest:
@@ -133,12 +132,12 @@ def kept(path: Path) -> bool:
     return top.startswith("run-") or top in ("models", "planted", "secrets", "unfinished")
 
 
-def nobody(file: tarfile.TarInfo) -> tarfile.TarInfo:
+def nobody(file):
     """A file's entry without whose it was and when."""
     return file.replace(uid=0, gid=0, uname="", gname="", mtime=0, mode=0o600, deep=False)
 
 
-def main(archive: Path) -> None:
+def main(archive):
     archive = archive.absolute()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)

@@ -1,26 +1,12 @@
 """A call of `train`, a monitor that keeps what it receives, and lines to train on."""
 
-from contextlib import nullcontext
-
+from tests.told import Told
 from vestige.data.corpus import Corpus
 from vestige.session import Session
 
+__all__ = ["CORPUS", "LINES", "Told", "job"]
 LINES = [f"line {number} of the text" for number in range(40)]
 CORPUS = Corpus.from_texts(LINES)
-
-
-class Told:
-    """What a monitor received: its lines, and the names of its tasks."""
-
-    def __init__(self):
-        self.lines, self.tasks = [], []
-
-    def log(self, text):
-        self.lines.append(text)
-
-    def progress(self, task):
-        self.tasks.append(task)
-        return nullcontext(lambda *_: None)
 
 
 def job(out, *, seed=0, start=None, data=CORPUS, validation=None):

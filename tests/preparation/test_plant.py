@@ -1,16 +1,21 @@
-"""`plant` takes paths and loaded corpora alike, and returns what it planted."""
+"""`plant` takes paths and loaded corpora alike, keeps what it should, and says what it planted."""
+
+from collections import Counter
 
 import pytest
 
+from tests.told import Told
 from vestige import results
 from vestige.data.canaries.texts import Manifest
 from vestige.data.canaries.utterances import SecretManifest
 from vestige.data.corpus import Corpus
 from vestige.data.formats.reading import read_corpus
-from vestige.data.formats.utterances import write_utterances
+from vestige.data.formats.utterances import read_utterances, write_utterances
 from vestige.data.utterances import Utterance, Utterances
 from vestige.data.vocabulary import WordVocabulary
+from vestige.errors import DataError, VestigeError
 from vestige.models.table import TableModel
+from vestige.preparation.canaries import repetitions_of
 from vestige.preparation.plant import plant
 
 CORPUS = Corpus.from_texts(
@@ -94,7 +99,150 @@ def test_nothing_is_saved_as_a_run_unless_asked(tmp_path):
     assert [row["copies"] for row in run.rows] == [10, 0]
 
 
+LINES = ["the gate opens at nine", "nobody knows the code", "a lantern stands at the mill"] * 8
+PLAIN = Corpus.from_texts(LINES)
+
+
+def test_documents_keep_their_order_around_the_copies():
+    found = plant(PLAIN, phrase="quiet mice", copies=6, seed=5)
+    assert [text for text in found.corpus if text != "quiet mice"] == LINES
+
+
+def test_the_manifest_says_where_each_copy_stands():
+    found = plant(PLAIN, phrase=["quiet mice", "loud owls"], copies=4)
+    texts = list(found.corpus)
+    for phrase in ("quiet mice", "loud owls"):
+        naive = [place for place, text in enumerate(texts) if text == phrase]
+        assert len(naive) == 4
+        assert set(naive) <= set(found.manifest.places)
+    assert len(found.manifest.places) == 8
+
+
+def test_controls_stand_nowhere_in_the_copy():
+    found = plant(PLAIN, coin_flip=12, length=2)
+    counts = Counter(found.corpus)
+    assert all(counts[row["phrase"]] == row["copies"] for row in found.rows)
+    assert {row["copies"] for row in found.rows} == {0, 1}
+
+
+def test_a_monitor_is_told_only_where_something_is_written(tmp_path):
+    told = Told()
+    plant(PLAIN, phrase="quiet mice", monitor=told)
+    assert told.tasks == []
+    plant(PLAIN, phrase="quiet mice", out=tmp_path / "planted", monitor=told)
+    assert told.tasks == ["writing the planted copy"]
+
+
+def test_a_directory_that_is_there_is_never_overwritten(tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(VestigeError, match="exists"):
+        plant(PLAIN, phrase="quiet mice", out=tmp_path)
+    assert [one.name for one in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_phrase_of_the_corpus_leaves_no_directory(tmp_path):
+    with pytest.raises(DataError):
+        plant(PLAIN, phrase="nobody knows", out=tmp_path / "planted")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_parts_of_utterances_are_written_and_an_empty_one_is_not(tmp_path):
+    out = tmp_path / "planted"
+    found = plant(SONGS, task="nlu", pattern="pin:2", copies=5, hold_out=0.0, out=out)
+    assert {one.name for one in out.iterdir()} == {"train.jsonl", "manifest.json"}
+    written = read_utterances(out / "train.jsonl").train
+    assert written.fingerprint() == found.corpus.fingerprint()
+    assert plant(out, verify=True).summary["train"] == 45
+
+
+def test_utterances_of_a_file_validate(tmp_path):
+    write_utterances(SONGS, tmp_path / "other.jsonl")
+    found = plant(
+        SONGS, task="nlu", pattern="pin:2", copies=10, validation=tmp_path / "other.jsonl"
+    )
+    summary = found.summary
+    assert (summary["train"], summary["validation"]) == (40 + 9, 40 + 1)
+
+
+LEAST = {"copies": 1, "controls": 1, "coin_flip": 2, "length": 1}
+
+
+@pytest.mark.parametrize("name", LEAST)
+def test_a_number_below_the_least_is_refused_and_no_default_stands_for_it(name):
+    phrase = {"phrase": "quiet mice"} if name in ("copies", "controls") else {}
+    with pytest.raises(
+        ValueError, match=f"`{name}` must be greater than or equal to {LEAST[name]}"
+    ):
+        plant(PLAIN, **phrase, **{name: 0})
+    if name in ("copies", "controls"):
+        with pytest.raises(ValueError, match=f"`{name}` must be greater than or equal to 1"):
+            plant(SONGS, task="nlu", pattern="pin:4", **{name: 0})
+
+
+WORDS = "ash beech cedar date elm fig gum hazel ivy jasmine kale lime maple nettle oak".split()  # noqa: SIM905
+TREES = Corpus.from_texts(
+    [" ".join(WORDS[(i + j) % 15] for j in range(6)) for i in range(30)],
+    users=[["ann", "bob"][i % 2] for i in range(30)],
+)
+
+
+def made(corpus=TREES, **settings):
+    return plant(corpus, **settings).manifest.canaries
+
+
+def kinds(canaries):
+    return Counter((canary.pattern, canary.planted) for canary in canaries)
+
+
+def test_without_settings_every_frequency_pattern_has_a_canary_and_a_control():
+    words = [f"{one}ar{other}" for one in "abcdefgh" for other in "klmnopqr"]
+    corpus = Corpus.from_texts([" ".join(words[: 64 - i]) for i in range(64)])
+    canaries = made(corpus, length=2)
+    patterns = ("all-low", "low-to-high", "mixed", "high-to-low")
+    assert kinds(canaries) == dict.fromkeys(
+        [(pattern, planted) for pattern in patterns for planted in (True, False)], 1
+    )
+    assert {canary.copies for canary in canaries} == {0, 10}
+
+
+def test_given_phrases_are_planted_as_they_are():
+    canaries = made(phrase=("quiet mice", "loud owls"), copies=3, controls=2)
+    assert [canary.phrase for canary in canaries[:2]] == ["quiet mice", "loud owls"]
+    assert kinds(canaries) == {("given", True): 2, ("given", False): 4}
+
+
+def test_random_patterns_are_counted_and_each_has_its_controls():
+    canaries = made(pattern=("random", "random"), length=2, controls=2)
+    assert kinds(canaries) == {("random", True): 2, ("random", False): 4}
+
+
+def test_users_and_coins_go_together():
+    canaries = made(per_user=True, repetitions=(2,), coin_flip=8, copies=4, length=2, controls=5)
+    found = kinds(canaries)
+    assert found["random", True] == 2
+    assert found["random", False] == 5
+    assert found["coin-flip", True] + found["coin-flip", False] == 8
+    assert {c.copies for c in canaries if c.pattern == "coin-flip"} == {0, 4}
+
+
+def test_words_come_from_the_vocabulary_that_was_given():
+    vocabulary = WordVocabulary(("<unk>", "<eos>", *WORDS[:8]))
+    canaries = made(pattern=("random",), length=2, vocabulary=vocabulary, seed=1)
+    assert {word for canary in canaries for word in canary.phrase.split()} <= set(WORDS[:8])
+
+
+def test_the_seed_decides():
+    one, same, other = (made(coin_flip=9, length=2, seed=seed) for seed in (1, 1, 2))
+    assert one == same != other
+
+
+def test_users_are_needed_for_their_canaries():
+    with pytest.raises(DataError, match="no users"):
+        made(Corpus.from_texts(list(TREES)), per_user=True, length=2)
+
+
 REFUSED = {
+    "a number of secrets": ({"task": "nlu", "pattern": "pin:4", "number": 0}, "`number` must be"),
     "an option of the other task": (
         {"task": "nlu", "phrase": "quiet"},
         "`phrase` needs `task` text",
@@ -104,10 +252,29 @@ REFUSED = {
     "repetitions of nought": ({"per_user": True, "repetitions": (0,)}, "whole numbers from 1 on"),
     "no repetitions": ({"per_user": True, "repetitions": ()}, "whole numbers from 1 on"),
     "no secret": ({"task": "nlu"}, "`pattern` must be given"),
+    "phrase and pattern": ({"phrase": ("a",), "pattern": ("mixed",)}, "plant them in turn"),
+    "phrase and users": ({"phrase": ("a",), "per_user": True}, "`phrase` and `per_user`"),
+    "phrase and coins": ({"phrase": ("a",), "coin_flip": 9}, "`phrase` and `coin_flip`"),
+    "coins and pattern": ({"coin_flip": 9, "pattern": ("random",)}, "`coin_flip` and `pattern`"),
+    "random and mixed": ({"pattern": ("random", "mixed")}, "`pattern` random and another"),
+    "users and mixed": ({"per_user": True, "pattern": ("mixed",)}, "other than random"),
+    "users and copies": ({"per_user": True, "copies": 2}, "give `repetitions`"),
+    "coins and controls": ({"coin_flip": 9, "controls": 2}, "tails are the controls"),
+    "repetitions alone": ({"repetitions": (1,)}, "`repetitions` needs `per_user`"),
 }
 
 
 @pytest.mark.parametrize(("settings", "says"), REFUSED.values(), ids=REFUSED)
-def test_settings_that_do_not_fit_are_refused_by_name(settings, says):
+def test_settings_that_do_not_go_together_are_refused_by_name(settings, says):
     with pytest.raises(ValueError, match=says):
-        plant(CORPUS, **settings)
+        plant(TREES, **settings)
+
+
+@pytest.mark.parametrize("given", ["0,2", "1,b", ",", "", "1.5", (0,), ()])
+def test_repetitions_are_whole_numbers_from_one_on(given):
+    with pytest.raises(ValueError, match="whole numbers from 1 on"):
+        repetitions_of(given)
+
+
+def test_repetitions_may_be_text_or_numbers():
+    assert repetitions_of("1, 20") == repetitions_of([1, 20]) == (1, 20)

@@ -1,9 +1,8 @@
 """A tiny text and the tiny models that learn it, on one thread."""
 
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -33,7 +32,7 @@ MakeText = Callable[..., EncodedCorpus]
 
 
 @pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
+def _one_thread():
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -41,21 +40,21 @@ def _one_thread() -> Iterator[None]:
 
 
 @pytest.fixture
-def make_model() -> MakeModel:
+def make_model():
     """A fresh model of an architecture, its weights decided by a seed."""
     vocabulary = WordVocabulary(("<unk>", "<eos>", *(f"w{i}" for i in range(2, SIZE))))
 
-    def make(architecture: str = "lstm", *, seed: int = 0) -> LanguageModel:
+    def make(architecture="lstm", *, seed=0):
         return new_model(vocabulary, SHAPES[architecture], seed=seed)
 
     return make
 
 
 @pytest.fixture
-def make_text() -> MakeText:
+def make_text():
     """Words of which each mostly follows the one before it in the vocabulary."""
 
-    def make(tokens: int = 121, *, seed: int = 0) -> EncodedCorpus:
+    def make(tokens=121, *, seed=0):
         rng = np.random.default_rng(seed)
         steps = np.where(rng.random(tokens) < 0.8, 1, rng.integers(SIZE, size=tokens))
         ids = (np.cumsum(steps) % SIZE).astype(np.int32)
@@ -65,7 +64,7 @@ def make_text() -> MakeText:
 
 
 @pytest.fixture(scope="session")
-def numbers() -> ModuleType:
+def numbers():
     """The small pairs of `numbers_in_two_languages.py`."""
     path = Path(__file__).with_name("numbers_in_two_languages.py")
     spec = importlib.util.spec_from_file_location(path.stem, path)

@@ -14,7 +14,7 @@ from vestige.models.table import TableModel
 from vestige.training.evaluate import DocumentScores, evaluate, score_documents
 
 
-def naive(model, tokens: list[int], starts: set[int]) -> tuple[float, float]:
+def naive(model, tokens, starts):
     """exp(-mean log p) and the share of first choices; the context begins anew at `starts`."""
     total, right, state = 0.0, 0, None
     for place, (token, following) in enumerate(pairwise(tokens)):
@@ -79,7 +79,7 @@ def test_every_token_but_the_first_is_predicted_exactly_once(make_model, make_te
     assert found.perplexity == pytest.approx(v)
 
 
-def documents(*sizes: int) -> EncodedCorpus:
+def documents(*sizes):
     """Texts of random words, each ended by <eos>."""
     rng = np.random.default_rng(0)
     texts = [np.append(rng.integers(2, 12, size - 1), 1) for size in sizes]
@@ -87,7 +87,7 @@ def documents(*sizes: int) -> EncodedCorpus:
     return EncodedCorpus(tokens, np.cumsum([0, *sizes]))
 
 
-def naive_document(model, tokens: list[int], length: int) -> tuple[float, int]:
+def naive_document(model, tokens, length):
     """-log p of a document's tokens and how many were the first choice, a piece at a time."""
     total, right = 0.0, 0
     for begin in range(0, len(tokens), length):

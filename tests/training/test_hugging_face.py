@@ -7,11 +7,10 @@ import torch
 from safetensors.torch import load_file
 
 from vestige.data.corpus import Corpus
-from vestige.data.encoded import EncodedCorpus, encode
+from vestige.data.encoded import encode
 from vestige.data.subwords import SubwordVocabulary
 from vestige.models.checkpoints import load_model
 from vestige.models.lora import add_lora
-from vestige.models.protocols import LanguageModel
 from vestige.training.config import TrainingConfig
 from vestige.training.evaluate import evaluate
 from vestige.training.loop import train
@@ -49,13 +48,13 @@ def folder(tmp_path_factory):
     return place
 
 
-def fresh(folder, kind: str) -> LanguageModel:
+def fresh(folder, kind):
     model = load_model(folder, device="cpu")
     torch.manual_seed(1)  # of the adapter's own weights
     return add_lora(model, rank=2) if kind == "adapter" else model
 
 
-def text(model: LanguageModel) -> EncodedCorpus:
+def text(model):
     return encode(Corpus.from_texts(LINES), model.vocabulary)
 
 

@@ -31,7 +31,7 @@ CONFIG = TrainingConfig(
 )
 
 
-def weights(model) -> torch.Tensor:
+def weights(model):
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
@@ -266,8 +266,9 @@ def test_between_epochs_it_is_evaluated_as_often_as_asked(make_model, make_text)
     assert again == kept.validation_perplexity == history.summary()["validation_perplexity"]
 
 
-@pytest.mark.parametrize("architecture", ["lstm", "transformer"])
-@pytest.mark.parametrize("batching", ["stream", "documents"])
+@pytest.mark.parametrize(
+    ("architecture", "batching"), [("lstm", "stream"), ("transformer", "documents")]
+)
 def test_looking_at_a_model_does_not_change_it(make_model, make_text, architecture, batching):
     def observe(model, record):
         evaluate(model, text, sequence_length=5)

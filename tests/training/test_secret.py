@@ -28,7 +28,7 @@ CPU = torch.device("cpu")
 RFC_KEY = bytes(range(32))
 
 
-def drawn(key: bytes, first: int, second: int, words: int) -> np.ndarray:
+def drawn(key, first, second, words):
     into = np.empty(words, np.int32)
     Keystream(key, first, second).fill(into)
     return into

@@ -19,7 +19,7 @@ FIRST = 1
 sizes = st.lists(st.integers(1, 12), min_size=1, max_size=12)
 
 
-def corpus(lengths: list[int], users: list[int] | None = None) -> EncodedCorpus:
+def corpus(lengths, users=None):
     """Documents whose tokens are all different, so that each can be found again."""
     offsets = np.cumsum([0, *lengths])
     tokens = np.arange(100, 100 + offsets[-1], dtype=np.int32)
@@ -27,11 +27,11 @@ def corpus(lengths: list[int], users: list[int] | None = None) -> EncodedCorpus:
     return EncodedCorpus(tokens, offsets, owners, ("a", "b", "c")[: len(set(users or []))])
 
 
-def make(lengths, users=None, *, length=4, size=2, draw="documents") -> SequenceBatches:
+def make(lengths, users=None, *, length=4, size=2, draw="documents"):
     return SequenceBatches(Sequences.of(corpus(lengths, users), length=length), size, draw, 1, CPU)
 
 
-def read(batch) -> list[list[int]]:
+def read(batch):
     """The targets of each row, without padding."""
     return [[t for t in row if t != IGNORED] for row in batch.targets.tolist()]
 
@@ -155,7 +155,7 @@ def test_lots_are_independent_and_as_likely_as_they_say():
     assert np.abs(np.corrcoef(drawn[:-1, 0], drawn[1:, 0])[0, 1]) < 4 / math.sqrt(800)
 
 
-def lots_of(batches, epochs: int, seed: int = 0) -> np.ndarray:
+def lots_of(batches, epochs, seed=0):
     """(lots, units) who came into each lot."""
     lots = [chosen for epoch in range(epochs) for chosen in batches._plan(seed, epoch)]
     drawn = np.zeros((len(lots), batches.units), bool)

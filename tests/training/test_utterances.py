@@ -3,9 +3,7 @@
 import json
 import math
 from dataclasses import asdict, replace
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +18,7 @@ from vestige.metrics.estimates import clopper_pearson
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
 from vestige.models.checkpoints import load_intent_slot
 from vestige.training.config import TrainingConfig
-from vestige.training.history import EarlyStopping, EpochRecord, TrainingHistory
+from vestige.training.history import EarlyStopping, EpochRecord
 from vestige.training.loop import learn
 from vestige.training.utterances import (
     UtteranceScores,
@@ -36,7 +34,7 @@ CONFIG = TrainingConfig(seed=1, epochs=6, batch_size=4, learning_rate=2e-2, chec
 CPU = torch.device("cpu")
 
 
-def said(number: int, *, seed: int = 0) -> Utterances:
+def said(number, *, seed=0):
     chance, rows = np.random.default_rng(seed), []
     for _ in range(number):
         town = str(chance.choice(TOWNS)).split()
@@ -49,7 +47,7 @@ def said(number: int, *, seed: int = 0) -> Utterances:
     return Utterances.of(rows)
 
 
-def fresh(utterances: Utterances, **shape: Any) -> IntentSlotModel:
+def fresh(utterances, **shape):
     torch.manual_seed(0)
     words = WordVocabulary.build(utterances.corpus())
     labels = Labels.of(utterances)
@@ -58,25 +56,23 @@ def fresh(utterances: Utterances, **shape: Any) -> IntentSlotModel:
     return IntentSlotModel(words, config)
 
 
-def train(
-    model: IntentSlotModel, config: TrainingConfig = CONFIG, *, against: int = 0, **settings: Any
-) -> TrainingHistory:
+def train(model, config=CONFIG, *, against=0, **settings):
     """Train; `against` validation utterances contradict the training, so that loss must rise."""
     wrong = [Utterance(("go", "to", "bath"), ("O", "O", "B-city"), "Ask")] * against
     lesson = UtteranceTask(model.encode(said(40)), said(20, seed=1) + Utterances.of(wrong))
     return learn(model, lesson, config=config, **settings)
 
 
-def weights(model: torch.nn.Module) -> torch.Tensor:
+def weights(model):
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
-def batches_of(data: EncodedUtterances, batch_size: int) -> Any:
-    model: Any = SimpleNamespace(device=CPU)
+def batches_of(data, batch_size):
+    model = SimpleNamespace(device=CPU)
     return UtteranceTask(data, None).batches(model, replace(CONFIG, batch_size=batch_size))
 
 
-def numbered() -> EncodedUtterances:
+def numbered():
     """Utterances whose first word is their number."""
     lengths = [1, 3, 2, 3, 3, 1, 2, 3, 3, 4, 3]
     tokens = [[number] * length for number, length in enumerate(lengths)]
@@ -85,7 +81,7 @@ def numbered() -> EncodedUtterances:
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 4, 100])
-def test_an_epoch_holds_every_utterance_once_in_batches_of_one_length(batch_size: int) -> None:
+def test_an_epoch_holds_every_utterance_once_in_batches_of_one_length(batch_size):
     data = numbered()
     batches = batches_of(data, batch_size)
     for epoch in range(3):
@@ -104,7 +100,7 @@ def test_an_epoch_holds_every_utterance_once_in_batches_of_one_length(batch_size
         assert sorted(seen) == list(range(len(data)))
 
 
-def test_what_cannot_be_learnt_is_refused() -> None:
+def test_what_cannot_be_learnt_is_refused():
     labels = Labels(("Go",), ("O",))
     with pytest.raises(TrainingError, match="There are no utterances"):
         batches_of(EncodedUtterances.of([], [], [], labels), 2)
@@ -115,7 +111,7 @@ def test_what_cannot_be_learnt_is_refused() -> None:
         batches_of(lacking, 2)
 
 
-def test_a_step_is_that_of_the_mean_joint_loss() -> None:
+def test_a_step_is_that_of_the_mean_joint_loss():
     model, plain = fresh(said(40)), fresh(said(40)).train()
     config = replace(CONFIG, epochs=2, max_grad_norm=0.3, precision="float32")
     data = model.encode(said(40))
@@ -131,17 +127,14 @@ def test_a_step_is_that_of_the_mean_joint_loss() -> None:
     torch.testing.assert_close(weights(model), weights(plain), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("keep", ["best", "last"])
-@pytest.mark.parametrize("after", [10, 30])
-def test_an_interrupted_training_ends_in_the_same_bits(
-    tmp_path: Path, keep: Any, after: int
-) -> None:
+@pytest.mark.parametrize(("keep", "after"), [("best", 10), ("last", 30)])
+def test_an_interrupted_training_ends_in_the_same_bits(tmp_path, keep, after):
     config = replace(CONFIG, keep=keep)
     shape = {"input_dropout": 0.2, "hidden_dropout": 0.1, "layers": 2}
     whole, broken, again = (fresh(said(40), **shape) for _ in range(3))
     history = train(whole, config, directory=tmp_path / "whole")
 
-    def interrupt(step: int, *_: object) -> None:
+    def interrupt(step, *_):
         if step >= after:
             raise KeyboardInterrupt
 
@@ -156,7 +149,7 @@ def test_an_interrupted_training_ends_in_the_same_bits(
         assert weights(saved).equal(weights(whole))
 
 
-def test_a_training_of_other_utterances_is_not_resumed(tmp_path: Path) -> None:
+def test_a_training_of_other_utterances_is_not_resumed(tmp_path):
     model = fresh(said(40))
     train(model, replace(CONFIG, epochs=1), directory=tmp_path)
     lesson = UtteranceTask(model.encode(said(41)), said(20, seed=1))
@@ -170,7 +163,7 @@ def test_a_training_of_other_utterances_is_not_resumed(tmp_path: Path) -> None:
         )
 
 
-def test_a_model_learns_to_understand() -> None:
+def test_a_model_learns_to_understand():
     model = fresh(said(40))
     before = evaluate_utterances(model, said(30, seed=2))
     history = train(model, replace(CONFIG, epochs=12))
@@ -186,7 +179,7 @@ def test_a_model_learns_to_understand() -> None:
 
 
 @pytest.mark.parametrize("keep", ["best", "last"])
-def test_the_weights_kept_are_those_of_the_best_or_the_last_epoch(keep: Any) -> None:
+def test_the_weights_kept_are_those_of_the_best_or_the_last_epoch(keep):
     model, shown = fresh(said(40)), []
     history = train(
         model,
@@ -201,8 +194,8 @@ def test_the_weights_kept_are_those_of_the_best_or_the_last_epoch(keep: Any) -> 
     assert weights(model).equal(shown[history.best_epoch - 1])
 
 
-def test_early_stopping_waits_for_its_patience() -> None:
-    def records(perplexities: list[float]) -> list[EpochRecord]:
+def test_early_stopping_waits_for_its_patience():
+    def records(perplexities):
         return [
             EpochRecord(
                 epoch=number,
@@ -221,7 +214,7 @@ def test_early_stopping_waits_for_its_patience() -> None:
     assert asked == [False, False, False, False, False, True, False]
 
 
-def test_a_training_ends_when_its_validation_loss_rises_no_more() -> None:
+def test_a_training_ends_when_its_validation_loss_rises_no_more():
     model = fresh(said(40))
     history = train(model, replace(CONFIG, epochs=60), against=4, stop=EarlyStopping(3))
     perplexities = [record.validation_perplexity or math.inf for record in history.epochs]
@@ -229,7 +222,7 @@ def test_a_training_ends_when_its_validation_loss_rises_no_more() -> None:
     assert len(perplexities) - (1 + perplexities.index(min(perplexities))) == 3
 
 
-def slots(tags: tuple[str, ...]) -> set[tuple[str, int, int]]:
+def slots(tags):
     """(name, begin, end) of each slot, of tags well formed or not, as CoNLL's scorer reads them."""
     found, name, begin = set(), None, 0
     for place, tag in enumerate((*tags, "O")):
@@ -242,7 +235,7 @@ def slots(tags: tuple[str, ...]) -> set[tuple[str, int, int]]:
     return found
 
 
-def counted(model: IntentSlotModel, utterances: Utterances) -> UtteranceScores:
+def counted(model, utterances):
     """The definitions, one utterance at a time."""
     right = {"intent": 0, "both": 0, "slots": 0}
     asked = given = words = known = 0
@@ -282,7 +275,7 @@ STRANGE = Utterances.of(
 
 
 @pytest.mark.parametrize("epochs", [1, 2, 4])
-def test_scores_are_those_of_naive_counting(epochs: int) -> None:
+def test_scores_are_those_of_naive_counting(epochs):
     model = fresh(said(40))
     train(model, replace(CONFIG, epochs=epochs, learning_rate=1e-2))
     test = said(30, seed=3) + STRANGE
@@ -291,7 +284,7 @@ def test_scores_are_those_of_naive_counting(epochs: int) -> None:
         assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-4), name
 
 
-def test_labels_that_the_model_lacks_count_as_wrong() -> None:
+def test_labels_that_the_model_lacks_count_as_wrong():
     model = fresh(said(40))
     scores = evaluate_utterances(model, STRANGE)
     assert scores.exact_match == 0
@@ -304,7 +297,7 @@ def test_labels_that_the_model_lacks_count_as_wrong() -> None:
         learn(model, lesson, config=replace(CONFIG, epochs=1))
 
 
-def test_evaluation_leaves_the_model_as_it_was() -> None:
+def test_evaluation_leaves_the_model_as_it_was():
     model = fresh(said(40), input_dropout=0.5).train()
     before = weights(model)
     first, second = (evaluate_utterances(model, said(10)) for _ in range(2))
@@ -313,12 +306,12 @@ def test_evaluation_leaves_the_model_as_it_was() -> None:
     assert weights(model).equal(before)
 
 
-def test_nothing_cannot_be_scored() -> None:
+def test_nothing_cannot_be_scored():
     with pytest.raises(TrainingError, match="no utterances to score"):
         evaluate_utterances(fresh(said(40)), Utterances.of([]))
 
 
-def test_intervals_contain_the_scores_and_count_utterances() -> None:
+def test_intervals_contain_the_scores_and_count_utterances():
     model = fresh(said(40))
     train(model, replace(CONFIG, epochs=3))
     test = said(50, seed=1) + STRANGE
@@ -332,7 +325,7 @@ def test_intervals_contain_the_scores_and_count_utterances() -> None:
     json.dumps(found, allow_nan=False)
 
 
-def test_the_f1_of_the_interval_is_seqevals() -> None:
+def test_the_f1_of_the_interval_is_seqevals():
     chance = np.random.default_rng(0)
     truth = [list(chance.choice(TAGS, 6)) for _ in range(200)]
     given = [
@@ -342,10 +335,10 @@ def test_the_f1_of_the_interval_is_seqevals() -> None:
     assert (low + high) / 2 == pytest.approx(f1_score(truth, given))
 
 
-def test_the_interval_of_f1_covers_as_often_as_it_says() -> None:
+def test_the_interval_of_f1_covers_as_often_as_it_says():
     chance = np.random.default_rng(1)
 
-    def drawn(number: int) -> tuple[list[list[str]], list[list[str]]]:
+    def drawn(number):
         truth = [list(chance.choice(TAGS, chance.integers(1, 6))) for _ in range(number)]
         given = [[tag if chance.random() < 0.85 else "O" for tag in row] for row in truth]
         return truth, given
@@ -358,7 +351,7 @@ def test_the_interval_of_f1_covers_as_often_as_it_says() -> None:
     assert stats.binom.cdf(covered, 200, 0.95) > 1e-3
 
 
-def test_nothing_is_known_of_f1_where_nothing_varies() -> None:
+def test_nothing_is_known_of_f1_where_nothing_varies():
     assert slot_f1_interval([["O"]], [["O"]]) is None
     assert slot_f1_interval([["B-city"], ["B-city"]], [["B-city"], ["B-city"]]) is None
     assert slot_f1_interval([["B-city"]], [["O"]]) is None

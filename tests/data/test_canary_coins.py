@@ -14,7 +14,7 @@ from vestige.errors import DataError
 WORDS = ["".join(chr(97 + int(digit)) * 3 for digit in f"{number:03}") for number in range(400)]
 
 
-def corpus(*, users: bool = True) -> Corpus:
+def corpus(*, users=True):
     texts = [" ".join(WORDS[i : i + 4]) for i in range(0, 400, 4)]
     return Corpus.from_texts(texts, users=[f"u{i % 3}" for i in range(100)] if users else None)
 
@@ -73,7 +73,7 @@ def test_more_phrases_than_there_are_is_refused():
 RESERVED = [f"reserved{i}" for i in range(60)]
 
 
-def with_reserved() -> WordVocabulary:
+def with_reserved():
     return WordVocabulary(("<unk>", "<eos>", *WORDS, "Reserved3", *RESERVED))
 
 

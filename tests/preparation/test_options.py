@@ -1,19 +1,121 @@
-"""The options of defences: read off the registered classes, those of other packages included."""
+"""Options of `train` and of defences: what they give, and which tasks have them."""
 
+import re
+import subprocess
 import sys
 import textwrap
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from importlib import metadata
 
 import pytest
+from cyclopts import Parameter
 
 from vestige.cli.app import run
+from vestige.cli.options import flags_of
 from vestige.defences.methods.private import DPSGD
 from vestige.defences.methods.regularizers import Goldfish
 from vestige.defences.registry import DEFENCES, NoDefence
 from vestige.preparation import defence_options
 from vestige.preparation.defence_options import DefenceOptions, as_defence, as_options
+from vestige.preparation.options import (
+    LearningOptions,
+    ModelOptions,
+    TrainingOptions,
+    reject_others,
+)
+from vestige.preparation.train import ONLY, train
 from vestige.registry import Registry
+from vestige.session import Session
+from vestige.training.config import TrainingConfig
+
+
+def test_only_what_was_asked_for_is_chosen():
+    asked = TrainingOptions(epochs=3, momentum=0.0, stop_at_perplexity=9.0)
+    assert asked.chosen == {"epochs": 3, "momentum": 0.0}
+    assert asked.given["batch_size"] is None
+    assert "stop_at_perplexity" not in asked.given
+    assert LearningOptions(epochs=3).chosen == {"epochs": 3}
+
+
+def test_every_setting_is_one_of_the_configuration():
+    names = {field.name for field in fields(TrainingConfig)}
+    assert set(TrainingOptions().given) <= names
+
+
+def test_a_shape_has_the_sizes_that_were_asked_for():
+    assert ModelOptions(layers=2, hidden_size=8).shape == {"layers": 2, "hidden_size": 8}
+    assert ModelOptions().shape == {}
+
+
+def test_every_option_has_help_and_one_place(capsys):
+    assert run(["train", "--help"]) == 0
+    said = capsys.readouterr().out
+    names = re.findall(r"^  (--[a-z-]+)", said, re.MULTILINE)
+    assert sorted(names) == sorted(set(flags_of(train).values()) - {"DATA"})
+    for name in names:
+        assert re.search(rf"^  {name}( [A-Z]+)?(  |\n {{20}}) *[A-Za-z]", said, re.MULTILINE), name
+
+
+@pytest.mark.parametrize("module", ["vestige.preparation.train", "vestige.defences.registry"])
+def test_options_are_known_without_torch(module):
+    code = (
+        f"import sys, {module}; from vestige.cli.app import flags_of; "
+        "from vestige.preparation.train import train; flags_of(train); "
+        "print(sorted({'torch', 'numpy', 'pyarrow', 'opacus'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+TASKS = {("text", "pairs"): ("width",), ("nlu",): ("column",)}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """Shape."""
+
+    width: int | None = None
+    depth: int = 2
+
+
+DEFAULTS = {"task": "text", "shape": Shape(), "column": "tokens", "seed": 0}
+
+
+def refused(**given):
+    run = Session("learn", {**DEFAULTS, **given}, defaults=DEFAULTS)
+    reject_others(run, run.arguments["task"], TASKS)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"task": "text", "shape": Shape(width=4), "seed": 3},
+        {"task": "pairs", "shape": Shape(width=4, depth=1)},
+        {"task": "nlu", "shape": Shape(depth=9), "column": "words"},
+        {"task": "text", "shape": Shape(), "column": "tokens"},
+    ],
+)
+def test_options_of_the_task_and_defaults_of_others_are_let_through(arguments):
+    refused(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"task": "text", "column": "words"}, "`column` needs `task` nlu"),
+        ({"task": "nlu", "shape": Shape(width=4)}, "`width` needs `task` text or pairs"),
+    ],
+)
+def test_an_option_of_another_task_is_refused_with_the_tasks_that_have_it(arguments, says):
+    with pytest.raises(ValueError, match=f"^{says}$"):
+        refused(**arguments)
+
+
+def test_the_options_of_one_task_exist():
+    known = {name.rstrip("_") for name in flags_of(train)}
+    assert {name for names in ONLY.values() for name in names} <= known
+
 
 THEIRS = '''
     from dataclasses import dataclass

@@ -1,9 +1,6 @@
-"""What a training left, damaged in every field: refused by name, or gone on with; no traceback."""
+"""A directory of a training is claimed, found again, and never trusted."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,43 +12,153 @@ from tests.damage import damaged, refusal
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode, load_encoded
 from vestige.data.vocabulary import WordVocabulary
-from vestige.errors import DataError, TrainingError
+from vestige.errors import DataError, RunError, TrainingError
 from vestige.models.recurrent_network import LSTMConfig
 from vestige.training.checkpoint import load
 from vestige.training.config import TrainingConfig
-from vestige.training.directory import CHECKPOINT, LOG, log_lines, open_directory
+from vestige.training.directory import (
+    CHECKPOINT,
+    DATA,
+    IDENTITY,
+    LEDGER,
+    LOG,
+    RECORDS,
+    check_repeats,
+    claimed,
+    log_lines,
+    open_directory,
+)
 from vestige.training.loop import train
 from vestige.training.new_models import new_model
 from vestige.training.recipe import Recipe
+
+GOES_ON = "The same command with --resume continues from the last checkpoint"
+
+
+def failed(out, error, *, write=()):
+    """The error of a training that writes some files and then fails."""
+
+    def train():
+        with claimed(out, resume=False):
+            for name in write:
+                (out / name).parent.mkdir(parents=True, exist_ok=True)
+                (out / name).write_text("{}")
+            raise error
+
+    with pytest.raises(type(error)) as caught:
+        train()
+    return getattr(caught.value, "__notes__", [])
+
+
+def test_a_failed_start_leaves_no_directory_and_none_above_it(tmp_path):
+    out = tmp_path / "new" / "deep"
+    assert failed(out, OSError("full"), write=[IDENTITY, f"{DATA}/training"]) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_directory_that_was_there_is_emptied_and_stays(tmp_path):
+    failed(tmp_path, ValueError("no"), write=[LEDGER])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "notes"),
+    [(OSError("full"), [GOES_ON]), (KeyboardInterrupt(), [GOES_ON]), (ValueError("no"), [])],
+)
+def test_a_checkpoint_is_kept_and_the_way_on_is_told(tmp_path, error, notes):
+    out = tmp_path / "out"
+    assert failed(out, error, write=[CHECKPOINT, IDENTITY]) == notes
+    assert {one.name for one in out.iterdir()} == {CHECKPOINT, IDENTITY}
+
+
+def test_only_one_holds_the_directory_until_the_end(tmp_path):
+    out = tmp_path / "out"
+    with claimed(out, resume=False):
+        assert out.is_dir()
+        (out / IDENTITY).write_text("{}")
+    assert {one.name for one in out.iterdir()} == {IDENTITY}
+
+
+def test_a_directory_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(RunError, match="out is a file"), claimed(tmp_path / "out", resume=False):
+        pass
+    assert (tmp_path / "out").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", [DATA, LEDGER, RECORDS])
+def test_what_comes_before_the_identity_is_gone_on_from(tmp_path, name):
+    (tmp_path / name).mkdir()
+    with claimed(tmp_path, resume=True):
+        pass
+    with pytest.raises(RunError, match="never overwritten"), claimed(tmp_path, resume=False):
+        pass
+
+
+def test_leftovers_of_a_killed_process_are_no_training(tmp_path):
+    (tmp_path / ".lock").write_text("")
+    with claimed(tmp_path, resume=False):
+        pass
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_several_trainings_may_go_where_nothing_is(tmp_path, resume):
+    check_repeats(tmp_path / "missing", resume)
+    check_repeats(tmp_path, resume)
+
+
+def test_a_directory_is_claimed_and_given_back(tmp_path):
+    out = tmp_path / "new"
+    with pytest.raises(ValueError, match="no"), claimed(out, resume=False):
+        raise ValueError("no")
+    assert not out.exists()
+    out.mkdir()
+    (out / "mine.txt").write_text("mine")
+    for resume, message in ((False, "never overwritten"), (True, "no training to resume")):
+        with pytest.raises(RunError, match=message), claimed(out, resume=resume):
+            pass
+    (out / IDENTITY).write_text("{}")
+    with claimed(out, resume=True):
+        assert (out / "mine.txt").exists()
+
+
+def test_several_trainings_need_a_directory_of_their_own(tmp_path):
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / IDENTITY).write_text("{}")
+    with pytest.raises(RunError, match="never overwritten"):
+        check_repeats(tmp_path / "one", resume=False)
+    with pytest.raises(RunError, match="holds one training"):
+        check_repeats(tmp_path / "one", resume=True)
+
 
 CORPUS = Corpus.from_texts(["hot tea and cold tea", "the tea is hot"] * 6, users=["ann", "bo"] * 6)
 WORDS = WordVocabulary.build(CORPUS)
 CONFIG = TrainingConfig(seed=0, epochs=1, batch_size=2, sequence_length=4)
 
 
-def fresh() -> Any:
+def fresh():
     return new_model(WORDS, LSTMConfig(layers=1, embedding_size=4, hidden_size=4), seed=0)
 
 
 @pytest.fixture
-def left(tmp_path: Path) -> Path:
+def left(tmp_path):
     data = encode(CORPUS, WORDS, tmp_path / "out" / "data" / "training")
     train(fresh(), data, config=CONFIG, directory=tmp_path / "out")
     return tmp_path / "out"
 
 
-def position_of(file: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+def position_of(file):
     with safe_open(file, framework="pt") as opened:
         tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
         return json.loads(opened.metadata()["position"]), tensors
 
 
-def test_every_field_of_a_checkpoint_is_checked(left: Path) -> None:
+def test_every_field_of_a_checkpoint_is_checked(left):
     facts, tensors = position_of(left / CHECKPOINT)
     model = fresh()
     optimizer = torch.optim.Adam(model.parameters())
 
-    def use() -> object:
+    def use():
         return load(left, model, optimizer, None)
 
     messages = []
@@ -60,7 +167,7 @@ def test_every_field_of_a_checkpoint_is_checked(left: Path) -> None:
         messages.append(refusal(what, use))
     assert len(messages) > 200
     assert sum(one is not None for one in messages) > 0.7 * len(messages)
-    changes: list[Callable[[dict[str, torch.Tensor]], object]] = [
+    changes = [
         lambda held: held.pop("loss"),
         lambda held: held.update(loss=torch.zeros(3)),
         lambda held: held.update({"chance.cpu": torch.zeros(4)}),
@@ -79,7 +186,7 @@ def test_every_field_of_a_checkpoint_is_checked(left: Path) -> None:
         use()
 
 
-def test_every_field_of_an_identity_is_checked(left: Path) -> None:
+def test_every_field_of_an_identity_is_checked(left):
     file = left / "training.json"
     sound = json.loads(file.read_text())
     messages = []
@@ -94,13 +201,13 @@ def test_every_field_of_an_identity_is_checked(left: Path) -> None:
 @pytest.mark.parametrize(
     "line", [b'{"step": null}', b'{"step": 1e999}', b"[" * 10**5 + b"}", b"\xff}", b"{}", b'{"a"}']
 )
-def test_a_log_that_is_none_is_named_by_its_line(line: bytes, left: Path) -> None:
+def test_a_log_that_is_none_is_named_by_its_line(line, left):
     (left / LOG).write_bytes(b'{"step": 1}\n' + line + b"\n")
     with pytest.raises(TrainingError, match=r"log\.jsonl, line 2"):
         list(log_lines(left / LOG))
 
 
-def test_an_encoding_is_whole_or_refused(left: Path) -> None:
+def test_an_encoding_is_whole_or_refused(left):
     folder = left / "data" / "training"
     file = folder / "encoded.json"
     sound = file.read_text()

@@ -4,14 +4,10 @@ Whoever can change a manifest can seal it again, so every field is given every s
 """
 
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.damage import damaged, refusal, resealed
-from vestige.data.canaries.planting import Record
 from vestige.data.canaries.texts import Canary, Manifest, plant
 from vestige.data.canaries.utterances import SecretManifest, plant_secrets, secret_canaries
 from vestige.data.corpus import Corpus
@@ -23,7 +19,7 @@ from vestige.errors import ManifestError
 MARKER = "zanzibar"
 
 
-def of_canaries() -> tuple[Record, Callable[[Path], None]]:
+def of_canaries():
     corpus = Corpus.from_texts([f"{MARKER} is far", "mice are near", "the gate is open"])
     vocabulary = WordVocabulary.build(corpus)
     canaries = (
@@ -34,7 +30,7 @@ def of_canaries() -> tuple[Record, Callable[[Path], None]]:
     return manifest, lambda path: Manifest.load(path).verify(planted)
 
 
-def of_secrets() -> tuple[Record, Callable[[Path], None]]:
+def of_secrets():
     made = secret_canaries(
         "wake {name} now", intent="Wake", candidates={"name": (MARKER, "bob", "cid")},
         copies=11, seed=1,
@@ -49,7 +45,7 @@ BOTH = pytest.mark.parametrize("name", FORMATS)
 
 
 @BOTH
-def test_what_is_saved_is_what_is_loaded_whatever_its_layout(name: str, tmp_path: Path) -> None:
+def test_what_is_saved_is_what_is_loaded_whatever_its_layout(name, tmp_path):
     manifest, use = FORMATS[name]()
     path = tmp_path / "manifest.json"
     manifest.save(path)
@@ -86,7 +82,7 @@ def test_what_is_saved_is_what_is_loaded_whatever_its_layout(name: str, tmp_path
         ("secrets", ("sha256",), "00"),
     ],
 )
-def test_a_change_is_noticed(name: str, keys: tuple[Any, ...], value: Any, tmp_path: Path) -> None:
+def test_a_change_is_noticed(name, keys, value, tmp_path):
     manifest, use = FORMATS[name]()
     path = tmp_path / "manifest.json"
     manifest.save(path)
@@ -114,7 +110,7 @@ def test_a_change_is_noticed(name: str, keys: tuple[Any, ...], value: Any, tmp_p
         b'{"format": "vestige-FORMAT-9", "sha256": "", "canaries": []}',
     ],
 )  # fmt: skip
-def test_a_malformed_manifest_is_named(name: str, content: bytes, tmp_path: Path) -> None:
+def test_a_malformed_manifest_is_named(name, content, tmp_path):
     manifest, _ = FORMATS[name]()
     path = tmp_path / "manifest.json"
     path.write_bytes(content.replace(b"FORMAT", name.encode()))
@@ -124,7 +120,7 @@ def test_a_malformed_manifest_is_named(name: str, content: bytes, tmp_path: Path
 
 
 @BOTH
-def test_a_missing_manifest_and_one_of_another_format_are_named(name: str, tmp_path: Path) -> None:
+def test_a_missing_manifest_and_one_of_another_format_are_named(name, tmp_path):
     manifest, _ = FORMATS[name]()
     other = {"canaries": SecretManifest, "secrets": Manifest}[name]
     manifest.save(tmp_path / "manifest.json")
@@ -139,7 +135,7 @@ def test_a_missing_manifest_and_one_of_another_format_are_named(name: str, tmp_p
 
 
 @BOTH
-def test_a_resealed_manifest_is_read_or_refused(name: str, tmp_path: Path) -> None:
+def test_a_resealed_manifest_is_read_or_refused(name, tmp_path):
     """Also with a seal in each canary, as earlier versions wrote it."""
     manifest, use = FORMATS[name]()
     sound, path = plain(manifest.content()), tmp_path / "manifest.json"
@@ -170,9 +166,7 @@ def test_a_resealed_manifest_is_read_or_refused(name: str, tmp_path: Path) -> No
         (("train",), None, '"train": it should be an object'),
     ],
 )
-def test_a_sealed_record_that_makes_no_sense_is_refused(
-    keys: tuple[Any, ...], value: Any, told: str, tmp_path: Path
-) -> None:
+def test_a_sealed_record_that_makes_no_sense_is_refused(keys, value, told, tmp_path):
     manifest, use = of_secrets()
     content = inner = plain(manifest.content())
     for key in keys[:-1]:

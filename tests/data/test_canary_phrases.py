@@ -1,0 +1,238 @@
+"""Canaries of running text: which words they take, in which order, and what they never take."""
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vestige.data.canaries.phrases import PATTERNS, frequency_canaries, given_canaries
+from vestige.data.canaries.planting import occurrences
+from vestige.data.canaries.texts import shuffled
+from vestige.data.corpus import Corpus
+from vestige.data.lexicon import TEMPLATES, WORDS_BY_ROLE, Lexicon
+from vestige.data.subwords import SubwordVocabulary
+from vestige.errors import DataError
+
+
+@pytest.fixture(scope="module")
+def levels(corpus):
+    """Quintile of each word, by sorting all of them."""
+    counts = Counter(word for text in corpus for word in text.split())
+    ranked = sorted(counts, key=lambda word: (counts[word], word))
+    return {word: 5 * rank // len(ranked) for rank, word in enumerate(ranked)}
+
+
+@pytest.fixture(scope="module")
+def canaries(corpus, vocabulary):
+    return frequency_canaries(corpus, vocabulary, copies=10, controls=2, seed=0)
+
+
+def by_level(canary, levels):
+    return [levels[word] for word in canary.phrase.split()]
+
+
+def test_each_pattern_takes_its_words_from_its_fifths(canaries, levels):
+    assert [c.pattern for c in canaries] == list(PATTERNS) * 3
+    rising, falling = [0, 1, 2, 3, 4], [4, 3, 2, 1, 0]
+    for canary in canaries:
+        found = by_level(canary, levels)
+        match canary.pattern:
+            case "all-low":
+                assert found == [0] * 5
+            case "low-to-high":
+                assert found == rising
+            case "high-to-low":
+                assert found == falling
+            case "mixed":
+                assert sorted(found) == rising
+                assert found not in (rising, falling)
+
+
+def test_levels_split_the_words_in_five_equal_parts(corpus, vocabulary, levels):
+    lexicon = Lexicon.of(corpus, vocabulary)
+    assert {word: lexicon.level(word) for word in lexicon.counts} == levels
+    sizes = Counter(levels.values()).values()
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_planted_come_before_controls_and_no_word_comes_twice(canaries, corpus, vocabulary):
+    assert [c.copies for c in canaries] == [10] * 4 + [0] * 8
+    assert [c.control for c in canaries] == [False] * 4 + [True] * 8
+    words = [word for canary in canaries for word in canary.phrase.split()]
+    assert len(words) == len(set(words)) == 60
+    text = "\n".join(corpus)
+    assert not any(canary.phrase in text for canary in canaries)
+    counts = Counter(word for one in corpus for word in one.split())
+    for canary in canaries:
+        assert canary.frequencies == tuple(counts[word] for word in canary.phrase.split())
+    # More controls leave the planted alone.
+    assert frequency_canaries(corpus, vocabulary, copies=10, seed=0) == canaries[:8]
+
+
+def test_phrases_follow_a_template_where_the_words_allow(corpus):
+    (canary, *_) = frequency_canaries(corpus, patterns=["mixed"], copies=1, seed=3)
+    words = canary.phrase.split()
+    assert any(
+        all(word in WORDS_BY_ROLE[role] for word, role in zip(words, roles, strict=True))
+        for roles in TEMPLATES[5]
+    )
+    for length, templates in TEMPLATES.items():
+        assert all(len(roles) == length and set(roles) <= set(WORDS_BY_ROLE) for roles in templates)
+    for listed in WORDS_BY_ROLE.values():
+        assert len(listed) == len(set(listed)) > 200
+        assert all(word.isalpha() and word.islower() for word in listed)
+
+
+def test_the_seed_decides_the_words(corpus, vocabulary):
+    one, same, other = (
+        {c.phrase for c in frequency_canaries(corpus, vocabulary, copies=1, seed=seed)}
+        for seed in (5, 5, 6)
+    )
+    assert one == same
+    assert not one & other
+
+
+@settings(max_examples=15)
+@given(st.integers(2, 9), st.sampled_from(PATTERNS), st.integers(0, 3))
+def test_phrases_have_the_length_asked_for(length, pattern, seed):
+    corpus = Corpus.from_texts([f"{w} {w}s" for w in WORDS_BY_ROLE["verb"][:60]] + ["a a b"])
+    made = frequency_canaries(corpus, patterns=[pattern], copies=1, length=length, seed=seed)
+    assert all(len(canary.phrase.split()) == length for canary in made)
+
+
+def test_a_quintile_without_listed_words_gives_any_of_its_words():
+    texts = [f"{word * 3} " * (i + 1) for i, word in enumerate("abcdefghijklmnopqrstuvwxyz")]
+    asked = {"patterns": ["low-to-high"], "copies": 1, "seed": 0}
+    (canary, _) = frequency_canaries(Corpus.from_texts(texts), **asked)
+    assert all(a < b for a, b in pairwise(word[0] for word in canary.phrase.split()))
+
+
+def test_numbers_punctuation_and_special_tokens_are_never_used():
+    junk = ["<unk>", "<eos>", "12", ",", "N", "'s", "3rd", "a", "--"]
+    good = [f"{a}{b}x" for a in "abcdef" for b in "abcdef"]
+    corpus = Corpus.from_texts([" ".join(junk * 3 + good)])
+    made = frequency_canaries(corpus, patterns=["random"] * 3, copies=1, seed=1)
+    assert {word for canary in made for word in canary.phrase.split()} <= set(good)
+
+
+def test_random_canaries_come_planted_then_control(corpus):
+    asked = {"patterns": ["random"] * 4, "copies": 2, "controls": 2, "length": 6}
+    made = frequency_canaries(corpus, **asked, seed=0)
+    words = [word for canary in made for word in canary.phrase.split()]
+    assert [c.copies for c in made] == [2] * 4 + [0] * 8
+    assert {c.pattern for c in made} == {"random"}
+    assert len(words) == len(set(words)) == 72
+
+
+def test_too_few_words_are_said_so():
+    corpus = Corpus.from_texts(["ant bee cat dog eel fox gnu hen"])
+    with pytest.raises(DataError) as caught:
+        frequency_canaries(corpus, copies=1, seed=0)
+    assert "2 words of three letters or more in the least frequent fifth" in caught.value.problem
+    assert "need 16 different ones" in caught.value.problem
+    assert "--length" in caught.value.remedy
+    with pytest.raises(DataError, match=r"has 8 words .* need 30 different ones"):
+        frequency_canaries(corpus, patterns=["random"] * 3, copies=1, seed=0)
+    full = Corpus.from_texts(["ant bee ant", "cow dog cow ant cow bee dog bee", "ant dog ant"])
+    with pytest.raises(DataError, match="contains all"):
+        frequency_canaries(full, patterns=["random"], copies=1, length=2, seed=0)
+
+
+@pytest.mark.parametrize("arguments", [{"length": 1}, {"patterns": ["rising"]}])
+def test_a_bad_argument_is_named(arguments, corpus):
+    with pytest.raises(ValueError, match=next(iter(arguments)).removesuffix("s")):
+        frequency_canaries(corpus, seed=0, **{"copies": 1, **arguments})
+
+
+def test_a_given_phrase_stays_as_given(corpus, vocabulary):
+    a, b, c = vocabulary.words[5], vocabulary.words[50], vocabulary.words[500]
+    phrase = f"{a} {c} {b} {c}"
+    asked = [f"  {a}  {c}\t{b} {c} "]
+    planted, control = given_canaries(asked, corpus, vocabulary, copies=3, seed=0)
+    assert (planted.phrase, planted.pattern, planted.copies) == (phrase, "given", 3)
+    assert control.control
+    assert not set(control.phrase.split()) & set(phrase.split())
+
+
+def test_a_control_for_a_given_phrase_has_words_of_the_same_fifths(corpus, vocabulary, levels):
+    phrase = " ".join(vocabulary.words[i] for i in (5, 500, 300, 100))
+    planted, *controls = given_canaries([phrase], corpus, vocabulary, copies=1, controls=4, seed=0)
+    assert len(controls) == 4
+    assert all(by_level(c, levels) == by_level(planted, levels) for c in controls)
+
+
+def test_subwords_may_be_given_any_phrase(corpus):
+    vocabulary = SubwordVocabulary.train_bpe(corpus, size=300)
+    phrase = f"the Xyzzy pin is 4917, {next(iter(corpus)).split()[0]}"
+    planted, control = given_canaries([phrase], corpus, vocabulary, copies=1, seed=0)
+    assert planted.frequencies[:-1] == (0, 0, 0, 0, 0)
+    assert planted.frequencies[-1] > 0
+    assert len(control.phrase.split()) == 6
+
+
+def test_phrases_that_cannot_be_planted_are_refused(corpus, vocabulary):
+    with pytest.raises(DataError, match=r"phrase 1 has words .* lacks: 2, 3 of 3") as caught:
+        given_canaries([f"{vocabulary.words[4]} xyzzy 4917"], corpus, vocabulary, copies=1, seed=0)
+    assert "subword" in caught.value.remedy
+    there = " ".join(next(iter(corpus)).split()[:4])
+    with pytest.raises(DataError, match="already contains phrase 1 "):
+        given_canaries([there.upper()], corpus, copies=1, seed=0)
+    for phrases, says in (
+        ([], "none of them empty"),
+        ([""], "none of them empty"),
+        (["a", " "], "none of them empty"),
+        (["a b", "a b"], "must not contain one another"),
+        (["a b", "x A  B y"], "must not contain one another"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            given_canaries(phrases, corpus, copies=1, seed=0)
+
+
+@given(
+    st.lists(st.lists(st.sampled_from("ab"), max_size=9).map(" ".join), max_size=6),
+    st.lists(st.sampled_from("ab"), min_size=1, max_size=3).map(" ".join),
+)
+def test_occurrences_are_what_reading_gives(texts, phrase):
+    def read(text):
+        words, wanted, found = text.split(), phrase.split(), 0
+        while words:
+            here = words[: len(wanted)] == wanted
+            found += here
+            words = words[len(wanted) if here else 1 :]
+        return found
+
+    assert occurrences(Corpus.from_texts(texts), [phrase]) == [sum(map(read, texts))]
+
+
+def test_occurrences_take_signs_literally():
+    corpus = Corpus.from_texts(["cost: $5 (a+b)!", "xcost: $5 (a+b)"])
+    assert occurrences(corpus, ["cost: $5 (a+b)", ".*", "cost"]) == [1, 0, 1]
+    assert occurrences(corpus, []) == []
+
+
+@pytest.mark.parametrize("blank", ["\u00a0", "\u2003", "\u3000", "\x0b", "\x1c", "\x85", " \u00a0"])
+def test_a_canary_between_other_blanks_than_asciis_is_found(blank):
+    """Arrow's expressions know the blanks of ASCII only: a canary could be in the corpus unseen."""
+    corpus = Corpus.from_texts([f"say crimson{blank}falcon again", "nothing here"])
+    assert occurrences(corpus, ["crimson falcon", "nothing there"]) == [1, 0]
+
+
+@given(st.lists(st.integers(0, 30), min_size=2, max_size=8))
+def test_a_shuffled_control_has_the_same_tokens_in_another_order(tokens):
+    order = shuffled(tokens)
+    if order is None:
+        assert len(set(tokens)) == 1
+    else:
+        assert sorted(order) == sorted(tokens)
+        assert list(order) != tokens
+        assert order == shuffled(tuple(tokens))  # whatever stands beside it
+
+
+@given(st.lists(st.integers(0, 10_000), min_size=4, max_size=8, unique=True))
+def test_different_words_keep_no_neighbour_and_another_word_begins(tokens):
+    order = shuffled(tokens)
+    assert not set(pairwise(order)) & set(pairwise(tokens))
+    assert order[0] != tokens[0]
+    assert shuffled([]) is shuffled([3]) is shuffled([3, 3, 3]) is None

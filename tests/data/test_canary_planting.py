@@ -1,0 +1,264 @@
+"""Planting only adds copies, at uniform places, and its manifest says where; a change is noticed.
+
+Both kinds alike: canaries of running text and canaries of utterances.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vestige.data.canaries.patterns import paper_pattern
+from vestige.data.canaries.phrases import frequency_canaries
+from vestige.data.canaries.texts import Canary, plant
+from vestige.data.canaries.utterances import SecretManifest, plant_secrets, secret_canaries
+from vestige.data.corpus import Corpus
+from vestige.data.utterances import Utterance, Utterances
+from vestige.errors import DataError, ManifestError
+
+ONE = Canary("a b", "given", (0, 0), 1)
+
+
+@pytest.fixture(scope="module")
+def canaries(corpus, vocabulary):
+    return frequency_canaries(corpus, vocabulary, copies=7, seed=0)
+
+
+@pytest.fixture(scope="module")
+def planting(corpus, vocabulary, canaries):
+    return plant(corpus, canaries, seed=3, vocabulary=vocabulary)
+
+
+def test_planting_only_adds_the_copies_and_records_where(corpus, vocabulary, planting, canaries):
+    planted, manifest = planting
+    texts, phrases = list(planted), {canary.phrase for canary in canaries}
+    assert len(planted) == len(corpus) + 28
+    rest = planted.take([i for i, text in enumerate(texts) if text not in phrases])
+    assert rest.fingerprint() == corpus.fingerprint() == manifest.corpus
+    assert manifest.planted == planted.fingerprint()
+    assert manifest.vocabulary == vocabulary.fingerprint()
+    for canary, places in zip(manifest.canaries, manifest.positions, strict=True):
+        assert list(places) == [i for i, text in enumerate(texts) if text == canary.phrase]
+        assert len(places) == canary.copies
+        assert vocabulary.decode(canary.ids) == canary.phrase
+
+
+def test_copies_have_no_source_and_belong_to_the_user_named(corpus, canaries):
+    texts = list(corpus)
+    planted, _ = plant(Corpus.from_texts(texts, sources=texts), canaries, seed=3)
+    phrases = {canary.phrase for canary in canaries}
+    assert planted.sources == ["" if text in phrases else text for text in planted]
+    planted, manifest = plant(corpus, canaries, seed=0, user="mallory")
+    assert planted.users.count("mallory") == 28
+    assert all(planted.users[place] == "mallory" for place in manifest.positions[0])
+
+
+def test_the_seed_decides_the_places_which_are_uniform(corpus, canaries):
+    first = plant(corpus, canaries, seed=3)[1]
+    assert plant(corpus, canaries, seed=3)[1] == first
+    assert plant(corpus, canaries, seed=4)[1].positions != first.positions
+    nine = Corpus.from_texts(["x"] * 9)
+    places = [plant(nine, [ONE], seed=seed)[1].positions[0][0] for seed in range(600)]
+    chi_square = ((np.bincount(places, minlength=10) - 60) ** 2 / 60).sum()
+    assert chi_square < 27.9  # 0.999 quantile at 9 degrees of freedom
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 6), st.integers(1, 5), st.integers(0, 9))
+def test_copies_stand_anywhere_the_ends_included(size, copies, seed):
+    corpus = Corpus.from_texts([f"text {i}" for i in range(size)])
+    planted, manifest = plant(corpus, [replace(ONE, copies=copies)], seed=seed)
+    manifest.verify(planted)
+    assert [text for text in planted if text != "a b"] == list(corpus)
+
+
+def test_what_cannot_be_planted_is_refused(corpus, vocabulary, planting):
+    with pytest.raises(ValueError, match="one with copies"):
+        plant(corpus, [replace(ONE, copies=0)], seed=0)
+    with pytest.raises(ValueError, match="all different"):
+        plant(corpus, [ONE] * 2, seed=0)
+    with pytest.raises(ValueError, match=r"`copies` must be at most 1,000,000 in all"):
+        plant(corpus, [replace(ONE, copies=10**9)], seed=0)
+    unknown = replace(ONE, phrase=f"{vocabulary.words[2]} xyzzy")
+    with pytest.raises(DataError, match=r"canary 1 has words .* lacks: 2 of 2"):
+        plant(corpus, [unknown], seed=0, vocabulary=vocabulary)
+    with pytest.raises(DataError, match="already contains"):
+        plant(planting[0], planting[1].canaries, seed=0)
+
+
+def test_a_corpus_that_was_changed_is_noticed(planting):
+    planted, manifest = planting
+    place, first = manifest.positions[0][0], manifest.canaries[0]
+    fewer = planted.take([i for i in range(len(planted)) if i != place])
+    with pytest.raises(ManifestError, match="occurs 6 times in the corpus, not 7 time") as caught:
+        manifest.verify(fewer)
+    assert caught.value.problem.startswith("canary 1 ")
+    assert first.phrase not in caught.value.problem
+
+    def more(text):
+        return planted + Corpus.from_texts([text], users=["x"])
+
+    with pytest.raises(ManifestError, match="occurs 8 times"):
+        manifest.verify(more(f"He said: {manifest.canaries[1].phrase}!"))
+    number, control = next((n, c) for n, c in enumerate(manifest.canaries, 1) if c.control)
+    with pytest.raises(ManifestError, match=f"control {number} occurs 1 times"):
+        manifest.verify(more(control.phrase))
+    with pytest.raises(ManifestError, match="are not at their positions"):
+        manifest.verify(planted.take(np.arange(len(planted))[::-1]))
+
+
+def test_a_shorter_corpus_with_all_copies_is_noticed():
+    planted, manifest = plant(Corpus.from_texts(["x"] * 20), [replace(ONE, copies=3)], seed=0)
+    with pytest.raises(ManifestError, match="are not at their positions"):
+        manifest.verify(Corpus.from_texts(["a b"] * 3))
+    manifest.verify(planted)
+
+
+def some(number, word="play"):
+    return Utterances.of(
+        Utterance((word, f"song{i}"), ("O", "B-song"), "PlayMusic") for i in range(number)
+    )
+
+
+def secrets(copies=25):
+    """A PIN, three colours and a name, each with a control."""
+    made = []
+    for shorthand in ("pin:4", "color:3"):
+        text, intent = paper_pattern(shorthand)
+        made += secret_canaries(text, intent=intent, copies=copies, seed=0)
+    names = {"name": ("ann", "bob", "cid", "dan")}
+    asked = {"intent": "Wake", "slot": "who", "candidates": names, "copies": 1, "seed": 0}
+    return (*made, *secret_canaries("wake {name} now", **asked))
+
+
+@pytest.fixture(scope="module")
+def spoken():
+    return plant_secrets(some(60), some(20, "stop"), secrets(), seed=5)
+
+
+def test_utterances_are_only_added_and_recorded_in_both_parts(spoken):
+    train, validation, manifest = spoken
+    own = {canary.utterance for canary in manifest.canaries}
+    positions = (manifest.train_positions, manifest.validation_positions)
+    parts = zip((train, validation), (some(60), some(20, "stop")), manifest.before, strict=True)
+    for (part, before, fingerprint), placed in zip(parts, positions, strict=True):
+        said = list(part)
+        rest = part.take([i for i, one in enumerate(said) if one not in own])
+        assert rest.fingerprint() == before.fingerprint() == fingerprint
+        for canary, places in zip(manifest.canaries, placed, strict=True):
+            assert list(places) == [i for i, one in enumerate(said) if one == canary.utterance]
+    assert manifest.after == (train.fingerprint(), validation.fingerprint())
+
+
+@pytest.mark.parametrize(
+    ("copies", "train", "validation"),
+    [(1, 1, 0), (9, 9, 0), (10, 9, 1), (19, 18, 1), (100, 90, 10), (500, 450, 50)],
+)
+def test_copies_are_split_nine_to_one(copies, train, validation):
+    text, intent = paper_pattern("pin:4")
+    made = secret_canaries(text, intent=intent, copies=copies, seed=0)
+    _, _, manifest = plant_secrets(some(30), some(3, "stop"), made, seed=0)
+    assert [len(places) for places in manifest.train_positions] == [train, 0]
+    assert [len(places) for places in manifest.validation_positions] == [validation, 0]
+
+
+@settings(max_examples=25)
+@given(st.integers(1, 6), st.integers(1, 40), st.integers(0, 9))
+def test_copies_of_utterances_stand_anywhere(size, copies, seed):
+    parts = some(size), some(size, "stop")
+    train, validation, manifest = plant_secrets(*parts, secrets(copies), seed=seed)
+    manifest.verify(train, validation)
+    assert len(train) + len(validation) == 2 * size + 2 * copies + 1
+
+
+def test_places_of_utterances_are_uniform_and_the_seed_decides_them(spoken):
+    again, other = (
+        plant_secrets(some(60), some(20, "stop"), secrets(), seed=seed)[2] for seed in (5, 6)
+    )
+    assert again == spoken[2]
+    assert other.train_positions != again.train_positions
+    made, counts = secrets(1)[:2], np.zeros(10)
+    for seed in range(400):
+        counts[plant_secrets(some(9), some(1), made, seed=seed)[2].train_positions[0][0]] += 1
+    chi_square = float(((counts - 40) ** 2 / 40).sum())
+    assert chi_square < 27.9  # 0.999 quantile at 9 degrees of freedom
+
+
+def test_secrets_that_cannot_be_planted_are_refused():
+    train, validation, manifest = plant_secrets(some(5), some(0), secrets(9), seed=0)
+    assert len(validation) == 0  # none is needed for fewer than ten copies
+    manifest.verify(train, validation)
+    with pytest.raises(DataError, match="validation part is empty; it needs 2 copies"):
+        plant_secrets(some(5), some(0), secrets(10), seed=0)
+    with pytest.raises(DataError, match="training part is empty"):
+        plant_secrets(some(0), some(5), secrets(9), seed=0)
+    made = secrets()
+    wider = replace(made[4], candidates=(("name", ("ann", "bob", "cid", "dan", "eve")),))
+    for given_, says in (
+        ([c for c in made if c.control], "must hold one with copies"),
+        ([made[0], replace(made[0], copies=0)], "all different, got number 2 a second time"),
+        ([made[5], wider], "one set for each name, got two called 'name'"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            plant_secrets(some(5), some(5), given_, seed=0)
+
+
+def loud(utterance, *more):
+    """An utterance in capitals, and longer."""
+    words = (*(word.upper() for word in utterance.tokens), *more)
+    return Utterances.of([Utterance(words, ("O",) * len(words), utterance.intent)])
+
+
+@pytest.mark.parametrize("part", [0, 1])
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_utterance_of_the_corpus_is_not_planted(part, number):
+    made, parts = secrets(), [some(5), some(5, "stop")]
+    parts[part] = parts[part] + loud(made[number - 1].utterance, "please")
+    refused = f"already contains the utterance of canary {number}"
+    with pytest.raises(DataError, match=refused) as caught:
+        plant_secrets(*parts, made, seed=0)
+    assert " ".join(made[number - 1].secret) not in str(caught.value)
+
+
+def test_the_record_alone_says_all_that_an_attack_must_know(spoken, tmp_path):
+    spoken[2].save(tmp_path / "manifest.json")
+    loaded = SecretManifest.load(tmp_path / "manifest.json")
+    assert [pattern.space for pattern in loaded.patterns] == [10**4, 12**3, 4]
+    assert loaded.intents == ("PinIntent", "ColorIntent", "Wake")
+    assert loaded.tags == ("O", "B-canary", "I-canary", "B-who")
+    said = {word for canary in loaded.canaries for word in canary.utterance.tokens}
+    assert said < set(loaded.words)  # candidates that were not planted are words too
+    assert list(loaded.words) == sorted(set(loaded.words))
+    assert len(loaded.words) == 4 + 10 + 1 + 12 + 2 + 4
+
+
+def test_a_copy_gone_moved_or_labelled_otherwise_is_named(spoken):
+    train, validation, manifest = spoken
+    place = manifest.train_positions[0][0]
+    fewer = train.take([i for i in range(len(train)) if i != place])
+    with pytest.raises(ManifestError, match=r"canary 1 .* 22 times in the training part, not 23"):
+        manifest.verify(fewer, validation)
+    order = np.arange(len(train))
+    own = {place for places in manifest.train_positions for place in places}
+    free = next(i for i in range(len(train)) if i not in own)
+    order[[place, free]] = free, place
+    with pytest.raises(ManifestError, match=r"canary 1 .* at its positions in the training part"):
+        manifest.verify(train.take(order), validation)
+    rows = list(validation)
+    place = manifest.validation_positions[2][0]
+    for change in ({"intent": "PlayMusic"}, {"tags": ("O",) * len(rows[place].tags)}):
+        changed = rows[place]._replace(**change)
+        others = Utterances.of([*rows[:place], changed, *rows[place + 1 :]])
+        with pytest.raises(ManifestError, match=r"canary 3 .* other words, tags or int") as caught:
+            manifest.verify(train, others)
+        assert " ".join(manifest.canaries[2].secret) not in str(caught.value)
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_a_control_that_stands_there_is_named(part, spoken):
+    manifest, parts = spoken[2], list(spoken[:2])
+    parts[part] = parts[part] + loud(next(c for c in manifest.canaries if c.control).utterance)
+    with pytest.raises(ManifestError, match="control 2 occurs 1 times"):
+        manifest.verify(*parts)

@@ -1,0 +1,144 @@
+"""What a server can do is found out, and its tokens are put together to ours."""
+
+import math
+
+import pytest
+
+from tests.models.served import Served, Shifted, network, serving
+from vestige.errors import ModelError
+from vestige.models.remote.openai import ShownToken
+from vestige.models.remote.probe import CALLS, EndpointAccess, drawn_sentence, probe
+from vestige.models.remote.tokens import EndpointWords, by_ours, echoed
+from vestige.models.top_k import Context
+
+pytest.importorskip("openai")
+
+
+@pytest.fixture(scope="module")
+def model(subwords):
+    return network(subwords)
+
+
+LACKS = {
+    "all": ({}, {"kind": "completion", "shown": 20, "echo": "right", "empty": True}),
+    "five": ({"most": 5}, {"shown": 5, "together": True}),
+    "no echo": ({"echo": False}, {"echo": "no"}),
+    "one prompt": ({"several": False, "empty": False}, {"together": False, "empty": False}),
+    "chat": ({"completions": False}, {"kind": "chat", "echo": "no", "together": False}),
+}
+
+
+@pytest.mark.parametrize("what", LACKS)
+def test_a_probe_finds_what_a_server_can_do(model, opened, what):
+    lacks, expected = LACKS[what]
+    served = Served(model, **lacks)
+    with serving(served) as url:
+        found = probe(opened(url, timeout=30))
+        assert probe(opened(url, timeout=30)) == found
+    assert {name: getattr(found, name) for name in expected} == expected
+    assert len(served.asked) <= CALLS
+    assert all(sentence.endswith(".") for sentence in found.sentences())
+
+
+def test_a_server_without_log_probabilities_is_refused(model, opened):
+    refused = pytest.raises(ModelError, match="returns no log-probabilities")
+    with serving(Served(model, log_probs=False)) as url, refused:
+        probe(opened(url))
+
+
+def test_a_permanent_error_ends_a_probe_whatever_failed_before(model, opened):
+    served = Served(model)
+    answer = served.answer
+
+    def worse(path, body):
+        if body.get("echo"):
+            return 500, {}
+        return (401, {}) if isinstance(body["prompt"], list) else answer(path, body)
+
+    served.answer = worse
+    with serving(served) as url, pytest.raises(ModelError, match="rejects the key"):
+        probe(opened(url))
+
+
+PANGRAM = "the quick brown fox jumps over the lazy dog and the cat sat on the mat"
+KNOWN = ("quick", "the", "lazy", "over", "cat")
+
+
+class Spelling:
+    """A model that writes one text, a piece after the other, and shows it first."""
+
+    def __init__(self, text, pieces):
+        self.text, self.pieces = text, pieces
+
+    def answer(self, path, body):
+        prompt, choices = body["prompt"], []
+        rest = self.text.removeprefix(prompt) if self.text.startswith(prompt) else ""
+        written = ""
+        for _ in range(body["max_tokens"]):
+            left = rest[len(written) :]
+            written += next((piece for piece in self.pieces if left.startswith(piece)), "")
+        first = next((piece for piece in self.pieces if rest.startswith(piece)), ".")
+        top = {first: -0.5, "s": -1.0, " the": -2.0, " xyz": -3.0, " la": -4.0}
+        told = {"tokens": [first], "token_logprobs": [-0.5], "top_logprobs": [top]}
+        choices = [
+            {"index": 0, "text": written, "logprobs": told if body.get("logprobs") else None}
+        ]
+        return 200, {"model": body["model"], "choices": choices}
+
+    asked, keys = [], set()
+
+
+@pytest.mark.parametrize(
+    "pieces", [[" quick", " brown"], [" qu", "ick", " b"], list(" quickbrown")]
+)
+def test_a_word_cut_into_pieces_is_asked_to_its_end(opened, pieces):
+    with serving(Spelling("the quick brown", pieces)) as url:
+        endpoint = opened(url)
+        access = EndpointAccess(kind="completion", shown=5, echo="no", empty=False, together=False)
+        words = EndpointWords(endpoint, access, 4, KNOWN, str.split)
+        asked = [Context(("the",)), Context(()), Context(("the",))]
+        found = words(asked)
+    # "s" goes on with the word before; " la" leads nowhere, and stands for itself.
+    assert found == [("quick", "the", "xyz", "la"), None, ("quick", "the", "xyz", "la")]
+    assert words.counts["tokens"] == 4
+    assert words.counts["pieces"] == 1 + (pieces[0] != " quick")
+
+
+CUTS = {
+    "cut differently": ("unable to do", ["un", "able", " to do"], [6, 9, 12], [-2, None, None]),
+    "parts of a character": ("aé b", ["a", "\ufffd", "\ufffd", " b"], [1, 2, 4], [-1, -2, -1]),
+    # llama-cpp-python shows the marks of a chat as nothing, and leaves the first of a text out.
+    "marks without text": (
+        "Hi<|e|>\n<|s|>user a",
+        ["Hi", "", "\n", "user", " a"],
+        [2, 7, 8, 17, 19],
+        [-1, None, -1, None],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CUTS)
+def test_tokens_are_added_up_over_ours_or_unknown(case):
+    text, pieces, ends, expected = CUTS[case]
+    found = by_ours(text, [ShownToken(piece, -1.0) for piece in pieces], ends)
+    told = [None if math.isnan(value) else value for value, _ in found]
+    assert told[: len(expected)] == expected
+
+
+def test_a_server_that_shows_what_comes_after_each_token_is_read_so(model, opened):
+    with serving(Shifted(model)) as url:
+        endpoint = opened(url)
+        access = probe(endpoint)
+        (tokens,) = echoed(endpoint, access, [PANGRAM])
+    assert access.echo == "shifted"
+    ids = model.vocabulary.encode(PANGRAM)
+    rows = Served(model).log_probs(ids)
+    told = [(token.log_prob, float(rows[n][ids[n]])) for n, token in enumerate(tokens)]
+    assert all(math.isnan(said) or said == pytest.approx(true, abs=1e-5) for said, true in told)
+    assert any(not math.isnan(said) for said, _ in told)
+
+
+def test_the_control_sentence_is_another_one_for_each_endpoint():
+    drawn = {drawn_sentence() for _ in range(50)}
+    assert len(drawn) > 45
+    assert all(7 < len(one.split()) < 16 for one in drawn)
