@@ -117,6 +117,11 @@ def tables_of(paper: str) -> Mapping[str, PaperTable]:
     return _TABLES[paper]
 
 
+def settings_of(paper: str, table: str, scale: str) -> Any:
+    """What a table is computed from, at a scale."""
+    return tables_of(paper)[table].settings(scale)
+
+
 def reproduce(
     paper: str,
     scale: str,
