@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,7 +91,7 @@ class Audit:
         return replace(self.training, epochs=self.other_epochs, **way)  # type: ignore[arg-type]
 
 
-def preset_for(task: Task) -> Preset:
+def preset_for(task: Task) -> Preset[Any]:
     """Shape and training for next words, translation or dialogue."""
     return preset("next-word") if task == "next-word" else preset_of(task)
 
