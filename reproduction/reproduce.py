@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
@@ -16,12 +15,6 @@ from vestige.session import Session, verb
 
 if TYPE_CHECKING:
     from reproduction.tables import Table
-
-PAPERS = {
-    name: f"reproduction.{name}.paper_tables"
-    for name in ("updates", "regularization", "nlu", "provenance")
-}
-"""The module of each paper's tables, which has SMOKE, SMALL, FULL and `run`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,15 +85,16 @@ def reproduce(
         DataError: a corpus is missing.
         RunError: `out` holds a table or trial of another configuration, or is in use.
     """
+    from reproduction import papers
     from vestige.data.writing import claimed
     from vestige.parallel import map_processes
 
     folder, given = Path(out), data or os.environ.get("VESTIGE_DATA")
-    paper = import_module(PAPERS[experiment])
     with claimed(folder, worth=_worth_keeping):
         try:
-            tables = paper.run(
-                getattr(paper, scale.upper()),
+            tables = papers.reproduce(
+                experiment,
+                scale,
                 folder,
                 data=None if given is None else Path(given),
                 tables=table,

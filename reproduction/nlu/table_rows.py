@@ -9,10 +9,8 @@ from typing import Any
 from reproduction.nlu.planted_models import BEST, LAST, Learner, PlantedModel
 from reproduction.nlu.secret_extractions import OURS, PAPER, TRIVIAL, SecretExtraction
 from reproduction.nlu.utterance_texts import UtteranceText
-from reproduction.paper_numbers import Numbers
+from reproduction.papers import Numbers, Row
 from vestige.metrics.estimates import Estimate, clopper_pearson, columns, mean
-
-Row = dict[str, Any]
 
 CANARIES = ("color", "pin", "call")
 NONE, EARLY = "none", "ES"

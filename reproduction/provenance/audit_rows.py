@@ -8,13 +8,13 @@ where 1 % of the others is called. The paper's audit calls whom its support vect
 the members' side; ours whose p-value is at most 0.05, which states the false-positive rate.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from reproduction.papers import Row
 from reproduction.provenance.audit_trials import Observations
 from reproduction.provenance.decisions import judge_decisions, true_positives_at
 from reproduction.provenance.rank_histogram import histogram_scores
@@ -85,9 +85,7 @@ def decide(observed: Observations, method: Method, *, k: int, seed: int = 0) -> 
     )
 
 
-def audit_row(
-    observed: Observations, method: Method, *, k: int, **labels: object
-) -> Mapping[str, object]:
+def audit_row(observed: Observations, method: Method, *, k: int, **labels: object) -> Row:
     """A row: who audits, what the target shows, how far it overfits, how well the audit does."""
     return {
         **labels,

@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from reproduction.papers import Row
 from reproduction.provenance.audit_rows import METHODS, audit_row
 from reproduction.provenance.audit_trials import AuditTrial, Observations
 from reproduction.provenance.audited_texts import read_users_texts
@@ -23,7 +24,6 @@ from vestige.audits.membership.queries import QueryPolicy, best_of_each
 from vestige.data.corpus import Corpus
 from vestige.data.users import of_length
 
-Row = Mapping[str, object]
 Selection = Select | Literal["rare-sum"]
 """`rare-sum` is the paper's choice of texts, by the smallest sum of frequencies."""
 
@@ -76,7 +76,7 @@ def by_noise(
 
     All texts of the members are asked about once; a share then decides which of them count.
     """
-    each = trial.setting.text.each
+    each = trial.audit.text.each
     more = _further(trial, most=max(round(share * each) for share in shares))
     observed = trial.observe(more=more)
     turns = _turns(observed, each=each, learnt=len(trial.texts.audited))
@@ -105,7 +105,7 @@ def by_obfuscation(
 
 def _further(trial: AuditTrial, *, most: int) -> Corpus:
     """Texts of members that the target did not learn, at most so many of each."""
-    text = trial.setting.text
+    text = trial.audit.text
     whole = read_users_texts(text.dataset, trial.data)
     right = of_length(whole, shortest=text.shortest, longest=text.longest)
     members, learnt = set(trial.texts.members), set(trial.texts.audited)

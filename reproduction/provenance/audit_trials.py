@@ -5,10 +5,11 @@ arXiv:1811.00513, section 4.1 and Algorithm 1. The target is kept as a shadow mo
 folder that what decides it names, with what it scores on members' and others' text.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,41 +34,66 @@ from vestige.data.encoded import encode, encode_pairs
 from vestige.data.token_queries import TokenQueries, token_queries
 from vestige.data.users import disjoint_groups
 from vestige.models.checkpoints import load_model, load_seq2seq
-from vestige.monitor import SILENT, Monitor
 from vestige.store import Store
 from vestige.training.config import TrainingConfig
+from vestige.training.presets import Preset, preset, preset_of
 from vestige.training.shadow_jobs import (
     ShadowConfig,
     ShadowJob,
     ShadowPlan,
+    Task,
     other_shapes,
     shadow_jobs,
 )
-from vestige.training.shadows import Shadow, train_shadow, train_shadows
+from vestige.training.shadows import Shadow, train_shadows
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditSetting:
-    """Texts, models and shadows of one trial.
+class Audit:
+    """Texts, models and shadows of one audit; shapes and training are the paper's (appendix B.1).
 
     Attributes:
+        name: in tables.
         text: whose, and how much.
-        model: the target's shape, and the shadows'.
-        training: how both learn.
+        epochs: of target and shadows.
         shadows: how many.
         domain: the shadows' text, a dataset; None: users of the same corpus.
-        other: shadows of the paper's other shapes, learning in the paper's other way (section
-            4.3, unknown hyper-parameters); how they learn. None: as the target.
-        seed: of the target and the shadows.
+        precision: of the trainings.
+        other_epochs: shadows of the paper's other shapes, learning in the paper's other way
+            (section 4.3, unknown hyper-parameters), for so many epochs. None: as the target.
     """
 
+    name: str
     text: AuditedText
-    model: ShadowConfig
-    training: TrainingConfig
+    epochs: int
     shadows: int = 10
     domain: str | None = None
-    other: TrainingConfig | None = None
-    seed: int = 0
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    other_epochs: int | None = None
+
+    @property
+    def model(self) -> ShadowConfig:
+        """The target's shape, and the shadows'."""
+        return cast("ShadowConfig", preset_for(self.text.task).model)
+
+    @property
+    def training(self) -> TrainingConfig:
+        """How the target learns."""
+        usual = preset_for(self.text.task).training
+        return replace(usual, epochs=self.epochs, keep="last", precision=self.precision)
+
+    @property
+    def other(self) -> TrainingConfig | None:
+        """How shadows of other shapes learn."""
+        if self.other_epochs is None:
+            return None
+        way = {"optimizer": "sgd", "learning_rate": 0.1, "momentum": 0.9}
+        return replace(self.training, epochs=self.other_epochs, **way)  # type: ignore[arg-type]
+
+
+def preset_for(task: Task) -> Preset[Any]:
+    """Shape and training for next words, translation or dialogue."""
+    return preset("next-word") if task == "next-word" else preset_of(task)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,22 +137,22 @@ class Observations:
 
 @dataclass(frozen=True)
 class AuditTrial:
-    """A setting with the places where its models and ranks are kept.
+    """An audit with the places where its models and ranks are kept.
 
     Attributes:
-        setting: which.
+        audit: which.
         directory: where models and ranks are kept.
         data: the folder of corpora.
     """
 
-    setting: AuditSetting
+    audit: Audit
     directory: Path
     data: Path | None
 
     @cached_property
     def texts(self) -> Audited:
         """The texts of the target's side."""
-        return read_audited(self.setting.text, self.data)
+        return read_audited(self.audit.text, self.data)
 
     @property
     def reference(self) -> Corpus:
@@ -141,11 +167,11 @@ class AuditTrial:
     @cached_property
     def _non_members(self) -> tuple[Corpus, Corpus]:
         """Text of shadows and of the compared, of the target's domain or another one."""
-        if self.setting.domain is None:
+        if self.audit.domain is None:
             return self.texts.reference, self.texts.compared
-        text = self.setting.text
+        text = self.audit.text
         sizes = (text.reference, text.compared)
-        whole = read_other_domain(self.setting.domain, sum(sizes), text.each, self.data)
+        whole = read_other_domain(self.audit.domain, sum(sizes), text.each, self.data)
         groups = disjoint_groups(sorted(set(whole.users or ())), sizes, seed=0)
         owners = np.array(whole.users)
         first, second = (whole.take(np.flatnonzero(np.isin(owners, group))) for group in groups)
@@ -154,35 +180,29 @@ class AuditTrial:
     @cached_property
     def target(self) -> ShadowJob:
         """The training of the target."""
-        setting, texts = self.setting, self.texts
-        plan = ShadowPlan(
-            seed=setting.seed,
-            count=1,
-            task=setting.text.task,
-            models=(setting.model,),
-            training=setting.training,
-        )
-        (job,) = self._jobs(plan, texts.audited)
-        training = replace(job.training, seed=setting.seed)
-        return replace(job, members=texts.members, training=training)
+        (job,) = self._jobs(self._plan(seed=0, count=1), self.texts.audited)
+        return replace(job, members=self.texts.members, training=replace(job.training, seed=0))
 
     @cached_property
     def shadows(self) -> list[ShadowJob]:
         """The trainings of the shadows."""
-        setting, task = self.setting, self.setting.text.task
-        if setting.other is not None:
-            plan = other_shapes(seed=setting.seed + 1, task=task, training=setting.other)
-            step = max(1, len(plan.models) // setting.shadows)
-            plan = replace(plan, count=setting.shadows, models=plan.models[::step])
-        else:
-            plan = ShadowPlan(
-                seed=setting.seed + 1,
-                count=setting.shadows,
-                task=task,
-                models=(setting.model,),
-                training=setting.training,
-            )
+        audit = self.audit
+        plan = self._plan(seed=1, count=audit.shadows)
+        if audit.other is not None:
+            every = other_shapes(seed=1, task=audit.text.task, training=audit.other)
+            step = max(1, len(every.models) // audit.shadows)
+            plan = replace(every, count=audit.shadows, models=every.models[::step])
         return self._jobs(plan, self.reference)
+
+    def _plan(self, *, seed: int, count: int) -> ShadowPlan:
+        audit = self.audit
+        return ShadowPlan(
+            seed=seed,
+            count=count,
+            task=audit.text.task,
+            models=(audit.model,),
+            training=audit.training,
+        )
 
     @property
     def jobs(self) -> list[ShadowJob]:
@@ -272,17 +292,6 @@ class AuditTrial:
                 found.append(store[key])
         ranks, log_probs = ([one[name] for one in found] for name in ("ranks", "log_probs"))
         return np.concatenate(ranks), np.concatenate(log_probs)
-
-
-def train_all(
-    trials: Iterable[AuditTrial],
-    *,
-    map_fn: Callable[..., Iterable[Shadow]] = map,
-    monitor: Monitor = SILENT,
-) -> None:
-    """Train every target and shadow that is missing."""
-    jobs = [job for trial in trials for job in trial.jobs]
-    train_shadows(jobs, train=train_shadow, map_fn=map_fn, say=monitor.log)
 
 
 def _bare(corpus: Corpus) -> Corpus:

@@ -7,11 +7,12 @@ Differs from the paper: hidden units of Figure 7 are silenced in the targets of 
 which learnt with dropout; the paper trains others without it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from reproduction.papers import Row
 from reproduction.provenance.audit_trials import AuditTrial
 from vestige.audits.anatomy.anatomy import anatomy
 from vestige.data.corpus import Corpus
@@ -28,9 +29,7 @@ DRAWN = {
 """Figures and what each of them measures."""
 
 
-def memory_rows(
-    trial: AuditTrial, *, orders: int, **labels: object
-) -> Iterator[Mapping[str, object]]:
+def memory_rows(trial: AuditTrial, *, orders: int, **labels: object) -> Iterator[Row]:
     """Rows of the three figures: what is drawn in them, without the cells of the histograms."""
     model = _target(trial)
     seen, unseen = (_of(trial, names) for names in (trial.texts.members, trial.texts.others))

@@ -12,7 +12,7 @@ the share of small p-values is given by quarters of it; beside it stands the sha
 so many compared people can reach at most.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
@@ -23,8 +23,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reproduction.papers import Row
+from reproduction.provenance.audit_trials import preset_for
 from reproduction.provenance.audited_texts import TASKS, read_users_texts, vocabulary_of
-from reproduction.runner import Trial, run_trials
+from reproduction.runner import Trial
 from vestige.audits.membership.ranked_words import (
     RankedWords,
     ShadowRanks,
@@ -42,8 +44,6 @@ from vestige.data.users import disjoint_groups, documents_of, of_length, users_w
 from vestige.data.vocabulary import WordVocabulary
 from vestige.metrics.estimates import columns, mean
 from vestige.models.checkpoints import load_model, load_seq2seq
-from vestige.monitor import SILENT, Monitor
-from vestige.training.presets import preset, preset_of
 from vestige.training.shadow_jobs import ShadowJob, ShadowPlan, shadow_jobs
 from vestige.training.shadows import train_shadow
 
@@ -106,30 +106,21 @@ class _People:
         return self.whole.take(chosen)
 
 
-def null_rows(
-    nulls: Iterable[NullAudits],
-    directory: Path,
-    data: Path | None,
-    *,
-    map_fn: Callable[..., Iterable[Any]] = map,
-    monitor: Monitor = SILENT,
-) -> Iterator[Mapping[str, object]]:
-    """A row for each corpus and way of asking, then one for all corpora together.
+def null_trials(
+    nulls: Iterable[NullAudits], directory: Path, data: Path | None
+) -> dict[NullAudits, list["NullAudit"]]:
+    """Every repetition of some audits of one corpus each, of the same ways of asking."""
+    return {
+        null: [NullAudit.of(null, n, directory, data) for n in range(null.repetitions)]
+        for null in nulls
+    }
 
-    Args:
-        nulls: audits of one corpus each, of the same ways of asking.
-        directory: where models and finished audits are kept.
-        data: the folder of corpora.
-        map_fn: `map`, or one over processes.
-        monitor: told when a corpus is done.
-    """
+
+def null_rows(trials: Mapping[NullAudits, Sequence["NullAudit"]]) -> Iterator[Row]:
+    """A row for each corpus and way of asking, then one for all corpora together."""
     every: dict[tuple[int, bool, int], list[Outcome]] = {}
-    for null in nulls:
-        numbers = range(null.repetitions)
-        trials = [NullAudit.of(null, number, directory, data) for number in numbers]
-        run_trials(trials, map_fn=map_fn, monitor=monitor)
-        done = [trial.result()["outcomes"] for trial in trials]
-        monitor.log(f"audited {null.dataset} {len(done)} times")
+    for null, repeated in trials.items():
+        done = [trial.result()["outcomes"] for trial in repeated]
         for way, outcomes in _by_way(done).items():
             every.setdefault((null.known, *way), []).extend(outcomes)
             yield {"dataset": null.dataset, "known": null.known, **_row(way, outcomes)}
@@ -272,7 +263,7 @@ def _trained(
 ) -> tuple[ShadowJob, list[ShadowJob]]:
     """The trainings of the target, on the members, and of the shadows, on the known."""
     task = TASKS[null.dataset]
-    chosen: Any = preset("next-word") if task == "next-word" else preset_of(task)
+    chosen: Any = preset_for(task)
     learnt = people.of(people.members)
     vocabulary = vocabulary_of(learnt, null.vocabulary_size)
     sources: WordVocabulary | None = None

@@ -6,10 +6,13 @@ sense. Differs from the paper: the translator is any callable, not a web service
 second way, which keeps the order of the words.
 """
 
+import os
 import re
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +45,31 @@ _GRAMMAR = """
     two three four five six seven eight nine ten hundred thousand million first second third last
 """
 _GRAMMATICAL = frozenset(_GRAMMAR.split())
+
+
+def obfuscation(name: str) -> Callable[[Corpus], Corpus]:
+    """A way to change texts: "none", "reversed", "apertium" or "synonyms".
+
+    Raises:
+        ValueError: there is no such way.
+        DataError: what it needs is not installed.
+    """
+    _validate.one_of(("none", "reversed", "apertium", "synonyms"), obfuscation=name)
+    if name == "none":
+        return lambda corpus: corpus
+    if name == "reversed":
+        return lambda corpus: _with_texts(
+            corpus, (" ".join(reversed(text.split())) for text in corpus)
+        )
+    if name == "apertium":
+        if shutil.which("apertium") is None:
+            raise DataError(
+                "back-translation needs the command apertium, which is not there",
+                remedy="Install Debian's apertium and apertium-eng-spa.",
+            )
+        return partial(back_translated, there=Apertium("eng-spa"), back=Apertium("spa-eng"))
+    folder = os.environ.get("WNSEARCHDIR", "/usr/share/wordnet")
+    return partial(with_synonyms, synonyms=read_wordnet(folder), seed=0)
 
 
 def with_synonyms(

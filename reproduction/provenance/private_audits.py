@@ -18,6 +18,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from reproduction.papers import Row
 from reproduction.provenance.audit_rows import METHODS, audit_row
 from reproduction.provenance.audit_trials import AuditTrial, Observations
 from vestige.data.encoded import encode
@@ -30,8 +31,6 @@ from vestige.training.new_models import new_model
 from vestige.training.presets import Shape
 from vestige.training.recipe import snapshot
 from vestige.training.shadows import Shadow
-
-Row = Mapping[str, object]
 
 
 @dataclass(frozen=True, kw_only=True)

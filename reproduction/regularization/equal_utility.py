@@ -11,54 +11,26 @@ from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any
 
 import altair as alt
 import numpy as np
 import vl_convert
 from numpy.typing import NDArray
 
-from reproduction.paper_numbers import Numbers
+from reproduction.papers import Numbers, Plan, Row, Rows
 from reproduction.regularization.measured_training import MeasuredTraining, at_level
+from reproduction.regularization.methods import METHODS, PLAIN, Method
 from reproduction.regularization.natural_canaries import real_canaries
 from reproduction.regularization.user_texts import Users, UserText, read_users
-from reproduction.reproduction import Plan
 from vestige.audits.extraction.canaries import complete
 from vestige.data.encoded import encode
-from vestige.defences.registry import Defence, NoDefence
 from vestige.metrics.comparison import SubgroupGap, rate_of_trainings, subgroup_gap
 from vestige.metrics.estimates import columns, mean
 from vestige.models.checkpoints import load_model
 from vestige.models.recurrent_network import LSTMConfig
-from vestige.training.config import Batching, TrainingConfig
+from vestige.training.config import TrainingConfig
 from vestige.training.evaluate import score_documents
-
-Row = dict[str, Any]
-PLAIN = "unmitigated"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Method:
-    """A training that is compared.
-
-    Attributes:
-        name: of it.
-        batching: how sequences come together.
-        defence: under which it learns.
-        dropout: on what the layers and the head read.
-        optimizer: in place of the training's; Adam moves what has no gradient as far as noise
-            tells it to, however little noise that is.
-        learning_rate: in place of the training's.
-        control: the undefended method whose batches are of the same kind.
-    """
-
-    name: str
-    batching: Batching
-    defence: Defence = NoDefence()  # noqa: RUF009 - it is frozen
-    dropout: float = 0.0
-    optimizer: Literal["adam", "sgd"] | None = None
-    learning_rate: float | None = None
-    control: str = PLAIN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +41,6 @@ class Scale:
         text: whose.
         shape: of the model.
         training: how it learns; the method decides on batches and step.
-        methods: the trainings that are compared.
         levels: test perplexities at which they are, falling.
         seeds: of weights and order; each seed is shared by all methods.
     """
@@ -77,7 +48,6 @@ class Scale:
     text: UserText
     shape: LSTMConfig
     training: TrainingConfig
-    methods: tuple[Method, ...]
     levels: tuple[float, ...]
     seeds: tuple[int, ...]
 
@@ -99,7 +69,7 @@ class Comparison:
     @cached_property
     def trainings(self) -> dict[tuple[str, int], MeasuredTraining]:
         """By method and seed."""
-        every = product(self.scale.seeds, self.scale.methods)
+        every = product(self.scale.seeds, METHODS)
         return {(method.name, seed): self._training(method, seed) for seed, method in every}
 
     @cached_property
@@ -115,11 +85,11 @@ class Comparison:
     @property
     def plain(self) -> Method:
         """The undefended method."""
-        return next(method for method in self.scale.methods if method.name == PLAIN)
+        return next(method for method in METHODS if method.name == PLAIN)
 
     def control(self, of: Method) -> Method:
         """The undefended method whose batches are of the same kind."""
-        return next(method for method in self.scale.methods if method.name == of.control)
+        return next(method for method in METHODS if method.name == of.control)
 
     def of(self, method: Method) -> list[MeasuredTraining]:
         """The trainings of a method, in the order of the seeds."""
@@ -149,16 +119,27 @@ class Comparison:
 
 
 def plan_of(
-    scale: Scale, directory: Path, data: Path | None, *, fill: Callable[[Comparison], Iterator[Row]]
+    scale: Scale,
+    directory: Path,
+    data: Path | None,
+    fill: Callable[[Comparison], Iterator[Row]],
+    chart: Callable[[Rows], str] | None = None,
 ) -> Plan:
     """Every method with every seed, and what then fills a table."""
     made = Comparison(scale, read_users(scale.text, data), directory)
-    return Plan(trials=list(made.trainings.values()), rows=partial(fill, made))
+    values = {
+        "users": scale.text.users,
+        "dataset": scale.text.dataset,
+        "repetitions": ", ".join(map(str, scale.text.repetitions)),
+        "seeds": ", ".join(map(str, scale.seeds)),
+    }
+    trials = list(made.trainings.values())
+    return Plan(trials=trials, rows=partial(fill, made), values=values, chart=chart)
 
 
 def exposure_rows(made: Comparison) -> Iterator[Row]:
     """A row for each level, method and number of copies: means over seeds, with intervals."""
-    for level, method in product(made.scale.levels, made.scale.methods):
+    for level, method in product(made.scale.levels, METHODS):
         own = _at(made, method, level)
         if not own:
             yield {"level": level, "training": method.name, "seeds": 0}
@@ -199,7 +180,7 @@ def completion_rows(made: Comparison) -> Iterator[Row]:
     most = str(max(made.scale.text.repetitions))
     for level in made.scale.levels:
         real = {one.config.seed: _real(made, one, level) for one in made.of(made.plain)}
-        for method in made.scale.methods:
+        for method in METHODS:
             reached = [(one, own) for one in made.of(method) if (own := one.measures(level))]
             found = [measured for _, measured in reached]
             counts = [zip(*one["completed"].values(), strict=True) for one in found]
@@ -224,7 +205,7 @@ def completion_rows(made: Comparison) -> Iterator[Row]:
 def subgroup_rows(made: Comparison, *, paper: Numbers) -> Iterator[Row]:
     """A row for each method: utility lost by the users with most and with fewest documents."""
     level = made.scale.levels[-1]
-    for method in made.scale.methods:
+    for method in METHODS:
         if method.name == PLAIN:
             continue
         gaps = [
@@ -267,7 +248,7 @@ def training_rows(made: Comparison, *, paper: Numbers) -> Iterator[Row]:
         "probe_bag_of_words": "bag_of_words",
     }
     names = dict(zip(made.scale.levels, ("high", "low"), strict=False))
-    for level, method in product(made.scale.levels, made.scale.methods):
+    for level, method in product(made.scale.levels, METHODS):
         reached = [found for one in made.of(method) if (found := one.measures(level))]
         known = paper.get(("avocado", names.get(level), method.name), {})
         yield {
@@ -284,7 +265,7 @@ def training_rows(made: Comparison, *, paper: Numbers) -> Iterator[Row]:
         }
 
 
-def exposure_chart(rows: Sequence[Mapping[str, Any]]) -> str:
+def exposure_chart(rows: Rows) -> str:
     """Exposure against copies, a line for each training, a panel for each level; SVG."""
     values = [
         {name: row[name] for name in ("level", "training", "copies", "exposure", "shuffled")}

@@ -1,14 +1,12 @@
 """Tables of real text: phrases of a newsgroup that was added to Reddit."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from reproduction.paper_numbers import Numbers
-from reproduction.reproduction import Plan
+from reproduction.papers import Numbers, Plan, Row, Rows, paper_numbers, table
 from reproduction.texts import random_parts, read_text
 from reproduction.updates.beam_search import Beams
 from reproduction.updates.exposures import gains
@@ -21,8 +19,6 @@ from vestige.audits.update.settings import Settings
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
 from vestige.models.protocols import LanguageModel
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,23 +67,23 @@ class Persistence:
     shown: int = 10
 
 
-def addition_plan(
-    additions: Sequence[Addition], directory: Path, data: Path | None, *, paper: Numbers
-) -> Plan:
+@table("updates", "tables3-4")
+def addition_plan(additions: tuple[Addition, ...], directory: Path, data: Path | None) -> Plan:
     """Tables 3 and 4: a row for each phrase found, and for each of the paper's.
 
     Both models are trained from fresh weights, with seeds 0 and 100. A null pair, the original
     learnt again with seed 1, tells what the searches find where nothing was added; what speaks of
-    the added text there does so by chance, for one vocabulary knows both texts. The paper's scores
-    are keyed by added text, model, "group" or "vanilla", and phrase.
+    the added text there does so by chance, for one vocabulary knows both texts.
     """
+    paper = paper_numbers("updates", "tables34", key=4)
     updates = [one for of in additions for one in _added(of, directory, data)]
 
     def rows() -> Iterator[Row]:
         for update in updates:
             yield from update.rows(paper)
 
-    return Plan(trials=[one for update in updates for one in update.snapshots], rows=rows)
+    trials = [one for update in updates for one in update.snapshots]
+    return Plan(trials=trials, rows=rows, remark=on_topic_counts)
 
 
 @dataclass(frozen=True)
@@ -137,10 +133,10 @@ def _added(addition: Addition, directory: Path, data: Path | None) -> Iterator[_
         yield _Added(addition, material, name, text, (before, again, after))
 
 
-def persistence_plan(
-    persistence: Persistence, directory: Path, data: Path | None, *, paper: Numbers
-) -> Plan:
+@table("updates", "table5")
+def persistence_plan(persistence: Persistence, directory: Path, data: Path | None) -> Plan:
     """Table 5: a row for each phrase, a column for each update, named as in the paper's file."""
+    paper = paper_numbers("updates", "table5", key=1)
     added, _ = read_text(persistence.added, data)
     percents = (*persistence.retrained, *persistence.continued)
     material = extended(persistence.setting, directory, data, percents, read_too=(added,))
@@ -166,7 +162,7 @@ def persistence_plan(
     return Plan(trials=[original, *updates.values()], rows=rows)
 
 
-def on_topic_counts(rows: Sequence[Mapping[str, Any]]) -> str:
+def on_topic_counts(rows: Rows) -> str:
     """Phrases of each search: on topic, verbatim, and how many a null pair and the texts have."""
     lines = []
     for added, model in dict.fromkeys((row["added"], row["model"]) for row in rows):
@@ -187,7 +183,7 @@ def on_topic_counts(rows: Sequence[Mapping[str, Any]]) -> str:
     return " ".join(lines)
 
 
-def _told(rows: Sequence[Mapping[str, Any]]) -> str:
+def _told(rows: Rows) -> str:
     told = f"{sum(row['on_topic'] for row in rows)} of {len(rows)}"
     return f"{told} (highest score {max(row['score'] for row in rows):.3g})" if rows else told
 

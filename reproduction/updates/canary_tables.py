@@ -4,13 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import altair as alt
 import vl_convert
 
-from reproduction.paper_numbers import Numbers
-from reproduction.reproduction import Plan
+from reproduction.papers import Plan, Row, Rows, paper_numbers, table
 from reproduction.tables import cell
 from reproduction.updates.exposures import exposures, scores_of, token_profile
 from reproduction.updates.settings import Material, Setting, Snapshot, extended, prepare
@@ -20,7 +18,8 @@ from vestige.data.corpus import Corpus
 from vestige.metrics.estimates import mean
 from vestige.models.protocols import LanguageModel
 
-Row = dict[str, Any]
+DRAWN = ("all-low", "high-to-low")
+"""Patterns of Figure 1."""
 
 _APART = 1_000  # between the seeds of two trainings
 FREQUENCIES = ("1:1M", "1:100K")
@@ -86,12 +85,14 @@ class _Update:
         return before.model(), after.model()
 
 
-def copies_plan(of: CanaryCopies, directory: Path, data: Path | None, *, paper: Numbers) -> Plan:
+@table("updates", "table1", "table1-reddit-rnn", "table1-reddit-transformer", "table1-wikitext")
+def copies_plan(of: CanaryCopies, directory: Path, data: Path | None) -> Plan:
     """Table 1: a row for each canary, with its ranks in the first training.
 
     The model before has seed 0, that of k copies 100 + k, a later training 1,000 more each. The
-    paper's scores are keyed by dataset, model, pattern and copies.
+    paper's WikiText-103 is under the name of our text, WikiText-2.
     """
+    paper = paper_numbers("updates", "table1", key=4)
     material = prepare(of.setting, directory, data)
     updates = [_planted(of, material, copies) for copies in of.copies]
 
@@ -107,12 +108,19 @@ def copies_plan(of: CanaryCopies, directory: Path, data: Path | None, *, paper: 
                 known = paper.get(key, {}).get("score")
                 yield {**learnt, **row, **ranks, **over, "paper_score": known}
 
-    return Plan(trials=[s for update in updates for s in update.snapshots], rows=rows)
+    words = of.setting.words
+    values = {
+        "name": of.setting.name,
+        "trainings": of.trainings,
+        "amount": "the whole text" if words is None else f"{words:,} words of the text",
+        "vocabulary": of.setting.vocabulary_size,
+    }
+    trials = [one for update in updates for one in update.snapshots]
+    return Plan(trials=trials, rows=rows, values=values)
 
 
-def profile_plan(
-    of: CanaryCopies, directory: Path, data: Path | None, *, patterns: tuple[str, ...]
-) -> Plan:
+@table("updates", "figure1", folder="table1")
+def profile_plan(of: CanaryCopies, directory: Path, data: Path | None) -> Plan:
     """Figure 1: a row for each token of canaries of some patterns, from Table 1's snapshots."""
     material = prepare(of.setting, directory, data)
     updates = [_planted(replace(of, trainings=1), material, copies) for copies in of.copies]
@@ -121,14 +129,15 @@ def profile_plan(
         for update in updates:
             pair = update.models()
             for canary in update.canaries:
-                if canary.planted and canary.pattern in patterns:
+                if canary.planted and canary.pattern in DRAWN:
                     for row in token_profile(*pair, canary):
                         yield {"dataset": of.setting.dataset, **row}
 
-    return Plan(trials=[s for update in updates for s in update.snapshots], rows=rows)
+    trials = [one for update in updates for one in update.snapshots]
+    return Plan(trials=trials, rows=rows, chart=profile_chart)
 
 
-def profile_chart(rows: Sequence[Mapping[str, Any]]) -> str:
+def profile_chart(rows: Rows) -> str:
     """Figure 1 as SVG: gain by position, a line for each canary and number of copies.
 
     Args:
@@ -152,13 +161,10 @@ def profile_chart(rows: Sequence[Mapping[str, Any]]) -> str:
     return svg
 
 
-def extension_plan(
-    extension: Extension, directory: Path, data: Path | None, *, paper: Numbers
-) -> Plan:
-    """Table 2: a row for each update and number of copies.
-
-    The paper's scores are keyed by update, extra percent and one of `FREQUENCIES`.
-    """
+@table("updates", "table2")
+def extension_plan(extension: Extension, directory: Path, data: Path | None) -> Plan:
+    """Table 2: a row for each update and number of copies."""
+    paper = paper_numbers("updates", "table2", key=3)
     percents = (*extension.retrained, *extension.continued)
     material = extended(extension.setting, directory, data, percents)
     original = material.snapshot("original", material.original, seed=0)
@@ -178,7 +184,8 @@ def extension_plan(
                     **material.learnt(original, after),
                 }
 
-    return Plan(trials=[original, *(after for after, _ in updates.values())], rows=rows)
+    trials = [original, *(after for after, _ in updates.values())]
+    return Plan(trials=trials, rows=rows, values={"words": extension.setting.words})
 
 
 def planted_text(

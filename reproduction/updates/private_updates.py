@@ -14,8 +14,7 @@ from typing import Any
 
 import torch
 
-from reproduction.paper_numbers import Numbers
-from reproduction.reproduction import Plan
+from reproduction.papers import Plan, Row, paper_numbers, table
 from reproduction.updates.canary_tables import CanaryCopies, planted_text
 from reproduction.updates.exposures import exposures
 from reproduction.updates.settings import Material, Snapshot, prepare
@@ -27,7 +26,6 @@ from vestige.privacy.accounting import Mechanism, noise_for
 from vestige.training.config import TrainingConfig
 from vestige.training.sequences import SequenceBatches, Sequences
 
-Row = dict[str, Any]
 PATTERN = "all-low"
 
 
@@ -52,10 +50,10 @@ class PrivateUpdate:
     copies: int = 50
 
 
-def private_plan(
-    update: PrivateUpdate, directory: Path, data: Path | None, *, paper: Numbers
-) -> Plan:
-    """A row for each epsilon, as the paper's are keyed; None (undefended) first."""
+@table("updates", "rq5", folder="table1")
+def private_plan(update: PrivateUpdate, directory: Path, data: Path | None) -> Plan:
+    """A row for each epsilon; None (undefended) first."""
+    paper = paper_numbers("updates", "rq5", key=1)
     copies, material = update.copies, prepare(update.trial.setting, directory, data)
     text, canaries = planted_text(update.trial, material, copies, seed=copies)
     before = material.snapshot("copies-0", material.original, seed=0)

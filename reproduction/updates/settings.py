@@ -16,11 +16,10 @@ from vestige.data.vocabulary import Vocabulary, WordVocabulary, word_counts
 from vestige.defences.registry import Defence, NoDefence
 from vestige.models.checkpoints import load_model
 from vestige.models.protocols import LanguageModel, choose_device
-from vestige.models.recurrent_network import LSTMConfig
 from vestige.training.config import TrainingConfig
 from vestige.training.history import EpochRecord, best_epoch
 from vestige.training.new_models import new_model
-from vestige.training.presets import Shape, preset
+from vestige.training.presets import Shape
 from vestige.training.recipe import snapshot
 
 UNDEFENDED = NoDefence()
@@ -48,20 +47,6 @@ class Setting:
     training: TrainingConfig
     vocabulary_size: int
     words: int | None = None
-
-
-def preset_setting(name: str, dataset: str, of: str, *, words: int | None = None) -> Setting:
-    """A dataset learnt by one of the presets, with all that the preset says."""
-    made = preset(of)
-    return Setting(
-        name=name,
-        dataset=dataset,
-        model="rnn" if isinstance(made.model, LSTMConfig) else "transformer",
-        shape=made.model,
-        training=made.training,
-        vocabulary_size=made.vocabulary_size or 10_000,
-        words=words,
-    )
 
 
 @runtime_checkable

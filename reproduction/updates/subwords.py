@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from reproduction.reproduction import Plan
+from reproduction.papers import Plan, table
 from reproduction.texts import NEWSGROUPS, read_text
 from reproduction.updates.beam_search import Beams
 from reproduction.updates.reconstruction import Gram, is_verbatim, ngrams, tokens_found
@@ -289,6 +289,7 @@ def judged(found: Sequence[Finding], nulls: NullScores | None, read: Texts) -> d
     }
 
 
+@table("updates", "subwords")
 def subword_plan(config: Subwords, directory: Path, data: Path | None) -> Plan:
     """A row for each repetition, kind of update, search and score."""
     others = (*config.seeds[1:], config.seeds[0])

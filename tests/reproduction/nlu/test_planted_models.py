@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from reproduction.nlu import planted_models
-from reproduction.nlu.paper_tables import SMOKE
 from reproduction.nlu.planted_models import (
     BEST,
     LAST,
@@ -16,8 +15,11 @@ from reproduction.nlu.planted_models import (
     shape,
 )
 from reproduction.nlu.utterance_texts import read_parts
+from reproduction.papers import settings_of
 from reproduction.runner import make_trial
 from vestige.training.history import EarlyStopping, EpochRecord
+
+SMOKE = settings_of("nlu", "table2", "smoke")
 
 
 @pytest.fixture

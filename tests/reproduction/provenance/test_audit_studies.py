@@ -55,7 +55,7 @@ def made_trial() -> Any:
     learnt = Corpus.from_texts(["a b", "c d", "e f"], users=["ann", "ann", "bob"])
     text = SimpleNamespace(dataset="made", shortest=2, longest=3)
     return SimpleNamespace(
-        setting=SimpleNamespace(text=text),
+        audit=SimpleNamespace(text=text),
         data=None,
         texts=SimpleNamespace(members=("ann",), audited=learnt),
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from reproduction.papers import settings_of
 from reproduction.provenance.audit_rows import (
     AuditDecisions,
     audit_row,
@@ -13,7 +14,6 @@ from reproduction.provenance.audit_rows import (
 )
 from reproduction.provenance.audit_studies import _turns, by_queries, choose
 from reproduction.provenance.audit_trials import AuditTrial, Observations
-from reproduction.provenance.paper_tables import SMOKE
 from reproduction.provenance.private_audits import (
     _frequency_ranks,
     _mean_rank,
@@ -27,12 +27,13 @@ from vestige.models.checkpoints import load_model
 from vestige.store import Store
 from vestige.training.shadows import train_shadow
 
+SMOKE = settings_of("provenance", "table1", "smoke")
 WHOLE = 10**9
 
 
 @pytest.fixture(scope="module")
 def trial(tmp_path_factory: pytest.TempPathFactory) -> AuditTrial:
-    return AuditTrial(SMOKE.targets[0].setting, tmp_path_factory.mktemp("trial"), None)
+    return AuditTrial(SMOKE.targets[0], tmp_path_factory.mktemp("trial"), None)
 
 
 @pytest.fixture(scope="module")
@@ -210,8 +211,8 @@ def test_a_mean_rank_has_its_interval_over_words(observed: Observations) -> None
 
 
 def test_shadows_of_another_domain_learn_and_are_compared_there(tmp_path: Path) -> None:
-    setting = replace(SMOKE.targets[0].setting, domain="grammar")
-    trial = AuditTrial(setting, tmp_path, None)
+    audit = replace(SMOKE.targets[0], domain="grammar")
+    trial = AuditTrial(audit, tmp_path, None)
     assert len(set(trial.reference.users or ())) == 24
     assert len(set(trial.compared.users or ())) == 14
     assert not set(trial.reference.users or ()) & set(trial.compared.users or ())

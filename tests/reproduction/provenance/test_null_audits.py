@@ -9,7 +9,14 @@ import pytest
 from scipy import stats
 
 from reproduction.provenance import null_audits as audit_null
-from reproduction.provenance.null_audits import NullAudit, NullAudits, null_audit, null_rows
+from reproduction.provenance.null_audits import (
+    NullAudit,
+    NullAudits,
+    null_audit,
+    null_rows,
+    null_trials,
+)
+from reproduction.runner import run_trials
 
 NULL = NullAudits(
     dataset="grammar", members=8, audited=8, known=40, fewest=6, most=12, epochs=2, repetitions=2
@@ -66,7 +73,9 @@ def test_people_who_were_learnt_do_not_pass_for_people_who_were_not(
 
 
 def test_the_unit_of_an_interval_is_the_audit(tmp_path: Path) -> None:
-    rows = list(null_rows([NULL], tmp_path, None))
+    planned = null_trials([NULL], tmp_path, None)
+    run_trials(planned[NULL])
+    rows = list(null_rows(planned))
     assert [row["dataset"] for row in rows] == ["grammar"] * 4 + ["all"] * 4
     trials = [NullAudit.of(NULL, place, tmp_path, None) for place in range(2)]
     done = [trial.result()["outcomes"] for trial in trials]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from reproduction.papers import settings_of
 from reproduction.provenance import private_audits
-from reproduction.provenance.audit_plans import private_training
 from reproduction.provenance.audited_texts import vocabulary_of
 from reproduction.provenance.private_audits import (
     _digest,
@@ -19,7 +19,7 @@ from reproduction.provenance.private_audits import (
 )
 from vestige.data.corpus import Corpus
 
-PRIVATE = private_training(1.0, 0.3, users=500, rounds=300)
+PRIVATE = settings_of("provenance", "private", "small").private
 
 
 def trial_of(users: int) -> Any:
@@ -27,7 +27,8 @@ def trial_of(users: int) -> Any:
 
 
 def test_more_rounds_cost_more_privacy() -> None:
-    longer = private_training(1.0, 0.3, users=500, rounds=600)
+    training = replace(PRIVATE.training, epochs=2 * PRIVATE.training.epochs)
+    longer = replace(PRIVATE, training=training)
     assert epsilon_of(trial_of(500), PRIVATE) < epsilon_of(trial_of(500), longer)
 
 
@@ -37,7 +38,7 @@ def test_a_looser_delta_costs_less_privacy() -> None:
 
 
 def test_epsilon_does_not_depend_on_the_norm_that_is_cut_to() -> None:
-    wide = private_training(1.0, 10.0, users=500, rounds=300)
+    wide = replace(PRIVATE, defence=replace(PRIVATE.defence, max_grad_norm=10.0))
     assert epsilon_of(trial_of(500), wide) == epsilon_of(trial_of(500), PRIVATE)
 
 

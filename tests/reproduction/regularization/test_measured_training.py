@@ -11,14 +11,16 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reproduction.regularization.equal_utility import exposure_rows, plan_of
+from reproduction.papers import settings_of
+from reproduction.regularization.equal_utility import Comparison
 from reproduction.regularization.measured_training import (
     FAR,
     REFERENCES,
     MeasuredTraining,
     at_level,
 )
-from reproduction.regularization.paper_tables import METHODS, SMOKE
+from reproduction.regularization.methods import PLAIN
+from reproduction.regularization.user_texts import read_users
 from reproduction.runner import run_trials
 from vestige.models.predictions import text_log_probs
 from vestige.training.history import EpochRecord
@@ -28,8 +30,8 @@ from vestige.training.history import EpochRecord
 def trial(tmp_path_factory) -> MeasuredTraining:
     """The undefended training of the smallest scale, not begun."""
     directory = tmp_path_factory.mktemp("measured")
-    scale = replace(SMOKE, methods=METHODS[:1], seeds=(0,))
-    (made,) = plan_of(scale, directory, None, fill=exposure_rows).trials
+    scale = replace(settings_of("regularization", "table1", "smoke"), seeds=(0,))
+    made = Comparison(scale, read_users(scale.text, None), directory).trainings[PLAIN, 0]
     assert isinstance(made, MeasuredTraining)
     return made
 

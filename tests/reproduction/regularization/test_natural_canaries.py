@@ -53,12 +53,6 @@ def small(*texts, users, **options):
     return {canary.user: canary.phrase for canary in found}
 
 
-def test_a_planted_canary_is_not_taken_for_a_real_one():
-    texts, loss = ("secret words here", "to be or not"), [9.0, 1.0]
-    assert small(*texts, users="aa", loss=loss) == {"a": "secret words here"}
-    assert small(*texts, users="aa", loss=loss, without=[texts[0]]) == {"a": "to be or not"}
-
-
 def test_two_users_never_give_the_same_text():
     texts = ("so be it", "so be it", "to be or not")
     assert small(*texts, users="abb", loss=[3.0, 2.0, 1.0]) == {"a": texts[0], "b": texts[2]}
@@ -77,22 +71,6 @@ def test_users_are_needed():
     vocabulary = WordVocabulary.build(corpus)
     with pytest.raises(DataError, match="have no users"):
         real_canaries(encode(corpus, vocabulary), vocabulary, loss=[1.0], tokens=[3])
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"loss": [1.0]}, "loss must hold one number for each of 2 documents"),
-        ({"tokens": [[1], [1]]}, "tokens must hold one number for each of 2 documents"),
-        ({"loss": [1.0, np.nan]}, "loss must be finite, got nan"),
-        ({"tokens": [1, 0]}, "tokens must be positive, got 0"),
-        ({"shortest": 0}, "shortest must be at least 1"),
-        ({"shortest": 4, "longest": 3}, "longest must be at least 4, got 3"),
-    ],
-)
-def test_bad_arguments_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        small("to be", "or not", users="ab", **options)
 
 
 def test_lengths_that_no_document_has_are_refused():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from reproduction.papers import settings_of
 from reproduction.updates.added_text import (
     _best,
     _followed,
@@ -9,7 +10,6 @@ from reproduction.updates.added_text import (
     _text_of,
     on_topic_counts,
 )
-from reproduction.updates.paper_tables import SMOKE
 from reproduction.updates.searches import Finding
 from vestige.audits.update.phrases import Text
 
@@ -37,7 +37,7 @@ def test_a_phrase_is_followed_once_with_its_highest_score(monkeypatch) -> None:
     monkeypatch.setattr(
         "reproduction.updates.added_text.findings", lambda pair, search: found[pair]
     )
-    followed = _followed(["one", "two"], SMOKE.table5)  # type: ignore[list-item]
+    followed = _followed(["one", "two"], settings_of("updates", "table5", "smoke"))  # type: ignore[list-item]
     assert followed == [(2,), (1,), (3,)]
 
 
@@ -81,7 +81,7 @@ def test_each_model_has_its_sentence() -> None:
 
 
 def test_searches_have_the_length_and_groups_of_the_table() -> None:
-    (addition, _) = SMOKE.tables34
+    (addition, _) = settings_of("updates", "tables3-4", "smoke")
     searches = _searches(addition)
     assert set(searches) == {"group", "vanilla", "group, smoothed", "seed and extend"}
     assert searches["group"][0].groups == addition.groups  # type: ignore[union-attr]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reproduction.paper_numbers import Numbers
+from reproduction.papers import paper_numbers, settings_of, tables_of
 from reproduction.updates import canary_tables
 from reproduction.updates.added_text import addition_plan, persistence_plan
 from reproduction.updates.canary_tables import (
@@ -14,13 +14,15 @@ from reproduction.updates.canary_tables import (
     planted_text,
     profile_plan,
 )
-from reproduction.updates.paper_tables import PAPER, SMOKE, parts_of
 from reproduction.updates.private_updates import batches_of, private_plan
 from reproduction.updates.settings import Snapshot, prepare
 from reproduction.updates.subwords import subword_plan
 from vestige.data.canaries.texts import Canary
 
-NOTHING: Numbers = {}
+TABLE1, TABLE2, TABLES34, TABLE5, SUBWORDS, RQ5 = (
+    settings_of("updates", name, "smoke")
+    for name in ("table1", "table2", "tables3-4", "table5", "subwords", "rq5")
+)
 
 
 def seeds(trials) -> dict[str, int]:
@@ -29,11 +31,11 @@ def seeds(trials) -> dict[str, int]:
 
 @pytest.fixture
 def copies():
-    return SMOKE.table1["table1"]
+    return TABLE1
 
 
 def test_table1_has_a_model_for_each_number_of_copies(tmp_path: Path, copies) -> None:
-    plan = copies_plan(copies, tmp_path, None, paper=NOTHING)
+    plan = copies_plan(copies, tmp_path, None)
     assert seeds(plan.trials) == {
         "grammar-rnn/copies-0": 0,
         "grammar-rnn/copies-5": 105,
@@ -44,7 +46,7 @@ def test_table1_has_a_model_for_each_number_of_copies(tmp_path: Path, copies) ->
 
 def test_a_second_training_has_seeds_and_places_of_its_own(tmp_path: Path, copies) -> None:
     twice = replace(copies, copies=(5,), trainings=2)
-    plan = copies_plan(twice, tmp_path, None, paper=NOTHING)
+    plan = copies_plan(twice, tmp_path, None)
     named = {trial.directory.name: trial for trial in plan.trials}
     assert {name: one.config.seed for name, one in named.items()} == {
         "copies-0": 0,
@@ -59,8 +61,8 @@ def test_a_second_training_has_seeds_and_places_of_its_own(tmp_path: Path, copie
 
 def test_the_figure_shares_the_first_trainings_of_the_table(tmp_path: Path, copies) -> None:
     twice = replace(copies, trainings=2)
-    figure = profile_plan(twice, tmp_path, None, patterns=("all-low",)).trials
-    table = copies_plan(twice, tmp_path, None, paper=NOTHING).trials
+    figure = profile_plan(twice, tmp_path, None).trials
+    table = copies_plan(twice, tmp_path, None).trials
     assert {trial.key for trial in figure} < {trial.key for trial in table}
 
 
@@ -79,7 +81,7 @@ PATTERNS = ("all-low", "low-to-high", "mixed", "high-to-low")
 
 
 def test_table2_trains_each_kind_of_update_from_where_it_begins(tmp_path: Path) -> None:
-    plan = extension_plan(SMOKE.table2, tmp_path, None, paper=NOTHING)
+    plan = extension_plan(TABLE2, tmp_path, None)
     named: dict[str, Snapshot] = {trial.directory.name: trial for trial in plan.trials}
     assert {name: one.config.seed for name, one in named.items()} == {
         "original": 0,
@@ -88,7 +90,7 @@ def test_table2_trains_each_kind_of_update_from_where_it_begins(tmp_path: Path) 
         "continued-50": 350,
         "two-stage-50": 550,
     }
-    fresh = SMOKE.table2.setting.shape
+    fresh = TABLE2.setting.shape
     assert named["original"].start == named["retrained-50"].start == fresh
     assert named["continued-50"].start == named["original"]
     assert named["two-stage-50"].start == named["continued-50"]
@@ -101,7 +103,7 @@ def test_table2_trains_each_kind_of_update_from_where_it_begins(tmp_path: Path) 
 
 
 def test_tables34_train_a_null_beside_every_update(tmp_path: Path) -> None:
-    plan = addition_plan(SMOKE.tables34, tmp_path, None, paper=NOTHING)
+    plan = addition_plan(TABLES34, tmp_path, None)
     found = seeds(plan.trials)
     assert found == {
         f"{setting}/{name}": seed
@@ -115,7 +117,7 @@ def test_tables34_train_a_null_beside_every_update(tmp_path: Path) -> None:
 
 
 def test_table5_adds_the_text_to_every_update(tmp_path: Path) -> None:
-    plan = persistence_plan(SMOKE.table5, tmp_path, None, paper=NOTHING)
+    plan = persistence_plan(TABLE5, tmp_path, None)
     named = {trial.directory.name: trial for trial in plan.trials}
     assert {name: one.config.seed for name, one in named.items()} == {
         "original": 0,
@@ -128,7 +130,7 @@ def test_table5_adds_the_text_to_every_update(tmp_path: Path) -> None:
 
 
 def test_subword_models_of_a_repetition_begin_with_its_own_snapshot(tmp_path: Path) -> None:
-    plan = subword_plan(SMOKE.subwords, tmp_path, None)
+    plan = subword_plan(SUBWORDS, tmp_path, None)
     named = {trial.directory.name: trial for trial in plan.trials}
     assert set(named) == {f"{kind}-{n}" for kind in ("before", "after", "lora") for n in (0, 1)}
     for n in (0, 1):
@@ -137,7 +139,7 @@ def test_subword_models_of_a_repetition_begin_with_its_own_snapshot(tmp_path: Pa
             assert [one.key for one in named[f"{kind}-{n}"].needed] == [named[f"before-{n}"].key]
             assert named[f"{kind}-{n}"].config.seed == 100 + n
         adapter = named[f"lora-{n}"].start
-        assert (adapter.rank, adapter.seed) == (SMOKE.subwords.lora_rank, n)
+        assert (adapter.rank, adapter.seed) == (SUBWORDS.lora_rank, n)
     assert named["before-0"].corpus == named["before-1"].corpus
     assert named["after-0"].corpus != named["after-1"].corpus
 
@@ -150,8 +152,8 @@ def test_private_trainings_take_the_noise_that_their_own_text_needs(
         "reproduction.updates.private_updates.noise_for",
         lambda **needed: asked.append(needed) or 5.0 * len(asked),
     )
-    update = replace(SMOKE.rq5, epsilons=(3.0,))
-    plan = private_plan(update, tmp_path, None, paper=NOTHING)
+    update = replace(RQ5, epsilons=(3.0,))
+    plan = private_plan(update, tmp_path, None)
     named = {trial.directory.name: trial for trial in plan.trials}
     assert set(named) == {f"{kind}copies-{k}" for kind in ("", "private-3-") for k in (0, 20)}
     material = prepare(update.trial.setting, tmp_path, None)
@@ -169,12 +171,6 @@ def test_private_trainings_take_the_noise_that_their_own_text_needs(
             "sample_rate": batches.sample_rate,
             "steps": update.private.epochs * len(batches),
         }
-
-
-def test_the_parts_of_one_setting_share_a_folder(tmp_path: Path) -> None:
-    folders = {name: part.folder for name, part in parts_of(SMOKE).items()}
-    assert folders["table1"] == folders["figure1"] == folders["rq5"] == "table1"
-    assert len({folders[name] for name in ("table1", "table2", "tables3-4", "table5")}) == 4
 
 
 @pytest.mark.parametrize(
@@ -214,21 +210,37 @@ def test_canaries_of_one_frequency_are_a_row_with_their_range() -> None:
 
 
 def test_mixed_canaries_have_the_numbers_of_copies_in_turn(tmp_path: Path) -> None:
-    material = prepare(SMOKE.table2.setting, tmp_path, None)
-    made: tuple[Canary, ...] = canary_tables._mixed(material, replace(SMOKE.table2, phrases=2))
+    material = prepare(TABLE2.setting, tmp_path, None)
+    made: tuple[Canary, ...] = canary_tables._mixed(material, replace(TABLE2, phrases=2))
     assert [canary.copies for canary in made if canary.planted] == [3, 3, 9, 9]
     assert {canary.pattern for canary in made} == {"mixed"}
     assert len({canary.phrase for canary in made}) == len(made)
 
 
 def test_the_papers_figures_name_rows_that_full_scale_has() -> None:
-    from reproduction.updates.paper_tables import FULL
+    table2, table5, rq5 = (
+        settings_of("updates", name, "full") for name in ("table2", "table5", "rq5")
+    )
+    updates = {("re-training", percent) for percent in table2.retrained}
+    updates |= {("continued", percent) for percent in table2.continued}
+    updates.add(("two-stage", table2.two_stage))
+    assert {key[:2] for key in paper_numbers("updates", "table2", key=3)} == updates
+    named = {f"re-training {percent} %" for percent in table5.retrained}
+    named |= {f"continued {percent} %" for percent in table5.continued}
+    assert all(set(row) == named for row in paper_numbers("updates", "table5", key=1).values())
+    assert {key[0] for key in paper_numbers("updates", "rq5", key=1)} == {None, *rq5.epsilons}
 
-    updates = {("re-training", p) for p in FULL.table2.retrained}
-    updates |= {("continued", p) for p in FULL.table2.continued}
-    updates.add(("two-stage", FULL.table2.two_stage))
-    assert {key[:2] for key in PAPER["table2"]} == updates
-    named = {f"re-training {p} %" for p in FULL.table5.retrained}
-    named |= {f"continued {p} %" for p in FULL.table5.continued}
-    assert all(set(row) == named for row in PAPER["table5"].values())
-    assert {key[0] for key in PAPER["rq5"]} == {None, *FULL.rq5.epsilons}
+
+def test_small_scale_has_a_row_for_each_of_the_papers() -> None:
+    small = {name: one.settings("small") for name, one in tables_of("updates").items()}
+    table1 = {
+        (of.setting.dataset, of.setting.model, copies)
+        for name, of in small.items()
+        if name.startswith("table1")
+        for copies in of.copies
+    }
+    paper1 = paper_numbers("updates", "table1", key=4)
+    assert table1 == {(dataset, model, copies) for dataset, model, _, copies in paper1}
+    tables34 = {(name, of.setting.model) for of in small["tables3-4"] for name in of.added}
+    paper34 = paper_numbers("updates", "tables34", key=4)
+    assert tables34 == {(name, model) for name, model, *_ in paper34}

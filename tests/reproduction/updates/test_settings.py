@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from reproduction.papers import settings_of
 from reproduction.runner import RECORD, run_trials
-from reproduction.updates.paper_tables import SMOKE
 from reproduction.updates.settings import Snapshot, extended, prepare
 from vestige.errors import TrainingError
+
+SETTING = settings_of("updates", "table1", "smoke").setting
 
 
 def words(corpus) -> int:
@@ -17,7 +19,7 @@ def words(corpus) -> int:
 
 
 def test_a_part_is_validated_on_a_text_that_fits_it(tmp_path: Path) -> None:
-    setting = replace(SMOKE.table1["table1"].setting, words=1500)
+    setting = replace(SETTING, words=1500)
     material = prepare(setting, tmp_path, None, extra_words=[300])
     assert words(material.original) == pytest.approx(1500, abs=6)
     assert words(material.extras[0]) == pytest.approx(300, abs=6)
@@ -27,7 +29,7 @@ def test_a_part_is_validated_on_a_text_that_fits_it(tmp_path: Path) -> None:
 
 
 def test_given_phrases_come_with_the_frequencies_of_the_text(tmp_path: Path) -> None:
-    material = prepare(SMOKE.table1["table1"].setting, tmp_path, None)
+    material = prepare(SETTING, tmp_path, None)
     text = " ".join(material.original).split()
     word = text[0]
     planted, control = material.canaries({"mixed": f"{word} {word}"}, {"mixed": word}, copies=7)
@@ -36,7 +38,7 @@ def test_given_phrases_come_with_the_frequencies_of_the_text(tmp_path: Path) -> 
 
 
 def test_each_extra_text_holds_the_smaller_ones(tmp_path: Path) -> None:
-    setting = replace(SMOKE.table1["table1"].setting, words=1000)
+    setting = replace(SETTING, words=1000)
     material = extended(setting, tmp_path, None, [50, 20])
     assert material.percents == (0, 20, 50)
     sizes = [sum(map(words, material.extra(percent))) for percent in material.percents]
@@ -50,7 +52,7 @@ def test_each_extra_text_holds_the_smaller_ones(tmp_path: Path) -> None:
 @pytest.fixture
 def chain(tmp_path: Path) -> list[Snapshot]:
     """A snapshot, and one that continues it, the later one first."""
-    setting = replace(SMOKE.table1["table1"].setting, words=300)
+    setting = replace(SETTING, words=300)
     material = prepare(setting, tmp_path, None)
     first = material.snapshot("first", material.original, seed=0)
     return [material.snapshot("second", material.original, seed=1, start=first), first]

@@ -5,12 +5,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from reproduction.nlu.paper_tables import PAPER, SMOKE, run
 from reproduction.nlu.planted_models import BEST, LAST, PlantedModel
 from reproduction.nlu.secret_extractions import SecretExtraction
 from reproduction.nlu.table_rows import DEFENCES, Line, Lines, all_three, utility_of
+from reproduction.papers import paper_numbers, reproduce, settings_of
 from reproduction.runner import make_trial, run_trials
 from vestige.errors import RunError
+
+SMOKE = settings_of("nlu", "table2", "smoke")
+PAPER = {name: paper_numbers("nlu", name, key=3) for name in ("table2", "table3", "table4")}
 
 
 @pytest.fixture(scope="module")
@@ -144,10 +147,10 @@ def test_every_defence_of_the_paper_has_its_row(lines):
 
 @pytest.mark.slow
 def test_a_table_is_filled_once_and_found_again(home, models, listener):
-    tables = run(SMOKE, home, tables=["table2", "utility"], monitor=listener)
+    names = ["table2", "utility"]
+    tables = reproduce("nlu", "smoke", home, tables=names, monitor=listener)
     assert {table.name: len(table.entries) for table in tables} == {"table2": 9, "utility": 1}
     assert "nan" not in (home / "tables.md").read_text("utf-8").lower()
-    assert run(SMOKE, home, tables=["table2"], monitor=listener)[0] == next(
-        table for table in tables if table.name == "table2"
-    )
+    (again,) = reproduce("nlu", "smoke", home, tables=["table2"], monitor=listener)
+    assert again in tables
     assert listener.lines.count("filling table2") == 1

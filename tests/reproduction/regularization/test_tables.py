@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from reproduction.regularization import paper_tables as regularization
+from reproduction.papers import reproduce, settings_of
 from reproduction.regularization.equal_utility import Comparison
 from reproduction.regularization.measured_training import at_level
-from reproduction.regularization.paper_tables import METHODS, SMOKE
+from reproduction.regularization.methods import METHODS
 from reproduction.regularization.user_texts import read_users
 from vestige import results
 from vestige.data.encoded import encode
-from vestige.errors import DataError
 from vestige.models.checkpoints import load_model
 from vestige.models.predictions import text_log_probs
 from vestige.training.evaluate import score_documents
 
+SMOKE = settings_of("regularization", "table1", "smoke")
 NAMES = ["figure2", "figure3ab", "figure3c", "table1"]
 
 
@@ -28,7 +28,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory in which every figure was made."""
     directory = tmp_path_factory.mktemp("regularization") / "smoke"
     torch.set_num_threads(1)
-    assert [table.name for table in regularization.run(SMOKE, directory)] == NAMES
+    assert [table.name for table in reproduce("regularization", "smoke", directory)] == NAMES
     return directory
 
 
@@ -115,12 +115,5 @@ def test_a_method_is_set_against_the_undefended_one_in_its_own_batches(made: Pat
 
 def test_a_second_call_trains_nothing(made: Path) -> None:
     before = {file: file.stat().st_mtime_ns for file in made.rglob("*.safetensors")}
-    regularization.run(SMOKE, made)
+    reproduce("regularization", "smoke", made)
     assert {file: file.stat().st_mtime_ns for file in made.rglob("*.safetensors")} == before
-
-
-def test_unknown_figures_and_missing_corpora_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="table must be one of"):
-        regularization.run(SMOKE, tmp_path, tables=["figure9"])
-    with pytest.raises(DataError, match="needs a folder of corpora"):
-        regularization.run(regularization.SMALL, tmp_path)

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from reproduction.updates import paper_tables as updates
-from reproduction.updates.paper_tables import PAPER
+from reproduction.papers import reproduce
 from vestige import results
-from vestige.errors import DataError, RunError
 from vestige.models.checkpoints import load_model
 
 OTHERS = ["table1-reddit-rnn", "table1-reddit-transformer", "table1-wikitext"]
@@ -22,8 +20,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory in which every table was made."""
     directory = tmp_path_factory.mktemp("updates") / "smoke"
     torch.set_num_threads(1)
-    tables = updates.run(updates.SMOKE, directory)
-    assert [table.name for table in tables] == NAMES
+    tables = reproduce("updates", "smoke", directory)
+    assert {table.name for table in tables} == set(NAMES)
     return directory
 
 
@@ -42,7 +40,7 @@ def test_a_second_call_trains_nothing_and_finds_the_same(made: Path) -> None:
 
     before, page = stamps(), (made / "tables.md").read_text()
     shutil.rmtree(made / "results" / "table2")
-    updates.run(updates.SMOKE, made)
+    reproduce("updates", "smoke", made)
     assert stamps() == before
     assert (made / "tables.md").read_text() == page
 
@@ -82,21 +80,6 @@ def test_every_training_of_a_canary_counts_in_its_mean_and_interval(made: Path) 
         assert [*map(float, row["interval"].split(" to "))] == pytest.approx(ends, rel=0.06)
 
 
-def test_a_laptop_has_a_row_for_each_of_the_papers() -> None:
-    table1 = {
-        (trial.setting.dataset, trial.setting.model, copies)
-        for trial in updates.SMALL.table1.values()
-        for copies in trial.copies
-    }
-    assert table1 == {(dataset, model, copies) for dataset, model, _, copies in PAPER["table1"]}
-    tables34 = {
-        (name, addition.setting.model)
-        for addition in updates.SMALL.tables34
-        for name in addition.added
-    }
-    assert tables34 == {(name, model) for name, model, *_ in PAPER["tables3-4"]}
-
-
 def test_the_figure_adds_up_to_the_table(made: Path) -> None:
     profile = results.load(made / "results" / "figure1").rows
     drawn = {(row["pattern"], row["copies"]) for row in profile}
@@ -119,24 +102,6 @@ def test_an_updates_phrases_are_counted_where_they_stand(made: Path) -> None:
         of_one = [row for row in listed if row["model"] == "rnn"]
         told = f"{sum(row['on_topic'] for row in of_one)} of {len(of_one)}"
         assert f"{words} {told}" in page
-
-
-def test_nothing_of_another_configuration_is_passed_off(made: Path, tmp_path: Path) -> None:
-    file = tmp_path / "copy" / "results" / "table1" / "run.json"
-    shutil.copytree(made, tmp_path / "copy")
-    run = json.loads(file.read_text())
-    run["configuration"]["settings"][0]["budget"] = 7
-    file.write_text(json.dumps(run))
-    with pytest.raises(RunError, match="another configuration"):
-        updates.run(updates.SMOKE, tmp_path / "copy", tables=["table1"])
-
-
-def test_unknown_tables_and_missing_corpora_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="table must be one of"):
-        updates.run(updates.SMOKE, tmp_path, tables=["table9"])
-    with pytest.raises(DataError, match="needs a folder of corpora"):
-        updates.run(updates.SMALL, tmp_path, tables=["table1"])
-    assert not list(tmp_path.iterdir())
 
 
 def test_private_updates_spend_what_was_asked(made: Path) -> None:

@@ -1,0 +1,68 @@
+"""The data of the four papers: every table has a caption and settings, every number is there."""
+
+import json
+from importlib.resources import files
+
+import pytest
+
+from reproduction.papers import PAPERS, SCALES, caption, paper_numbers, tables_of
+from vestige import results
+
+VALUES = dict.fromkeys(
+    ("name", "trainings", "amount", "dataset", "utterances", "users", "repetitions", "seeds"), 1
+) | {"vocabulary": 1, "words": 1}
+SIZES = {
+    "updates": {"table1": (4, 44), "table2": (3, 16), "tables34": (4, 40), "table5": (1, 10)}
+    | {"rq5": (1, 3)},
+    "nlu": {"table2": (3, 19), "table3": (3, 63), "table4": (3, 5), "utility": (1, 3)},
+    "regularization": {"table1": (3, 12), "figure3c": (1, 3)},
+    "provenance": {"table1": (1, 3), "table2": (1, 3), "table3": (3, 42), "table5": (1, 3)},
+}
+"""Key columns and rows of every file of numbers."""
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_table_has_settings_that_json_holds(paper: str, scale: str) -> None:
+    from reproduction.papers import _plain
+
+    for table in tables_of(paper).values():
+        json.loads(results.to_json(_plain(table.settings(scale))))
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_table_has_a_caption_of_its_own(paper: str) -> None:
+    told = {
+        table.caption: caption(paper, table.caption, VALUES) for table in tables_of(paper).values()
+    }
+    assert len({title for title, _, _ in told.values()}) == len(told)
+    for title, note, _ in told.values():
+        assert note.endswith(".")
+        assert "{" not in title + note
+
+
+def test_the_papers_numbers_are_whole() -> None:
+    for paper, tables in SIZES.items():
+        for table, (key, rows) in tables.items():
+            assert len(paper_numbers(paper, table, key=key)) == rows
+        written = [
+            f for f in files("reproduction").joinpath(paper).iterdir() if f.name.endswith(".csv")
+        ]
+        assert len(written) == len(tables)
+        for file in written:
+            head = file.read_text("utf-8").split("\n")[0].split(",")
+            assert len(set(head)) == len(head)
+
+
+def test_numbers_are_those_of_the_papers() -> None:
+    updates = paper_numbers("updates", "table2", key=3)
+    assert updates["two-stage", 100, "1:100K"] == {"score": 0.26}
+    table5 = [s for row in paper_numbers("updates", "table5", key=1).values() for s in row.values()]
+    assert (len(table5), table5.count(None)) == (100, 1)  # the copy of the paper lacks one
+    assert paper_numbers("updates", "rq5", key=1)[None,]["score"] == 3.94
+    nlu = paper_numbers("nlu", "table2", key=3)
+    assert nlu["pin", 4, 1000] == {"accuracy": 0.5, "hamming": 0.18}
+    assert paper_numbers("nlu", "table3", key=3)[1000, "D+ES+CE", "call"] == {"hamming": 0.95}
+    known = paper_numbers("regularization", "table1", key=3)
+    assert known["avocado", "low", "unmitigated"] == {"paper_training": 36.8, "paper_test": 51.3}
+    assert paper_numbers("regularization", "figure3c", key=1)[("dp",)] == {"gap": 29.0}
