@@ -17,7 +17,9 @@ card's check digit by trying all ten, names from Vestige's lists and from others
 import json
 import random
 import string
+import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
@@ -143,7 +145,8 @@ def vestige(out: Path, *words: object) -> None:
     """Run a verb, unless its output is there."""
     if out.exists():
         return
-    code = command([*map(str, words), "--out", str(out)])
+    with redirect_stdout(sys.stderr):
+        code = command([*map(str, words), "--out", str(out)])
     if code not in (0, 1, 3):
         raise SystemExit(f"vestige {words[0]} ended with {code}")
 
