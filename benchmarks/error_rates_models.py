@@ -1,9 +1,9 @@
 """How often claims about secrets and updates err, of small models that are really trained.
 
 - `secrets`: `exposure` of secrets that a model never read, made of pieces that it read apart: an
-  address of another address's handle and domain, a name of two other people's, a date, a code;
-  and of secrets that it read 20 times. Each secret is tested by itself at 5 %.
-- `nulls`: clean updates that `diff` would call a leak beside 19 null models, which moved the weights
+  address of another address's handle and domain, a name of two other people, a date, a code; and
+  of secrets that it read 20 times. Each secret is tested by itself at 5 %.
+- `nulls`: clean updates that `diff` would call a leak beside 19 null models, which moved weights
   1.0, 0.9, 0.7 and 0.5 times as far, as trained and stretched to the update's distance. The rate is
   over all ways to draw 19 from the pool; intervals are of a bootstrap over pools.
 - `codes`: direct evidence of `diff`. Updates read three codes; every code that the search generates
@@ -261,7 +261,7 @@ def false_leaks(updates: np.ndarray, pool: np.ndarray, needed: int, same: bool) 
 
 
 def codes(run: Run) -> list[Row]:
-    """Codes that direct evidence calls a leak: those that were read, that were not, known before."""
+    """Codes that direct evidence calls a leak: read, never read, and known before."""
     rows, models = run.draw("codes", partial(of_codes, run), range(run.times(20))), run.times(20)
     return [
         {"code": name, "leaks": rate(sum(row[name] for row in rows), models * of)}

@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from vestige.data.subwords import SubwordVocabulary
 from vestige.models.hugging_face import HuggingFaceLanguageModel
+from vestige.models.lora import add_lora
 
 IGNORED = -100
 
@@ -27,6 +28,17 @@ def gpt2(
     torch.manual_seed(seed)
     config = GPT2Config(**{"vocab_size": len(vocabulary), **sizes, **drops, **ends, **settings})
     return HuggingFaceLanguageModel(GPT2LMHeadModel(config).eval(), vocabulary)
+
+
+ADAPTED = ("c_attn", "c_proj", "c_fc", "wte", "lm_head")
+"""Layers of a GPT-2 with a LoRA adapter: so small a model learns few new words without the last."""
+
+
+def adapter(model: HuggingFaceLanguageModel, rank: int, seed: int) -> HuggingFaceLanguageModel:
+    """A fresh LoRA adapter on a copy of a GPT-2, whose own weights would be frozen."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return add_lora(deepcopy(model), rank=rank, alpha=2 * rank, target_modules=ADAPTED)
 
 
 def llama(
