@@ -24,7 +24,7 @@ from vestige.audits.update.plan import tokens_of
 from vestige.audits.update.prompts import beginning
 from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.search import search_update
-from vestige.audits.update.settings import Settings
+from vestige.audits.update.settings import Sampling, Settings
 from vestige.models.protocols import NextToken, State
 
 LENGTH, BLOCK = 48, 100
@@ -34,6 +34,11 @@ ALPHA, WEIGHT, MARGIN = 0.5, 2.0, 5.0
 RAISED, MINED = 100, 30
 """Tokens that are counted at a position, and of a reference text, of Diff Mining."""
 MOST_PAIRS = 2000
+FEWEST = 10_000
+SMALL = Settings(
+    sampling=Sampling(samples=8, length=16, alternatives=12), openings=2, pairs=0, repaired=2
+)
+"""The search of a smaller budget."""
 
 Ids = tuple[int, ...]
 Mix = Callable[[Tensor, Tensor], Tensor]
@@ -88,8 +93,9 @@ def ranked(scored: Sequence[tuple[Ids, float]], read: Sequence[int]) -> Found:
 
 
 def hybrid(before: NextToken, after: NextToken, budget: int, seed: int) -> Found:
-    """The default search, whose work is about the benchmark's budget."""
-    return searched(before, after, Settings(seed=seed))
+    """The default search, whose work is about the benchmark's budget; a small one below that."""
+    settings = Settings(seed=seed) if budget >= FEWEST else replace(SMALL, seed=seed)
+    return searched(before, after, settings)
 
 
 def pairs_and_openings(before: NextToken, after: NextToken, budget: int, seed: int) -> Found:
