@@ -106,7 +106,7 @@ def subwords(run: Run) -> Row:
     before, after = subword_models(run)
     ratios, recorded = [], ()
     for _ in range(run.times(3) + 1):
-        recorded, taken = recorded_search(before, after, run.size(300, 6))
+        recorded, _, taken = recorded_search(before, after, run.size(300, 6))
         ratios.append(taken / sum(seconds_of(one.model, one.passes) for one in recorded))
     tokens = sum(one.forward_tokens for one in recorded)
     return {"search over its passes": statistics.median(ratios[1:]), "forward tokens": tokens}
@@ -115,7 +115,7 @@ def subwords(run: Run) -> Row:
 def adapter(run: Run) -> Row:
     """Passes and tensors of a base and an adapter, relative to those of the base."""
     base, after = subword_models(run)
-    recorded, _ = recorded_search(base, after, run.size(300, 6))
+    recorded, *_ = recorded_search(base, after, run.size(300, 6))
     adapted, ratios = add_lora(base).eval(), []
     for _ in range(run.times(3) + 1):
         first, second, again = (
@@ -149,8 +149,8 @@ def random_models() -> tuple[HuggingFaceLanguageModel, HuggingFaceLanguageModel]
 
 def recorded_search(
     before: HuggingFaceLanguageModel, after: HuggingFaceLanguageModel, samples: int
-) -> tuple[tuple["Recorder", "Recorder"], float]:
-    """(the passes of both models, seconds of the search)."""
+) -> tuple[tuple["Recorder", "Recorder"], int, float]:
+    """(the passes of both models, the tokens that the search counts, its seconds)."""
     settings = Settings(
         sampling=Sampling(samples=samples, alternatives=2 * samples),
         openings=max(1, samples // 3),
@@ -158,7 +158,8 @@ def recorded_search(
     )
     models = Recorder(before), Recorder(after)
     pair = Pair.of(*models, TokenScore("smoothed"))
-    return models, seconds(lambda: search(pair, settings))
+    taken = seconds(lambda: search(pair, settings))
+    return models, sum(pair.tokens_read), taken
 
 
 @dataclass(frozen=True)

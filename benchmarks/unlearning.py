@@ -214,10 +214,11 @@ LONGEST = 360
 
 def readout(run: Run) -> list[Row]:
     """Recall of the secrets by the way of deletion and by reader, over the pairs together."""
-    from update_pairs import COPIES, TOPS, made_pairs, make_quick_pairs
+    from update_pairs import COPIES, TEXTS, TOPS, made_pairs, make_quick_pairs
 
     folder = run.options.pairs or make_quick_pairs(run)
-    pairs = [pair for pair in made_pairs(folder) if pair.name.endswith("-full")]
+    texts = run.options.texts or TEXTS
+    pairs = [pair for pair in made_pairs(folder) if pair.name in {f"{one}-full" for one in texts}]
     grouped: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for pair in pairs:
         [found] = run.draw(f"readout, {pair.name}", partial(read_out, run, pair), [0])
@@ -279,7 +280,8 @@ def deletions(pair: Path, seed: int, epochs: int) -> tuple[Any, Iterator[tuple[s
 
 def options(parser: Any) -> None:
     """The pairs of `readout`."""
-    parser.add_argument("--pairs", type=Path, help="as `update_pairs.py make` fills it")
+    parser.add_argument("--pairs", type=Path, help="folder that `update_pairs.py make` fills")
+    parser.add_argument("--texts", nargs="+", help="of the pairs [all]")
 
 
 PARTS = {"verdicts": verdicts, "exact": exact, "readout": readout}

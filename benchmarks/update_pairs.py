@@ -13,6 +13,7 @@
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -189,9 +190,19 @@ def truth(pair: Path, vocabulary: Vocabulary) -> Truth:
 
 
 def judged(
-    rows: Sequence[SearchRow], known: Truth, nulls: Sequence[Sequence[float]]
+    rows: Sequence[SearchRow],
+    known: Truth,
+    nulls: Sequence[Sequence[float]],
+    alike: Sequence[Sequence[float]] = (),
 ) -> dict[str, int]:
-    """Every measure of one search as counts, of which shares are made over many searches."""
+    """Every measure of one search as counts, of which shares are made over many searches.
+
+    Args:
+        rows: of the search.
+        known: what the update was.
+        nulls: scores of all null searches; too few have no "found".
+        alike: those of the same kind of pair.
+    """
     counts: dict[str, int] = {}
     for copies in COPIES:
         secrets = [secret for secret, number in known.secrets.items() if number == copies]
@@ -205,10 +216,15 @@ def judged(
         counts[f"grams_{name}"], counts[f"added_grams_{name}"] = (
             len(grams), len(grams & known.added),
         )  # fmt: skip
-    counts["rows_50"], counts["verbatim_50"] = len(rows[:50]), verbatim(rows[:50], known)
+    phrases = [row for row in rows[:50] if not row.fragment]
+    for name, some in (("rows_50", rows[:50]), ("phrases_50", phrases)):
+        counts[name], counts[f"verbatim_{name}"] = len(some), verbatim(some, known)
     if len(nulls) >= NEEDED:
         found = found_rows(rows, nulls)
         counts["found"], counts["found_verbatim"] = len(found), verbatim(found, known)
+    best = max((score for scores in alike for score in scores), default=math.inf)
+    above = [row for row in rows if not row.fragment and row.score > best]
+    counts["above"], counts["above_verbatim"] = len(above), verbatim(above, known)
     return counts
 
 
@@ -236,9 +252,7 @@ def compare(run: Run) -> list[Row]:
         kept = {(pair, role): searched(run, method, pair, role)
                 for pair in pairs for role in ("after", "null")}  # fmt: skip
         nulls = {pair: kept[pair, "null"]["null_scores"] for pair in pairs}
-        records[method] = [
-            record(pair, kept[pair, "after"], list(nulls.values())) for pair in pairs
-        ]
+        records[method] = [record(pair, kept[pair, "after"], nulls) for pair in pairs]
         tables.append({"method": method, "kind": "all", **summary(records[method])})
         for kind in run.size(KINDS, KINDS[:2]):
             own = [one for one in records[method] if one["kind"] == kind]
@@ -271,11 +285,13 @@ def rows_of(kept: Row) -> list[SearchRow]:
     return [SearchRow(tuple(tokens), *rest) for tokens, *rest in kept["rows"]]
 
 
-def record(pair: Path, kept: Row, nulls: Sequence[Sequence[float]]) -> Row:
+def record(pair: Path, kept: Row, nulls: Mapping[Path, Sequence[float]]) -> Row:
     """Every measure of a search of an update."""
     known = truth(pair, load_model(pair / "before").vocabulary)
     about = {name: facts(pair)[name] for name in ("text", "kind")}
-    return about | {"read": kept["read"], **judged(rows_of(kept), known, nulls)}
+    alike = [own for other, own in nulls.items() if facts(other)["kind"] == about["kind"]]
+    counts = judged(rows_of(kept), known, list(nulls.values()), alike)
+    return about | {"read": kept["read"], **counts}
 
 
 def alarm(kept: Row, pair: Path, nulls: Mapping[Path, Sequence[float]]) -> bool:
@@ -293,13 +309,14 @@ def summary(records: Sequence[Row]) -> Row:
         for top in TOPS
     }
     told = {"pairs": len(records), **shares}
-    told["verbatim, first 50"] = share(records, "verbatim_50", "rows_50")
+    told["verbatim, first 50"] = share(records, "verbatim_rows_50", "rows_50")
+    told["without fragments"] = share(records, "verbatim_phrases_50", "phrases_50")
     for name in ("50", "all"):
         told[f"4-grams, {name}"] = share(records, f"added_grams_{name}", f"grams_{name}")
-    if "found" in records[0]:
-        told["found, verbatim"] = [
-            sum(row[name] for row in records) for name in ("found", "found_verbatim")
-        ]
+    for name, title in (("found", "found"), ("above", "above nulls of the kind")):
+        if name in records[0]:
+            sums = [sum(row[part] for row in records) for part in (name, f"{name}_verbatim")]
+            told[f"{title}, verbatim"] = sums
     return told | {"forward tokens": float(np.mean([row["read"] for row in records]))}
 
 

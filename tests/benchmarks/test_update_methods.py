@@ -2,9 +2,8 @@
 
 import pytest
 import torch
-from update_pairs.methods import METHODS, beams, contrastive_diffing, reversed_guidance
-from update_pairs.methods.diff_mining import raised
-from update_pairs.protocol import Row, drawn, opened, ranked
+import update_methods as methods
+from update_methods import METHODS, SearchRow, drawn, opened, ranked
 
 from vestige.models.table import TableModel
 
@@ -49,7 +48,7 @@ def test_what_the_update_taught_is_among_the_first_rows(
 def test_diff_mining_counts_the_hundred_tokens_that_rose_most() -> None:
     chance = torch.Generator().manual_seed(0)
     later, earlier = torch.rand(2, 3, 200, generator=chance).log()
-    best = raised(later, earlier)
+    best = methods.raised(later, earlier)
     for row in range(3):
         order = sorted(range(200), key=lambda t: float(earlier[row, t] - later[row, t]))
         assert set(best[row].tolist()) == set(order[:100])
@@ -57,17 +56,17 @@ def test_diff_mining_counts_the_hundred_tokens_that_rose_most() -> None:
 
 def test_amplified_and_guided_logits_are_their_formulas() -> None:
     later, earlier = torch.tensor([[-1.0, -2.0, -8.0]]), torch.tensor([[-2.0, -1.0, -9.5]])
-    amplified = contrastive_diffing.amplified(later, earlier)
+    amplified = methods.amplified(later, earlier)
     assert amplified.tolist() == [[-0.5, -2.5, -7.25]]
-    guided = reversed_guidance.guided(later, earlier)
+    guided = methods.guided(later, earlier)
     assert guided.tolist() == [[0.0, -3.0, float("-inf")]]
 
 
 def test_the_beam_spends_its_budget() -> None:
-    widths = beams.widths(4096, 50_000)
+    widths = methods.beam_widths(4096, 50_000)
     read = 2 * (sum(widths[:-1]) + 1)
     assert 0.95 * 50_000 < read <= 50_000
-    assert len(widths) == beams.TOKENS
+    assert len(widths) == methods.BEAM_TOKENS
 
 
 def test_drawn_texts_have_the_log_probabilities_of_both_models(
@@ -89,5 +88,6 @@ def test_drawn_texts_have_the_log_probabilities_of_both_models(
 
 
 def test_a_text_that_was_drawn_twice_is_one_row() -> None:
-    rows = ranked([Row((2, 3), 1.0), Row((4,), 2.0), Row((2, 3), 1.0), Row((), 9.0)])
-    assert rows == (Row((4,), 2.0), Row((2, 3), 1.0))
+    found = ranked([((2, 3), 1.0), ((4,), 2.0), ((2, 3), 1.0), ((), 9.0)], (5, 6))
+    assert found.rows == (SearchRow((4,), 2.0), SearchRow((2, 3), 1.0))
+    assert (found.before, found.after, found.null_scores) == (5, 6, (2.0, 1.0))
