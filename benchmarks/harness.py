@@ -81,7 +81,7 @@ class Run:
             if (case, number) not in self.kept:
                 self.keep(case, number, make(number))
             found.append(self.kept[case, number])
-            if place == len(numbers) or time.monotonic() - began > 10:
+            if time.monotonic() - began > 10 or (place == len(numbers) > 1):
                 began = time.monotonic()
                 log(f"{case}: {place} of {len(numbers)}")
         return found

@@ -117,5 +117,5 @@ def tuned(
 
 def padded(rows: Sequence[Sequence[int]]) -> torch.Tensor:
     """Labels (rows, tokens), padded on the right with ids that no loss counts."""
-    ids = [torch.tensor(row) for row in rows]
+    ids = [torch.as_tensor(row) for row in rows]
     return pad_sequence(ids, batch_first=True, padding_value=IGNORED)

@@ -154,5 +154,5 @@ def test_what_is_made_or_searched_is_kept(tmp_path, monkeypatch, capsys):
         raise AssertionError("made again")
 
     monkeypatch.setattr(update_pairs, "documents_of", fail)
-    monkeypatch.setattr(update_pairs, "METHODS", {})
+    monkeypatch.setattr(update_pairs, "METHODS", dict.fromkeys(update_pairs.METHODS, fail))
     assert bench("compare")["compare"] == found
