@@ -310,7 +310,7 @@ def checked(run: Run, number: int) -> Row:
         trained_on=folder / "trained.jsonl",
         never=folder / "never.jsonl",
         secrets=listed if listed.exists() else None,
-        minutes=run.options.minutes,
+        minutes=run.options.minutes or run.size(10.0, 0.2),
         seed=number,
         out=out,
     )
@@ -327,7 +327,7 @@ def checked(run: Run, number: int) -> Row:
 def calibration(run: Run) -> list[Row]:
     """Verdicts by what the fine-tunes are, on the development corpora and on the others."""
     first = run.options.first
-    rows = run.draw("check", partial(checked, run), range(first, first + run.times(100, 2)))
+    rows = run.draw("check", partial(checked, run), range(first, first + run.times(100, 1)))
     if run.options.write is not None:
         run.options.write.write_text(json.dumps(counts(rows), indent=1) + "\n", encoding="utf-8")
     parts = {
@@ -377,7 +377,7 @@ def counts(rows: Sequence[Row]) -> dict[str, Any]:
 def options(parser: Any) -> None:
     """Numbers, the time limit, and where counts are written."""
     parser.add_argument("--first", type=int, default=0, help="number of the first fine-tune")
-    parser.add_argument("--minutes", type=float, default=10.0, help="time limit of a check")
+    parser.add_argument("--minutes", type=float, help="time limit of a check [10]")
     parser.add_argument("--write", type=Path, help="write the counts for the report of a check")
 
 

@@ -78,7 +78,7 @@ def test_documents_name_benchmarks_and_parts_that_exist():
     for path in [*root.glob("*.md"), *root.glob("docs/**/*.md")]:
         for line in path.read_text("utf-8").splitlines():
             if "python benchmarks/" in line:
-                words = line.split("python benchmarks/")[1].replace("`", " ").split()
+                words = line.split("python benchmarks/")[1].split("`")[0].split()
                 commands.append((path.name, *words))
     assert commands
     for document, script, *words in commands:
