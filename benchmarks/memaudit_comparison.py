@@ -118,9 +118,10 @@ def membership(
     }  # fmt: skip
 
 
-def known_secrets(asked: Any, listed: Sequence[tuple[str, str, bool]], seed: int) -> Row:
+def known_secrets(run: Run, asked: Any, listed: Sequence[tuple[str, str, bool]], seed: int) -> Row:
     """`exposure` of secrets, those that were said and those that were not."""
-    found = vg.exposure(asked, [line for _, line, _ in listed], references=600, seed=seed)
+    lines = [line for _, line, _ in listed]
+    found = vg.exposure(asked, lines, references=run.size(600, 100), seed=seed)
     flags = [(row["found"], said) for row, (_, _, said) in zip(found.rows, listed, strict=True)]
     return {
         "alarm": found.verdict == LEAK,
@@ -174,13 +175,13 @@ def null(run: Run) -> list[Row]:
         asked = world.asked(network)
         sides = planted.records(included=True), planted.records(included=False)
         unread = [(kind, line, False) for kind, line, _ in drawn_secrets(seed)]
-        exposed = vg.exposure(asked, planted.place, references=256, seed=seed)
+        exposed = vg.exposure(asked, planted.place, references=run.size(256, 100), seed=seed)
         told = {
             "memaudit, canaries": claims(report),
             "memaudit, rows": texts_alarm(report),
             "memaudit, rows beside films": texts_alarm(shifted),
             "vestige, canaries": leakage(exposed),
-            "vestige, secrets": known_secrets(asked, unread, seed),
+            "vestige, secrets": known_secrets(run, asked, unread, seed),
             "vestige, rows": membership(world, network, first, second, seed),
             "vestige, rows beside films": membership(world, network, first, strange, seed),
         }
@@ -203,13 +204,13 @@ def own(run: Run) -> list[Row]:
         network = world.trained(planted.texts, seed)
         report = memaudits(world, network, planted.manifest, planted.texts, planted.others)
         asked = world.asked(network)
-        exposed = vg.exposure(asked, planted.place, references=256, seed=seed)
+        exposed = vg.exposure(asked, planted.place, references=run.size(256, 100), seed=seed)
         return {
             "memaudit, canaries": claims(report),
             "memaudit, rows": texts_alarm(report),
             "vestige, canaries": leakage(exposed),
             "vestige, rows": membership(world, network, planted.own, planted.others, seed),
-            "vestige, secrets": known_secrets(asked, listed, seed),
+            "vestige, secrets": known_secrets(run, asked, listed, seed),
         }
 
     return tallied(run, "own", training, 5)

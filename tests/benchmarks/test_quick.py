@@ -58,6 +58,16 @@ def test_a_benchmark_runs_without_corpora(name, capsys):
     run(name, [], capsys)
 
 
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(find_spec("memaudit") is None, reason="memaudit is not installed")
+def test_both_tools_refuse_what_cannot_be_learned(capsys):
+    rows = run("memaudit_comparison", ["mistakes"], capsys)["mistakes"]
+    for tool in ("memaudit", "vestige"):
+        refused = [row["refused"] for row in rows if row["tool"] == tool]
+        assert refused == [False, True, True, True, False]  # the last packs rows into blocks
+
+
 def test_without_corpora_a_benchmark_says_what_to_set():
     module = importlib.import_module("unlearning")
     with pytest.raises(SystemExit, match="VESTIGE_DATA"):
