@@ -43,8 +43,8 @@ FALSE_POSITIVES, LEAKY, REAL = 0.01, 0.10, 64
 compares."""
 SCORES = ("log-ratio", "min-k-plus")
 COPIES, SAID, EPSILON = (1, 4, 16), 16, 8.0
-SHORT, BLOCK = 8, 64
-"""Tokens of cut rows, and of packed blocks, of `mistakes`."""
+BLOCK = 64
+"""Tokens of packed blocks, of `mistakes`."""
 
 # Answers -----------------------------------------------------------------------------------------
 
@@ -257,7 +257,7 @@ def mistakes(run: Run) -> list[Row]:
 
     world, rows = world_of(run), []
     planted = Planted.of(world, run.options.seed, 4)
-    for name, data in spoiled(world, planted).items():
+    for name, data in spoiled(world, planted, run.size(8, 4)).items():
         for tool, refusal in (("memaudit", MemauditError), ("vestige", VestigeError)):
             says = ""
             try:
@@ -268,8 +268,8 @@ def mistakes(run: Run) -> list[Row]:
     return rows
 
 
-def spoiled(world: World, planted: Planted) -> dict[str, Any]:
-    """Data sets of a training by its mistake; the first has none."""
+def spoiled(world: World, planted: Planted, short: int) -> dict[str, Any]:
+    """Data sets of a training by its mistake; the first has none, and one has short rows."""
     from datasets import Dataset
 
     data = world.encoded(planted.texts)
@@ -285,7 +285,7 @@ def spoiled(world: World, planted: Planted) -> dict[str, Any]:
     return {
         "none": data,
         "trained on the text without canaries": world.encoded(planted.own),
-        f"rows cut to {SHORT} tokens": Dataset.from_dict({"input_ids": [r[:SHORT] for r in ids]}),
+        f"rows cut to {short} tokens": Dataset.from_dict({"input_ids": [r[:short] for r in ids]}),
         "canaries left out of the loss": data.add_column("labels", labels),
         f"rows packed into blocks of {BLOCK}": Dataset.from_dict({"input_ids": blocks}),
     }
