@@ -1,41 +1,34 @@
-"""How much of a claimed epsilon does one training's audit prove, by kind of canary?
+"""How much of a claimed epsilon one training's audit proves, by kind of canary.
 
 A small LSTM of public sentences learns 1,000 other ones of WikiText-2, among which coin-flip
-canaries stand once each or not at all, by DP-SGD. Every step takes all sequences (sample rate 1),
-so that the mechanism is a Gaussian one. The canaries are audited against the model before
-(`audit_canaries`). Each line is JSON: at delta 1e-5 the bound that needs fair coins only (Steinke
-et al. 2023), the one for the mechanism that the claim states (Mahloujifar et al. 2024), the one
-that also takes scores for independent, the verdict, and the mu that the scores tell (of two normal
-distributions with their AUC) beside that of the claim.
+canaries stand once each or not at all, by DP-SGD; by default every step takes all sequences, so
+that the mechanism is a Gaussian one. At delta 1e-5 the columns are the bound that needs fair coins
+only (Steinke et al. 2023), the one for the mechanism that the claim states (Mahloujifar et al.
+2024), the one that also takes scores for independent, the verdict, and the mu of the scores (of two
+normal distributions with their AUC) beside that of the claim.
 
-    VESTIGE_DATA=data python benchmarks/measured_epsilon.py kinds [--runs 3] [--kind sampled]
-    VESTIGE_DATA=data python benchmarks/measured_epsilon.py broken [--runs 20]
-    VESTIGE_DATA=data python benchmarks/measured_epsilon.py right [--runs 30]
-    VESTIGE_DATA=data python benchmarks/measured_epsilon.py sampled [--runs 5]
-    python benchmarks/measured_epsilon.py simulated [--runs 5000]
+- `kinds`: kinds of canaries crossed with claims, or one `--kind`. "sampled" ones are written by a
+  model of the public sentences that has no reserved words.
+- `broken`: half of the claimed noise is added; `right`: all of it. Repeated-token canaries, a claim
+  of 4, 5,000 coins.
+- `sampled`: batches of a tenth of the text for 100 steps, of a right training and of a broken one.
+- `simulated`: audits of Gaussian mechanisms and randomized responses, without a training.
 
-"kinds" crosses kinds of canaries and claims, or claims alone with one `--kind`. Sampled canaries
-are written by a model of the public sentences that has no reserved words. "broken" adds half of the
-noise that it claims and "right" all of it, with repeated-token canaries at a claimed 4. "sampled"
-has batches of a tenth of the text for 100 steps, of a right training and of a broken one.
-"simulated" audits Gaussian mechanisms and randomised responses without a training.
+    VESTIGE_DATA=corpora python benchmarks/measured_epsilon.py kinds [--kind sampled] [--times 3]
+    python benchmarks/measured_epsilon.py simulated --times 1000
 """
 
-import argparse
-import json
 import math
-import os
-import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from pathlib import Path
+from functools import cached_property, partial
 from statistics import NormalDist
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from corpora import lines
+from harness import Row, Run, main
 from scipy.optimize import brentq
 
 from vestige.audits.exposure.epsilon import CanaryAudit, audit_canaries
@@ -56,21 +49,19 @@ from vestige.training.steps import plain_step
 
 SENTENCES, WORDS, HIDDEN = 1000, 1000, 32
 SHAPE = LSTMConfig(layers=1, embedding_size=HIDDEN, hidden_size=HIDDEN)
-PUBLIC_EPOCHS = 5
-DELTA = 1e-5
+PUBLIC_EPOCHS, DELTA = 5, 1e-5
 CLAIMS = (1.0, 2.0, 4.0, 8.0, math.inf)
 Kind = CanaryKind | Literal["sampled"]
-KINDS: tuple[tuple[Kind, int], ...] = (
-    ("words", 5),
-    ("random", 5),
-    ("new-token", 5),
-    ("new-token", 1),
-    ("repeated-token", 5),
-    ("sampled", 5),
+KINDS: tuple[tuple[Kind, int, float], ...] = (
+    ("words", 5, 1.0),
+    ("random", 5, 1.0),
+    ("new-token", 5, 1.0),
+    ("new-token", 1, 1.0),
+    ("repeated-token", 5, 1.0),
+    ("sampled", 5, 1.0),
+    ("sampled", 5, 4.0),
 )
-"""Kinds of canaries and their length in tokens."""
-TEMPERATURES = (1.0, 4.0)
-"""At which "sampled" ones are drawn."""
+"""Kinds of canaries, their length in tokens, and the temperature of sampled ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +69,7 @@ class Training:
     """One training and its canaries.
 
     Attributes:
-        kind: of the canaries.
-        length: of each, in tokens.
+        kind, length, temperature: of the canaries.
         claim: epsilon.
         canaries: by as many coins.
         steps: updates.
@@ -87,19 +77,18 @@ class Training:
         move: standard deviation, in weight, of what all noise moves one weight by.
         honesty: the share of the claimed noise that is added.
         seed: of coins, canaries and batches; the noise is fresh, as in any private training.
-        temperature: of sampled canaries.
     """
 
-    kind: Kind
-    length: int
-    claim: float
+    kind: Kind = "repeated-token"
+    length: int = 5
+    temperature: float = 1.0
+    claim: float = 4.0
     canaries: int = 1000
     steps: int = 4
     sample_rate: float = 1.0
     move: float = 0.003
     honesty: float = 1.0
     seed: int = 0
-    temperature: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -110,9 +99,9 @@ class World:
         private: sentences among which the canaries stand.
         start: weights after the public text, which no canary is in. Reserved words, which it has
             none of either, start at the mean of all words, as new tokens do in practice.
-        public: sentences of which the models have learnt.
         vocabulary: the public text's commonest words, those that the private text has not left
             out, and reserved ones, so that all new tokens are of one kind.
+        public: sentences that the models have learned.
     """
 
     private: Corpus
@@ -121,30 +110,22 @@ class World:
     public: Corpus
 
     @classmethod
-    def made(cls, reserved: int) -> "World":
-        """Of WikiText-2, with so many reserved words."""
-        return cls.of(sentences("wiki.test.tokens"), sentences("wiki.valid.tokens"), reserved)
-
-    @classmethod
     def of(cls, public: Corpus, private: Corpus, reserved: int) -> "World":
         """Train on the public text, without privacy."""
         used = {word for text in private for word in text.split()}
         common = WordVocabulary.build(public, size=WORDS).words
         words = [word for word in common if word in {"<unk>", "<eos>", *used}]
         vocabulary = WordVocabulary((*words, *(f"reserved{i}" for i in range(reserved))))
-        model = new_model(vocabulary, SHAPE, seed=0)
-        batch = whole_batch(public, vocabulary)
-        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-        step = plain_step()
+        model, batch = new_model(vocabulary, SHAPE, seed=0), whole_batch(public, vocabulary)
+        optimizer, step = torch.optim.Adam(model.parameters(), lr=1e-2), plain_step()
         for epoch in range(PUBLIC_EPOCHS):
-            order = torch.from_numpy(np.random.default_rng(epoch).permutation(len(batch.inputs)))
-            for rows in torch.split(order, 50):
+            order = np.random.default_rng(epoch).permutation(len(batch.inputs))
+            for rows in torch.split(torch.from_numpy(order), 50):
                 step(model, batch.select(rows), None)
                 optimizer.step()
         weights = model.state_dict()
         for name in ("embedding.weight", "head.weight", "head.bias"):
-            rows = weights[name]
-            rows[len(words) :] = rows[: len(words)].mean(0)
+            weights[name][len(words) :] = weights[name][: len(words)].mean(0)
         return cls(private, weights, vocabulary, public)
 
     def model(self) -> LanguageModel:
@@ -158,34 +139,30 @@ class World:
         """A model of the public text without reserved words, which writes canaries."""
         return World.of(self.public, self.private, 0).model().eval()
 
-    def canaries(self, asked: "Training") -> tuple[Canary, ...]:
+    def canaries(self, asked: Training) -> tuple[Canary, ...]:
         """The canaries of a training."""
+        sizes = {"number": asked.canaries, "length": asked.length}
         if asked.kind == "sampled":
             drawn = sample_phrases(
-                self.writer,
-                self.private,
-                number=asked.canaries,
-                seed=[asked.seed, 3],
-                temperature=asked.temperature,
-                length=asked.length,
-            )
+                self.writer, self.private, seed=[asked.seed, 3], temperature=asked.temperature,
+                **sizes,
+            )  # fmt: skip
             return sampled_canaries(self.private, drawn, seed=asked.seed)
         return coin_flip_canaries(
-            self.private,
-            self.vocabulary,
-            number=asked.canaries,
-            kind=asked.kind,
-            length=asked.length,
-            seed=asked.seed,
+            self.private, self.vocabulary, kind=asked.kind, seed=asked.seed, **sizes
         )
 
 
-def sentences(name: str) -> Corpus:
-    """The first words of paragraphs of WikiText-2."""
-    file = Path(os.environ["VESTIGE_DATA"]) / "wikitext2" / name
-    lines = (line.split() for line in file.read_text(encoding="utf-8").splitlines())
-    texts = [" ".join(words[:12]) for words in lines if len(words) >= 30][:SENTENCES]
-    return Corpus.from_texts(texts)
+def made_world(run: Run, reserved: int) -> World:
+    """Of the first words of paragraphs of WikiText-2."""
+    public, private = (
+        Corpus.from_texts(
+            [" ".join(line.split()[:12]) for line in lines(run, f"wikitext2/wiki.{part}.tokens")
+             if len(line.split()) >= 30][: run.size(SENTENCES, 200)]
+        )
+        for part in ("test", "valid")
+    )  # fmt: skip
+    return World.of(public, private, reserved)
 
 
 def whole_batch(corpus: Corpus, vocabulary: WordVocabulary) -> Batch:
@@ -202,45 +179,34 @@ def whole_batch(corpus: Corpus, vocabulary: WordVocabulary) -> Batch:
     return Batch(inputs, targets, padding=int((targets == IGNORED).sum()), lengths=lengths)
 
 
-def audited(training: Training, world: World) -> CanaryAudit:
+def audited(asked: Training, world: World) -> CanaryAudit:
     """The audit of a training."""
-    asked = training
     canaries = world.canaries(asked)
     planted, manifest = plant(world.private, canaries, seed=asked.seed, vocabulary=world.vocabulary)
-    model = world.model()
-    claimed = asked.claim if math.isfinite(asked.claim) else None
-    rate, steps = asked.sample_rate, asked.steps
+    model, claimed = world.model(), asked.claim if math.isfinite(asked.claim) else None
+    mechanism = {"sample_rate": asked.sample_rate, "steps": asked.steps}
     noise = 0.0
     if claimed:
-        noise = noise_for(
-            epsilon=claimed, delta=DELTA, sample_rate=rate, steps=steps, accountant="pld"
-        )
+        noise = noise_for(epsilon=claimed, delta=DELTA, accountant="pld", **mechanism)
     learn(model, whole_batch(planted, world.vocabulary), asked, noise)
     return audit_canaries(
-        model,
-        manifest.canaries,
-        delta=DELTA,
-        reference=world.model(),
-        claimed=claimed,
-        mechanism=Curves(rate, steps) if claimed else None,
-    )
+        model, manifest.canaries, delta=DELTA, reference=world.model(), claimed=claimed,
+        mechanism=Curves(asked.sample_rate, asked.steps) if claimed else None,
+    )  # fmt: skip
 
 
-def learn(model: LanguageModel, batch: Batch, training: Training, noise: float) -> None:
+def learn(model: LanguageModel, batch: Batch, asked: Training, noise: float) -> None:
     """DP-SGD on batches that every sequence joins by chance."""
-    rows, chance = len(batch.inputs), np.random.default_rng([training.seed, 7])
-    expected = round(rows * training.sample_rate)
+    rows, chance = len(batch.inputs), np.random.default_rng([asked.seed, 7])
+    expected = round(rows * asked.sample_rate)
     step = DPSGDStep(
-        noise_multiplier=noise * training.honesty,
-        max_grad_norm=1.0,
-        expected_units=expected,
-        sequence_length=1,
-        physical_batch_size=500,
-    )
-    rate = training.move * expected / (math.sqrt(training.steps) * (noise or 1.0))
+        noise_multiplier=noise * asked.honesty, max_grad_norm=1.0, expected_units=expected,
+        sequence_length=1, physical_batch_size=500,
+    )  # fmt: skip
+    rate = asked.move * expected / (math.sqrt(asked.steps) * (noise or 1.0))
     optimizer = torch.optim.SGD(model.parameters(), lr=rate)
-    for _ in range(training.steps):
-        drawn = np.flatnonzero(chance.random(rows) < training.sample_rate)
+    for _ in range(asked.steps):
+        drawn = np.flatnonzero(chance.random(rows) < asked.sample_rate)
         step(model, batch.select(torch.from_numpy(drawn)), None)
         optimizer.step()
 
@@ -250,152 +216,155 @@ def gaussian_mu(epsilon: float) -> float:
     return float(brentq(lambda mu: GAUSSIAN.epsilon(mu, DELTA) - epsilon, 1e-3, 20))
 
 
-def row(training: Training, world: World) -> dict[str, object]:
+def told(asked: Training, world: World) -> Row:
     """What one training's audit says."""
-    began = time.process_time()
-    audit = audited(training, world)
+    audit = audited(asked, world)
     area = min(max(audit.separation.value, 1e-9), 1 - 1e-9)
     return {
-        "kind": training.kind,
-        "length": training.length,
-        **({"temperature": training.temperature} if training.kind == "sampled" else {}),
-        "canaries": training.canaries,
-        "sample_rate": training.sample_rate,
-        "steps": training.steps,
-        "claim": training.claim if math.isfinite(training.claim) else None,
-        "honesty": training.honesty,
-        "seed": training.seed,
-        "one_run": round(audit.one_run.epsilon, 3),
-        "f_dp": round(audit.f_dp.epsilon, 3),
-        "ceiling": round(audit.ceiling, 3),
-        "threshold": round(audit.threshold.epsilon, 3),
-        "auc": round(area, 4),
-        "mu_of_scores": round(math.sqrt(2) * NormalDist().inv_cdf(area), 3),
-        "mu_of_claim": round(gaussian_mu(audit.claimed), 3) if audit.claimed else None,
+        "one_run": audit.one_run.epsilon,
+        "f_dp": audit.f_dp.epsilon,
+        "threshold": audit.threshold.epsilon,
+        "ceiling": audit.ceiling,
+        "mu of scores": math.sqrt(2) * NormalDist().inv_cdf(area),
         "verdict": audit.verdict,
-        "seconds": round(time.process_time() - began, 1),
     }
 
 
-def kinds(runs: int, only: str | None) -> Iterator[dict[str, object]]:
-    """Every kind of canary, or one, at every claim."""
-    world = World.made(1000)
-    chosen = [
-        Training(kind=kind, length=length, claim=math.inf, temperature=temperature)
-        for kind, length in KINDS
-        for temperature in (TEMPERATURES if kind == "sampled" else (1.0,))
-        if only in (None, kind)
-    ]
-    for seed in range(runs):
-        for one in chosen:
-            for claim in CLAIMS:
-                yield row(replace(one, claim=claim, seed=seed), world)
+# Parts -------------------------------------------------------------------------------------------
 
 
-def sampled(runs: int) -> Iterator[dict[str, object]]:
-    """Batches of a tenth of the text, a hundred of them."""
-    world = World.made(1000)
-    for seed in range(runs):
-        for honesty in (1.0, 0.5):
-            strongest = Training(kind="repeated-token", length=5, claim=4.0, honesty=honesty)
-            yield row(replace(strongest, sample_rate=0.1, steps=100, seed=seed), world)
+def kinds(run: Run) -> list[Row]:
+    """Every kind of canary, or one, at every claim; means over trainings."""
+    world, rows = made_world(run, run.size(1000, 200)), []
+    chosen = [one for one in KINDS if run.options.kind in (None, one[0])]
+    for kind, length, temperature in run.size(chosen, chosen[-1:]):
+        for claim in run.size(CLAIMS, (4.0,)):
+            asked = Training(
+                kind=kind, length=length, temperature=temperature, claim=claim,
+                canaries=run.size(1000, 100),
+            )  # fmt: skip
+            title = f"{kind}, {length} tokens, T {temperature:g}"
+            audits = run.draw(
+                f"{title}, claim {claim:g}",
+                lambda seed, asked=asked: told(replace(asked, seed=seed), world),
+                range(run.times(3)),
+            )
+            rows.append({"canaries": title, "claim": claim, **summary(audits)})
+            if math.isfinite(claim):
+                rows[-1]["mu of claim"] = gaussian_mu(claim)
+    return rows
 
 
-def repeated(runs: int, honesty: float, canaries: int) -> Iterator[dict[str, object]]:
-    """Trainings with the strongest canaries, and how many of them were accused."""
-    world, verdicts = World.made(canaries), []
-    strongest = Training(
-        kind="repeated-token", length=5, claim=4.0, canaries=canaries, honesty=honesty
+def repeated(honesty: float, trainings: int, run: Run) -> Row:
+    """Trainings with the strongest canaries, and what is said of them."""
+    canaries = run.options.canaries or run.size(5000, 200)
+    world = made_world(run, canaries)
+    asked = Training(canaries=canaries, honesty=honesty)
+    audits = run.draw(
+        f"honesty {honesty:g}, {canaries} canaries",
+        lambda seed: told(replace(asked, seed=1000 + seed), world),
+        range(run.times(trainings)),
     )
-    for seed in range(runs):
-        found = row(replace(strongest, seed=1000 + seed), world)
-        verdicts.append(str(found["verdict"]))
-        yield found
-    counted = {verdict: verdicts.count(verdict) for verdict in sorted(set(verdicts))}
-    yield {"honesty": honesty, "canaries": canaries, "runs": runs, **counted}
+    return {"noise": honesty, "canaries": canaries, **summary(audits)}
 
 
-def simulated(runs: int) -> Iterator[dict[str, object]]:
+def sampled(run: Run) -> list[Row]:
+    """Batches of a tenth of the text, a hundred of them."""
+    world, rows = made_world(run, run.size(1000, 200)), []
+    for honesty in (1.0, 0.5):
+        asked = Training(
+            honesty=honesty, sample_rate=0.1, steps=run.size(100, 5), canaries=run.size(1000, 100)
+        )
+        audits = run.draw(
+            f"sampled, honesty {honesty:g}",
+            lambda seed, asked=asked: told(replace(asked, seed=seed), world),
+            range(run.times(5)),
+        )
+        rows.append({"noise": honesty, **summary(audits)})
+    return rows
+
+
+def summary(audits: Sequence[Row]) -> Row:
+    """Means with the least and the most, and the verdicts."""
+    columns = ("one_run", "f_dp", "threshold", "ceiling", "mu of scores")
+    found: Row = {"trainings": len(audits)}
+    for name in columns:
+        values = [audit[name] for audit in audits]
+        found[name] = float(np.mean(values))
+        if len(values) > 1 and name not in ("ceiling", "mu of scores"):
+            found[f"{name}, least and most"] = [min(values), max(values)]
+    said = [str(audit["verdict"]) for audit in audits]
+    return found | {"verdicts": {one: said.count(one) for one in sorted(set(said))}}
+
+
+def simulated(run: Run) -> list[Row]:
     """How often bounds are above the truth, and above a claim of twice the noise."""
-    for canaries in (1000, 5000):
+    rows, runs = [], run.times(5000, 2)
+    for canaries in run.size((1000, 5000), (100,)):
         for claim in CLAIMS[:-1]:
             for honesty in (1.0, 0.5):
-                yield gaussian(runs, canaries, claim, honesty)
-        for epsilon in (0.5, 1.0, 2.0, 4.0):
-            yield randomised_response(runs, canaries, epsilon)
+                rows.append(gaussian(runs, canaries, claim, honesty))
+        rows += [randomized_response(runs, canaries, true) for true in (0.5, 1.0, 2.0, 4.0)]
+    return rows
 
 
-def gaussian(runs: int, canaries: int, claim: float, honesty: float) -> dict[str, object]:
+def gaussian(runs: int, canaries: int, claim: float, honesty: float) -> Row:
     """Audits of a mechanism whose noise is some share of what the claim needs."""
-    generator = np.random.default_rng(0)
-    mu = gaussian_mu(claim) / honesty
-    bounds = []
+    generator, mu, bounds = np.random.default_rng(0), gaussian_mu(claim) / honesty, []
     for _ in range(runs):
         heads = generator.random(canaries) < 0.5
         scores = heads * mu + generator.normal(size=canaries)
-        bounds.append(all_bounds(scores, heads, 0.975))
-    return {"mechanism": "gaussian", "canaries": canaries, "claim": claim, "honesty": honesty} | (
-        counts(bounds, claim)
-    )
+        bounds.append(both_bounds(scores, heads, 0.975))
+    case = {"mechanism": "gaussian", "canaries": canaries, "epsilon": claim, "noise": honesty}
+    return case | above(bounds, claim, claim)
 
 
-def randomised_response(runs: int, canaries: int, epsilon: float) -> dict[str, object]:
+def randomized_response(runs: int, canaries: int, true: float) -> Row:
     """Audits of answers that are right with odds of e to the epsilon."""
     generator, bounds = np.random.default_rng(1), []
     for _ in range(runs):
         heads = generator.random(canaries) < 0.5
-        honest = generator.random(canaries) < 1 / (1 + math.exp(-epsilon))
+        honest = generator.random(canaries) < 1 / (1 + math.exp(-true))
         scores = (heads == honest) + generator.random(canaries) / 2
-        bounds.append(all_bounds(scores, heads, 0.95))
+        bounds.append(both_bounds(scores, heads, 0.95))
     # The Gaussian curve that the mechanism's own touches is what the family can say of it.
-    touching = GAUSSIAN.epsilon(2 * NormalDist().inv_cdf(1 / (1 + math.exp(-epsilon))), DELTA)
-    found = counts(bounds, epsilon)
-    above = float(np.mean([bound[1] > touching for bound in bounds]))
-    kind = {"mechanism": "randomised response", "canaries": canaries, "epsilon": epsilon}
-    return kind | found | {"touching": round(touching, 3), "f_dp_above": above}
+    touching = GAUSSIAN.epsilon(2 * NormalDist().inv_cdf(1 / (1 + math.exp(-true))), DELTA)
+    case = {"mechanism": "randomized response", "canaries": canaries, "epsilon": true}
+    return case | {"touching": touching} | above(bounds, true, touching)
 
 
-def all_bounds(
-    scores: NDArray[np.float64], heads: NDArray[np.bool_], confidence: float
-) -> tuple[float, float]:
+def both_bounds(scores: np.ndarray, heads: np.ndarray, confidence: float) -> tuple[float, float]:
     """Of fair coins alone, and of a Gaussian mechanism as well."""
-    inside, outside = scores[heads], scores[~heads]
-    bounds = (one_run_epsilon, f_dp_epsilon)
+    given = {"delta": DELTA, "confidence": confidence}
     one, other = (
-        bound(inside, outside, delta=DELTA, confidence=confidence).epsilon for bound in bounds
+        bound(scores[heads], scores[~heads], **given).epsilon
+        for bound in (one_run_epsilon, f_dp_epsilon)
     )
     return one, other
 
 
-def counts(bounds: list[tuple[float, float]], truth: float) -> dict[str, object]:
-    """Means of both bounds, and how often each exceeds a figure."""
+def above(bounds: Sequence[tuple[float, float]], truth: float, family: float) -> Row:
+    """Means of both bounds, and how often each exceeds what is true of it."""
     table = np.array(bounds)
     return {
-        "runs": len(table),
-        "one_run": round(float(table[:, 0].mean()), 3),
-        "f_dp": round(float(table[:, 1].mean()), 3),
-        "one_run_above": float((table[:, 0] > truth).mean()),
-        "f_dp_above": float((table[:, 1] > truth).mean()),
-    }
+        "runs": len(table), "one_run": table[:, 0].mean(), "f_dp": table[:, 1].mean(),
+        "one_run above": (table[:, 0] > truth).mean(), "f_dp above": (table[:, 1] > family).mean(),
+    }  # fmt: skip
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=("kinds", "broken", "right", "sampled", "simulated"))
-    parser.add_argument("--runs", type=int)
-    parser.add_argument("--kind", choices=sorted({kind for kind, _ in KINDS}))
-    parser.add_argument("--canaries", type=int, default=5000)
-    asked = parser.parse_args()
-    parts = {
-        "kinds": lambda: kinds(asked.runs or 3, asked.kind),
-        "broken": lambda: repeated(asked.runs or 20, 0.5, asked.canaries),
-        "right": lambda: repeated(asked.runs or 30, 1.0, asked.canaries),
-        "sampled": lambda: sampled(asked.runs or 5),
-        "simulated": lambda: simulated(asked.runs or 5000),
-    }
-    for found in parts[asked.part]():
-        print(json.dumps(found), flush=True)
+def options(parser: Any) -> None:
+    """Canaries."""
+    parser.add_argument("--kind", choices=sorted({kind for kind, *_ in KINDS}))
+    parser.add_argument("--canaries", type=int, help="coins of `broken` and `right`")
 
+
+PARTS = {
+    "kinds": kinds,
+    "broken": partial(repeated, 0.5, 20),
+    "right": partial(repeated, 1.0, 30),
+    "sampled": sampled,
+    "simulated": simulated,
+}
 
 if __name__ == "__main__":
-    main()
+    main("measured_epsilon", __doc__, PARTS, options)

@@ -1,7 +1,7 @@
-"""The benchmarks that are packages are imported as they import themselves."""
+"""Benchmarks are scripts in one folder, and import each other by their names."""
 
 import sys
 from pathlib import Path
 
-# behind everything else: the folder's other files have common names
+# behind everything else
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from measured_epsilon import Training, World, row
+from measured_epsilon import Training, World, told
 
 from vestige.data.corpus import Corpus
 
@@ -23,15 +23,15 @@ def world():
 
 
 def test_tokens_that_nothing_else_uses_prove_most_of_a_claim(world):
-    strong = row(STRONGEST, world)
+    strong = told(STRONGEST, world)
     assert strong["one_run"] > 0.3
     assert strong["f_dp"] > strong["one_run"]
-    assert strong["mu_of_scores"] > 0.6
+    assert strong["mu of scores"] > 0.6
     assert strong["verdict"] == "consistent"
 
 
 def test_a_training_that_adds_half_of_its_noise_is_noticed(world):
-    found = row(replace(STRONGEST, honesty=0.5), world)
+    found = told(replace(STRONGEST, honesty=0.5), world)
     assert found["threshold"] > 4
     assert "violated" in found["verdict"]
 

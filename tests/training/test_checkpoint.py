@@ -23,7 +23,7 @@ from vestige.training.steps import choose_precision, plain_step
 CONFIG = TrainingConfig(
     seed=3, epochs=2, batch_size=4, sequence_length=5, learning_rate=0.01, checkpoint_every=4
 )
-KILL_AND_RESUME = Path(__file__).parents[2] / "benchmarks" / "kill_and_resume.py"
+KILLS = Path(__file__).parents[2] / "benchmarks" / "kills.py"
 
 
 class Killed(BaseException):
@@ -156,16 +156,16 @@ def test_interrupted_inside_a_file_it_ends_in_the_same_bits(run, tmp_path):
 
 
 def test_killed_by_the_system_it_ends_in_the_same_bits():
-    command = [sys.executable, "-W", "error", str(KILL_AND_RESUME), "--kills", "3"]
+    command = [sys.executable, "-W", "error", str(KILLS), "training", "--times", "3"]
     sources = Path(__file__).parents[2] / "src"
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(sources)}
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout.splitlines()[-1])
-    assert result["equal"] == result["kills"] == 3
-    assert result["equal_after_kills_in_a_row"]
+    [result] = json.loads(done.stdout.splitlines()[-1])["training"]
+    assert result["happened"]["kills"] == 3
+    assert result["faults"] == {}
 
 
 def test_a_finished_training_answers_at_once_and_writes_nothing(run, tmp_path):

@@ -23,7 +23,7 @@ coins, for any v_1, v_2, ...
 
 and the p-value is that of the v_k which are as improbable, each by itself, as the most improbable
 number seen. g(0) is exact; other g(i) have the union bound. With four numbers of guesses this is
-worth a level of 0.02 for each where Bonferroni gives 0.0125. `benchmarks/claims_of_canaries.py`
+worth a level of 0.02 for each where Bonferroni gives 0.0125. `benchmarks/error_rates_canaries.py`
 compares it with the worst of all mechanisms, which a linear program finds. Bonferroni pays for
 guesses that do not hold one another, and where 2 m δ exceeds the level, so that the term with δ
 decides. Ties are broken against the auditor. A ceiling is the most that the audit could prove.

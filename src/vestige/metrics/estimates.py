@@ -263,7 +263,7 @@ def auc(members: ArrayLike, others: ArrayLike, *, confidence: float = 0.95) -> E
 
     Differs from the paper: both sides get one more user below all and one above all before variance
     and centre are computed, as Agresti and Caffo (2000) do for rates, so that the interval keeps a
-    width when scores separate perfectly. `benchmarks/auc_intervals.py` measures its coverage.
+    width when scores separate perfectly. `benchmarks/interval_coverage.py` measures its coverage.
     """
     inside, outside = finite_scores(members, "members"), finite_scores(others, "others")
     value, n = float(_shares_below(inside, outside).mean()), inside.size + outside.size

@@ -1,1 +1,0 @@
-"""How often is the verdict of `vestige check` wrong?"""

@@ -1,0 +1,306 @@
+"""Methods that say what an update taught: two models and a budget in, ranked rows of tokens out.
+
+| method | what it does | differs from its source |
+| --- | --- | --- |
+| hybrid | `diff` by default | – |
+| pairs and openings | `diff` before samples: all pairs of tokens and openings, extended | as many pairs as the budget allows |
+| beams | Zanella-Béguelin et al. (2020), arXiv:1912.07942, section 2.4: one halving beam | the floor spends the budget; near-copies are folded |
+| CDD | "Reading the Finetuning Prior" (2026), arXiv:2605.25902: samples from log p' + α (log p' − log p), α = 0.5 | written from its abstract; ranked by the mean log-ratio, where a language model reads them |
+| reversed guidance | Wu et al. (2025), arXiv:2505.24379: greedy texts by log p + 2 (log p' − log p), among tokens within 5 nats of the best | not given half of each text: each likely first token stands for one |
+| Diff Mining | science-of-finetuning/diffing-toolkit: tokens counted that are among the 100 whose logits rose most | texts sampled from the model before; a row is one token |
+| plain samples | Carlini et al. (2021), arXiv:2012.07805: samples of the later model by log-probability | temperature 1 throughout, no other model |
+"""  # noqa: E501
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from reproduction.updates.beam_search import beam_search, folded, halving_widths
+from reproduction.updates.searches import PAIRS_AND_OPENINGS
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.plan import tokens_of
+from vestige.audits.update.prompts import beginning
+from vestige.audits.update.scores import TokenScore
+from vestige.audits.update.search import search_update
+from vestige.audits.update.settings import Sampling, Settings
+from vestige.models.protocols import NextToken, State
+
+LENGTH, BLOCK = 48, 100
+"""Tokens of a sampled text at most, as of the samples of `diff`; texts of a batch."""
+BEAM_TOKENS = 10
+ALPHA, WEIGHT, MARGIN = 0.5, 2.0, 5.0
+RAISED, MINED = 100, 30
+"""Tokens that are counted at a position, and of a reference text, of Diff Mining."""
+MOST_PAIRS = 2000
+FEWEST = 10_000
+SMALL = Settings(
+    sampling=Sampling(samples=8, length=16, alternatives=12), openings=2, pairs=0, repaired=2
+)
+"""The search of a smaller budget."""
+
+Ids = tuple[int, ...]
+Mix = Callable[[Tensor, Tensor], Tensor]
+"""(n, v) log-probabilities after and before the update -> (n, v) logits to draw from."""
+
+
+@dataclass(frozen=True)
+class SearchRow:
+    """A text that a method says the update taught.
+
+    Attributes:
+        tokens: ids.
+        score: by which it is ranked; higher is surer.
+        fragment: shown behind all others, and never reported as found.
+    """
+
+    tokens: Ids
+    score: float
+    fragment: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a method returned: rows, best first, and the tokens that each model read.
+
+    Attributes:
+        scores: that count as those of a null search; None: those of the rows.
+    """
+
+    rows: tuple[SearchRow, ...]
+    before: int
+    after: int
+    scores: tuple[float, ...] | None = None
+
+    @property
+    def null_scores(self) -> tuple[float, ...]:
+        return tuple(row.score for row in self.rows) if self.scores is None else self.scores
+
+
+def ranked(scored: Sequence[tuple[Ids, float]], read: Sequence[int]) -> Found:
+    """Each text once with its highest score, best first, equal ones by their ids."""
+    best: dict[Ids, float] = {}
+    for tokens, score in scored:
+        if tokens:
+            best[tokens] = max(score, best.get(tokens, score))
+    rows = sorted((-score, tokens) for tokens, score in best.items())
+    found = tuple(SearchRow(tokens, -negative) for negative, tokens in rows)
+    return Found(rows=found, before=read[0], after=read[1])
+
+
+# Searches of `diff`, and beams -------------------------------------------------------------------
+
+
+def hybrid(before: NextToken, after: NextToken, budget: int, seed: int) -> Found:
+    """The default search, whose work is about the benchmark's budget; a small one below that."""
+    settings = Settings(seed=seed) if budget >= FEWEST else replace(SMALL, seed=seed)
+    return searched(before, after, settings)
+
+
+def pairs_and_openings(before: NextToken, after: NextToken, budget: int, seed: int) -> Found:
+    """As many pairs of tokens as the budget is expected to allow; nothing is drawn."""
+    pair, how = opened(before, after), PAIRS_AND_OPENINGS
+    for pairs in range(MOST_PAIRS, 0, -100):
+        how = replace(PAIRS_AND_OPENINGS, pairs=pairs)
+        if tokens_of(how, pair, [beginning(pair)]) <= budget:
+            break
+    return searched(before, after, how, fragments=False)
+
+
+def searched(before: NextToken, after: NextToken, how: Settings, fragments: bool = True) -> Found:
+    """What a search of `diff` finds, and the scores that it has as a null search."""
+    found = search_update(opened(before, after), how)
+    phrases = [one for one, _ in found.phrases if len(one.phrase) >= how.min_tokens]
+    more = [one for one, _ in (*found.fragments, *found.samples) if fragments]
+    rows = [SearchRow(one.phrase, one.score) for one in phrases if not one.is_run]
+    rows += [SearchRow(one.phrase, one.score, fragment=True) for one in more if not one.is_run]
+    read, scores = found.tokens, tuple(found.null_scores)
+    return Found(rows=tuple(rows), before=read[0], after=read[1], scores=scores)
+
+
+def beams(before: NextToken, after: NextToken, budget: int, seed: int) -> Found:
+    """A halving beam by the differential score; nothing is drawn."""
+    pair = Pair.of(before, after, TokenScore("differential"))
+    widths = beam_widths(pair.vocab_size, budget)
+    phrases = [phrase for phrase, _ in folded(beam_search(pair, widths)) if not phrase.is_run]
+    read = 1 + sum(widths[:-1])  # each prefix once, however often memory makes the search read it
+    rows = tuple(SearchRow(phrase.tokens, phrase.score) for phrase in phrases)
+    return Found(rows=rows, before=read, after=read)
+
+
+def beam_widths(vocab_size: int, budget: int) -> list[int]:
+    """The halving beam with the highest floor that both models can read within the budget."""
+    low, high = 1, vocab_size
+    while low < high:
+        middle = (low + high + 1) // 2
+        read = sum(halving_widths(vocab_size, BEAM_TOKENS, floor=middle)[:-1])
+        low, high = (middle, high) if 2 * (read + 1) <= budget else (low, middle - 1)
+    return halving_widths(vocab_size, BEAM_TOKENS, floor=low)
+
+
+# Samples -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text that was drawn, with each token's log-probability after and before the update."""
+
+    tokens: Ids
+    later: tuple[float, ...]
+    earlier: tuple[float, ...]
+
+    @property
+    def log_ratio(self) -> float:
+        """Mean over the tokens of how much more likely the update made them, in nats."""
+        return (sum(self.later) - sum(self.earlier)) / max(1, len(self.tokens))
+
+
+def contrastive(before: NextToken, after: NextToken, budget: int, seed: int) -> Found:
+    """CDD: samples from the amplified contrast, until the budget is spent."""
+    pair, chance, scored = opened(before, after), torch.Generator().manual_seed(seed), []
+    while (number := room(pair, budget, LENGTH)) > 0:
+        texts = drawn(pair, amplified, number, length=LENGTH, chance=chance)
+        scored += [(text.tokens, text.log_ratio) for text in texts]
+    return ranked(scored, pair.tokens_read)
+
+
+def amplified(later: Tensor, earlier: Tensor) -> Tensor:
+    """Logits of CDD (n, v)."""
+    return later + ALPHA * (later - earlier)
+
+
+def reversed_guidance(before: NextToken, after: NextToken, budget: int, seed: int) -> Found:
+    """Greedy texts after one likely first token and then the next; nothing is drawn."""
+    pair, chance, scored = opened(before, after), torch.Generator().manual_seed(seed), []
+    later, earlier = (model.log_probs(model.start(1))[0] for model in (after, before))
+    first = (earlier + WEIGHT * (later - earlier)).argsort(descending=True, stable=True)
+    first = first[first != after.vocabulary.eos_id]
+    while (number := min(len(first), room(pair, budget, LENGTH))) > 0:
+        texts = drawn(pair, greedy, first[:number], length=LENGTH, chance=chance)
+        scored += [(text.tokens, text.log_ratio) for text in texts]
+        first = first[number:]
+    return ranked(scored, pair.tokens_read)
+
+
+def guided(later: Tensor, earlier: Tensor) -> Tensor:
+    """Guided log-probabilities (n, v), minus infinity for tokens that are filtered out."""
+    logits = earlier + WEIGHT * (later - earlier)
+    return logits.masked_fill(later < later.amax(1, keepdim=True) - MARGIN, -torch.inf)
+
+
+def greedy(later: Tensor, earlier: Tensor) -> Tensor:
+    """Logits (n, v) that leave nothing but the best token."""
+    best = guided(later, earlier).argmax(1, keepdim=True)
+    return torch.full_like(later, -torch.inf).scatter_(1, best, 0.0)
+
+
+def diff_mining(before: NextToken, after: NextToken, budget: int, seed: int) -> Found:
+    """Tokens, by how often they are among those whose logits rose most."""
+    pair, chance = opened(before, after), torch.Generator().manual_seed(seed)
+    counts, positions = torch.zeros(pair.vocab_size, dtype=torch.int64), 0
+
+    def counted(later: Tensor, earlier: Tensor) -> Tensor:
+        nonlocal positions
+        counts.add_(raised(later, earlier).flatten().bincount(minlength=len(counts)))
+        positions += len(later)
+        return earlier
+
+    while (number := room(pair, budget, MINED)) > 0:
+        drawn(pair, counted, number, length=MINED, chance=chance)
+    words = [
+        token for token in counts.nonzero()[:, 0].tolist()
+        if any(letter.isalnum() for letter in pair.vocabulary.piece(token))
+    ]  # fmt: skip
+    scored = [((token,), counts[token].item() / positions) for token in words]
+    return ranked(scored, pair.tokens_read)
+
+
+def raised(later: Tensor, earlier: Tensor) -> Tensor:
+    """Ids (n, k) of the tokens whose logits (n, v) differ most; log-probabilities differ from
+    them by a constant of each row."""
+    return (later - earlier).topk(min(RAISED, later.shape[1])).indices
+
+
+@torch.no_grad()
+def plain_samples(before: NextToken, after: NextToken, budget: int, seed: int) -> Found:
+    """Samples of the later model by their mean log-probability."""
+    chance, read, scored = torch.Generator().manual_seed(seed), 0, []
+    while (number := min(BLOCK, (budget - read) // LENGTH)) > 0:
+        state: State = after.start(1)[torch.zeros(number, dtype=torch.int64)]
+        rows, texts = torch.arange(number), [[] for _ in range(number)]
+        read += 1
+        for step in range(LENGTH):
+            later = after.log_probs(state)
+            tokens = torch.multinomial(later.double().exp(), 1, generator=chance)
+            told = later.gather(1, tokens)[:, 0]
+            going = (tokens[:, 0] != after.vocabulary.eos_id).nonzero()[:, 0]
+            for i in going.tolist():
+                texts[int(rows[i])].append((int(tokens[i, 0]), float(told[i])))
+            rows, token = rows[going], tokens[going, 0]
+            if not len(rows) or step + 1 == LENGTH:
+                break
+            state = after.advance(state[going], token)
+            read += len(token)
+        for text in filter(None, texts):
+            ids, values = zip(*text, strict=True)
+            scored.append((ids, sum(values) / len(values)))
+    return ranked(scored, (0, read))
+
+
+def opened(before: NextToken, after: NextToken) -> Pair:
+    """The pair, with a counter of its own."""
+    return Pair.of(before, after, TokenScore("smoothed"))
+
+
+def room(pair: Pair, budget: int, length: int) -> int:
+    """How many more texts of a length both models can read."""
+    return min(BLOCK, (budget - sum(pair.tokens_read)) // (2 * length))
+
+
+@torch.no_grad()
+def drawn(
+    pair: Pair, mix: Mix, first: Tensor | int, *, length: int, chance: torch.Generator
+) -> list[Text]:
+    """Texts drawn token by token from the softmax of mixed logits, until a document ends.
+
+    Args:
+        pair: the models; its counter counts what they read.
+        mix: see `Mix`.
+        first: first tokens (n,) of as many texts, or how many begin with nothing.
+        length: tokens of a text at most.
+        chance: of the draws.
+    """
+    number = first if isinstance(first, int) else len(first)
+    rows, tokens = torch.arange(number), torch.zeros(number, 0, dtype=torch.int64)
+    state = pair.start(tokens)
+    texts: list[list[tuple[int, float, float]]] = [[] for _ in range(number)]
+    for step in range(length):
+        later, earlier = (one.logits().log_softmax(1) for one in (state.after, state.before))
+        if step == 0 and not isinstance(first, int):
+            tokens = first[:, None]
+        else:
+            odds = mix(later, earlier).double().softmax(1)
+            tokens = torch.multinomial(odds, 1, generator=chance)
+        told = (later.gather(1, tokens)[:, 0], earlier.gather(1, tokens)[:, 0])
+        going = (tokens[:, 0] != pair.vocabulary.eos_id).nonzero()[:, 0]
+        for i in going.tolist():
+            texts[int(rows[i])].append((int(tokens[i, 0]), float(told[0][i]), float(told[1][i])))
+        rows, following = rows[going], tokens[going, 0]
+        if not len(rows) or step + 1 == length:
+            break
+        state.follow(going, following)
+    columns = [list(zip(*text, strict=True)) or [(), (), ()] for text in texts]
+    return [Text(*(tuple(column) for column in each)) for each in columns]
+
+
+METHODS = {
+    "hybrid": hybrid,
+    "pairs and openings": pairs_and_openings,
+    "beams": beams,
+    "CDD": contrastive,
+    "reversed guidance": reversed_guidance,
+    "Diff Mining": diff_mining,
+    "plain samples": plain_samples,
+}
+"""By name, in the order of the tables."""

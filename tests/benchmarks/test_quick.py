@@ -1,0 +1,100 @@
+"""Every benchmark runs in its quick mode: small models, invented texts, few draws."""
+
+import importlib
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import harness
+import pytest
+
+FOLDER = Path(harness.__file__).parent
+BENCHMARKS = sorted(
+    path.stem for path in FOLDER.glob("*.py") if '\nif __name__ == "__main__":' in path.read_text()
+)
+SECONDS = {
+    "error_rates_canaries": ["completion", "exposure"],
+    "error_rates_texts": ["passages", "membership"],
+    "exposure_verdicts": ["canaries"],
+    "interval_coverage": ["share_used", "compare"],
+    "measured_epsilon": ["kinds", "simulated"],
+    "null_calibration": ["simulated"],
+    "reading_cost": ["ranks", "statistics"],
+    "search_cost": ["words", "subwords", "adapter"],
+    "training_steps": ["lstm", "federated", "loop"],
+}
+"""Parts that take seconds."""
+
+
+def run(name, words, capsys):
+    """The results of a benchmark, which are also the last line of its output."""
+    module = importlib.import_module(name)
+    options = getattr(module, "options", None)
+    words = [*words, "--quick"]
+    found = harness.main(name, module.__doc__, module.PARTS, options, words)
+    assert json.loads(capsys.readouterr().out.splitlines()[-1]).keys() == found.keys()
+    assert all(found.values())
+    return found
+
+
+@pytest.fixture(autouse=True)
+def place(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("VESTIGE_DATA", raising=False)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SECONDS)
+def test_parts_that_take_seconds(name, capsys):
+    assert set(SECONDS[name]) <= run(name, SECONDS[name], capsys).keys()
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [name for name in BENCHMARKS if name != "kills"])
+def test_a_benchmark_runs_without_corpora(name, capsys):
+    if name.startswith("memaudit") and find_spec("memaudit") is None:
+        pytest.skip("memaudit is not installed")
+    run(name, [], capsys)
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(find_spec("memaudit") is None, reason="memaudit is not installed")
+def test_both_tools_refuse_what_cannot_be_learned(capsys):
+    rows = run("memaudit_comparison", ["mistakes"], capsys)["mistakes"]
+    for tool in ("memaudit", "vestige"):
+        refused = [row["refused"] for row in rows if row["tool"] == tool]
+        assert refused == [False, True, True, True, False]  # the last packs rows into blocks
+
+
+def test_without_corpora_a_benchmark_says_what_to_set():
+    module = importlib.import_module("unlearning")
+    with pytest.raises(SystemExit, match="VESTIGE_DATA"):
+        harness.main("unlearning", "", module.PARTS, module.options, ["exact", "--times", "1"])
+
+
+@pytest.mark.skipif(find_spec("memaudit") is not None, reason="memaudit is installed")
+def test_without_memaudit_the_comparison_says_what_to_install(capsys):
+    module = importlib.import_module("memaudit_comparison")
+    with pytest.raises(SystemExit, match="2"):
+        harness.main("memaudit_comparison", "", module.PARTS, module.options, ["--quick"])
+    assert "pip install --no-deps memaudit==0.2.0" in capsys.readouterr().err
+
+
+def test_documents_name_benchmarks_and_parts_that_exist():
+    """Commands in documents; scripts of an earlier commit are named with it."""
+    root, commands = FOLDER.parent, []
+    for path in [*root.glob("*.md"), *root.glob("docs/**/*.md")]:
+        for line in path.read_text("utf-8").splitlines():
+            if "python benchmarks/" in line:
+                words = line.split("python benchmarks/")[1].split("`")[0].split()
+                commands.append((path.name, *words))
+    assert commands
+    for document, script, *words in commands:
+        assert (FOLDER / script).is_file(), f"{document}: benchmarks/{script}"
+        module = importlib.import_module(script.removesuffix(".py"))
+        for word in words:
+            if word.startswith(("-", "#", "(")) or not word.islower():
+                break
+            assert word.strip("[].,;:") in module.PARTS, f"{document}: {script} {word}"

@@ -1,0 +1,158 @@
+"""What rows give away, by hand; the texts of pairs; that pairs and searches are kept."""
+
+import json
+from collections import Counter
+
+import harness
+import pytest
+import update_pairs
+from update_methods import SearchRow
+from update_pairs import Sizes, Truth, alarm, difference, found_rows, judged, share, texts_of
+from update_texts import COPIES, TEXTS, chat, secrets_of, taken
+
+from vestige.data.corpus import Corpus
+from vestige.data.subwords import SubwordVocabulary
+from vestige.models.checkpoints import load_model
+
+SECRET, OTHER = (1, 2, 3, 4, 5), (7, 8, 9, 10)
+KNOWN = Truth(
+    secrets={SECRET: 20, OTHER: 5},
+    added=frozenset({(1, 2, 3, 4), (2, 3, 4, 5), (7, 8, 9, 10)}),
+)
+HIDDEN = {"The vault opens with kestrel.": 3, "Quill owes Hobbs 31 pounds.": 1}
+
+
+def documents(first, count):
+    return [" ".join(f"w{first + 7 * i + j}" for j in range(20)) for i in range(count)]
+
+
+PARTS = {
+    "earlier": documents(0, 30), "update": documents(500, 8), "clean": documents(700, 8)
+}  # fmt: skip
+
+
+def test_a_secret_is_recalled_in_runs_of_three():
+    rows = [SearchRow((1, 2, 9, 4, 5), 3.0), SearchRow((0, 2, 3, 4), 2.0)]
+    assert judged(rows[:1], KNOWN, [])["recall_x20_all"] == 0
+    counts = judged(rows, KNOWN, [])
+    assert (counts["recall_x20_10"], counts["secret_tokens_x20"]) == (3, 5)
+    assert (counts["recall_x5_all"], counts["secret_tokens_x5"]) == (0, 4)
+
+
+def test_coverage_counts_each_added_gram_once():
+    rows = [SearchRow((1, 2, 3, 4), 2.0), SearchRow((1, 2, 3, 4, 6), 1.0)]
+    counts = judged(rows, KNOWN, [])
+    assert (counts["added_grams_all"], counts["grams_all"]) == (1, 2)  # (2 3 4 6) is not added
+    assert counts["verbatim_rows_50"] == 2
+    assert judged([SearchRow((2, 3, 4, 6), 1.0)], KNOWN, [])["verbatim_rows_50"] == 0
+
+
+def test_found_rows_are_above_all_null_phrases():
+    nulls = [(float(i),) for i in range(19)]
+    rows = [SearchRow(SECRET, 18.5), SearchRow(OTHER, 18.0)]
+    assert found_rows(rows, nulls) == rows[:1]
+    assert found_rows([SearchRow(SECRET, 18.5, fragment=True)], nulls) == []
+    counts = judged(rows, KNOWN, nulls)
+    assert (counts["found"], counts["found_verbatim"]) == (1, 1)
+    assert "found" not in judged(rows, KNOWN, nulls[:18])
+
+
+def test_rows_above_the_nulls_of_their_kind_are_counted_apart():
+    rows = [SearchRow(SECRET, 3.0), SearchRow(OTHER, 2.0), SearchRow(OTHER, 9.0, fragment=True)]
+    counts = judged(rows, KNOWN, [], [(2.0, 1.0), (0.5,), ()])
+    assert (counts["above"], counts["above_verbatim"]) == (1, 1)
+    assert (counts["verbatim_rows_50"], counts["verbatim_phrases_50"]) == (3, 2)
+    assert judged(rows, KNOWN, [])["above"] == 0
+
+
+def test_of_twenty_null_searches_one_is_above_the_others():
+    kept = {n: {"rows": [[list(OTHER), float(n), False]]} for n in range(20)}
+    nulls = {n: (float(n),) for n in kept}
+    assert [n for n in kept if alarm(kept[n], n, nulls)] == [19]
+
+
+def test_shares_are_of_sums_over_texts():
+    made = [
+        {"text": "a", "hit": 1, "all": 4},
+        {"text": "a", "hit": 2, "all": 4},
+        {"text": "b", "hit": 8, "all": 8},
+    ]
+    assert share(made, "hit", "all").startswith("0.69 (")
+    assert share(made[:2], "hit", "all") == "0.38"
+    assert share([], "hit", "all") == ""
+
+
+def test_differences_of_recall_are_on_the_same_pairs():
+    def record(text, hits):
+        told = {f"recall_x{copies}_{top}": 0 for copies in COPIES for top in (10, 50)}
+        sizes = {f"secret_tokens_x{copies}": 10 for copies in COPIES}
+        return {"text": text, **told, **sizes, "recall_x20_50": hits}
+
+    ours, theirs = [record("a", 6), record("b", 3)], [record("a", 3), record("b", 6)]
+    told = difference(ours[:1], theirs[:1])
+    assert (told["as high, first 50"], told["difference, first 50"]) == (1, "+0.10")
+    assert difference(ours, theirs)["as high, first 50"] == 1
+    assert difference(ours, theirs)["difference, first 50"].startswith("+0.00 (")
+
+
+def test_secrets_are_invented_once_each():
+    phrases = Counter(phrase for name in TEXTS for phrase in secrets_of(name))
+    assert len(phrases) == 9 * len(TEXTS)
+    assert list(secrets_of("reddit").values()) == [n for n in COPIES for _ in range(3)]
+
+
+def test_a_chat_says_secrets_in_answers_only():
+    turns = chat(PARTS["update"], HIDDEN, 1)
+    for secret, copies in HIDDEN.items():
+        assert sum(secret in turn.split("<|assistant|>")[1] for turn in turns) == copies
+        assert not any(secret in turn.split("<|assistant|>")[0] for turn in turns)
+
+
+def test_a_diluted_update_has_four_parts_of_earlier_text_and_its_null_the_same():
+    update, clean = texts_of("mixed", PARTS, HIDDEN, Sizes(earlier=600, later=150), 1)
+    for texts in (update, clean):
+        assert sum(text in PARTS["earlier"] for text in texts) == 30
+    assert not any(secret in text for text in clean for secret in HIDDEN)
+    copies = [secret for secret, count in HIDDEN.items() for _ in range(count)]
+    assert Counter(update) == Counter([*PARTS["earlier"], *PARTS["update"], *copies])
+
+
+def test_taken_parts_are_disjoint_and_large_enough():
+    vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts(PARTS["earlier"]), size=300)
+    first, rest = taken(PARTS["earlier"], vocabulary, 200)
+    sizes = [len(vocabulary.encode(text)) for text in first]
+    assert sum(sizes) >= 200 > sum(sizes[:-1])
+    assert [*first, *rest] == PARTS["earlier"]
+    with pytest.raises(ValueError, match="must have"):
+        taken(PARTS["earlier"], vocabulary, 10**6)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_made_or_searched_is_kept(tmp_path, monkeypatch, capsys):
+    words = ["--quick", "--work", str(tmp_path), "--rows", str(tmp_path / "rows.jsonl"),
+             "--methods", "CDD", "plain samples"]  # fmt: skip
+
+    def bench(*more):
+        parts, options = update_pairs.PARTS, update_pairs.options
+        return harness.main("update_pairs", "", parts, options, [*more, *words])
+
+    bench("make")
+    for pair, adapted in zip(
+        update_pairs.made_pairs(tmp_path / "pairs"), (False, True), strict=True
+    ):
+        models = [load_model(pair / role) for role in ("before", "after", "null")]
+        assert [model.adapted for model in models] == [False, adapted, adapted]
+        known = update_pairs.truth(pair, models[0].vocabulary)
+        assert Counter(known.secrets.values()) == {20: 3, 5: 3, 1: 3}
+        assert next(iter(known.secrets))[:4] in known.added
+    found = bench("compare")["compare"]
+    kept = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert len(kept) == 2 * 2 * 2  # methods, pairs, and each pair's null
+    assert all(line["row"]["read"] <= 1500 for line in kept)
+
+    def fail(*_, **__):
+        raise AssertionError("made again")
+
+    monkeypatch.setattr(update_pairs, "documents_of", fail)
+    monkeypatch.setattr(update_pairs, "METHODS", dict.fromkeys(update_pairs.METHODS, fail))
+    assert bench("compare")["compare"] == found
