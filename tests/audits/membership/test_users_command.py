@@ -228,7 +228,7 @@ def test_the_epochs_that_are_said_are_those_that_shadows_learn_for(audit):
 def test_help_and_guides_say_how_many_people_it_takes():
     needed = users_needed(0.05)
     assert f"users need {needed} reference users" in " ".join(membership.__doc__.split())
-    guide = (DOCS / "was-my-text-used.md").read_text("utf-8")
+    guide = (DOCS / "guides" / "my-text.md").read_text("utf-8")
     assert f"Below {needed} no audit can show" in " ".join(guide.split())
 
 
