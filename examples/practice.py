@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import random
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -288,6 +289,14 @@ def utterances(folder: Path) -> None:
     write(folder / "said.jsonl", rows)
 
 
+def _be_quiet() -> None:
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    warnings.simplefilter("ignore")  # of PEFT, which looks for the base on the hub, too
+
+
 def main() -> None:
     """Make the folder."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -296,7 +305,8 @@ def main() -> None:
     given = parser.parse_args()
     folder: Path = given.folder
     folder.mkdir(parents=True)
-    os.chdir(folder)
+    os.chdir(folder)  # an adapter names its base relative to the folder in which it is used
+    _be_quiet()
     here = Path()
     texts_and_models(here, steps=1 if given.quick else 40)
     people_and_service(here, epochs=1 if given.quick else 10)

@@ -111,3 +111,8 @@ REFUSED = {
 def test_settings_that_do_not_fit_are_refused_by_name(settings, says):
     with pytest.raises(ValueError, match=says):
         plant(CORPUS, **settings)
+
+
+def test_one_canary_is_counted_in_the_singular():
+    planted = plant(CORPUS, phrase=["quiet mice sing"], copies=1, controls=1)
+    assert "1 canary planted (1 copy in all), and 1 control." in str(planted)
