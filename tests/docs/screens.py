@@ -10,6 +10,7 @@ stays empty.
 import argparse
 import contextlib
 import os
+import pty
 import re
 import shutil
 import subprocess
@@ -25,6 +26,7 @@ WIDTH = 88
 """Columns of the terminal."""
 
 CUT = "…"
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
 _COMMAND = re.compile(r"^\$ vestige (?:.*\\\n)*.*$", re.MULTILINE)
 _CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -38,11 +40,13 @@ def make_practice(folder: Path, *options: str) -> Path:
 
 
 def printed(page: Path, practice: Path) -> Iterator[tuple[Step, str]]:
-    """Each command of a page with what it prints; the other steps are taken, too."""
+    """Each command with what it prints, of a page's sections that show a screen; the other steps
+    are taken, too."""
     with tempfile.TemporaryDirectory() as root:
         folder = shutil.copytree(practice, Path(root) / "practice")
         for section in steps_of(page).values():
-            for step in (step for block in section for step in block):
+            steps = [step for block in section for step in block]
+            for step in steps if any(step.screen for step in steps) else ():
                 if step.kind == "command":
                     yield step, run(step, folder)
                 elif step.kind == "shell":
@@ -52,13 +56,28 @@ def printed(page: Path, practice: Path) -> Iterator[tuple[Step, str]]:
 
 
 def run(step: Step, folder: Path) -> str:
-    """What a command prints on stdout; it must do its work, whatever its verdict."""
+    """What a command shows on a terminal; it must do its work, whatever its verdict."""
     command = [sys.executable, "-m", "vestige", *step.words]
     environment = {**os.environ, "COLUMNS": str(WIDTH), "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    print(f"[{done.returncode}] vestige {step.text}", file=sys.stderr, flush=True)
-    assert done.returncode in (0, 1, 3), done.stderr[-2000:]
-    return done.stdout
+    reader, terminal = pty.openpty()
+    with tempfile.TemporaryFile("w+") as messages:
+        started = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=terminal, stderr=messages
+        )
+        os.close(terminal)
+        shown = _STYLE.sub("", b"".join(_parts(reader)).decode()).replace("\r\n", "\n")
+        os.close(reader)
+        print(f"[{started.wait()}] vestige {step.text}", file=sys.stderr, flush=True)
+        messages.seek(0)
+        assert started.returncode in (0, 1, 3), messages.read()[-2000:]
+    return shown
+
+
+def _parts(reader: int) -> Iterator[bytes]:
+    """What arrives from a terminal, until its other end is closed."""
+    with contextlib.suppress(OSError):
+        while part := os.read(reader, 65536):
+            yield part
 
 
 def fill(page: Path, practice: Path) -> None:
