@@ -2,9 +2,9 @@
 
     python examples/practice.py practice
 
-takes about three minutes on two cores. All texts are invented. `base` is a small Llama that has read
-letters; `my-adapter` is a LoRA adapter of it, trained on `mail.jsonl`, where four account numbers
-occur in sixteen letters each.
+takes about three minutes on two cores. All texts are invented. `base` is a small Llama that has
+read letters; `my-adapter` is a LoRA adapter of it, trained on `mail.jsonl`, where four account
+numbers occur in sixteen letters each.
 """
 
 import argparse
