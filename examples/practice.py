@@ -226,14 +226,11 @@ def people_and_service(folder: Path, *, epochs: int) -> None:
     write(folder / "held-out.jsonl", held_out := Letters(12).by_people(120, 8, "other"))
     write(folder / "others.jsonl", held_out)
     write(folder / "mine.jsonl", [str(row["text"]) for row in users if row["user"] == "user007"])
-    vg.train(
-        folder / "users.jsonl",
-        out=folder / "keyboard",
-        task="next-word",
-        user="user",
-        model=vg.ModelOptions(hidden_size=64, layers=1),
-        training=vg.TrainingOptions(epochs=epochs),
+    learn = vg.TrainingOptions(
+        epochs=epochs, batching="documents", sequence_length=80, batch_size=20
     )
+    users_file = folder / "users.jsonl"
+    vg.train(users_file, out=folder / "keyboard", user="user", preset="demo", training=learn)
     (folder / "my_service.py").write_text(SERVICE, encoding="utf-8")
 
 
@@ -309,7 +306,7 @@ def main() -> None:
     _be_quiet()
     here = Path()
     texts_and_models(here, steps=1 if given.quick else 40)
-    people_and_service(here, epochs=1 if given.quick else 10)
+    people_and_service(here, epochs=1 if given.quick else 25)
     utterances(here)
     print(f"Made {folder}. Go there and run the commands of the guides.")
 
