@@ -1,9 +1,9 @@
-"""Fine-tune a chat model with TRL's `SFTTrainer` and LoRA, and measure what it gives away.
+"""Fine-tune a chat model with TRL's `SFTTrainer` and LoRA, and measure what it reveals.
 
     python examples/sft_chat.py MODEL chats.jsonl --out trained
 
 `chats.jsonl` has {"messages": [{"role": "user", "content": "..."}, ...]} in each line. The lines
-marked with "# vestige" are all that the measurement takes.
+marked with "# vestige" are the whole measurement.
 """
 
 import argparse

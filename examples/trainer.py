@@ -1,8 +1,8 @@
-"""Fine-tune a causal model on texts with Transformers' `Trainer`, and measure what it gives away.
+"""Fine-tune a causal model on texts with Transformers' `Trainer`, and measure what it reveals.
 
     python examples/trainer.py MODEL texts.jsonl --out trained
 
-The lines marked with "# vestige" are all that the measurement takes.
+The lines marked with "# vestige" are the whole measurement.
 """
 
 import argparse

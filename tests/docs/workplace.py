@@ -1,8 +1,7 @@
-"""Small files and models under the names that the documents' commands use.
+"""Small files and models under the names that the examples of the verbs use.
 
-A command is run as it is printed, so every name in it must be there: `mail.jsonl` is a few dozen
-mails, `my-model` a GPT-2 of a few thousand parameters, and what an earlier command of the document
-would have made is made by that command.
+A command is run as it is printed, so every name in it must be there: `mail.jsonl` is a few hundred
+mails, `tuned` a GPT-2 of a few thousand parameters.
 """
 
 import json
@@ -47,14 +46,6 @@ def _utterances(path: Path, count: int) -> None:
     path.write_text("".join(lines))
 
 
-def _chats(path: Path, count: int) -> None:
-    pairs = zip(_texts(60, count), _texts(61, count), strict=True)
-    turns = [
-        [{"role": "user", "content": q}, {"role": "assistant", "content": a}] for q, a in pairs
-    ]
-    path.write_text("".join(json.dumps({"messages": each}) + "\n" for each in turns))
-
-
 _SERVICE = """
 def ask(contexts):
     return [["the", "gate", "code", "nine", "mill"] for context in contexts]
@@ -62,31 +53,21 @@ def ask(contexts):
 
 
 def write_files(folder: Path) -> None:
-    """The files that every document may name."""
-    for seed, name in enumerate(("mail", "comments")):
-        _records(folder / f"{name}.jsonl", seed, people=230, count=290)
-    for seed, name in enumerate(("public", "corpus", "news", "test"), 10):
+    """The files that every page may name."""
+    _records(folder / "mail.jsonl", 0, people=230, count=290)
+    for seed, name in enumerate(("public", "news", "test"), 10):
         _records(folder / f"{name}.jsonl", seed, people=20, count=60)
-    for seed, name in enumerate(("seen", "members", "letters", "users"), 20):
-        _records(folder / f"{name}.jsonl", seed, people=120, count=120)
-    for seed, name in enumerate(
-        ("unseen", "others", "held-out", "never", "known", "gone", "more"), 30
-    ):
+    _records(folder / "letters.jsonl", 22, people=120, count=120)
+    for seed, name in enumerate(("others", "never", "known", "gone"), 31):
         _records(folder / f"{name}.jsonl", seed, people=40, count=160, who="v")
     _records(folder / "clean.jsonl", 40, people=20, count=1300)
     _records(folder / "mine.jsonl", 50, people=1, count=12, who="me")
-    for seed, name in enumerate(("corpus", "letters", "held-out"), 40):
-        (folder / f"{name}.txt").write_text("\n".join(_texts(seed, 100)) + "\n")
+    (folder / "corpus.txt").write_text("\n".join(_texts(40, 100)) + "\n")
+    (folder / "secrets.txt").write_text("\n".join(_texts(60, 3)))
     _utterances(folder / "said.jsonl", 40)
     (folder / "snips").mkdir()
     for part, count in (("train", 40), ("validation", 10), ("test", 10)):
         _utterances(folder / "snips" / f"{part}.jsonl", count)
-    _chats(folder / "chats.jsonl", 1000)
-    (folder / "secrets.txt").write_text("\n".join(_texts(60, 3)))
-    choices = "|".join(_COMMON[:3])
-    (folder / "codes.txt").write_text(f"{_COMMON[3]} {{{{{choices}}}}}\n{{{{{choices}}}}}")
-    (folder / "questions.txt").write_text("the gate code\nmy name and address")
-    (folder / "names.txt").write_text("\n".join(_NAMES))
     (folder / "my_service.py").write_text(_SERVICE)
 
 
@@ -94,12 +75,9 @@ _SHAPE = ("--layers", 1, "--hidden-size", 8)
 _TINY = ("--epochs", 1, "--sequence-length", 16)
 _COMMANDS: dict[str, tuple[object, ...]] = {
     "model": ("train", "public.jsonl", *_SHAPE, *_TINY, "--batch-size", 8),
-    "update": ("train", "corpus.jsonl", *_TINY, "--batch-size", 8, "--from", "pool/model"),
-    "target": ("train", "users.jsonl", *_SHAPE, *_TINY, "--task", "next-word", "--user", "author"),
+    "update": ("train", "corpus.txt", *_TINY, "--batch-size", 8, "--from", "pool/model"),
     "null": ("train", "clean.jsonl", *_TINY, "--limit", 60, "--batch-size", 8, "--from",
              "pool/model"),
-    "other null": ("train", "news.jsonl", *_TINY, "--batch-size", 8, "--from", "pool/model"),
-    "null adapter": ("train", "news.jsonl", "--from", "pool/gpt", "--lora-rank", 2, "--epochs", 1),
     "adapter": ("train", "mail.jsonl", "--from", "pool/gpt", "--lora-rank", 2, "--epochs", 1),
     "small adapter": ("train", "mail.jsonl", "--from", "pool/gpt", "--lora-rank", 2, "--epochs", 1,
                       "--limit", 2, "--hold-out", 0, "--batch-size", 2, "--sequence-length", 8),
@@ -112,7 +90,6 @@ _COMMANDS: dict[str, tuple[object, ...]] = {
     "private seeds": ("train", "pool/planted", *_TINY, "--user", "user", "--from", "pool/model",
                       "--defence", "dp-sgd", "--noise-multiplier", 1, "--delta", "1e-3", "--clip",
                       1, "--accountant", "rdp", "--batch-size", 20, "--seeds", 3),
-    "named": ("train", "said.jsonl", "--task", "nlu", "--epochs", 1, "--hidden-size", 4),
     "single 1": ("train", "pool/planted", *_TINY, "--from", "pool/model", "--seed", 1,
                  "--batching", "documents"),
     "single 2": ("train", "pool/planted", *_TINY, "--from", "pool/model", "--seed", 2,
@@ -121,7 +98,6 @@ _COMMANDS: dict[str, tuple[object, ...]] = {
                  "--batching", "documents"),
     "spoken": ("plant", "said.jsonl", "--task", "nlu", "--pattern", "pin:4", "--copies", 10),
     "assistant": ("train", "pool/spoken", "--task", "nlu", "--epochs", 1, "--hidden-size", 4),
-    "clean assistant": ("train", "pool/spoken", "--task", "nlu", "--epochs", 2, "--hidden-size", 4),
     "measured": ("exposure", "pool/update", "pool/planted", "--references", 100),
     "diffed": ("diff", "pool/model", "pool/update", "--size", 0.2, "--length", 4),
 }  # fmt: skip
@@ -213,15 +189,6 @@ def _write_bert(folder: Path) -> None:
     BertModel(config).save_pretrained(folder)
 
 
-_TEMPLATE = "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + eos_token }}{% endfor %}"
-
-
-def _write_chat(folder: Path) -> None:
-    """The GPT-2 with a chat template."""
-    _write_gpt(folder)
-    (folder / "chat_template.jinja").write_text(_TEMPLATE)
-
-
 def _leave_elsewhere(trained: Path, folder: Path) -> None:
     """A trained adapter as another program leaves it: without what `vestige train` tells of it."""
     shutil.copytree(trained / "model", folder)
@@ -232,7 +199,6 @@ def _leave_elsewhere(trained: Path, folder: Path) -> None:
 _WRITTEN: dict[str, Callable[[Path], None]] = {
     "gpt": _write_gpt,
     "bert": _write_bert,
-    "chat": _write_chat,
 }
 
 

@@ -278,3 +278,8 @@ def test_repetitions_are_whole_numbers_from_one_on(given):
 
 def test_repetitions_may_be_text_or_numbers():
     assert repetitions_of("1, 20") == repetitions_of([1, 20]) == (1, 20)
+
+
+def test_one_canary_is_counted_in_the_singular():
+    planted = plant(TREES, phrase=["quiet mice sing"], copies=1, controls=1)
+    assert "1 canary planted (1 copy in all), and 1 control." in str(planted)

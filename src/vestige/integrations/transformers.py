@@ -4,7 +4,7 @@
     trainer = Trainer(..., train_dataset=data)
     trainer.add_callback(LeakageCallback("canaries", trainer))
 
-`docs/in-your-training.md` shows whole trainings.
+`docs/guides/trainer.md` shows whole trainings.
 """
 
 from vestige.integrations.leakage_callback import Leakage, LeakageCallback

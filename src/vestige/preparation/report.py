@@ -45,9 +45,11 @@ def planting_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of a planting."""
     summary = run.summary
     where = printable(str(summary.get("directory", "")))
+    planted, copies, controls = (int(summary[one]) for one in ("canaries", "copies", "controls"))
     counts = (
-        f"{summary['canaries']:,} canaries planted ({summary['copies']:,} copies in all), and "
-        f"{summary['controls']:,} controls."
+        f"{planted:,} {'canary' if planted == 1 else 'canaries'} planted ({copies:,} "
+        f"{'copy' if copies == 1 else 'copies'} in all), and {controls:,} "
+        f"{'control' if controls == 1 else 'controls'}."
     )
     seal = f"SHA-256 of the manifest: {summary['sha256']}"
     if summary.get("verified"):

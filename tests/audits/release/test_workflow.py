@@ -90,7 +90,7 @@ test -d "${{@: -1}}"
 @pytest.fixture
 def runner(tmp_path):
     """Take the steps of the guide's workflow in a shell, as a runner does; what failed."""
-    guide = (REPOSITORY / "docs" / "gate-a-release.md").read_text()
+    guide = (REPOSITORY / "docs" / "guides" / "pipeline.md").read_text()
     job = yaml.safe_load(WORKFLOW.search(guide)[1])["jobs"]["privacy"]
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "vestige"
