@@ -5,7 +5,7 @@ Conformal ones, which `listed.compare` computes, are positively dependent if the
 calibration set, and Benjamini and Hochberg's procedure (1995) still bounds the false discovery rate
 (Bates, Candès, Lei, Romano and Sesia 2023, "Testing for Outliers with Conformal p-values", Annals
 of Statistics 51, theorem 2). The theorem does not cover p-values against different sets, such as
-those who have as much text as each user: `benchmarks/error_rates_membership.py` measures the rate there.
+those who have as much text as each user: `benchmarks/error_rates_membership.py` measures the rate.
 Holm (1979) bounds the family-wise error rate, whatever the dependence of the tests.
 
 `permutation_test` is exact (Fisher 1935, "The Design of Experiments", section 21), with strata

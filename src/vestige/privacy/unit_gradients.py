@@ -24,8 +24,9 @@ below 8 of float32's units of S.
 
 torch hands `mm` in float32 to MKL and `nn.LSTM` to oneDNN. MKL leaves vectors of 512 bits alone on
 processors of other makers than Intel: there its products take twice as long
-(benchmarks/training_steps), and a private step would pay for that and not for its privacy. So `linear` hands large products in
-float32 to oneDNN on these processors. On Intel's own, MKL takes two thirds of oneDNN's time.
+(benchmarks/training_steps), and a private step would pay for that and not for its privacy. So
+`linear` hands large products in float32 to oneDNN on these processors. On Intel's own, MKL takes
+two thirds of oneDNN's time.
 """
 
 import platform

@@ -18,8 +18,8 @@ Two tests share one level: a permutation test of whole users on -ln of each one'
 and Simes' test (1986) of the conformal p-values of single users. Users are flagged (Benjamini and
 Hochberg) only if the smaller of both p-values, doubled, is at most the rate. A single user has one
 p-value, which is not doubled. The procedure is proved for p-values against one set of non-members;
-here users with little text are compared with more of them: `benchmarks/error_rates_membership.py` measures
-the false discovery rate.
+here users with little text are compared with more of them. The false discovery rate is measured by
+`benchmarks/error_rates_membership.py`.
 """
 
 from collections.abc import Mapping, Sequence

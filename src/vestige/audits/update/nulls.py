@@ -29,7 +29,8 @@ LIKE = (0.7, 2.0)
 """How far null models may move the weights, as a multiple of the update's change. One that moved
 them less, but at least this far, is moved as far as the update before it is searched
 (`models.lora.stretch`): otherwise its scores are too low, and clean updates are found too
-often. Those that moved farther hide what the update promoted (`benchmarks/error_rates_models.py`)."""
+often. Those that moved farther hide what the update promoted
+(`benchmarks/error_rates_models.py`)."""
 
 
 @dataclass(frozen=True)
