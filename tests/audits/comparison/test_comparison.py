@@ -344,6 +344,13 @@ def test_trainings_that_leak_are_claimed_to():
     assert claim.estimate.low > 5
 
 
+def test_the_estimate_is_of_the_undefended_or_else_of_the_first_that_was_measured():
+    gold = trainings("gold", leak=4, seed=1)
+    assert claimed(gold, trainings("plain")).estimate.name == "exposure of plain above controls"
+    blind = [replace(one, canaries=()) for one in trainings("plain")]
+    assert claimed(gold, blind).estimate.name == "exposure of gold above controls"
+
+
 def test_trainings_that_leak_nothing_are_claimed_to_where_it_would_show():
     claim = claimed(trainings("plain", leak=1.4), trainings("gold", leak=1.4, seed=1))
     assert claim.verdict == NO_LEAK
