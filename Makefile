@@ -1,5 +1,5 @@
 # Every target makes .venv if it is not there.
-#   make demo | test | long | numeric | peers | lint | bench | docs | clean
+#   make demo | test | slow | long | numeric | peers | lint | bench | docs | clean
 #   make test ORDER=random SEED=1    # modules and tests shuffled, other examples drawn; without
 #                                    # SEED by the time
 
@@ -26,13 +26,17 @@ NUMERIC := tests/models tests/training tests/privacy tests/defences tests/metric
 # What tests compare ours with, or run, and nothing else needs; the names are Debian's.
 PEERS := chromium apertium apertium-eng-spa wordnet-base
 
-.PHONY: demo test long numeric peers lint bench docs clean
+.PHONY: demo test slow long numeric peers lint bench docs clean
 
 demo: $(READY)
 	$(BIN)/vestige demo --out demo
 
 test: $(READY)
 	$(PYTEST)
+
+# The costliest tests of every room: trainings, kills, error rates over redraws. `.ci/run` runs them.
+slow: $(READY)
+	$(PYTEST) -m "slow and not long"
 
 # Every damaged field, every kind of kill and race: minutes, and not part of `make test`.
 long: $(READY)

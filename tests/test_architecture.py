@@ -4,6 +4,8 @@ import ast
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 import vestige
 
 LAYERS = [
@@ -49,6 +51,7 @@ def imports(path: Path) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_imports_point_downwards():
     for path in FILES:
         layer = path.relative_to(ROOT).parts[0].removesuffix(".py")
@@ -187,6 +190,7 @@ def test_no_verdict_is_made_outside_the_claims():
         assert not named, f"{path} holds {named}: import them from vestige.claims"
 
 
+@pytest.mark.slow
 def test_the_package_does_not_import_the_reproduction():
     for path in FILES:
         for node in nodes_of(path):

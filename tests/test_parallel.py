@@ -130,6 +130,7 @@ def _resident() -> int:
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.slow
 def test_a_process_keeps_the_memory_of_tensors_and_sends_errors_of_ours_with_their_remedy():
     """glibc is asked on Linux alone; one process does both, since starting one takes seconds."""
     answers = map_processes(ask, ["pages", 7], processes=1)

@@ -121,6 +121,7 @@ def test_a_result_without_rows_has_an_empty_table(tmp_path):
     assert results.load(results.save(Found(), tmp_path / "run", run={})).rows == []
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -118,6 +118,7 @@ def test_work_of_other_settings_that_was_never_begun_is_no_obstacle(out):
     assert call(out, units=1) == [0]
 
 
+@pytest.mark.slow
 def test_a_kill_between_the_run_and_the_end_of_its_store_leaves_a_run(out):
     code = (
         "import os, sys, json\nfrom pathlib import Path\n"

@@ -226,6 +226,7 @@ def changed(whole, step):
         yield f"another page at {at}", head + whole[4096:8192] + tail
 
 
+@pytest.mark.slow
 def test_damage_anywhere_makes_no_wrong_value_and_no_crash(path, whole):
     known = {key: plain(value) for key, value in VALUES.items()}
     partly = 0
@@ -346,6 +347,7 @@ def run(code, *words, **streams):
     return subprocess.Popen([sys.executable, "-c", code, *map(str, words)], text=True, **streams)
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_what_was_reported_is_there_and_nothing_is_half(path):
     lots = random.Random(0)
     for _ in range(3):
@@ -397,6 +399,7 @@ def test_a_shared_store_is_open_to_several_processes(path):
             assert dict(store) == {"held": 2, "own": 1}
 
 
+@pytest.mark.slow
 def test_threads_share_a_store(path):
     with Store(path) as store:
         store["sum"] = 0

@@ -79,6 +79,7 @@ def completed(model, manifest):
 VERBS = pytest.mark.parametrize("verb", [exposed, completed])
 
 
+@pytest.mark.slow
 @VERBS
 @pytest.mark.parametrize(
     ("name", "verdict"),
@@ -111,6 +112,7 @@ def test_too_few_canaries_are_undecided_and_say_the_least_p_value(tmp_path, mode
     assert "The least p-value is" in claim.reasons[0]
 
 
+@pytest.mark.slow
 @VERBS
 def test_an_adapter_that_changes_nothing_is_undecided(tmp_path, verb, filterwarnings_of_peft):
     from peft import LoraConfig, get_peft_model
@@ -141,6 +143,7 @@ def filterwarnings_of_peft():
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("controls", [1, 5, 20])
 def test_words_that_a_model_likes_are_no_leak_however_few_controls_there_are(controls):
     """Words of canaries and controls are twice as likely in any order; nothing is remembered."""

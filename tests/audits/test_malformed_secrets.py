@@ -55,6 +55,7 @@ def place(workspace, tmp_path_factory):
     return root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_what_cannot_be_asked_for_is_refused(shell, place, tmp_path, case):
     line, named = CASES[case]

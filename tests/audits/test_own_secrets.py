@@ -86,22 +86,26 @@ def verdict(verb, models, secrets):
 VERBS = ("exposure", "extract", "exposure since")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_secret_said_20_times_is_a_leak_and_a_new_one_is_not(models, verb):
     assert verdict(verb, models, [SAID]) == LEAK
     assert verdict(verb, models, [NEW]) == NO_LEAK
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_same_secret_listed_40_times_counts_once(models, verb):
     assert verdict(verb, models, [SAID] * 40) == LEAK
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_secret_in_capitals_is_read_in_the_case_that_the_model_knows(models, verb):
     assert verdict(verb, models, [SAID.upper()]) == LEAK
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS)
 def test_models_of_zero_or_random_weights_leave_secrets_undecided(models, verb):
     before, after = models
@@ -114,6 +118,7 @@ def test_models_of_zero_or_random_weights_leave_secrets_undecided(models, verb):
         assert verdict(verb, (before, broken), [SAID]) == UNDECIDED
 
 
+@pytest.mark.slow
 def test_the_same_model_twice_leaves_ranks_undecided(models):
     assert verdict("exposure since", (models[1], models[1]), [SAID]) == UNDECIDED
 
@@ -128,6 +133,7 @@ def test_scores_that_are_not_finite_are_refused_in_one_line(models, verb):
         verdict(verb, (before, broken), [SAID])
 
 
+@pytest.mark.slow
 def test_an_address_is_not_flagged_because_its_handle_and_domain_were_read_apart(models):
     apart = [f"write to {one}@{DOMAINS[(n + 1) % 3]}.example" for n, one in enumerate(HANDLES)]
     found = vestige.exposure(models[1], apart, references=400)
@@ -137,6 +143,7 @@ def test_an_address_is_not_flagged_because_its_handle_and_domain_were_read_apart
     assert "Known in part" in " ".join(found.claim.reasons)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS)
 def test_unmarked_words_are_accepted_and_never_a_leak(models, verb):
     words = "dora found the clock near the chapel"
@@ -144,6 +151,7 @@ def test_unmarked_words_are_accepted_and_never_a_leak(models, verb):
     assert verdict(verb, models, [SAID, words]) == LEAK
 
 
+@pytest.mark.slow
 def test_unusable_lines_are_named_and_skipped(models, tmp_path):
     file = tmp_path / "secrets.txt"
     file.write_text(f"{SAID}\n!!\n\n{{{{}}}}\n" + "7" * 300 + "\n")
@@ -158,6 +166,7 @@ def test_unusable_lines_are_named_and_skipped(models, tmp_path):
     assert new.verdict == UNDECIDED  # half of the list was not read
 
 
+@pytest.mark.slow
 def test_near_equal_secrets_are_one_event_of_completion(models):
     """The model gives one answer to all: two of them are no more evidence than one."""
     several = [f"the vault password is zanzibar 49{n:02d}" for n in range(10, 30)]

@@ -42,6 +42,7 @@ def settings(*, broken):
     return [s for s in every if s.broken is broken]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", range(3))
 def test_a_sound_training_gives_away_what_its_noise_allows_and_no_more(index):
     setting = settings(broken=False)[index]
@@ -50,6 +51,7 @@ def test_a_sound_training_gives_away_what_its_noise_allows_and_no_more(index):
     assert deviation == pytest.approx(math.sqrt(STEPS), rel=4.5 / math.sqrt(4 * TRAININGS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", range(5))
 def test_a_broken_training_gives_away_more(index):
     setting = settings(broken=True)[index]
@@ -58,6 +60,7 @@ def test_a_broken_training_gives_away_more(index):
     assert distance > 1.5 * DISTANCE
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*pin_memory:UserWarning")
 def test_a_record_moves_each_step_by_the_clipping_norm_under_known_masks():
     """With dropout, by the loop and by `PrivateTrainer`."""
@@ -69,6 +72,7 @@ def test_a_record_moves_each_step_by_the_clipping_norm_under_known_masks():
         assert np.isfinite(attack.attacked_with_masks(setting, NOISE, member=True)[0])
 
 
+@pytest.mark.slow
 def test_a_mechanism_is_refuted_by_error_rates_that_it_cannot_have():
     mechanism = Mechanism(1.0, STEPS)
     noise, mu = 2.0, math.sqrt(STEPS) / 2.0

@@ -69,6 +69,7 @@ def test_peak_memory_is_that_of_a_new_process():
     assert large - small == pytest.approx(64, abs=16)
 
 
+@pytest.mark.slow
 def test_an_error_of_a_new_process_is_an_error_here():
     with pytest.raises(RuntimeError, match="exit code 1"):
         harness.apart(partial(int, "no number"))

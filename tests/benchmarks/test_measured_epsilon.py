@@ -22,6 +22,7 @@ def world():
     return World.of(sentences(0), sentences(1), reserved=1000)
 
 
+@pytest.mark.slow
 def test_tokens_that_nothing_else_uses_prove_most_of_a_claim(world):
     strong = told(STRONGEST, world)
     assert strong["one_run"] > 0.3
@@ -30,6 +31,7 @@ def test_tokens_that_nothing_else_uses_prove_most_of_a_claim(world):
     assert strong["verdict"] == "consistent"
 
 
+@pytest.mark.slow
 def test_a_training_that_adds_half_of_its_noise_is_noticed(world):
     found = told(replace(STRONGEST, honesty=0.5), world)
     assert found["threshold"] > 4

@@ -43,6 +43,7 @@ def place(monkeypatch, tmp_path):
     monkeypatch.delenv("VESTIGE_DATA", raising=False)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", SECONDS)
 def test_parts_that_take_seconds(name, capsys):

@@ -1,10 +1,12 @@
 """The passes that a benchmark times are those of the search."""
 
+import pytest
 from search_cost import Pass, random_models, recorded_search, seconds_of, weight_bytes
 
 from vestige.models.lora import add_lora
 
 
+@pytest.mark.slow
 def test_recorded_passes_read_the_forward_tokens_of_the_search():
     models, read, _ = recorded_search(*random_models(), samples=3)
     assert read == sum(one.forward_tokens for one in models) > 40

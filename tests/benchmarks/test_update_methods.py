@@ -24,6 +24,7 @@ def pair() -> tuple[TableModel, TableModel]:
     return TableModel(start, table), TableModel(later / later.sum(), rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_rows_come_best_first_and_within_the_budget(
     name: str, pair: tuple[TableModel, TableModel]
@@ -37,6 +38,7 @@ def test_rows_come_best_first_and_within_the_budget(
     assert METHODS[name](*pair, BUDGET, 0) == found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"Diff Mining", "beams"}))
 def test_what_the_update_taught_is_among_the_first_rows(
     name: str, pair: tuple[TableModel, TableModel]

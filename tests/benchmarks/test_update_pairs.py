@@ -127,6 +127,7 @@ def test_taken_parts_are_disjoint_and_large_enough():
         taken(PARTS["earlier"], vocabulary, 10**6)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_what_is_made_or_searched_is_kept(tmp_path, monkeypatch, capsys):
     words = ["--quick", "--work", str(tmp_path), "--rows", str(tmp_path / "rows.jsonl"),

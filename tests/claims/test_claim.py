@@ -24,6 +24,7 @@ def checks(verb, states):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", REQUIRED)
 def test_every_combination_of_checks_gives_what_it_supports(verb):
     for states in product(STATES, repeat=len(REQUIRED[verb])):

@@ -26,6 +26,7 @@ def differs(found):
     return found.p_value <= 0.025
 
 
+@pytest.mark.slow
 def test_texts_of_one_kind_are_told_apart_as_seldom_as_chance_would():
     chance = np.random.default_rng(0)
     found = [word_shift(texts(30, chance), texts(60, chance), seed=n) for n in range(60)]
@@ -47,6 +48,7 @@ def test_length_alone_is_not_told():
     assert found.words == 20
 
 
+@pytest.mark.slow
 def test_authors_with_topics_of_their_own_are_no_shift():
     chance, plain, whole = np.random.default_rng(3), [], []
     for seed in range(12):

@@ -43,6 +43,7 @@ def sure(base, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_an_adapter_is_trained_and_compared_with_its_base(shell, workspace, base, tmp_path):
     adapter, run = tmp_path / "adapter", tmp_path / "run"
     words = ["--from", base, "--lora-rank", 2, "--sequence-length", 8, "--epochs", 1]
@@ -60,6 +61,7 @@ def test_an_adapter_is_trained_and_compared_with_its_base(shell, workspace, base
     assert models["before"]["vocabulary"] == models["after"]["vocabulary"]
 
 
+@pytest.mark.slow
 def test_a_whole_fine_tune_is_a_hugging_face_folder(shell, workspace, base, tmp_path):
     words = ["--from", base, "--sequence-length", 8, "--epochs", 1, "--out", tmp_path / "tuned"]
     done = shell("train", workspace / "corpus.txt", *words)
@@ -72,6 +74,7 @@ def test_a_whole_fine_tune_is_a_hugging_face_folder(shell, workspace, base, tmp_
     assert json.loads(ranked.stdout)["rank_lower"] >= 0
 
 
+@pytest.mark.slow
 def test_an_adapter_is_not_continued_and_nothing_is_begun(shell, workspace, base, tmp_path):
     adapter, words = tmp_path / "adapter", ["--sequence-length", 8, "--epochs", 1]
     made = shell("train", workspace / "corpus.txt", "--from", base, "--lora-rank", 2, *words,
@@ -87,6 +90,7 @@ def test_an_adapter_is_not_continued_and_nothing_is_begun(shell, workspace, base
         assert not (tmp_path / "again").exists()
 
 
+@pytest.mark.slow
 def test_an_adapter_is_trained_in_private(shell, workspace, base, tmp_path):
     words = ["--from", base, "--lora-rank", 2, "--sequence-length", 8, "--epochs", 1]
     words += ["--defence", "dp-sgd", "--noise-multiplier", 1, "--accountant", "rdp"]
@@ -114,6 +118,7 @@ def test_a_window_is_no_longer_than_the_model_reads(shell, workspace, base, tmp_
     assert results.load(tmp_path / "new" / "run").run["configuration"]["sequence_length"] == 64
 
 
+@pytest.mark.slow
 def test_null_models_of_an_adapter_are_adapters_of_its_shape(shell, workspace, sure, tmp_path):
     adapter, nulls = tmp_path / "adapter", tmp_path / "run.nulls"
     words = ["--from", sure, "--lora-rank", 2, "--sequence-length", 8, "--epochs", 1]

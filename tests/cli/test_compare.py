@@ -188,6 +188,7 @@ def test_no_phrase_and_no_markup_of_a_name_reaches_the_page(page):
     assert not [phrase for phrase in (*PLANTED, *CONTROLS) if phrase in page]
 
 
+@pytest.mark.slow
 def test_coin_flips_in_the_manifest_are_audited(runs, shell, tmp_path):
     words = ["compare", runs / "plain", runs / "dp", "--manifest", runs / "flipped"]
     done = shell(*words, "--out", tmp_path / "new")
@@ -198,6 +199,7 @@ def test_coin_flips_in_the_manifest_are_audited(runs, shell, tmp_path):
     assert row["audit_verdict"] == "underpowered"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -219,6 +221,7 @@ def test_several_trainings_of_a_name_are_compared_together(runs, shell, tmp_path
     }
 
 
+@pytest.mark.slow
 def test_one_training_of_each_has_no_verdict(runs, shell, tmp_path):
     words = ["compare", runs / "plain", runs / "no-users", "--baseline", "plain"]
     done = shell(*words, "--manifest", runs / "planted", "--out", tmp_path / "new")
@@ -236,6 +239,7 @@ def test_models_no_better_than_word_frequencies_are_called_so(compared, page):
     assert "predicts no better than word frequencies" in page
 
 
+@pytest.mark.slow
 def test_json_is_the_summary_and_nothing_else(runs, shell, tmp_path):
     words = ["compare", runs / "plain", runs / "gold", "--manifest", runs / "planted", "--json"]
     done = shell(*words, "--out", tmp_path / "new")
@@ -261,6 +265,7 @@ def test_a_test_without_users_leaves_fairness_out_and_says_so(runs, shell, tmp_p
     assert "the test text has no users" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "note"),
     [
@@ -281,6 +286,7 @@ def test_what_cannot_be_measured_is_a_note(runs, shell, tmp_path, words, note):
     assert note in " ".join(results.load(tmp_path / "new").summary["notes"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "says"), table("compare"))
 def test_bad_input_is_refused(runs, shell, words, says):
     given = [word.replace("R/", f"{runs}/", 1) for word in words.split()]

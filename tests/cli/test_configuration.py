@@ -27,6 +27,7 @@ BOMB = "a: &a [SECRET, x]\n" + "".join(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [

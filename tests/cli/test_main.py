@@ -21,6 +21,7 @@ def modules_after(code):
     return set(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_help_imports_nothing_heavy_and_no_verb_but_the_one_that_is_asked_about():
     code = """
 def loaded(parts):
@@ -98,6 +99,7 @@ def test_a_traceback_is_shown_to_who_asks_for_it(shell, tmp_path, monkeypatch):
     assert type(done.exception).__name__ == "RunError"
 
 
+@pytest.mark.slow
 def test_the_program_leaves_with_the_exit_code(tmp_path):
     words = ["report", str(tmp_path / "nothing"), "--out", str(tmp_path / "page.html")]
     done = subprocess.run(
@@ -111,6 +113,7 @@ def test_the_program_leaves_with_the_exit_code(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [f"{verb}.md" for verb in VERBS])
 def test_the_page_about_a_verb_is_what_the_verb_says(name, request):
     page = request.config.rootpath / "docs" / "verbs" / name

@@ -61,6 +61,7 @@ def _broken(root, planted):
             (root / name / file).write_text(content)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "says"), table("utterances-planted"))
 def test_bad_input_is_refused(shell, folder, words, says):
     given = [word.replace("_", " ").replace("W/", f"{folder}/", 1) for word in words.split(" ")]

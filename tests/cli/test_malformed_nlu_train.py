@@ -86,6 +86,7 @@ def _vectors(root):
         (root / f"{name}.vec").write_text(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "says"), table("utterances"))
 def test_what_cannot_be_had_is_refused(shell, place, words, says):
     out = [] if "--out" in words else ["--out", place / "new"]

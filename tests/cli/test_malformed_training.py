@@ -57,12 +57,14 @@ def train(shell, place, words):
     return shell("train", *(word.replace("D/", f"{place}/", 1) for word in words.split()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "says"), table("training"))
 def test_what_cannot_be_had_is_refused(shell, place, words, says):
     given = (word.replace("D/", f"{place}/", 1) for word in words.split())
     refused(shell, ["train", *given], *says, unchanged=lambda: listing(place, locks=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", DIVERGES.values(), ids=DIVERGES)
 def test_a_training_that_diverges_at_once_leaves_nothing(shell, place, words):
     before = listing(place, locks=True)

@@ -106,6 +106,7 @@ def test_many_canaries_are_counted_and_not_all_listed(shell, mail, tmp_path):
     assert "60 canaries and controls" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "says"), table("plant"))
 def test_options_that_do_not_fit_are_refused(shell, mail, tmp_path, words, says):
     given = ["plant", mail, *words.split(), "--out", tmp_path / "out"]

@@ -62,6 +62,7 @@ def test_a_key_that_stands_twice_in_a_configuration_is_refused(shell, corpus, tm
     assert not (tmp_path / "planted").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", cli.names())
 def test_help_fits_80_columns_and_its_examples_can_be_pasted(shell, monkeypatch, verb):
     monkeypatch.setenv("COLUMNS", "80")

@@ -63,6 +63,7 @@ def test_another_training_is_not_resumed(shell, workspace, trained):
     assert "another training" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "names"),
     [
@@ -122,6 +123,7 @@ def test_nothing_is_held_out_when_nothing_is_asked(shell, workspace, tmp_path):
     assert train(shell, workspace / "corpus.txt", *words)["validation_perplexity"] is None
 
 
+@pytest.mark.slow
 def test_what_is_held_out_depends_on_each_text_alone_and_is_said(shell, tmp_path):
     lines = [f"the gate {i} opens at {i}" for i in range(60)]
     held = []
@@ -148,6 +150,7 @@ def test_nothing_to_hold_out_is_said(shell, workspace, tmp_path):
     assert "Validation: no document, because hashes choose" in " ".join(done.stderr.split())
 
 
+@pytest.mark.slow
 def test_a_model_no_better_than_word_frequencies_is_said_to_be(shell, workspace, tmp_path):
     corpus = workspace / "corpus.txt"
     words = [corpus, "--validation", corpus, "--out", tmp_path / "new", *QUICK]
@@ -167,6 +170,7 @@ def test_a_model_no_better_than_word_frequencies_is_said_to_be(shell, workspace,
     assert "predicts no better than word frequencies" in " ".join(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_a_model_that_has_learnt_gets_no_warning(shell, workspace, tmp_path):
     words = ["--epochs", 30, "--layers", 1, "--hidden-size", 16, "--batch-size", 2]
     held = ["--validation", workspace / "corpus.txt"]
@@ -176,6 +180,7 @@ def test_a_model_that_has_learnt_gets_no_warning(shell, workspace, tmp_path):
     assert "word frequencies" not in done.stderr
 
 
+@pytest.mark.slow
 def test_several_seeds_are_several_trainings_that_hold_out_the_same_text(
     shell, workspace, tmp_path
 ):

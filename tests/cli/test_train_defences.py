@@ -115,6 +115,7 @@ def from_the_beginning(out: Path, copy: Path) -> Path:
     return copy
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_it_has_the_same_weights_and_spent_its_budget_once(
     train, private, letters, tmp_path
 ):
@@ -137,6 +138,7 @@ def test_killed_and_resumed_it_has_the_same_weights_and_spent_its_budget_once(
     assert [line["step"] for line in log(out)] == [line["step"] for line in log(whole)]
 
 
+@pytest.mark.slow
 def test_a_private_training_that_stops_early_claims_what_was_planned(train, private, tmp_path):
     out, summary, _ = private
     asked = ["--stop-at-perplexity", 1e6, "--evaluate-every", 5]
@@ -149,6 +151,7 @@ def test_a_private_training_that_stops_early_claims_what_was_planned(train, priv
     assert "ε is for the 20 steps planned; 5 were taken" in " ".join(said.split())
 
 
+@pytest.mark.slow
 def test_a_fixed_noise_seed_voids_the_guarantee_and_gives_the_same_bits(train, tmp_path):
     seeded = ["--noise-seed-without-guarantee", 7]
     summary, said = train(tmp_path / "one", *NOISY, *seeded)
@@ -164,6 +167,7 @@ def test_a_fixed_noise_seed_voids_the_guarantee_and_gives_the_same_bits(train, t
     assert "seed" in entry["void"][0]
 
 
+@pytest.mark.slow
 def test_users_are_protected_whole(train, tmp_path):
     words = ["--unit", "user", "--batch-size", 2, "--clip", 0.5, "--physical-batch-size", 5]
     summary, said = train(tmp_path / "new", *NOISY, *words)
@@ -174,6 +178,7 @@ def test_users_are_protected_whole(train, tmp_path):
     assert "3 users" in said
 
 
+@pytest.mark.slow
 def test_users_learn_by_themselves_and_a_kill_changes_nothing(train, letters, tmp_path):
     whole, out = tmp_path / "whole", tmp_path / "killed"
     summary, said = train(whole, *ROUNDS, *OFTEN)
@@ -203,6 +208,7 @@ def test_users_learn_by_themselves_and_a_kill_changes_nothing(train, letters, tm
     assert [resumed[name] for name in spent] == [summary[name] for name in spent]
 
 
+@pytest.mark.slow
 def test_the_server_can_have_another_rate_and_optimizer(train, tmp_path):
     once = [*AVERAGED, "--batch-size", 2, "--epochs", 1]
     train(tmp_path / "rate", *once, "--learning-rate", 0.5)
@@ -213,6 +219,7 @@ def test_the_server_can_have_another_rate_and_optimizer(train, tmp_path):
     assert asked == [("sgd", 0.5), ("sgd", 1.0), ("adam", 0.01)]
 
 
+@pytest.mark.slow
 def test_noise_is_learnt_through_by_adam_where_nothing_else_is_asked(train, tmp_path):
     train(tmp_path / "usual", *NOISY)
     train(tmp_path / "rate", *NOISY, "--learning-rate", 0.01)
@@ -222,6 +229,7 @@ def test_noise_is_learnt_through_by_adam_where_nothing_else_is_asked(train, tmp_
     assert asked == [("adam", 1e-3), ("adam", 0.01), ("sgd", 0.1)]
 
 
+@pytest.mark.slow
 def test_no_noise_is_no_guarantee(train, tmp_path):
     words = ["--defence", "dp-sgd", "--noise-multiplier", 0, *RDP]
     summary, said = train(tmp_path / "new", *words)
@@ -239,6 +247,7 @@ def test_the_discriminator_is_logged(train, tmp_path):
     assert all(0 <= line["discriminator_accuracy"] <= 1 for line in log(tmp_path / "new"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pairing", "batching"), [("auxiliary", "users"), ("in-batch", "documents")]
 )
@@ -257,6 +266,7 @@ def test_a_goldfish_needs_no_users(train, tmp_path):
     assert configuration(tmp_path / "new")["defence"]["k"] == 3
 
 
+@pytest.mark.slow
 def test_an_undefended_training_stops_at_a_perplexity_and_says_so(train, tmp_path):
     looks = ["--batching", "documents", "--evaluate-every", 3]
     whole, _ = train(tmp_path / "whole", *looks)
@@ -277,6 +287,7 @@ def test_an_undefended_training_stops_at_a_perplexity_and_says_so(train, tmp_pat
     assert "Perplexity 1.01 was not reached" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

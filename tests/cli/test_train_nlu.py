@@ -113,6 +113,7 @@ def test_words_of_the_test_part_are_known_where_there_are_vectors(shell, planted
     assert results.load(tmp_path / "new" / "run").summary["vectors"].endswith("some.vec")
 
 
+@pytest.mark.slow
 def test_the_defences_of_the_paper(shell, planted, tmp_path):
     words = ["--dropout", "--char-embeddings", "--early-stopping", "--patience", 1]
     words += ["--learning-rate", 5, "--epochs", 30]
@@ -144,6 +145,7 @@ def test_a_model_goes_on_where_another_training_ended(shell, planted, trained, t
     assert run["models"]["from"]["sha256"] == fingerprint(out) != fingerprint(tmp_path / "new")
 
 
+@pytest.mark.slow
 def test_a_hugging_face_encoder_is_fine_tuned_and_goes_on(shell, planted, tiny_encoder, tmp_path):
     encoder = tiny_encoder(tmp_path / "bert")
     words = ["--task", "nlu", "--from", encoder, "--out", tmp_path / "tuned"]
@@ -164,6 +166,7 @@ def test_a_finished_training_is_resumed_without_change(shell, planted, trained):
     assert fingerprint(out) == before
 
 
+@pytest.mark.slow
 def test_another_training_is_not_resumed(shell, planted, trained):
     out, _ = trained
     for other, name in (
@@ -193,6 +196,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_of_an_epoch_it_ends_in_the_same_bits(
     shell, planted, trained, tmp_path
 ):

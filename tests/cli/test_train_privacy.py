@@ -81,6 +81,7 @@ def test_a_private_training_from_other_text_has_its_epsilon_alone(train, place, 
     assert (summary["ancestors_on_same_text"], summary["vocabulary_made_of"]) == (0, "other")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "read"), [("first", 100), ("of-half", 50), ("of-other", 0)])
 def test_private_trainings_compose_for_what_both_have_read(train, place, tmp_path, before, read):
     words = ["--from", place / before, *LENGTH, *PRIVATE]
@@ -129,6 +130,7 @@ def test_a_model_without_a_ledger_is_one_that_may_have_read_all(train, place, tm
     assert [one["defence"] for one in ledger(tmp_path / "new" / "model")] == ["unknown", "dp-sgd"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -183,6 +185,7 @@ def test_a_training_keeps_the_records_of_its_ancestors(train, place, tmp_path):
     assert ledger(tmp_path / "new" / "model")[-1]["steps"] == 13
 
 
+@pytest.mark.slow
 def test_resumed_it_keeps_its_ledger_whatever_from_says_now(train, shell, place, tmp_path):
     words = ["--from", place / "first", *LENGTH, *PRIVATE]
     train(tmp_path / "new", *words)
@@ -204,6 +207,7 @@ def test_a_damaged_ledger_is_named(shell, place, tmp_path):
     assert "privacy.json is not a privacy ledger" in " ".join(done.stderr.split())
 
 
+@pytest.mark.slow
 def test_a_budget_too_small_says_that_nothing_will_be_learnt(train, place, tmp_path):
     words = ["--from", place / "public", *LENGTH, "--defence", "dp-sgd"]
     _, start, _ = train(tmp_path / "new", *words, "--epsilon", 0.05, "--accountant", "rdp")
@@ -211,6 +215,7 @@ def test_a_budget_too_small_says_that_nothing_will_be_learnt(train, place, tmp_p
     assert "the noise is as large as the sum of 11.3 sequences, and a step has 8" in start
 
 
+@pytest.mark.slow
 def test_several_private_trainings_of_one_text_are_told_together(shell, place, tmp_path):
     words = ["--from", place / "public", *QUICK, *LENGTH, *PRIVATE, "--seeds", 2]
     done = shell("train", place / "own.jsonl", "--out", tmp_path / "new", *words)

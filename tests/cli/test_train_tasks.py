@@ -108,6 +108,7 @@ def test_a_second_training_takes_both_vocabularies_of_the_first(shell, place):
     assert first.source_vocabulary == second.source_vocabulary
 
 
+@pytest.mark.slow
 def test_a_training_goes_on_with_from_and_is_not_overwritten(shell, place, translator):
     out = place / "further"
     words = [*PAIRS, "--epochs", 1, "--from", translator[0]]
@@ -147,6 +148,7 @@ def test_next_words_are_learnt_from_texts_one_by_one(shell, place, architecture)
     assert shape.dropout_out == 0.5
 
 
+@pytest.mark.slow
 def test_a_defence_chooses_its_own_batches_of_next_words(shell, place):
     words = ["--task", "next-word", "--text", "english", "--user", "who", "--epochs", 1]
     words += ["--hidden-size", 4, "--batch-size", 2, "--defence", "dp-sgd", "--unit", "user"]
@@ -156,6 +158,7 @@ def test_a_defence_chooses_its_own_batches_of_next_words(shell, place):
     assert run.run["configuration"]["batching"] == "poisson-users"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("translator")
 @pytest.mark.parametrize(("words", "says"), table("tasks"))
 def test_what_cannot_be_had_is_refused(shell, place, words, says):

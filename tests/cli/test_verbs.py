@@ -55,6 +55,7 @@ def test_a_usage_error_names_the_option_and_quotes_nothing(refit, words, message
     assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -91,6 +92,7 @@ def test_a_hostile_command_line_is_refused_in_a_line(refit, words, message):
     assert err.removesuffix("\n").isprintable()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "name", "value"),
     [

@@ -93,6 +93,7 @@ def everything():
     return [(verb, name) for verb, names in NAMES.items() for name in names]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("verb", "condition"), sample())
 def test_a_sample_says_no_more_than_its_conditions_allow(table, world, verb, condition):

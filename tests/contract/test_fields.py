@@ -66,6 +66,7 @@ def attack(run, folder, changes):
     return pages
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_charts")
 def test_an_attack_in_some_fields_is_text(run, tmp_path):
     assert attack(run, tmp_path, list(changes_of(run))[1::5])
@@ -77,6 +78,7 @@ def test_an_attack_in_any_field_is_text(run, tmp_path):
     assert attack(run, tmp_path, changes_of(run)) >= 3  # else nothing was shown at all
 
 
+@pytest.mark.slow
 def test_an_attack_in_every_word_of_a_chart_is_text(run, tmp_path):
     """Once with charts as they are: all that is shown of rows is text at the same time."""
     rows = results.load(run).rows

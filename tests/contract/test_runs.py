@@ -29,6 +29,7 @@ def test_no_verb_is_forgotten():
     assert {run.line.split()[0] for run in RUNS.values()} == {*app.names()} - {"demo"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_ends_well_and_shows_no_secret(made, name):
     run = made(name)
@@ -41,6 +42,7 @@ def test_a_run_ends_well_and_shows_no_secret(made, name):
         assert not marks(run.out.read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REPORTED)
 def test_the_page_of_a_run_shows_no_secret(made, shell, tmp_path, name):
     for number, folder in enumerate(made(name).folders):
@@ -50,6 +52,7 @@ def test_the_page_of_a_run_shows_no_secret(made, shell, tmp_path, name):
         assert not marks(page.read_text() + done.output)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["plant", "diff", "exposure", "extract secrets"])
 def test_every_mark_is_there_to_be_found(marked, shell, tmp_path, name):
     done = shell(*filled(RUNS[name].line, marked, tmp_path / "out"), "--show-secrets")
@@ -90,6 +93,7 @@ def test_a_page_with_secrets_is_private_too(marked, shell, tmp_path):
     assert wrong_rights(tmp_path / "new" / "page.html", secret=True) == []
 
 
+@pytest.mark.slow
 def test_the_rights_of_others_are_those_that_the_umask_leaves(marked, shell, tmp_path):
     """Here the usual one; a directory that is there keeps its own."""
     mine = tmp_path / "mine"
@@ -113,6 +117,7 @@ def timeless(summary):
     return {name: timeless(value) for name, value in summary.items() if name not in TIMES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, run in RUNS.items() if run.repeats])
 def test_a_run_is_repeated_from_its_own_file(made, shell, marked, tmp_path, monkeypatch, name):
     monkeypatch.chdir(marked)
@@ -162,6 +167,7 @@ def refused_lines() -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", refused_lines())
 def test_a_refusal_shows_no_secret(marked, shell, tmp_path, monkeypatch, line):
     monkeypatch.chdir(marked)

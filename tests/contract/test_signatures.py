@@ -48,6 +48,7 @@ def outside(argument, kind):
         }[sign]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS)
 def test_no_value_is_beyond_what_its_option_takes(verb):
     app, tried = app_of(verb), set()
@@ -69,6 +70,7 @@ def test_no_value_is_beyond_what_its_option_takes(verb):
             assert len(said) < 3000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_number_that_is_none_ends_the_command(verb, shell, tmp_path, monkeypatch):
     """As a user sees it: every fraction, and the first whole number."""
@@ -157,6 +159,7 @@ def test_every_verb_is_given_hostile_words():
     assert {line.split()[0] for line in HOSTILE} == {*VERBS, "EVIL"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", HOSTILE)
 def test_what_was_typed_is_shown_and_not_sent(shell, tmp_path, monkeypatch, line):
     monkeypatch.chdir(tmp_path)

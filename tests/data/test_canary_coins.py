@@ -43,6 +43,7 @@ def test_a_corpus_without_users_is_refused():
         user_canaries(corpus(users=False), seed=0)
 
 
+@pytest.mark.slow
 def test_coins_are_fair_and_independent_of_the_words():
     heads = [
         canary.planted

@@ -55,6 +55,7 @@ def test_copies_have_no_source_and_belong_to_the_user_named(corpus, canaries):
     assert all(planted.users[place] == "mallory" for place in manifest.positions[0])
 
 
+@pytest.mark.slow
 def test_the_seed_decides_the_places_which_are_uniform(corpus, canaries):
     first = plant(corpus, canaries, seed=3)[1]
     assert plant(corpus, canaries, seed=3)[1] == first
@@ -173,6 +174,7 @@ def test_copies_of_utterances_stand_anywhere(size, copies, seed):
     assert len(train) + len(validation) == 2 * size + 2 * copies + 1
 
 
+@pytest.mark.slow
 def test_places_of_utterances_are_uniform_and_the_seed_decides_them(spoken):
     again, other = (
         plant_secrets(some(60), some(20, "stop"), secrets(), seed=seed)[2] for seed in (5, 6)

@@ -26,6 +26,7 @@ MARKED = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", [CHATML, LLAMA, MARKED])
 @pytest.mark.parametrize("message", ["", "Where do <I> live?\nSay 'it'. ü"])
 def test_it_writes_what_transformers_writes(template, message):
@@ -44,6 +45,7 @@ def test_the_day_is_always_the_same():
     assert assistant_turn("{{ strftime_now('%d %b %Y') }}", {}, message="") == "26 Jul 2024"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "template",
     [
@@ -60,6 +62,7 @@ def test_a_hostile_template_is_an_error(template):
         assistant_turn(template, {}, message="secret words")
 
 
+@pytest.mark.slow
 def test_a_template_without_end_is_stopped(monkeypatch):
     monkeypatch.setattr(chat_template, "SECONDS", 1)
     endless = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"

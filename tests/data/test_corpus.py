@@ -173,6 +173,7 @@ def test_a_foreign_column_is_left_behind():
 PRINTABLE = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filter(str.strip)
 
 
+@pytest.mark.slow
 @given(texts=st.lists(PRINTABLE, min_size=1, max_size=10))
 def test_what_is_written_is_what_is_read(texts, tmp_path_factory):
     corpus = Corpus.from_texts(texts, users=texts[::-1], labels=texts, sources=texts[::-1])

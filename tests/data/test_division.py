@@ -47,6 +47,7 @@ def test_one_record_more_or_less_moves_no_other(records, fraction, data):
     assert rest == whole[:gone] + whole[gone + 1 :]
 
 
+@pytest.mark.slow
 @given(RECORDS, st.floats(0, 0.9), st.data())
 def test_one_user_more_or_less_moves_no_other(records, fraction, data):
     gone = data.draw(st.sampled_from(records))[1]
@@ -58,6 +59,7 @@ def test_one_user_more_or_less_moves_no_other(records, fraction, data):
     assert rest == [part for part, s in zip(whole, stays, strict=True) if s]
 
 
+@pytest.mark.slow
 @given(RECORDS, st.data())
 def test_one_record_less_moves_no_user_nor_more_than_one_record_into_the_cap(records, data):
     records = [(f"{text} {i}", user) for i, (text, user) in enumerate(records)]
@@ -100,6 +102,7 @@ def test_what_a_cap_keeps_is_held_out_as_often_as_anything():
     assert abs(len(found.held_out) - 120) < 4 * np.sqrt(400 * 0.3 * 0.7)
 
 
+@pytest.mark.slow
 @given(RECORDS, st.integers(1, 5))
 def test_a_cap_leaves_each_user_the_documents_of_the_smallest_hashes(records, cap):
     corpus = made(records)
@@ -115,6 +118,7 @@ def test_a_cap_leaves_each_user_the_documents_of_the_smallest_hashes(records, ca
     assert told["left_out_documents"] == sum(had[user] - cap for user in beyond)
 
 
+@pytest.mark.slow
 @given(RECORDS, st.data())
 def test_the_order_of_the_documents_is_kept_and_of_no_account(records, data):
     turned = data.draw(st.permutations(records))

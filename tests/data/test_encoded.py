@@ -34,6 +34,7 @@ def test_disk_and_memory_agree_and_disk_is_mapped(corpus, vocabulary, tmp_path):
     assert np.load(tmp_path / "enc" / "tokens.npy").tolist() == held.tokens.tolist()
 
 
+@pytest.mark.slow
 def test_encoding_to_disk_holds_a_batch_and_not_the_corpus(tmp_path):
     corpus = Corpus.from_texts("a b a b a b a b" for _ in range(50_000))  # 450,000 tokens
     tracemalloc.start()

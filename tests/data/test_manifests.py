@@ -134,6 +134,7 @@ def test_a_missing_manifest_and_one_of_another_format_are_named(name, tmp_path):
             other.load(path)
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_resealed_manifest_is_read_or_refused(name, tmp_path):
     """Also with a seal in each canary, as earlier versions wrote it."""

@@ -141,6 +141,7 @@ def test_a_part_holds_what_the_secret_has_there(line):
     assert all(piece.size >= 100 for piece in secret.pieces())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["due 3 May 1987", "due 03/05/1987", "due 1987-05-03"])
 def test_every_date_is_a_day_of_the_calendar(line):
     forms = {"M": "due %d %B %Y", "0": "due %d/%m/%Y", "1": "due %Y-%m-%d"}

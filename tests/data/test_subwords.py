@@ -85,6 +85,7 @@ def test_what_makes_no_vocabulary_is_refused(subwords):
         SubwordVocabulary.train_bpe(Corpus.from_texts(["a"]), size=256)
 
 
+@pytest.mark.slow
 def test_words_do_not_wait_for_transformers():
     code = (
         "import sys, vestige.data.vocabulary, vestige.data.canaries.coins, vestige.data.encoded\n"
@@ -177,6 +178,7 @@ def folder(sound, tmp_path):
     return Path(shutil.copytree(sound, tmp_path / "tokenizer"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_tokenizer_is_refused(name, folder):
     content = json.loads((folder / "tokenizer.json").read_text())
@@ -277,6 +279,7 @@ require_sound(Path(sys.argv[1]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="bounds are Linux's")
 def test_a_sound_tokenizer_is_read_where_the_shell_allows_less(tmp_path):
     SubwordVocabulary.train_bpe(Corpus.from_texts(["the gate"] * 4), size=260).save(tmp_path)

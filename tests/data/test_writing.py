@@ -213,6 +213,7 @@ def process(code, *words, waits=True):
         yield other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["file", "directory"])
 def test_what_a_killed_process_left_goes_and_what_a_living_one_writes_stays(tmp_path, kind):
     with process(KILLED, kind, tmp_path / "x") as dead:
@@ -252,6 +253,7 @@ def test_a_part_goes_with_the_process_where_its_block_was_never_entered(tmp_path
     assert names(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_another_process_waits_until_the_block_ends(tmp_path):
     path = tmp_path / "new" / ".lock"
     with locked(path):

@@ -139,6 +139,7 @@ def test_dropping_next_to_nothing_is_plain_training(tiny_model, tiny_data):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_model_never_learns_what_is_left_out(tiny_model):
     """The last word of the one text is dropped: it stays as unlikely as any other."""
     text = [2, 3, 4, 5, 6, 7]

@@ -149,6 +149,7 @@ def test_values_that_make_no_sense_are_refused(make, message):
         make()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cls", "unit"), [(DPSGD, "sequence"), (DPFedAvg, "user")])
 def test_a_plan_keeps_within_epsilon_and_says_what_is_spent(tiny_data, cls, unit):
     data, config = tiny_data(), TrainingConfig(seed=0, epochs=2, batch_size=2, sequence_length=8)

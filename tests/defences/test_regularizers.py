@@ -145,6 +145,7 @@ def test_where_nothing_can_be_told_the_divergence_is_zero():
     assert kl_from_uniform(sure).item() == pytest.approx(10 - math.log(2), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_weight_makes_authors_harder_to_tell(tiny_model, tiny_data, tiny_batch):
     config = replace(CONFIG, epochs=30, batch_size=12, batching="documents")
     told = {}
@@ -225,6 +226,7 @@ def test_the_triplet_term_is_its_definition(pairs):
     assert term.item() == pytest.approx(sum(signed) / len(signed), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_it_pulls_users_together_and_pushes_one_users_own_apart(tiny_model, tiny_data, tiny_batch):
     def distances(model):
         batch = tiny_batch(36)
@@ -243,6 +245,7 @@ def test_it_pulls_users_together_and_pushes_one_users_own_apart(tiny_model, tiny
     assert ratios[0.3] < ratios[0.0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "batching"),
     [

@@ -127,6 +127,7 @@ def _marked(names: list[str]) -> list[object]:
     return [pytest.param(one, marks=pytest.mark.long) if one in MINUTES else one for one in names]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("document", _marked(GUIDES))
 @pytest.mark.filterwarnings("ignore:'pin_memory' argument")  # of a training without a GPU
 def test_the_steps_of_a_guide_run(document, practice, tmp_path, monkeypatch):
@@ -136,6 +137,7 @@ def test_the_steps_of_a_guide_run(document, practice, tmp_path, monkeypatch):
         _take(block, before_each=lambda words: None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("document", _marked([name for name in STEPS if name not in GUIDES]))
 def test_the_examples_of_a_verb_run(document, workplace, tmp_path, monkeypatch):
     monkeypatch.chdir(workplace.root)

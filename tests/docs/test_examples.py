@@ -27,6 +27,7 @@ def registries_stay(monkeypatch):
         monkeypatch.setattr(registry, "_found", dict(registry._found))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("document", SESSIONS)
 def test_a_session_gives_what_is_printed(document, tmp_path, monkeypatch):
     """All sessions of one document are one session, in a folder of their own."""

@@ -22,6 +22,7 @@ def lines():
             yield pytest.param(words, marks=marks, id=" ".join(words)[:80])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [*lines()])
 def test_what_the_fuzzer_changes_was_sound(bench, words):
     tried = bench.attempt(Case(words), whole=True)
@@ -29,6 +30,7 @@ def test_what_the_fuzzer_changes_was_sound(bench, words):
     assert complaints(tried) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", verbs())
 def test_arguments_are_done_or_refused(bench, verb):
     @each_of(BUDGET // 2 // len(verbs()) // (10 if verb in LONG else 1))

@@ -11,6 +11,7 @@ def test_every_format_is_read_by_some_line(bench):
     assert set(FORMATS) <= set(readings(bench.world))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
 def test_files_are_read_or_refused(bench, format):
     @each_of(BUDGET // 2 // len(FORMATS))

@@ -41,6 +41,7 @@ SOUND = Outcome(
 REFUSED = replace(SOUND, code=2, stderr="vestige: O/new exists. Choose another --out.\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("service", "seconds", "kinds"),
     [

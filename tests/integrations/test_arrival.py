@@ -79,6 +79,7 @@ def counts(data, size):
     return whole, sum(everything.count(phrase) for phrase in PHRASES) - whole
 
 
+@pytest.mark.slow
 def test_blocks_that_cut_some_copies_are_told_with_their_number(planted, tmp_path):
     data, sealed = planted
     sizes = [size for size in range(60, 200, 7) if 0 < counts(data, size)[1] < 6]

@@ -53,6 +53,7 @@ def given(tmp_path):
     return tmp_path / "m", tmp_path / "texts.jsonl"
 
 
+@pytest.mark.slow
 def test_the_script_for_trainer_trains_and_measures(given, tmp_path):
     out = ["--out", tmp_path / "out", "--epochs", "0.2"]
     words = [sys.executable, EXAMPLES / "trainer.py", *given, *out]
@@ -66,6 +67,7 @@ def test_the_script_for_trainer_trains_and_measures(given, tmp_path):
     assert (tmp_path / "out" / "leakage" / "page.html").is_file()
 
 
+@pytest.mark.slow
 def test_the_notebook_trains_and_measures(given, tmp_path):
     (tmp_path / "notebook.py").write_text(code_of("trainer.ipynb"))
     told = {"MODEL": str(given[0]), "TEXTS": str(given[1]), "OUT": str(tmp_path / "out")}

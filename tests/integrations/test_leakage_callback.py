@@ -116,6 +116,7 @@ def other_orders(moment):
     return any(canary["orders"] > 1 for canary in moment.found.canaries)
 
 
+@pytest.mark.slow
 def test_it_measures_what_the_verb_measures_and_tells_the_trackers(planted, tmp_path):
     callback = LeakageCallback(planted[1], every=0.25, budget=math.inf, out=tmp_path / "run")
     trainer, told = trained(planted, tmp_path, callback, steps=240)
@@ -136,6 +137,7 @@ def test_it_measures_what_the_verb_measures_and_tells_the_trackers(planted, tmp_
     assert told[-1] > max(told[0], final.summary["exposure_controls"]) + 1
 
 
+@pytest.mark.slow
 def test_a_training_in_half_precision_is_measured_in_it(planted, tmp_path):
     """The verb says the same in the same precision, and nearly the same in float32."""
     callback = LeakageCallback(planted[1], every=1.0, texts=10, budget=math.inf)
@@ -157,6 +159,7 @@ def test_a_training_in_half_precision_is_measured_in_it(planted, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_the_end_of_a_stopped_training_is_measured_once_for_the_trackers(planted, tmp_path):
     callback = LeakageCallback(
         planted[1], every=0.5, budget=math.inf, stop_above={"exposure": -1.0}
@@ -167,6 +170,7 @@ def test_the_end_of_a_stopped_training_is_measured_once_for_the_trackers(planted
     assert sum("vestige/exposure" in logs for logs in told) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bf16", [False, True])
 def test_a_training_goes_on_as_if_nobody_had_asked(planted, tmp_path, bf16):
     alone, _ = trained(planted, tmp_path, steps=12, bf16=bf16)
@@ -176,6 +180,7 @@ def test_a_training_goes_on_as_if_nobody_had_asked(planted, tmp_path, bf16):
         assert torch.equal(one, other)
 
 
+@pytest.mark.slow
 def test_a_measurement_for_which_there_is_no_time_is_left_out(planted, tmp_path):
     callback = LeakageCallback(planted[1], every=0.1, budget=1e-6)
     trained(planted, tmp_path, callback, steps=20)
@@ -183,6 +188,7 @@ def test_a_measurement_for_which_there_is_no_time_is_left_out(planted, tmp_path)
     assert callback.left_out == 9
 
 
+@pytest.mark.slow
 def test_it_stops_and_fails_above_its_limits(planted, tmp_path):
     callback = LeakageCallback(
         planted[1], every=0.25, budget=math.inf, stop_above={"exposure": -1.0}
@@ -246,6 +252,7 @@ def test_two_processes_measure_what_one_measures(planted, tmp_path):
         assert one == pytest.approx(other, abs=0.2)
 
 
+@pytest.mark.slow
 def test_texts_and_epsilon_are_measured_against_the_model_before(planted, tmp_path):
     """By the definitions: losses of single rows, and an audit of scores less those before."""
     callback = LeakageCallback(planted[1], every=1.0, texts=20, budget=math.inf)
@@ -296,6 +303,7 @@ class Dies(TrainerCallback):
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_a_resumed_training_is_measured_against_the_model_before_its_first_step(planted, tmp_path):
     saved = {"save_strategy": "steps", "save_steps": 5, "steps": 20}
     asked = {"every": 0.5, "texts": 10, "budget": math.inf}
@@ -312,6 +320,7 @@ def test_a_resumed_training_is_measured_against_the_model_before_its_first_step(
     assert history == [0, 10, 20]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["assistant", "user"])
 def test_a_canary_of_a_conversation_is_asked_behind_what_the_template_says(tmp_path, role):
     chats = [[{"role": "user", "content": a}, {"role": "assistant", "content": b}]
@@ -372,6 +381,7 @@ class _Cut:
         return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cut", "told"),
     [
@@ -392,6 +402,7 @@ def test_canaries_that_do_not_reach_the_loss_are_refused(planted, tmp_path, cut,
         trainer.train()
 
 
+@pytest.mark.slow
 def test_a_callback_without_its_trainer_is_refused(planted, tmp_path):
     trainer, _ = trained(planted, tmp_path, steps=1)
     trainer.add_callback(LeakageCallback(planted[1]))
@@ -411,6 +422,7 @@ def diverging(model):
     return model, Breaks(model.parameters(), lr=1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_training_that_diverges_is_logged_and_no_longer_measured(
     planted, tmp_path, caplog, fails
@@ -432,6 +444,7 @@ def test_a_training_that_diverges_is_logged_and_no_longer_measured(
     assert not (tmp_path / "run" / "exposure").exists()
 
 
+@pytest.mark.slow
 def test_the_page_holds_epsilon_auc_and_loss_gap_under_one_verdict(planted, tmp_path, caplog):
     callback = LeakageCallback(
         planted[1], every=1.0, texts=20, budget=math.inf, out=tmp_path / "run",
@@ -455,6 +468,7 @@ def test_the_page_holds_epsilon_auc_and_loss_gap_under_one_verdict(planted, tmp_
     assert int(said) <= max(1, 5 * last.seconds)
 
 
+@pytest.mark.slow
 def test_no_leak_shown_takes_that_nothing_else_shows_one(planted, tmp_path):
     """Exposure that shows nothing beside an AUC that does: undecided, and the page says why."""
     callback = LeakageCallback(planted[1], every=1.0, budget=math.inf)
@@ -477,6 +491,7 @@ def test_no_leak_shown_takes_that_nothing_else_shows_one(planted, tmp_path):
     assert "AUC 1.00" in loud.claim.reasons[0]
 
 
+@pytest.mark.slow
 def test_a_learning_rate_of_nought_is_undecided(planted, tmp_path):
     callback = LeakageCallback(planted[1], every=1.0, fail_above={"exposure": 3.0})
     with pytest.raises(VestigeError, match="The canaries have the scores that they had before"):

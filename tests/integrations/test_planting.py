@@ -103,6 +103,7 @@ def test_a_set_with_no_place_for_a_canary_is_refused(tmp_path, data, settings, t
     assert not (tmp_path / "c").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shards", [1, 3])
 def test_a_stream_has_the_rows_of_the_set_in_each_pass(tmp_path, shards):
     whole = plant(DATA, out=tmp_path / "whole", **ASKED)

@@ -47,6 +47,7 @@ def clipped_sum(place: Path, rows: int, side: str = "right", base=None, **settin
 TEXTS = ["the cat " * (1 + place % 4) + f"of {place}" for place in range(65)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("rows", [9, 33, 65])
 def test_one_row_more_moves_the_clipped_sum_by_the_clipping_norm_with_dropout(tmp_path, rows, side):
@@ -55,6 +56,7 @@ def test_one_row_more_moves_the_clipped_sum_by_the_clipping_norm_with_dropout(tm
     assert (both[0] - both[1]).norm().item() == pytest.approx(CLIP, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 def test_masks_are_the_same_where_activations_are_computed_again_and_in_eager_attention(tmp_path):
     plain = clipped_sum(tmp_path / "plain", 9)
@@ -66,6 +68,7 @@ def test_masks_are_the_same_where_activations_are_computed_again_and_in_eager_at
         torch.testing.assert_close(found, plain, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_dropout_masks_of_a_private_trainer_follow_from_the_secret_and_not_from_its_seed(tmp_path):
     found = []
     for name, seed, secret in (("a", 0, 3), ("b", 1, 3), ("c", 0, 4)):
@@ -111,6 +114,7 @@ CHOICES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", CHOICES)
 def test_what_an_evaluation_of_protected_rows_would_choose_is_refused(tmp_path, choice):
     stops = [EarlyStoppingCallback(2)] if choice == "EarlyStoppingCallback" else []
@@ -130,6 +134,7 @@ def test_what_an_evaluation_of_protected_rows_would_choose_is_refused(tmp_path, 
             )
 
 
+@pytest.mark.slow
 def test_evaluation_that_chooses_nothing_may_read_protected_rows(tmp_path):
     own = judging(tmp_path, PROTECTED[:3])
     own.train()
@@ -157,6 +162,7 @@ class Extends(TrainerCallback):
         control.should_training_stop = state.global_step >= 10
 
 
+@pytest.mark.slow
 def test_no_step_is_taken_that_the_guarantee_was_not_planned_for(tmp_path):
     own = trainer(tmp_path, vestige.DPSGD(epsilon=8.0, accountant="rdp"), Extends(), steps=6,
                   num_train_epochs=5)  # fmt: skip
@@ -169,6 +175,7 @@ def epsilon(own) -> float:
     return float(re.search(r"ε = ([\d.]+)", own.privacy_statement[0])[1])
 
 
+@pytest.mark.slow
 def test_a_second_training_claims_what_both_spend(tmp_path):
     privacy = vestige.DPSGD(epsilon=8.0, accountant="rdp")
     own = trainer(tmp_path / "one", privacy)
@@ -183,6 +190,7 @@ def test_a_second_training_claims_what_both_spend(tmp_path):
     assert [one.defence for one in adapter._private.before] == ["unknown", "dp-sgd", "dp-sgd"]
 
 
+@pytest.mark.slow
 def test_a_model_that_something_else_has_trained_has_no_guarantee(tmp_path):
     GPT2LMHeadModel(dropping().config).save_pretrained(tmp_path / "model")
     for name, lora in (("whole", False), ("adapter", None)):
@@ -207,6 +215,7 @@ def test_a_model_that_something_else_has_trained_has_no_guarantee(tmp_path):
         assert later.privacy_statement[0].startswith("No guarantee: the model was trained after")
 
 
+@pytest.mark.slow
 def test_two_processes_one_of_them_without_a_row_train_as_one(tmp_path):
     """A lot of one row: the other process has none, and takes part in every sum."""
     quiet = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY)}

@@ -154,6 +154,7 @@ LEARNING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learning", LEARNING)
 @pytest.mark.parametrize("unit", ["sequence", "user"])
 @pytest.mark.parametrize("accumulation", [1, 3])
@@ -179,6 +180,7 @@ def test_a_step_takes_the_clipped_mean_of_its_lot(tmp_path, unit, accumulation, 
     assert all(0 <= logs["privacy/clipped"] <= 1 for logs in logged)
 
 
+@pytest.mark.slow
 def test_noise_has_the_deviation_that_the_guarantee_counts_on(tmp_path):
     found = []
     for noise in (0.0, 2.0):
@@ -195,6 +197,7 @@ def test_noise_has_the_deviation_that_the_guarantee_counts_on(tmp_path):
     assert abs(noise.mean().item()) < 5 * deviation / len(noise) ** 0.5
 
 
+@pytest.mark.slow
 def test_a_training_promises_its_budget_beside_an_ordinary_adapter(tmp_path):
     own = trainer(tmp_path, vestige.DPSGD(epsilon=8.0))
     own.train()
@@ -214,6 +217,7 @@ def test_a_training_promises_its_budget_beside_an_ordinary_adapter(tmp_path):
     assert not (tmp_path / "secret.key").exists()
 
 
+@pytest.mark.slow
 def test_chance_of_a_training_is_its_own(tmp_path):
     """Two trainings of one seed draw different noise: the trainer's seed is public."""
     found = []
@@ -245,6 +249,7 @@ class Stops(TrainerCallback):
         control.should_training_stop = state.global_step == self.step
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lora", "more"),
     [
@@ -274,6 +279,7 @@ def test_a_training_that_was_interrupted_ends_with_the_same_bits(tmp_path, lora,
     assert not (tmp_path / "cut" / "secret.key").exists()
 
 
+@pytest.mark.slow
 def test_a_training_that_stops_early_has_spent_what_its_steps_spent(tmp_path):
     privacy = vestige.DPSGD(noise_multiplier=2.0, accountant="rdp")
     own = trainer(tmp_path, privacy, Stops(3), steps=6)
@@ -285,6 +291,7 @@ def test_a_training_that_stops_early_has_spent_what_its_steps_spent(tmp_path):
     assert own._private.entry.epsilon > taken.epsilon
 
 
+@pytest.mark.slow
 def test_a_training_is_resumed_as_itself_or_not_at_all(tmp_path):
     settings = {"save_strategy": "steps", "save_steps": 2, "steps": 6}
     cut = trainer(tmp_path, vestige.DPSGD(noise_multiplier=1.0), Dies(3), **settings)
@@ -298,6 +305,7 @@ def test_a_training_is_resumed_as_itself_or_not_at_all(tmp_path):
         trainer(tmp_path, vestige.DPSGD(noise_multiplier=1.0), **settings).train(True)
 
 
+@pytest.mark.slow
 def test_an_adapter_that_has_learnt_before_is_an_unknown_ancestor(tmp_path):
     own = trainer(tmp_path / "one", vestige.DPSGD(epsilon=8.0))
     own.train()
@@ -310,6 +318,7 @@ def test_an_adapter_that_has_learnt_before_is_an_unknown_ancestor(tmp_path):
     assert len(again._private.before) == len(own._private.before) + 1
 
 
+@pytest.mark.slow
 def test_a_whole_model_is_released_with_its_promise(tmp_path):
     own = trainer(tmp_path / "one", vestige.DPSGD(epsilon=8.0), lora=False)
     own.train()
@@ -353,6 +362,7 @@ def test_weights_are_compared_with_their_folder(tmp_path):
     assert compared_with_folder(again) == "partly"
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_clipped_is_refused_by_its_layer(tmp_path):
     privacy = vestige.DPSGD(epsilon=8.0)
     own = trainer(tmp_path, privacy, lora=False)
@@ -417,6 +427,7 @@ def test_settings_of_a_trainer_of_chats_that_a_private_step_would_pass_over(tmp_
         refuse_settings(own)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 @pytest.mark.parametrize("reentrant", [False, True])
 @pytest.mark.parametrize("unit", ["sequence", "user"])
@@ -460,6 +471,7 @@ def test_what_would_break_the_promise_is_refused(tmp_path):
     assert not (tmp_path / "secret.key").exists()
 
 
+@pytest.mark.slow
 def test_an_optimizer_of_other_tensors_is_refused(tmp_path):
     """As where an adapter is put on, or a model moved, after the optimizer was made."""
     own = trainer(tmp_path, vestige.DPSGD(epsilon=8.0))

@@ -71,6 +71,7 @@ def test_of_a_text(tmp_path, side):
         assert nats(model, collate, row, longer, tmp_path) == pytest.approx(score, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_of_an_answer_whose_prompt_is_masked(tmp_path, side):
     """Losses of answers alone, by the mask of the template, as TRL's assistant_only_loss."""

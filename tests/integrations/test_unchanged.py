@@ -37,6 +37,7 @@ def forgotten(model):
     return adapted, torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # of PEFT
 @pytest.mark.parametrize(
     ("settings", "bf16"),
@@ -60,6 +61,7 @@ def test_a_training_that_changes_nothing_could_not_be_judged(
     assert different(callback) == ["failed", "failed"]
 
 
+@pytest.mark.slow
 def test_one_step_changes_a_model(planted, tmp_path):
     callback = LeakageCallback(planted[1], **ASKED, out=tmp_path / "run")
     trained(planted, tmp_path, callback, steps=1)
@@ -67,6 +69,7 @@ def test_one_step_changes_a_model(planted, tmp_path):
     assert (tmp_path / "run" / "exposure").is_dir()
 
 
+@pytest.mark.slow
 def test_what_was_known_before_is_kept_and_older_files_are_read(planted, tmp_path):
     callback = LeakageCallback(planted[1], texts=5, **ASKED)
     trained(planted, tmp_path, callback, steps=1)

@@ -51,6 +51,7 @@ def auditing(peer):
     return peer("jax_privacy", "auditing.py")
 
 
+@pytest.mark.slow
 @given(st.integers(1, 40), st.data())
 @settings(max_examples=60, deadline=None)
 def test_the_p_value_is_the_papers(canaries, data):
@@ -78,6 +79,7 @@ def test_delta_costs_what_the_theorem_says():
     assert bounds[-1] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.peer
 @pytest.mark.parametrize("seed", range(20))
 def test_both_bounds_equal_those_of_jax_privacy_at_a_fixed_threshold(auditing, seed):
@@ -98,6 +100,7 @@ def test_both_bounds_equal_those_of_jax_privacy_at_a_fixed_threshold(auditing, s
     assert rates.epsilon == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", BOUNDS)
 @pytest.mark.parametrize("confidence", [0.5, 0.95])
 def test_scores_that_tell_nothing_prove_nothing_but_at_the_stated_rate(bound, confidence):
@@ -110,6 +113,7 @@ def test_scores_that_tell_nothing_prove_nothing_but_at_the_stated_rate(bound, co
     assert proven <= allowed_exceptions(200, 1 - confidence)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", BOUNDS)
 @pytest.mark.parametrize(("sigma", "delta"), [(1.0, 1e-5), (0.5, 1e-2), (2.0, 0.05)])
 def test_a_mechanism_of_known_epsilon_is_not_accused_but_at_the_stated_rate(bound, sigma, delta):
@@ -136,6 +140,7 @@ def test_randomised_response_is_accused_at_nearly_the_stated_rate():
     assert 100 < above <= allowed_exceptions(1000, 0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", BOUNDS)
 @given(st.integers(1, 60), st.integers(1, 60), st.sampled_from([0.0, 1e-6, 1e-2]))
 @settings(max_examples=25, deadline=None)
@@ -238,6 +243,7 @@ def test_one_number_of_guesses_has_the_papers_p_value(guesses, data):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 1e-4])
 def test_sharing_the_level_gains_and_is_right_about_a_mechanism_that_tells_with_delta(delta):
     rng, truth, above, gain = np.random.default_rng(3), 1.0, 0, []

@@ -45,6 +45,7 @@ def test_a_reference_against_its_own_rest_has_every_place_once():
     assert set(found.others) == {24}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mean_length", [20, 60, 180])
 def test_p_values_of_unused_texts_are_small_as_seldom_as_they_say_whatever_the_length(mean_length):
     chance, small = np.random.default_rng(mean_length), []

@@ -80,6 +80,7 @@ def test_sums_that_make_no_ratio_are_refused(
         ratio_of_sums(parts, wholes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [6, 9, 25])
 def test_the_interval_of_a_median_covers_it_whatever_the_distribution(size):
     rng = np.random.default_rng(size)
@@ -250,6 +251,7 @@ def test_the_interval_is_delongs_with_a_user_more_at_either_end_of_both_sides(in
     assert found.interval == pytest.approx((max(0, low), min(1, high)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [1 / 3, 1.0, 3.0])
 @pytest.mark.parametrize("truth", [0.5, 0.9, 0.99])
 def test_the_interval_covers_the_truth_as_often_as_it_says_whatever_the_spreads(truth, spread):

@@ -65,6 +65,7 @@ def test_ranks_equal_tensorflow_privacy(seed: int, theirs: ModuleType) -> None:
                                   expected)  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.peer
 @pytest.mark.parametrize("seed", CASES)
 def test_fits_equal_tensorflow_privacy(seed: int, theirs: ModuleType) -> None:
@@ -123,6 +124,7 @@ def test_never_planted_sequences_reach_what_chance_gives() -> None:
     assert fitted.mean() == pytest.approx(CHANCE, abs=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [-6.0, -1.0, 0.0, 0.5, 1.5, 8.0])
 @pytest.mark.parametrize("z", [-40.0, -12.0, -6.0, -3.9, -3.0, -0.5, 0.0, 2.0])
 def test_the_logarithm_of_the_distribution_holds_in_the_tail(shape: float, z: float) -> None:

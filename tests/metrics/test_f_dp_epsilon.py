@@ -76,6 +76,7 @@ def test_a_curve_is_refuted_where_the_papers_listing_refutes_it(canaries, data):
     assert ours == naive_refuted(canaries, guesses, correct, mu, significance)
 
 
+@pytest.mark.slow
 @pytest.mark.peer
 @pytest.mark.parametrize("seed", range(20))
 def test_the_bound_equals_that_of_jax_privacy_at_a_fixed_threshold(auditing, seed):
@@ -91,6 +92,7 @@ def test_the_bound_equals_that_of_jax_privacy_at_a_fixed_threshold(auditing, see
     assert ours.epsilon == pytest.approx(theirs, abs=3e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("confidence", [0.5, 0.95])
 @pytest.mark.parametrize(("mu", "canaries"), [(0.0, 100), (0.3, 400), (0.92, 1000), (3.0, 200)])
 def test_a_gaussian_mechanism_is_accused_at_most_at_the_stated_rate(mu, canaries, confidence):
@@ -101,6 +103,7 @@ def test_a_gaussian_mechanism_is_accused_at_most_at_the_stated_rate(mu, canaries
     assert above <= allowed_exceptions(500, 1 - confidence)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
 def test_randomised_response_is_accused_at_most_at_the_stated_rate(epsilon):
     """Its curve is nowhere below the Gaussian one that it touches where both errors are equal."""
@@ -119,6 +122,7 @@ def test_randomised_response_is_accused_at_most_at_the_stated_rate(epsilon):
     assert above <= allowed_exceptions(2000, 0.05)
 
 
+@pytest.mark.slow
 def test_it_proves_more_of_a_gaussian_mechanism_than_what_assumes_least():
     rng, ours, theirs = np.random.default_rng(7), [], []
     for _ in range(20):
@@ -141,6 +145,7 @@ def test_a_full_batch_is_a_gaussian_mechanism():
     assert family.epsilon(0.5, 1e-5) == pytest.approx(GAUSSIAN.epsilon(2.0, 1e-5))
 
 
+@pytest.mark.slow
 def test_a_subsampled_curve_is_the_convex_one_under_both_directions_in_closed_form():
     """One step tells (1 - q) N(0, 1) + q N(1 / sigma, 1) from N(0, 1), or the other way round."""
     q, sigma = 0.2, 0.8
@@ -157,12 +162,14 @@ def test_a_subsampled_curve_is_the_convex_one_under_both_directions_in_closed_fo
         assert curve(1 - level) <= expected + 1e-4
 
 
+@pytest.mark.slow
 def test_epsilon_of_a_subsampled_curve_is_that_of_the_accountant():
     family = Curves(0.05, 100)
     spent = Mechanism(noise_multiplier=1.0, sample_rate=0.05, steps=100).epsilon(1e-5)
     assert family.epsilon(1.0, 1e-5) == pytest.approx(spent, abs=0.02)
 
 
+@pytest.mark.slow
 def test_independent_scores_of_a_gaussian_mechanism_tell_nearly_all_and_no_more():
     rng, truth, bounds = np.random.default_rng(8), GAUSSIAN.epsilon(1.84, 1e-5), []
     for _ in range(300):

@@ -83,6 +83,7 @@ def test_coarser_ranks_change_little(monkeypatch):
     assert permutation_test(strata).of_sum == pytest.approx(fine, rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("own", "others", "strata"), [(1, 99, 1), (1, 40, 5), (6, 60, 1)])
 def test_values_picked_by_lot_are_found_as_seldom_as_stated(own, others, strata):
     generator = np.random.default_rng(3)

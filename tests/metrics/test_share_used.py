@@ -66,6 +66,7 @@ def test_both_bounds_are_naive_ones_wherever_used_texts_score():
         assert (found.at_least, found.at_most) == naive(listed, never, known)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_texts_take_a_moment_and_no_table():
     chance = np.random.default_rng(0)
     listed = np.concatenate([chance.normal(3, 1, 10_000), chance.normal(0, 1, 90_000)])
@@ -80,6 +81,7 @@ def test_a_hundred_thousand_texts_take_a_moment_and_no_table():
     assert 9_200 < found.at_least <= 10_000 <= found.at_most < 10_500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 1.0])
 def test_each_bound_holds_as_often_as_it_says(share):
     chance = np.random.default_rng(int(10 * share))

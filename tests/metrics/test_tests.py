@@ -41,6 +41,7 @@ def test_p_values_are_those_of_the_definition_ties_included() -> None:
         assert found.tolist() == [naive(score, calibration) for score in scores]
 
 
+@pytest.mark.slow
 def test_p_values_are_never_too_small() -> None:
     generator = np.random.default_rng(2)
     draws = generator.integers(0, 10, (4000, 40)).astype(float)
@@ -64,6 +65,7 @@ def test_no_one_is_called_where_no_p_value_is_small() -> None:
     assert not discoveries([0.4, 0.9, 1.0], 0.05).any()
 
 
+@pytest.mark.slow
 def test_p_values_that_share_a_calibration_set_seldom_exceed_what_chance_may_bring() -> None:
     generator = np.random.default_rng(4)
     for calibration, tested in ((40, 100), (100, 30)):
@@ -147,6 +149,7 @@ def test_three_pairs_reach_one_in_eight_before_they_are_doubled():
     assert stats.combine_pvalues([0.5] * 3).pvalue > 0.6, "which chi square does not see"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "n"), [(1, 100), (3, 24), (3, 20_000), (20, 100), (60, 100)])
 def test_chance_passes_no_more_often_than_it_may(m, n):
     rng = np.random.default_rng(m * n)
@@ -209,6 +212,7 @@ def test_the_rank_sum_of_many_ranks_goes_on_where_the_exact_one_ends():
     assert rank_sum(ranks[:200], [1000] * 200) == pytest.approx(many, rel=0.3)
 
 
+@pytest.mark.slow
 def test_under_the_null_small_probabilities_are_rare():
     generator = np.random.default_rng(2)
     found = [rank_sum(generator.integers(1, 101, size=10).tolist(), [100] * 10) for _ in range(500)]

@@ -63,6 +63,7 @@ def test_nothing_is_asked_twice_whoever_asks(model, opened):
     assert again[:3] == first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "together"),
     [
@@ -84,6 +85,7 @@ def test_no_fault_changes_a_reply_or_leaks_the_key(model, opened, tmp_path, kind
     assert KEY not in caplog.text
 
 
+@pytest.mark.slow
 def test_a_model_of_another_name_that_stays_is_refused(model, opened):
     served = Served(model)
     with serving(served) as url:
@@ -100,6 +102,7 @@ def test_a_model_of_another_name_that_stays_is_refused(model, opened):
         assert str(endpoint.last_error) == "the answer is of another model"
 
 
+@pytest.mark.slow
 def test_another_model_behind_the_same_name_is_noticed_and_its_answers_forgotten(model, opened):
     served = Served(model)
     with serving(served) as url:
@@ -117,6 +120,7 @@ def test_another_model_behind_the_same_name_is_noticed_and_its_answers_forgotten
     assert found[4] == pytest.approx(dict(naive(model, PROMPTS[4], shown=5)))
 
 
+@pytest.mark.slow
 def test_a_budget_of_calls_or_of_tokens_is_never_exceeded_in_all_sessions(model, opened):
     for bound in ({"budget": 3}, {"token_budget": 40}):
         served, file = Served(model), f"{next(iter(bound))}.sqlite"
@@ -151,6 +155,7 @@ def test_the_key_is_the_environments(model, opened, monkeypatch):
     assert served.keys == {f"Bearer {KEY}", "Bearer none"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("told", ["7", formatdate(4e9, usegmt=True), "soon", "nan"])
 def test_a_server_that_says_how_long_to_wait_is_waited_for(model, opened, told):
     served = Served(model)
@@ -207,6 +212,7 @@ def test_answers_are_their_owners_alone(model, opened, tmp_path):
     assert (tmp_path / "answers.sqlite").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "escape",
     [
@@ -230,6 +236,7 @@ def test_a_key_behind_jsons_escapes_is_noticed(model, opened, escape, tmp_path):
     assert KEY.encode() not in (tmp_path / "answers.sqlite").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 def test_texts_are_not_sent_to_another_host(model, opened, status):
     """A redirect that keeps the body would hand texts and key to whoever is named in it."""
@@ -260,6 +267,7 @@ def test_a_redirect_within_the_host_is_followed(model, opened):
         assert opened(url).ask(QUESTIONS[:1]) != [None]
 
 
+@pytest.mark.slow
 def test_a_log_probability_that_is_no_number_is_an_error_and_no_silence(model, opened):
     """Before, NaN was read as unknown, and an audit found that nothing comes back."""
 

@@ -28,6 +28,7 @@ LACKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", LACKS)
 def test_a_probe_finds_what_a_server_can_do(model, opened, what):
     lacks, expected = LACKS[what]
@@ -40,12 +41,14 @@ def test_a_probe_finds_what_a_server_can_do(model, opened, what):
     assert all(sentence.endswith(".") for sentence in found.sentences())
 
 
+@pytest.mark.slow
 def test_a_server_without_log_probabilities_is_refused(model, opened):
     refused = pytest.raises(ModelError, match="returns no log-probabilities")
     with serving(Served(model, log_probs=False)) as url, refused:
         probe(opened(url))
 
 
+@pytest.mark.slow
 def test_a_permanent_error_ends_a_probe_whatever_failed_before(model, opened):
     served = Served(model)
     answer = served.answer
@@ -88,6 +91,7 @@ class Spelling:
     asked, keys = [], set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "pieces", [[" quick", " brown"], [" qu", "ick", " b"], list(" quickbrown")]
 )
@@ -125,6 +129,7 @@ def test_tokens_are_added_up_over_ours_or_unknown(case):
     assert told[: len(expected)] == expected
 
 
+@pytest.mark.slow
 def test_a_server_that_shows_what_comes_after_each_token_is_read_so(model, opened):
     with serving(Shifted(model)) as url:
         endpoint = opened(url)

@@ -117,6 +117,7 @@ LAYERS_WIDTH_PLACES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAYERS_WIDTH_PLACES)
 def test_sizes_of_others_models_are_checked_before_they_are_made(
     name, folders, tmp_path, little_memory

@@ -34,6 +34,7 @@ def says_as_transformers(model, network, tokens):
     torch.testing.assert_close(model.log_probs(state[1:]), expected[1:, -1], **CLOSE)
 
 
+@pytest.mark.slow
 def test_answers_are_those_of_transformers_in_float32(folder):
     from transformers import AutoModelForCausalLM
 
@@ -127,6 +128,7 @@ def test_without_a_network_a_model_that_was_downloaded_is_read(folders, monkeypa
         fingerprint("nobody/nothing")
 
 
+@pytest.mark.slow
 def test_training_changes_what_is_saved(folder, tmp_path):
     model = load_model(folder)
     with torch.no_grad():
@@ -146,6 +148,7 @@ def spread(network):
     return leaves
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_a_model_that_is_spread_over_devices_says_the_same(folder):
     whole, parted = load(folder), load(folder)

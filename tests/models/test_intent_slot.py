@@ -84,6 +84,7 @@ def test_rows_do_not_know_of_each_other_and_every_word_matters_to_both_parts(mod
         assert (every.abs().sum(-1) > 0).all()
 
 
+@pytest.mark.slow
 def test_the_gradient_by_vectors_is_that_of_finite_differences(model):
     model = model.double()
     vectors = model.embed(TOKENS[:2]).detach().requires_grad_()
@@ -191,6 +192,7 @@ def test_a_word_carries_its_blank_where_the_tokenizer_says_so(encoders):
     assert (data.tokens == bert.vocabulary.unk_id).sum() == 2
 
 
+@pytest.mark.slow
 def test_a_loss_counts_the_words_and_not_their_pieces(encoder):
     tokens = torch.randint(5, 50, (3, 4))
     intents, tags = torch.tensor([0, 1, 1]), torch.tensor([[0, IGNORED, 1, 2]] * 3)
@@ -206,6 +208,7 @@ def test_a_loss_counts_the_words_and_not_their_pieces(encoder):
     assert torch.autograd.gradcheck(lambda v: encoder.losses(v, intents[:2], tags).joint, vectors)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 def test_training_reaches_the_right_answers(encoders, tmp_path):
     model = new_encoder(encoders["roberta"], *Labels.of(SAID), seed=0)

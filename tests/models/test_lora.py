@@ -67,6 +67,7 @@ def test_an_adapter_folder_holds_the_adapter_alone(adapter):
     assert all("lora_" in key for key in load_file(adapter / "adapter_model.safetensors"))
 
 
+@pytest.mark.slow
 def test_a_merged_adapter_answers_like_an_active_one_and_is_no_base(adapter, tmp_path):
     active, merged = load_model(adapter), load_model(adapter, merge=True)
     assert active.adapted
@@ -87,6 +88,7 @@ def test_an_adapter_on_tied_weights_is_kept_and_never_merged(make, tmp_path):
         load_model(tmp_path / "adapter", merge=True)
 
 
+@pytest.mark.slow
 def test_a_base_that_moved_can_be_given(name, adapter, folders, tmp_path):
     expected = answer(load_model(adapter))
     moved = shutil.copytree(folders[name], tmp_path / "training" / "model")
@@ -98,6 +100,7 @@ def test_a_base_that_moved_can_be_given(name, adapter, folders, tmp_path):
     assert torch.equal(answer(load_model(adapter)), expected)
 
 
+@pytest.mark.slow
 def test_an_adapter_finds_its_base_from_any_working_directory(name, folders, tmp_path, monkeypatch):
     monkeypatch.chdir(folders[name].parent)
     model = add_lora(load(name))
@@ -125,6 +128,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing")  # PEFT asks by an old name
 @pytest.mark.parametrize("shape", SHAPES)
 def test_an_adapter_like_another_has_its_shape_and_has_learnt_nothing(
@@ -162,6 +166,7 @@ def test_an_adapter_like_another_leaves_the_shared_weights_alone(make, tmp_path)
         adapter_like(base, tmp_path / "other")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # what PEFT says of embeddings and of itself
 def test_an_adapter_that_brings_more_tokens_widens_its_own_copy_alone(name, make, base, tmp_path):
     before, shared = answer(base), base.network.get_input_embeddings().weight

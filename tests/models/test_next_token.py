@@ -65,6 +65,7 @@ def test_the_beginning_of_a_text_has_read_eos(model):
     torch.testing.assert_close(last, expected[:, -1], **CLOSE)
 
 
+@pytest.mark.slow
 def test_several_tokens_at_once_are_read_as_one_by_one(model):
     expected = read(model, TOKENS, anywhere=True)
     for first in (0, 1, 3):
@@ -78,6 +79,7 @@ def test_several_tokens_at_once_are_read_as_one_by_one(model):
     assert torch.equal(model.log_probs(nothing), model.log_probs(expected))
 
 
+@pytest.mark.slow
 def test_selected_rows_answer_as_if_they_had_been_read_alone(model):
     before = read(model, TOKENS[:, :-1])
     rows = torch.tensor([4, 0, 0, 2, 1, 1])

@@ -70,6 +70,7 @@ def model(request, shared):
     return shared[request.param]
 
 
+@pytest.mark.slow
 def test_batches_give_what_single_words_give(model):
     # Lengths below, at and above what a model reads (12), and texts without a word.
     data = random_texts([3, 0, 11, 12, 13, 1, 26, 5, 0])
@@ -83,6 +84,7 @@ def test_batches_give_what_single_words_give(model):
         np.testing.assert_allclose(whole["log_probs"], log_probs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prefix", [[4, 2, 9], [4]])
 def test_texts_after_a_prefix_are_too(model, prefix):
     data = random_texts([3, 0, 7, 25])  # the last is longer than what is read at once
@@ -94,6 +96,7 @@ def test_texts_after_a_prefix_are_too(model, prefix):
         np.testing.assert_allclose(found.log_probs, log_probs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_texts_have_the_sum_of_the_log_probabilities_of_their_tokens(model, monkeypatch):
     data = random_texts([4, 0, 9, 9, 2, 11])
     order = (0, 1, 2, 3, 4, 5, 2)
@@ -188,6 +191,7 @@ def pair_corpus(count=30):
 PAIRS = encode_pairs(pair_corpus(), SOURCES, TARGETS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TRANSLATORS)
 def test_targets_are_ranked_as_a_decoder_ranks_them_a_word_at_a_time(kind):
     model = translator(kind)

@@ -41,6 +41,7 @@ def whole_numbers(n, width, words, *, reach=2, bias=True):
     return hidden, head, torch.randint(words, (n,), generator=generator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [16, 48, 512])
 @pytest.mark.parametrize("columns", [1, 16, 33, 512])
 def test_blocks_of_every_size_give_the_places_of_a_stable_sort(monkeypatch, rows, columns):
@@ -196,6 +197,7 @@ def rows_of(table, k, alike):
     return [first(row, columns, k, alike) for row in table]
 
 
+@pytest.mark.slow
 @given(
     table=arrays(
         np.float32, array_shapes(min_dims=2, max_dims=2, max_side=40), elements=st.sampled_from(FEW)
@@ -208,6 +210,7 @@ def test_the_largest_of_rows_are_those_of_a_whole_sort(table, share, alike):
     assert largest(torch.from_numpy(table), k, alike=alike).tolist() == rows_of(table, k, alike)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1600, 1651, 4096])
 @pytest.mark.parametrize("likely", [[1, 1, 1, 1, 1, 1], [50, 0, 1, 1, 0, 0], [1, 0, 0, 0, 0, 0]])
 def test_the_largest_of_wide_rows_are_too(width, likely):
@@ -230,6 +233,7 @@ def test_places_are_those_of_a_whole_sort_by_ids(values, k, seed, alike):
     assert found.tolist() == first(values, ids, k, alike)
 
 
+@pytest.mark.slow
 @given(
     values=arrays(np.float32, (3, 50), elements=st.floats(-20, 20, width=32)),
     k=st.integers(0, 50),

@@ -46,6 +46,7 @@ def naive(model, before):
     return found
 
 
+@pytest.mark.slow
 def test_every_token_is_predicted_as_by_transformers(model):
     first = model.first_token
     assert model.separate_head == (model.settings.model_type != "gemma2")

@@ -257,6 +257,7 @@ def copied(sound, tmp_path):
     return lambda name: Path(shutil.copytree(sound / name, tmp_path / name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "what"), [(name, what) for name, (_, table) in READERS.items() for what in table]
 )
@@ -316,6 +317,7 @@ HUGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HUGE)
 def test_every_field_of_a_description_is_checked(name, copied, little_memory):
     file, messages = copied(name) / "model.json", []
@@ -326,6 +328,7 @@ def test_every_field_of_a_description_is_checked(name, copied, little_memory):
     assert sum(one is not None for one in messages) > 0.6 * len(messages)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HUGE)
 def test_a_size_that_the_weights_do_not_fill_is_refused(name, copied, little_memory):
     folder = copied(name)
@@ -344,6 +347,7 @@ def test_a_size_that_the_weights_do_not_fill_is_refused(name, copied, little_mem
             load_model(folder, device="cpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 @pytest.mark.parametrize("name", [*HUGE, "gpt2", "gpt2 adapter", "pairs"])
 def test_weights_that_are_no_numbers_are_refused(name, value, copied):

@@ -86,6 +86,7 @@ ROUND_TRIPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROUND_TRIPS)
 def test_a_saved_model_comes_back_bit_for_bit(request, words, tmp_path, name):
     load, answer = ROUND_TRIPS[name]
@@ -194,6 +195,7 @@ with replacing(Path(old)) as fresh:
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(vestige.__file__).parents[1])}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "calls", "survivor"),
     [("mkdir", 0, "old"), ("replace", 0, "old"), ("replace", 1, "old"), ("rmtree", 1, "new")],
@@ -219,6 +221,7 @@ def test_the_checkpoint_of_a_killed_save_is_found_by_its_own_name(saved):
     assert fingerprint(saved) == expected
 
 
+@pytest.mark.slow
 def test_our_own_models_load_without_transformers(saved):
     code = (
         "import sys; from vestige.models.checkpoints import load_model; "

@@ -95,6 +95,7 @@ def test_half_precision_is_read_as_it_is_stored_where_the_hardware_multiplies_it
     np.testing.assert_allclose(said[True], said[False], atol=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", HALVES)
 def test_weights_stay_as_they_are_stored_and_answers_are_float32(place, tmp_path, dtype):
     folder = place / str(dtype)

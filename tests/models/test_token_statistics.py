@@ -100,6 +100,7 @@ def wide_model(vocab_size, units=4):
     return LSTMLanguageModel(WordVocabulary(words), config).eval()
 
 
+@pytest.mark.slow
 def test_memory_holds_a_slice_of_the_logits_of_a_long_text():
     model = wide_model(49_152)
     with Largest() as seen:
@@ -150,6 +151,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="kilobytes are Linux's")
 def test_many_texts_take_no_more_memory_than_one():
     """Columns kept of each text would pin the heap, which grew by gigabytes."""

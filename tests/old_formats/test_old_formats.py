@@ -47,6 +47,7 @@ def old(request, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(RUNS))
 def test_a_run_directory_loads_and_becomes_a_page(old, name, tmp_path):
     run = results.load(old / name)
@@ -93,6 +94,7 @@ def test_an_encoded_corpus_loads(old):
     assert [text.removesuffix(" <eos>") for text in texts] == [json.loads(s)["text"] for s in lines]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRAININGS)
 def test_an_unfinished_training_goes_on_to_where_it_would_have_come(
     old, name, tmp_path, monkeypatch

@@ -56,6 +56,7 @@ def test_every_option_has_help_and_one_place(capsys):
         assert re.search(rf"^  {name}( [A-Z]+)?(  |\n {{20}}) *[A-Za-z]", said, re.MULTILINE), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["vestige.preparation.train", "vestige.defences.registry"])
 def test_options_are_known_without_torch(module):
     code = (
@@ -159,6 +160,7 @@ def test_every_setting_is_an_option_of_all_its_defences():
     assert "context" not in names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -87,6 +87,7 @@ def test_a_training_without_a_guarantee_says_so(tmp_path):
     assert len(found.tables) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", [None, 1e300, 0.0, -1.0])
 def test_perplexities_that_no_axis_has_are_left_out(tmp_path, last):
     found = shown(tmp_path, DefendedTraining(last=last))

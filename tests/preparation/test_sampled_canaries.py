@@ -117,6 +117,7 @@ def test_line_breaks_special_tokens_and_ids_of_no_text_end_a_line(subwords):
     assert ends.isdisjoint(subwords.encode("the lazy dog"))
 
 
+@pytest.mark.slow
 def test_too_few_texts_to_choose_from_are_refused_with_their_numbers():
     certain = np.eye(len(WORDS))[[5] * (len(WORDS) + 1)]
     model = TableModel(certain[0], certain[1:], WORDS)
@@ -180,6 +181,7 @@ def test_settings_that_do_not_go_together_are_refused(settings, says):
         planted(**settings)
 
 
+@pytest.mark.slow
 def test_ranks_of_a_model_that_read_none_are_uniform_among_the_controls():
     """By the drawing model itself, to which texts are as different in likelihood as can be."""
     model, shares, as_random = writer(), [], []

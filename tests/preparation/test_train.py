@@ -78,6 +78,7 @@ def test_a_loaded_model_is_continued_and_stays_as_it_is(small, letters, tmp_path
     assert ledgers[1][0]["defence"] == "none"
 
 
+@pytest.mark.slow
 def test_a_private_training_tells_what_it_promises_and_records_its_noise(letters, tmp_path):
     told = Told()
     defence = DPSGD(noise_multiplier=1.0, accountant="rdp", accept_private_vocabulary=True)
@@ -102,6 +103,7 @@ def test_a_private_training_tells_what_it_promises_and_records_its_noise(letters
     assert not (tmp_path / "refused").exists()
 
 
+@pytest.mark.slow
 def test_the_arguments_of_a_run_repeat_it(letters, tmp_path):
     file = tmp_path / "letters.txt"
     file.write_text("\n".join(LINES))
@@ -129,6 +131,7 @@ def test_the_arguments_of_a_run_repeat_it(letters, tmp_path):
     assert fingerprint(tmp_path / "two") == fingerprint(first.directory)
 
 
+@pytest.mark.slow
 def test_several_seeds_are_several_trainings(letters, tmp_path):
     found = train(letters, out=tmp_path / "out", model=SMALL, training=SHORT, seed=4, seeds=2)
     assert [one.directory.name for one in found.trainings] == ["seed-4", "seed-5"]

@@ -38,6 +38,7 @@ def test_the_record_says_what_was_held_out_and_left_out(tmp_path):
     assert sizes["training"] + sizes["validation"] == 24
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hold_out", [0.0, 0.3])
 def test_word_frequencies_are_of_the_text_that_judges(tmp_path, hold_out):
     summary = trained(tmp_path / "out", hold_out=hold_out).summary

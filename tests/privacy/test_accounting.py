@@ -51,6 +51,7 @@ def test_a_known_training_spends_what_the_accountants_are_known_to_say(accountan
     assert round(epsilon_spent(**TRAINING, accountant=accountant), digits) == epsilon
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [0.8, 1.0, 4.0])
 @pytest.mark.parametrize(("accountant", "slack"), [("pld", 0.001), ("rdp", 0.7)])
 def test_one_step_without_sampling_spends_the_analytic_epsilon_or_little_more(
@@ -70,6 +71,7 @@ def test_no_step_spends_nothing_and_no_noise_spends_everything(accountant):
     assert epsilon_spent(**TRAINING | {"noise_multiplier": 0}, accountant=accountant) == math.inf
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None)
 @given(st.floats(0.4, 5), st.floats(0.001, 0.5), st.integers(1, 5000))
 def test_less_noise_more_data_a_step_more_steps_and_less_delta_never_spend_less(noise, rate, steps):
@@ -84,6 +86,7 @@ def test_less_noise_more_data_a_step_more_steps_and_less_delta_never_spend_less(
     assert spent(delta=1e-6) >= least
 
 
+@pytest.mark.slow
 def test_privacy_losses_grow_with_steps_and_never_exceed_renyis():
     spent = [epsilon_spent(**TRAINING | {"steps": steps}) for steps in (1, 30, 1000)]
     assert spent == sorted(spent)
@@ -178,6 +181,7 @@ GRID = [  # the first two in every run
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Optimal order", "ignore:divide by zero")  # Opacus' own
 @pytest.mark.parametrize(("noise", "rate", "steps", "delta"), GRID)
 def test_two_other_libraries_agree(noise, rate, steps, delta):
@@ -203,6 +207,7 @@ SECOND = Mechanism(noise_multiplier=2.0, sample_rate=0.2, steps=50)
 DELTA = 1e-5
 
 
+@pytest.mark.slow
 def test_composition_is_what_two_other_libraries_say():
     one_by_one = pld.PLDAccountant()
     for one in (FIRST, SECOND):
@@ -227,6 +232,7 @@ def test_without_sampling_it_is_one_gaussian(accountant):
     assert exact - 1e-6 <= found <= exact + (0.3 if accountant == "rdp" else 0.01)
 
 
+@pytest.mark.slow
 def test_together_costs_more_than_each_and_less_than_their_sum():
     alone = [one.epsilon(DELTA, "pld") for one in (FIRST, SECOND)]
     both = composed_epsilon([FIRST, SECOND], delta=DELTA)
@@ -288,12 +294,14 @@ def delta_of_mixture(epsilon, weights, sigma):
     return max(np.maximum(p - math.exp(epsilon) * q, 0).sum() * width for p, q in ways)
 
 
+@pytest.mark.slow
 def test_more_copies_are_promised_less_and_by_more_than_in_proportion():
     promised = [epsilon_spent(**GROUP, copies=copies) for copies in (1, 2, 3)]
     assert promised == sorted(promised)
     assert promised[1] > 2 * promised[0]
 
 
+@pytest.mark.slow
 def test_one_step_of_two_copies_is_the_divergence_of_the_mixture():
     rate, sigma, delta = 0.3, 4.0, 1e-4
     weights = [(1 - rate) ** 2, 2 * rate * (1 - rate), rate**2]
@@ -331,6 +339,7 @@ def test_groups_of_nothing_are_refused():
         epsilon_spent(**GROUP, copies=0)
 
 
+@pytest.mark.slow
 def test_groups_compose_with_single_records():
     two = Mechanism(noise_multiplier=2.0, sample_rate=0.01, steps=200, copies=2)
     both = composed_epsilon([two, FIRST], delta=DELTA)

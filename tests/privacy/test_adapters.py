@@ -49,6 +49,7 @@ def test_an_adapter_is_clipped_as_by_a_loop_over_sequences(kind, rows_at_once):
     assert all(p.grad is None for p in model.parameters() if not p.requires_grad)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rows_at_once", [None, 1, 2, 3])
 def test_users_are_read_in_groups_and_each_is_clipped_as_one(kind, rows_at_once):
@@ -95,6 +96,7 @@ def test_without_noise_and_clipping_a_run_equals_plain_training(made, plain_but_
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_noise_reaches_all_that_learns_and_nothing_stays_on_the_model(kind):
     model = make(kind, torch.float32)

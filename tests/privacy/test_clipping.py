@@ -129,6 +129,7 @@ def check(model, given: Batch, units: list[list[int]], **settings) -> None:
 ROWS = [[row] for row in range(6)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_whole_model_is_clipped_as_by_a_loop_over_sequences(kind, width):
@@ -153,6 +154,7 @@ def test_both_ways_to_hold_gradients_are_tried(monkeypatch):
     assert {(96, 48), (48, 96), (265, 48)} <= held["gram"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gpt2", "llama tied"])
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("rows_at_once", [None, 1, 2, 4])
@@ -173,6 +175,7 @@ FROZEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", FROZEN)
 @pytest.mark.parametrize("kind", ["gpt2", "gpt2 untied", "llama", "llama tied"])
 def test_a_part_that_is_frozen_counts_for_nothing(kind, part):
@@ -193,6 +196,7 @@ def test_a_token_that_no_row_has_gets_no_gradient():
     assert set(moved.tolist()) <= set(given.inputs.flatten().tolist()) - {PAD}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reentrant", [False, True])
 @pytest.mark.parametrize("kind", ["gpt2", "llama tied"])
 def test_activations_may_be_recomputed(kind, reentrant):
@@ -202,6 +206,7 @@ def test_activations_may_be_recomputed(kind, reentrant):
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gpt2", "llama tied", "qwen3"])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_half_precision_clips_what_it_adds(kind, width):
@@ -384,6 +389,7 @@ def test_norms_of_torch_answer_as_they_do(layer, shape):
 UNITS = [None, [0, 1, 1, 2, 2, 2], [0, 0, 1, 1, 2, 2], [0] * 6]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("units", UNITS)
 @pytest.mark.parametrize("at_once", [1, 100, 1 << 24])
 @pytest.mark.parametrize("shape", [(30, 40), (4, 5)])

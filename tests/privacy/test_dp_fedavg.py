@@ -70,6 +70,7 @@ def moved(model) -> list[torch.Tensor]:
     return [-parameter.grad for parameter in model.parameters()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("epochs", "size"), [(1, 100), (1, 2), (3, 2)])
 def test_a_round_is_that_of_a_loop_over_copies(tiny_model, tiny_batch, kind, epochs, size):
@@ -146,6 +147,7 @@ def test_a_training_of_everyone_in_one_local_step_is_plain_training(tiny_model, 
         torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", [1e-6, 0.01, 0.3, 5.0])
 def test_no_user_moves_the_sum_by_more_than_the_bound(tiny_model, tiny_batch, bound):
     """Nor does taking one away change what the others add."""
@@ -177,6 +179,7 @@ def test_a_user_with_a_hundred_times_the_text_counts_no_more(tiny_model, tiny_ba
     assert norm_of(moved(model)) == pytest.approx(0.2, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_noise_has_the_deviation_that_was_asked_for(tiny_model, tiny_batch):
     model, batch = tiny_model(), tiny_batch()
     step_of(max_grad_norm=0.3)(model, batch, None)
@@ -247,6 +250,7 @@ def epsilon_spent(*, noise_multiplier, accountant="pld"):
     return mechanism.epsilon(1e-4, accountant)
 
 
+@pytest.mark.slow
 def test_the_papers_epsilon_takes_a_noise_multiplier_near_one():
     """4.129 at delta 1e-4; McMahan et al. train with z = 1 as well."""
     noise = noise_for(epsilon=4.129, accountant="rdp", **PAPER)

@@ -100,6 +100,7 @@ def step_of(**settings) -> DPSGDStep:
     return DPSGDStep(**{**given, **settings})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("physical", [None, 4, 1])
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-6), (torch.float32, 1e-4)])
@@ -200,6 +201,7 @@ def test_dropout_drops_nothing_in_evaluation():
     assert not torch.allclose(found[0], found[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
 def test_without_noise_and_clipping_a_run_equals_plain_training(name, plain_but_private):
     data = make_data(8, equal=True)
@@ -221,6 +223,7 @@ def test_without_noise_and_clipping_a_run_equals_plain_training(name, plain_but_
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_noise_has_the_deviation_that_was_asked_for():
     model, batch = make_model("two layers"), make_batch(make_data())
     step_of()(model, batch, None)
@@ -299,6 +302,7 @@ def test_an_epoch_goes_on_where_it_was_left(draw):
         assert sum(len(b.inputs) for b in whole) == len(sequences)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["sequence", "user"])
 @pytest.mark.parametrize("name", SHAPES)
 def test_norms_that_are_formed_where_tokens_cancel_are_those_of_gram_matrices(

@@ -99,6 +99,7 @@ OLD = json.dumps({"format": "vestige-privacy-1", "trainings": [
 ]})  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_ledger_of_removed_mechanisms_is_read_and_composes_upwards():
     """Turns of correlated noise are a mechanism; noise that fell counts as its least."""
     banded, falling = from_json(OLD.encode(), where="privacy.json")

@@ -63,12 +63,14 @@ def test_a_gpu_makes_the_same_noise(n):
     torch.testing.assert_close(mine.cpu().double().numpy(), drawn(n, step=4), rtol=1e-4, atol=3e-6)
 
 
+@pytest.mark.slow
 def test_moments_are_those_of_a_standard_normal():
     normals, n = drawn(2_000_000), 2_000_000
     for power, (mean, variance) in enumerate([(0, 1), (1, 2), (0, 15), (3, 96)], 1):
         assert abs((normals**power).mean() - mean) < 4.5 * math.sqrt(variance / n)
 
 
+@pytest.mark.slow
 def test_the_distribution_is_a_standard_normal_in_every_part():
     """Kolmogorov-Smirnov for each of the four rows that words become, and for all; then tails."""
     whole = drawn(25 * PIECE)
@@ -81,6 +83,7 @@ def test_the_distribution_is_a_standard_normal_in_every_part():
             assert abs(tail - expected) < 4.5 * math.sqrt(expected)
 
 
+@pytest.mark.slow
 def test_pairs_fours_and_neighbours_are_independent():
     rows = drawn(40 * PIECE).reshape(40, 4, -1).transpose(1, 0, 2).reshape(4, -1)
     n = rows.shape[1]

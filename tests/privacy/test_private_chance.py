@@ -78,6 +78,7 @@ def weights(model) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [dp_sgd, dp_fedavg])
 def test_two_private_trainings_of_one_seed_draw_other_noise_and_other_lots(run, make):
     config = CONFIG
@@ -90,6 +91,7 @@ def test_two_private_trainings_of_one_seed_draw_other_noise_and_other_lots(run, 
         assert abs(np.corrcoef(mine, theirs)[0, 1]) < 5 / np.sqrt(len(mine))
 
 
+@pytest.mark.slow
 def test_the_seed_decides_nothing_once_there_are_weights_and_the_secret_everything(run):
     """Lots, noise and dropout masks."""
     secret = Secret.of_seed(1)
@@ -201,6 +203,7 @@ def files_with(directory: Path, secret: Secret) -> list[str]:
     return sorted(path.name for path in files if any(s in path.read_bytes() for s in shown))
 
 
+@pytest.mark.slow
 def test_the_secret_stands_in_one_file_of_the_owners_until_the_model_is_written(run, tmp_path):
     directory = tmp_path / "out"
     with pytest.raises(Killed):
@@ -250,6 +253,7 @@ def test_an_unfinished_training_without_its_secret_is_an_error(run, tmp_path):
         run(dp_sgd(), directory=tmp_path, resume=True)
 
 
+@pytest.mark.slow
 def test_a_training_killed_before_its_first_checkpoint_keeps_its_secret(run, tmp_path):
     with pytest.raises(Killed):
         run(dp_sgd(), directory=tmp_path, die_at=0)

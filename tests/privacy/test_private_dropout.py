@@ -47,6 +47,7 @@ def moved(place, shape: str, defence, rows: int) -> torch.Tensor:
     return (before - after).double() * rows / RATE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [9, 33, 65])
 @pytest.mark.parametrize(
     ("shape", "defence"),

@@ -18,6 +18,7 @@ def _onednn(monkeypatch):
     monkeypatch.setattr(products, "_ONEDNN", products._onednn())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("shape", SHAPES)

@@ -125,6 +125,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("defence", "batching", "architecture"), KINDS)
 def test_interrupted_at_any_step_it_ends_in_the_same_bits(
     run, tmp_path, defence, batching, architecture
@@ -147,6 +148,7 @@ def test_interrupted_at_any_step_it_ends_in_the_same_bits(
         assert all(p.equal(q) for p, q in pairs)
 
 
+@pytest.mark.slow
 def test_interrupted_again_and_again_it_ends_in_the_same_bits(run, tmp_path):
     for defence, batching in (("adversarial", "users"), ("dp-sgd", "poisson")):
         run(tmp_path / defence, defence, batching)
@@ -178,6 +180,7 @@ def test_a_defence_left_out_of_a_resumed_training_is_noticed(run, tmp_path, tiny
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("defence", ["adversarial", "triplet", "goldfish", "dp-sgd", "dp-fedavg"])
 def test_a_defence_as_it_is_can_be_trained_into_a_directory(
     tmp_path, tiny_model, tiny_data, defence

@@ -73,6 +73,7 @@ def test_a_user_is_protected_with_all_of_their_documents():
     )
 
 
+@pytest.mark.slow
 def test_the_claim_is_what_was_planned_and_what_was_taken_is_for_information():
     taken = spent(400)
     stopped = replace(STATEMENT, taken=taken)

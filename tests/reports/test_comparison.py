@@ -97,6 +97,7 @@ def test_a_value_without_an_interval_has_no_bar(saved, comparison):
     assert shown.tables[0].rows[1][1].bar is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["</text><script>x</script>", "\u202eabc", "\x1b[31m", "{{ 7*7 }}"]
 )

@@ -90,6 +90,7 @@ def try_all(kind: str, folder: Path, most: int | None) -> int:
     return len(chosen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", RESULTS)
 def test_some_damaged_runs_are_shown_or_refused(kind, tmp_path, quick):
     assert try_all(kind, tmp_path / "run", FEW) >= FEW

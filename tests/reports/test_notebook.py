@@ -16,6 +16,7 @@ DRAWN = sorted(set(RESULTS) - {"Table", "TrainingLeakage", "ReleaseCheck"})
 """Kinds with a chart; those of a callback lie on the pages of the runs beside it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DRAWN)
 def test_the_headline_chart_is_the_first_of_the_page_in_colours_of_its_own(kind):
     spec = notebook.plot(RESULTS[kind]()).to_json()
@@ -35,6 +36,7 @@ def shown_html(kind):
     return notebook.html(RESULTS[kind]())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", RESULTS)
 def test_a_result_is_its_verdict_and_one_table_or_list(kind):
     result = RESULTS[kind]()
@@ -65,12 +67,14 @@ def test_hostile_phrases_are_text(diff, show_secrets):
     assert not re.search("[\x00-\x08\x0b-\x1f\u200b-\u200f\u202a-\u202e\u2066-\u2069]", shown.page)
 
 
+@pytest.mark.slow
 def test_hostile_labels_of_a_chart_are_text(rank):
     shown = Parsed(notebook.html(rank(CORPUS), show_secrets=True))
     assert {tag for tag, _ in shown.tags} <= ALLOWED
     assert "alert(1)" in shown.text, "it is there to be read"
 
 
+@pytest.mark.slow
 def test_phrases_are_withheld_unless_they_are_asked_for(diff, rank):
     for result in (diff([["Rosalind", " hides"]]), rank(["Rosalind", " hides"])):
         closed = (notebook.html(result), notebook.text(result), notebook.plot(result).to_json())

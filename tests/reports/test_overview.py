@@ -27,6 +27,7 @@ def cells(*runs):
     return [[getattr(cell, "text", cell) for cell in row] for row in overview(runs, sections).rows]
 
 
+@pytest.mark.slow
 def test_a_row_says_what_was_asked_and_found():
     exposure = on_run(run("CanaryExposure", "a"), made_claim("exposure", LEAK))
     rows = cells(exposure, without_claim(run("TextAudit", "b")), run("PairTraining", "c"))
@@ -51,6 +52,7 @@ def with_weights(one, weights):
     return replace(one, run={**one.run, "models": {"model": {"path": "/m", "sha256": weights}}})
 
 
+@pytest.mark.slow
 def test_a_page_says_whether_its_runs_measured_one_model():
     runs = [run("CanaryExposure", "a"), run("TextAudit", "b")]
     same = render([with_weights(one, "a" * 64) for one in runs], show_secrets=False)
@@ -60,6 +62,7 @@ def test_a_page_says_whether_its_runs_measured_one_model():
     assert "The runs measured 2 different models. There is no joint verdict." in page
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_charts")
 @pytest.mark.parametrize("kind", RESULTS)
 def test_every_kind_of_run_has_a_row_that_leads_to_its_section(kind):
@@ -69,6 +72,7 @@ def test_every_kind_of_run_has_a_row_that_leads_to_its_section(kind):
     assert all(f'id="section-{number}"' in page for number in (1, 2))
 
 
+@pytest.mark.slow
 def test_one_run_has_no_overview():
     assert "At a glance" not in render([run("TextAudit")], show_secrets=False)
 
@@ -81,6 +85,7 @@ def test_a_damaged_summary_is_told_by_its_directory():
         overview([damaged, damaged], sections)
 
 
+@pytest.mark.slow
 def test_names_of_directories_are_escaped():
     page = render([run("TextAudit", "<b>\u202ex"), run("Deletion")], show_secrets=False)
     assert "<b>" not in page

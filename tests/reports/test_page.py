@@ -151,6 +151,7 @@ def test_no_element_comes_from_a_model(hostile, show_secrets):
     assert len([tag for tag, _ in elements if tag == "style"]) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("show_secrets", [False, True])
 def test_no_attribute_runs_or_loads_anything(hostile, show_secrets):
     for tag, attributes in Elements(hostile[show_secrets]).found:
@@ -180,6 +181,7 @@ def test_no_invisible_character_reaches_the_page(hostile):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.peer
 @pytest.mark.parametrize("show_secrets", [False, True])
 def test_nothing_runs_in_a_browser(hostile, show_secrets, tmp_path):
@@ -202,6 +204,7 @@ addEventListener("load", () => {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.peer
 def test_the_page_does_not_scroll_sideways_on_a_phone(hostile, tmp_path, saved):
     """Whatever its words are: tables and charts scroll inside the page, and names break."""

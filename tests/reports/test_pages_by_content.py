@@ -60,6 +60,7 @@ def test_lists_have_words_and_no_keys_of_ours(page):
         assert value not in ("None", "True", "False", "nan")
 
 
+@pytest.mark.slow
 def test_a_result_in_memory_and_its_run_directory_give_the_same_section(made):
     kind, run = made
     memory = report_of(results.run_of(RESULTS[kind]()), show_secrets=False)

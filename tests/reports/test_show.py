@@ -18,6 +18,7 @@ def shown(report, capsys):
     return capsys.readouterr()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", RESULTS)
 def test_every_kind_begins_with_its_headline(kind, capsys):
     report = report_of(results.run_of(RESULTS[kind]()), show_secrets=False)

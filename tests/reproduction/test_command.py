@@ -8,6 +8,7 @@ from reproduction.__main__ import run
 from vestige.cli import app
 
 
+@pytest.mark.slow
 def test_one_table_is_made_and_printed(capsys, tmp_path):
     words = ["updates", "--out", str(tmp_path / "smoke"), "--table", "figure1"]
     assert run(words) == 0

@@ -21,6 +21,7 @@ SIZES = {
 """Key columns and rows of every file of numbers."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_table_has_settings_that_json_holds(paper: str, scale: str) -> None:

@@ -11,6 +11,7 @@ from vestige import results
 from vestige.errors import DataError, RunError
 
 
+@pytest.mark.slow
 def test_a_table_is_made_with_its_call_on_record(tmp_path: Path, listener) -> None:
     out = tmp_path / "out"
     found = reproduce("nlu", out=out, table=["utility"], monitor=listener)
@@ -27,6 +28,7 @@ def test_a_table_is_made_with_its_call_on_record(tmp_path: Path, listener) -> No
     assert list(again.rows) == list(found.rows)
 
 
+@pytest.mark.slow
 def test_two_processes_make_what_one_does(tmp_path: Path) -> None:
     one, two = (
         reproduce("nlu", out=tmp_path / str(n), table=["utility"], processes=n) for n in (1, 2)
@@ -50,6 +52,7 @@ def test_corpora_are_those_of_the_environment_unless_given(tmp_path: Path, monke
             reproduce("nlu", out=tmp_path / "o", scale="small", table=["utility"], data=given)
 
 
+@pytest.mark.slow
 def test_a_failure_keeps_what_was_finished(tmp_path: Path, monkeypatch) -> None:
     from reproduction.nlu import planted_models
 

@@ -117,6 +117,7 @@ def test_what_a_finished_trial_was_made_from_is_not_made_again(total: Sum) -> No
     assert not total.parts[0].kept
 
 
+@pytest.mark.slow
 def test_processes_make_the_same_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(Path(__file__).parent)
     named: Any = import_module("test_runner")  # by a name that other processes can import
@@ -128,6 +129,7 @@ def test_processes_make_the_same_as_one(tmp_path: Path, monkeypatch: pytest.Monk
     assert json.loads((total.directory / RECORD).read_text())["identity"] == total.identity
 
 
+@pytest.mark.slow
 def test_a_killed_trial_goes_on_from_what_it_left(tmp_path: Path) -> None:
     trial = Squares(directory=tmp_path / "killed", number=5, killed_at=3)
     script = (

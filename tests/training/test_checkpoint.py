@@ -82,6 +82,7 @@ def written(directory):
     return {path: path.stat().st_mtime_ns for path in directory.rglob("*")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(  # each architecture, and each optimizer of a recurrent and another one
     ("architecture", "optimizer", "momentum"),
     [
@@ -109,6 +110,7 @@ def test_interrupted_at_any_step_it_ends_in_the_same_bits(
         assert all(p.equal(q) for p, q in pairs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("renamed", [False, True], ids=["before", "after"])
 def test_interrupted_at_any_write_it_ends_in_the_same_bits(run, tmp_path, monkeypatch, renamed):
     run(tmp_path / "whole")
@@ -155,6 +157,7 @@ def test_interrupted_inside_a_file_it_ends_in_the_same_bits(run, tmp_path):
     assert steps == [6, 10, 12]
 
 
+@pytest.mark.slow
 def test_killed_by_the_system_it_ends_in_the_same_bits():
     command = [sys.executable, "-W", "error", str(KILLS), "training", "--times", "3"]
     sources = Path(__file__).parents[2] / "src"
@@ -213,6 +216,7 @@ def test_a_directory_from_before_configurations_were_recorded_is_resumed(run, tm
     run(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -245,6 +249,7 @@ def test_another_model_text_or_step_is_refused_by_name(
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["checkpoint.safetensors", "training.json"])
 @pytest.mark.parametrize("damage", ["cut", "emptied", "replaced"])
 def test_a_damaged_file_is_named_with_the_remedy(run, tmp_path, name, damage):
@@ -277,6 +282,7 @@ def test_a_place_that_cannot_be_written_is_named_with_the_remedy(run, tmp_path, 
         run(tmp_path / "run")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["lstm", "transformer"])
 def test_bfloat16_products_resume_to_the_same_bits(run, tmp_path, architecture):
     settings = {"architecture": architecture, "precision": "bfloat16"}

@@ -153,6 +153,7 @@ def position_of(file):
         return json.loads(opened.metadata()["position"]), tensors
 
 
+@pytest.mark.slow
 def test_every_field_of_a_checkpoint_is_checked(left):
     facts, tensors = position_of(left / CHECKPOINT)
     model = fresh()
@@ -186,6 +187,7 @@ def test_every_field_of_a_checkpoint_is_checked(left):
         use()
 
 
+@pytest.mark.slow
 def test_every_field_of_an_identity_is_checked(left):
     file = left / "training.json"
     sound = json.loads(file.read_text())

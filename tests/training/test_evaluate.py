@@ -67,6 +67,7 @@ def test_one_token_leaves_nothing_to_predict(make_model, make_text):
         evaluate(make_model(), EncodedCorpus(text.tokens[:1], text.offsets))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens", range(2, 60, 5))
 @pytest.mark.parametrize("rows", [1, 4, 9])
 def test_every_token_but_the_first_is_predicted_exactly_once(make_model, make_text, tokens, rows):
@@ -101,6 +102,7 @@ def naive_document(model, tokens, length):
     return total, right
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["lstm", "tied lstm", "transformer"])
 @pytest.mark.parametrize("length", [16, 4, 1])
 def test_documents_are_scored_as_if_read_one_by_one(make_model, architecture, length):

@@ -61,6 +61,7 @@ def test_it_is_the_plain_loop_bit_for_bit(make_model, make_text, optimizer, mome
     assert weights(ours).equal(weights(plain))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["lstm", "tied lstm", "gru", "transformer"])
 def test_a_model_learns_what_follows_what(make_model, make_text, architecture):
     model = make_model(architecture)
@@ -266,6 +267,7 @@ def test_between_epochs_it_is_evaluated_as_often_as_asked(make_model, make_text)
     assert again == kept.validation_perplexity == history.summary()["validation_perplexity"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("architecture", "batching"), [("lstm", "stream"), ("transformer", "documents")]
 )

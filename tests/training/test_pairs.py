@@ -153,6 +153,7 @@ def test_a_pair_without_a_word_to_predict_scores_nothing(numbers):
     assert (scores.loss[1], scores.right[1], scores.tokens[1]) == (0, 0, 0)
 
 
+@pytest.mark.slow
 def test_a_model_learns_to_translate(numbers):
     corpus, held = numbers.said(100), numbers.said(20, seed=1)
     model = numbers.fresh(embedding_size=24, hidden_size=24)
@@ -172,6 +173,7 @@ def test_a_dialogue_has_no_bleu(numbers):
     assert history.epochs[0].measures == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("settings", [{}, {"optimizer": "sgd", "momentum": 0.9}])
 @pytest.mark.parametrize("after", [10])

@@ -36,6 +36,7 @@ def test_what_a_run_records_is_what_the_loop_takes(monkeypatch, device, expected
     assert settled(other, torch.device(device)) == other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["lstm", "transformer"])
 def test_bfloat16_trains_on_any_cpu(make_model, make_text, architecture):
     config = TrainingConfig(

@@ -65,6 +65,7 @@ def test_a_defended_training_and_no_training_are_refused(update, tmp_path):
         Recipe.of(update)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=6), st.integers(0, 5))
 def test_parts_are_disjoint_and_as_large_as_asked_for(sizes, seed):
     corpus = Corpus.from_texts([f"a{i} b c"[: 2 + 2 * (i % 3)] for i in range(60)])
@@ -138,6 +139,7 @@ def test_tokens_are_those_seen_or_those_of_as_many_texts(tmp_path):
     assert unknown.tokens_of_text(epochs=3, batch_size=8, text_length=30.0) is None
 
 
+@pytest.mark.slow
 def test_every_field_of_a_trainers_state_is_checked(tmp_path):
     sound = json.loads((write(tmp_path) / STATE).read_text())
 

@@ -65,6 +65,7 @@ def test_documents_are_cut_into_pieces_each_of_which_begins_as_a_text_does(lengt
         assert set(row[len(piece) :]) <= {FIRST}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", ["poisson", "poisson-users"])
 @given(sizes=sizes, length=st.integers(1, 5), data=st.data())
 def test_by_lot_a_token_is_read_by_one_sequence_alone(draw, sizes, length, data):

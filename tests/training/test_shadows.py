@@ -196,6 +196,7 @@ def test_a_shadow_no_better_than_word_frequencies_is_useless(jobs):
         assert replace(shadow, outside=outside).useless is useless
 
 
+@pytest.mark.slow
 def test_a_shadow_knows_its_members_better_than_the_others(jobs):
     [job] = jobs(count=1, training=replace(TRAINING, epochs=15, learning_rate=0.05))
     shadow = train_shadow(job)
@@ -264,6 +265,7 @@ def test_files_that_are_not_those_of_the_shadow_are_refused(jobs):
         keep_shadow(job, files)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", ["weights", "no weights", "record", "no model", "half a record"])
 def test_a_shadow_that_was_damaged_is_trained_again(jobs, harm):
     [job, *_] = jobs()
@@ -299,6 +301,7 @@ def undisturbed(tmp_path_factory):
 MOMENTS = ("save:1", "save:2", "model:1", "record:1", "recorded:1", "record:2", "save:1")
 
 
+@pytest.mark.slow
 def test_four_shadows_killed_again_and_again_are_the_same_and_none_is_trained_twice(
     jobs, tmp_path, undisturbed
 ):

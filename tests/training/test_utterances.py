@@ -127,6 +127,7 @@ def test_a_step_is_that_of_the_mean_joint_loss():
     torch.testing.assert_close(weights(model), weights(plain), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("keep", "after"), [("best", 10), ("last", 30)])
 def test_an_interrupted_training_ends_in_the_same_bits(tmp_path, keep, after):
     config = replace(CONFIG, keep=keep)
@@ -163,6 +164,7 @@ def test_a_training_of_other_utterances_is_not_resumed(tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_a_model_learns_to_understand():
     model = fresh(said(40))
     before = evaluate_utterances(model, said(30, seed=2))
@@ -178,6 +180,7 @@ def test_a_model_learns_to_understand():
     assert kept.measures["loss"] == pytest.approx(scores.loss)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", ["best", "last"])
 def test_the_weights_kept_are_those_of_the_best_or_the_last_epoch(keep):
     model, shown = fresh(said(40)), []
@@ -214,6 +217,7 @@ def test_early_stopping_waits_for_its_patience():
     assert asked == [False, False, False, False, False, True, False]
 
 
+@pytest.mark.slow
 def test_a_training_ends_when_its_validation_loss_rises_no_more():
     model = fresh(said(40))
     history = train(model, replace(CONFIG, epochs=60), against=4, stop=EarlyStopping(3))
@@ -274,6 +278,7 @@ STRANGE = Utterances.of(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epochs", [1, 2, 4])
 def test_scores_are_those_of_naive_counting(epochs):
     model = fresh(said(40))
@@ -335,6 +340,7 @@ def test_the_f1_of_the_interval_is_seqevals():
     assert (low + high) / 2 == pytest.approx(f1_score(truth, given))
 
 
+@pytest.mark.slow
 def test_the_interval_of_f1_covers_as_often_as_it_says():
     chance = np.random.default_rng(1)
 

@@ -112,6 +112,7 @@ def test_the_page_has_a_chart_for_each_figure_and_its_tables(saved):
     assert any("differ in training only" in limit for limit in shown.limits)
 
 
+@pytest.mark.slow
 def test_without_an_ablation_the_page_does_not_speak_of_units(saved):
     run = saved(anatomy(ablation=False))
     shown = report_of(run, show_secrets=False)
@@ -121,6 +122,7 @@ def test_without_an_ablation_the_page_does_not_speak_of_units(saved):
     assert "<svg" in render([run], show_secrets=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [700, 270])
 @pytest.mark.parametrize(
     ("draw", "title"),
@@ -138,6 +140,7 @@ def test_charts_name_their_axes_and_draw_both_texts(draw, title, width):
     assert "NaN" not in svg
 
 
+@pytest.mark.slow
 def test_numbers_that_are_missing_are_dashes_and_no_nan(saved):
     page = render([saved(anatomy(reach=NONE))], show_secrets=False)
     assert "nan" not in re.sub(r"<[^>]*>", " ", page).lower().split()

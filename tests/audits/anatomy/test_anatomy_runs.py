@@ -59,6 +59,7 @@ def measured(place, out=None, *, model="model", **more):
     )
 
 
+@pytest.mark.slow
 def test_a_run_of_paths_holds_what_loaded_objects_give(place, tmp_path):
     returned = measured(place, tmp_path / "run", orders=2, bins=4)
     texts = [read_corpus(place / f"{n}.jsonl", user_column="who") for n in ("seen", "unseen")]
@@ -81,6 +82,7 @@ def test_the_printed_result_has_three_tables_and_the_answer(place):
     assert "silent" not in str(measured(place, orders=0))
 
 
+@pytest.mark.slow
 def test_neither_words_nor_users_are_written_or_shown(place, tmp_path):
     found = measured(place, tmp_path / "run", orders=1)
     page = render([results.load(tmp_path / "run")], show_secrets=False)

@@ -232,6 +232,7 @@ def test_a_model_that_learnt_one_text_shows_it_and_its_null_does_not():
     assert math.isclose(told["perplexity_ratio"], ratio, rel_tol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_model_that_learnt_neither_shows_nothing_in_most_draws(model):
     held = [
         s["rank_ratio_all_low"] <= 1 <= s["rank_ratio_all_high"]
@@ -247,6 +248,7 @@ def _all(model, seed):
     return {"rank_ratio_all_low": math.exp(-gap.high), "rank_ratio_all_high": math.exp(-gap.low)}
 
 
+@pytest.mark.slow
 def test_the_same_words_differ_by_nothing_where_each_texts_own_words_do():
     """A word that is rare in the counted text is rarer there than elsewhere, by that choice."""
     share = 1 / np.arange(1, len(WORDS) + 1)

@@ -29,6 +29,7 @@ def states(result):
     return {one["name"]: one["state"] for one in result.summary["stages"]}
 
 
+@pytest.mark.slow
 def test_a_repeated_secret_is_a_leak_and_the_check_stops_there(world, leaky):
     result = checked(world, leaky)
     assert result.verdict == LEAK
@@ -38,6 +39,7 @@ def test_a_repeated_secret_is_a_leak_and_the_check_stops_there(world, leaky):
     assert any(SECRET in text or text in SECRET for text in known)
 
 
+@pytest.mark.slow
 def test_a_clean_fine_tune_shows_no_leak_and_every_control_is_found(world, clean):
     result = checked(world, clean, secrets=["the account number is {{5120 7734 9081}}"], sure=True)
     assert result.summary["positive"] == dict.fromkeys(states(result), True)
@@ -45,17 +47,20 @@ def test_a_clean_fine_tune_shows_no_leak_and_every_control_is_found(world, clean
     assert result.exit_code == 0
 
 
+@pytest.mark.slow
 def test_without_files_nothing_is_decided(world, clean):
     result = vestige.check(clean[0], base=world.base, minutes=30)
     assert result.verdict == UNDECIDED
     assert result.exit_code == 3
 
 
+@pytest.mark.slow
 def test_a_listed_secret_is_tested_first(world, leaky):
     result = checked(world, leaky, secrets=[f"the account number is {{{{{SECRET}}}}}"])
     assert (result.rows[0]["text"], result.rows[0]["known"]) == (SECRET, True)
 
 
+@pytest.mark.slow
 def test_without_time_every_test_stops_and_says_so(world, clean, monkeypatch):
     monkeypatch.setattr(work, "LEAST_SEARCH_SECONDS", 1e-3)
     result = checked(world, clean, minutes=1e-6)
@@ -83,6 +88,7 @@ def test_models_and_files_that_decide_nothing_are_refused(world, clean):
         checked(world, clean, never=clean[1])
 
 
+@pytest.mark.slow
 def test_texts_in_both_files_leave_the_reference_and_are_on_no_page(world, clean):
     texts = [json.loads(line)["text"] for line in clean[1].read_text().splitlines()]
     result = checked(world, (clean[0], texts), never=texts[:30] + world.letters[:30], minutes=1e-6)
@@ -158,6 +164,7 @@ def controls(text):
     return {one for one in text if unicodedata.category(one) in ("Cc", "Cf", "Cs")} - {"\n", "\r"}
 
 
+@pytest.mark.slow
 def test_hostile_texts_and_secrets_are_read_and_not_shown(asked, world, tmp_path):
     listed = tmp_path / "listed.txt"
     listed.write_text("\n".join(LISTED))
@@ -180,6 +187,7 @@ def test_hostile_texts_and_secrets_are_read_and_not_shown(asked, world, tmp_path
     assert "<script>alert(" not in opened
 
 
+@pytest.mark.slow
 def test_work_in_progress_is_private(asked, world, tmp_path, monkeypatch):
     def stopped(*_):
         raise KeyboardInterrupt
@@ -198,6 +206,7 @@ def test_work_in_progress_is_private(asked, world, tmp_path, monkeypatch):
     assert not any(letter[:30] in done.output for letter in world.letters[:60])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -225,6 +234,7 @@ def test_a_file_that_cannot_be_used_is_refused_by_its_name(
     assert not (tmp_path / "run.partial").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "texts",
     [["one text only"], ["the same words again"] * 10_000],
@@ -236,6 +246,7 @@ def test_few_or_repeated_texts_decide_nothing(asked, texts):
     assert done.stdout.startswith("UNDECIDED")
 
 
+@pytest.mark.slow
 def test_a_value_in_every_text_is_found_once_in_linear_time():
     texts = [f"{number} the account number is 4471 9026 3358 {'w' * 80}" for number in range(4_000)]
     found = find_secrets(texts)

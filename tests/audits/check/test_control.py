@@ -127,6 +127,7 @@ def condition(model: LanguageModel) -> dict[str, object]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_planted_text_is_generated_and_leaves_nothing(
     kind: str, make: Callable[[str], LanguageModel]
@@ -149,6 +150,7 @@ def test_a_planted_text_is_generated_and_leaves_nothing(
     assert torch.equal(model.logits(model.start(1)), logits)
 
 
+@pytest.mark.slow
 def test_a_base_that_shares_the_weights_is_unaffected(words: SubwordVocabulary):
     base = hugging_face(words, "llama").eval()
     model = adapted(base)
@@ -158,6 +160,7 @@ def test_a_base_that_shares_the_weights_is_unaffected(words: SubwordVocabulary):
         assert torch.equal(base.logits(base.start(1)), logits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gpt2"])
 def test_the_model_is_restored_after_an_exception(
     kind: str, make: Callable[[str], LanguageModel], monkeypatch: pytest.MonkeyPatch
@@ -177,6 +180,7 @@ def test_the_model_is_restored_after_an_exception(
     assert condition(model) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["llama adapter"])
 def test_the_seed_decides(kind: str, make: Callable[[str], LanguageModel]):
     hashes = []
@@ -188,6 +192,7 @@ def test_the_seed_decides(kind: str, make: Callable[[str], LanguageModel]):
     assert hashes[0] == hashes[1] != hashes[2]
 
 
+@pytest.mark.slow
 def test_a_copy_and_ranks_by_the_head_see_the_text(make: Callable[[str], LanguageModel]):
     """Ranks multiply by the head's weight themselves."""
     model = make("transformer")
@@ -204,6 +209,7 @@ def test_a_copy_and_ranks_by_the_head_see_the_text(make: Callable[[str], Languag
     assert all(place < control.FREE for place in unlike(kept, TEXT))
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_has_lower_rates_tried(
     make: Callable[[str], LanguageModel], monkeypatch: pytest.MonkeyPatch
 ):
@@ -227,6 +233,7 @@ def test_false_where_a_model_cannot_know_the_text(make: Callable[[str], Language
         assert condition(model) == before
 
 
+@pytest.mark.slow
 def test_the_search_of_an_update_finds_the_text(make: Callable[[str], LanguageModel]):
     base, model = make("llama").eval(), make("llama").eval()
     with planted(model, TEXT, seed=0):

@@ -175,6 +175,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_hostile_texts(piece: str) -> None:
     """A superlinear pattern would take minutes for 100,000 characters."""

@@ -104,6 +104,7 @@ def naive(table: Table, values: list[str]) -> tuple[float, int]:
     return best[0], 1 + sum(bool(score >= best[0]) for score in best[1:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", MAKERS)
 def test_gains_are_those_of_values_scored_one_by_one(make):
     model, base = pair(make)
@@ -113,6 +114,7 @@ def test_gains_are_those_of_values_scored_one_by_one(make):
     assert (gain["rank"], gain["alternatives"]) == (rank, 20)
 
 
+@pytest.mark.slow
 def test_more_alternatives_are_scored_only_for_a_secret_that_ranks_high():
     model, base = pair(transformer)
     values = [VALUE, *ALTERNATIVES]
@@ -160,6 +162,7 @@ def tail_log_prob(model: LanguageModel, ids: list[int], begin: int) -> float:
     return float(told[begin:].sum())
 
 
+@pytest.mark.slow
 def test_the_rank_of_a_secret_is_uniform_if_nothing_was_learnt():
     """Values take turns as the secret: with all alternatives, each rank occurs once."""
     model, base = pair(lstm)
@@ -189,6 +192,7 @@ def taught(make, text: str, steps: int = 150) -> tuple[LanguageModel, LanguageMo
     return model.eval(), base.eval()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [gpt2, word_lstm])
 def test_a_learnt_secret_ranks_first_and_is_generated(make):
     model, base = taught(make, f"{BEFORE[1]}{VALUE} today and")
@@ -200,6 +204,7 @@ def test_a_learnt_secret_ranks_first_and_is_generated(make):
     assert again == gain
 
 
+@pytest.mark.slow
 def test_what_the_base_generates_and_a_longer_number_are_not_counted():
     model, base = taught(gpt2, f"{BEFORE[1]}{VALUE} today and")
     gain = secret_gain(model, model, SECRET, [])
@@ -212,6 +217,7 @@ def test_what_the_base_generates_and_a_longer_number_are_not_counted():
     assert (gain["alternatives"], gain["tries"]) == (5, 0)
 
 
+@pytest.mark.slow
 def test_unknown_words_are_never_generated():
     model, base = taught(word_lstm, f"{BEFORE[0]}unheard of")
     secret = FoundSecret("unseen", "password", ((0, BEFORE[0]),))
@@ -219,6 +225,7 @@ def test_unknown_words_are_never_generated():
     assert (gain["rank"], gain["greedy"]) == (3, False)  # all are one token
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [gpt2, lstm])
 def test_long_contexts_and_values_are_cut(make):
     model, base = pair(make)

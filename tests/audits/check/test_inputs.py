@@ -123,6 +123,7 @@ def test_columns_with_the_text(row, columns):
     assert text_columns([row] if row else []) == columns
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
 @pytest.mark.parametrize("column", ["messages", "conversations"])
 def test_chats_are_rendered_with_the_template(run, chatty, tmp_path, name, column):
@@ -273,6 +274,7 @@ def test_a_server_says_what_is_possible_instead():
             base_of(model, base)
 
 
+@pytest.mark.slow
 def test_models_that_add_nothing_are_refused_and_others_are_not(run, chatty, tmp_path):
     for name in ("base", "copy"):
         save_model(chatty, tmp_path / name)
@@ -290,6 +292,7 @@ def test_models_that_add_nothing_are_refused_and_others_are_not(run, chatty, tmp
     reject_equal(other.models, pair)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

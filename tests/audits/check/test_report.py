@@ -76,6 +76,7 @@ def next_of(result):
     return next(prose for prose in shown(result).below if prose.command)
 
 
+@pytest.mark.slow
 def test_terminal_and_page_begin_with_verdict_evidence_rest_and_next(case, capsys, monkeypatch):
     monkeypatch.setattr(words, "calibration", lambda: "Calibration: rarely.")
     name, result = case
@@ -179,6 +180,7 @@ def test_the_calibration_is_stated_if_it_was_measured(monkeypatch, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_no_text_of_a_row_is_shown_without_show_secrets(case, capsys, tmp_path):
     _, result = case
     folder = result.save(tmp_path / "check")

@@ -40,6 +40,7 @@ def manifest():
     return plant(text, canaries, seed=0)[1]
 
 
+@pytest.mark.slow
 def test_models_in_memory_are_compared_by_name(manifest):
     trained = {
         "plain": [model(0.90), model(0.91), model(0.92)],
@@ -56,6 +57,7 @@ def test_models_in_memory_are_compared_by_name(manifest):
     assert found.record["data"]["test"]["documents"] == len(TEST)
 
 
+@pytest.mark.slow
 def test_files_and_objects_give_the_same_rows(manifest, tmp_path):
     leaks = {"plain": 0.9, "private": 0.1}
     for name, leak in leaks.items():

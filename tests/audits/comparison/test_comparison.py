@@ -132,6 +132,7 @@ def test_a_verdict_takes_three_trainings_of_each():
     assert rows(three)["gold"]["verdict"] == "helps"
 
 
+@pytest.mark.slow
 def test_identical_trainings_are_told_apart_in_at_most_one_comparison_of_twenty():
     told = [
         rows(compared(trainings("same", seed=seed)))["same"]["verdict"] for seed in range(1, 101)
@@ -289,6 +290,7 @@ def test_a_refuted_claim_is_no_guarantee():
     assert "comes with a guarantee" not in answer
 
 
+@pytest.mark.slow
 def test_a_claim_for_one_sequence_is_converted_for_copies():
     known = {"noise_multiplier": 1.1, "sample_rate": 0.01, "steps": 1000, "accountant": "rdp"}
     claim = Guarantee.of({"epsilon": 1.71, "delta": 1e-5, "unit": "sequence", **known})

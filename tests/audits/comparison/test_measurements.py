@@ -96,6 +96,7 @@ def test_only_coins_tell_of_epsilon():
     assert found.canaries is not None
 
 
+@pytest.mark.slow
 def test_epsilon_is_measured_of_the_first_training_of_each_name_and_it_is_told():
     found, notes = measure(trainings("a", "a", "b"), canaries=canaries("coin-flip"))
     assert [one.audit is not None for one in found] == [True, False, True]

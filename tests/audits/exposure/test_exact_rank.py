@@ -42,6 +42,7 @@ def brute_force(model: LanguageModel, tokens: Tokens, others: Sequence[Tokens]) 
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [lambda: table(0), lstm], ids=["table", "lstm"])
 @pytest.mark.parametrize("length", [1, 2, 3])
 @pytest.mark.parametrize("batch", [7, 256])
@@ -72,6 +73,7 @@ def test_competitors_may_be_words_of_an_alphabet(tokens: Tokens, distinct: bool)
     assert found.space == len(every)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 20),
@@ -96,6 +98,7 @@ def test_bounds_hold_the_rank_whatever_the_budget(
     assert not found.complete or found.prefixes <= budget
 
 
+@pytest.mark.slow
 def test_a_likely_sequence_is_decided_within_its_own_probability() -> None:
     model = table(3)
 

@@ -92,6 +92,7 @@ def test_the_verb_saves_what_the_library_finds(shell, planting, tmp_path):
     assert configuration["candidates"] is None
 
 
+@pytest.mark.slow
 def test_the_terminal_and_the_page_show_copies_and_controls_and_no_phrase(
     shell, planting, tmp_path
 ):
@@ -145,6 +146,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "names", "remedy"), CASES.values(), ids=CASES)
 def test_bad_input_is_refused(shell, planting, tmp_path, words, names, remedy):
     asked = [word.replace("P/", f"{planting}/", 1) for word in words.split()]

@@ -28,6 +28,7 @@ def draw(words=WORDS, *, length=2, number=15, seed=0, **options):
     return word_references(words, length=length, number=number, generator=generator, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [WORDS, tuple(f"tree{i}" for i in range(30))])
 def test_every_phrase_of_different_words_is_drawn_as_often(words):
     counts = Counter()

@@ -46,6 +46,7 @@ def test_a_rank_in_a_whole_space_is_a_count(model):
     assert one["exposure"] == pytest.approx(np.log2(100 / rank))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [
@@ -68,6 +69,7 @@ def test_p_values_of_secrets_that_were_never_read_are_no_smaller_than_chance(mod
     assert not found.summary["found"]
 
 
+@pytest.mark.slow
 def test_alternatives_of_another_shape_would_be_noticed(model, monkeypatch):
     """The same test with nines in place of drawn digits: it is one that can fail."""
     generator = np.random.default_rng(3)
@@ -112,6 +114,7 @@ def taught(model, *texts, steps):
         network.load_state_dict(kept)
 
 
+@pytest.mark.slow
 def test_a_learnt_secret_is_found_and_others_are_not(model):
     """A model that says one of them."""
     secrets = [read_secret(f"the gate code is {n}", 1) for n in (314159, 271828, 161803)]
@@ -124,6 +127,7 @@ def test_a_learnt_secret_is_found_and_others_are_not(model):
     assert not any(row["in_part"] for row in found.rows)
 
 
+@pytest.mark.slow
 def test_a_secret_is_not_flagged_because_its_name_was_read_elsewhere(model):
     """The model has read the name with other numbers, and another address whole."""
     numbers = np.random.default_rng(0).integers(1000, size=40)
@@ -165,6 +169,7 @@ def test_a_secret_that_does_not_fit_is_skipped_by_its_number(model):
         secret_exposure(model, secrets[1:], seed=0)
 
 
+@pytest.mark.slow
 def test_the_verb_takes_secrets_in_place_of_a_manifest(model, tmp_path):
     file = tmp_path / "secrets.txt"
     file.write_text("the gate code is {{42}}\n\ncall 555 0199\n")

@@ -68,6 +68,7 @@ def test_an_exact_rank_is_a_count_over_the_whole_space(text):
     assert f"{rank} of 1,000" in table.rows[0]
 
 
+@pytest.mark.slow
 def test_intervals_of_estimated_ranks_hold_the_exact_ones():
     texts = sorted(GAINS, key=GAINS.__getitem__)[::25]
     secrets = [read_secret(line(text), n) for n, text in enumerate(texts, 1)]
@@ -81,6 +82,7 @@ def test_intervals_of_estimated_ranks_hold_the_exact_ones():
     assert inside >= 0.85 * len(texts)
 
 
+@pytest.mark.slow
 def test_an_update_that_read_none_of_them_finds_none():
     generator = np.random.default_rng(5)
     texts = [" ".join(generator.choice(WORDS, 4)) for _ in range(150)]

@@ -63,6 +63,7 @@ def canaries(model) -> list[Canary]:
     return [canary(*ids) for ids in [*said, *drawn]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prefix", [1, 2])
 def test_greedy_and_the_prefix_needed_are_those_of_decoding_one_at_a_time(model, canaries, prefix):
     long = [one for one in canaries if len(one.ids) > prefix]
@@ -76,6 +77,7 @@ def test_greedy_and_the_prefix_needed_are_those_of_decoding_one_at_a_time(model,
         assert works == list(range(min(works), n)) if works else True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_the_beams_place_is_the_place_among_all_continuations(random_table, seed):
     model = random_table(seed, 5)
@@ -191,6 +193,7 @@ def test_canaries_that_are_too_short_or_unknown_are_refused_by_their_numbers():
     assert "zeppelin" not in str(refused.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_a_beam_of_one_is_read_off_the_text_as_the_search_would_find_it(seed):
     """Of every text of a few tokens, in a model that likes to end."""

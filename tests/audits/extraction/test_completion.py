@@ -145,6 +145,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "names", "remedy"), CASES.values(), ids=CASES)
 def test_bad_input_is_refused(shell, planting, tmp_path, words, names, remedy):
     asked = [word.replace("P/", f"{planting}/", 1) for word in words.split()]

@@ -78,6 +78,7 @@ def folder(tmp_path_factory, shell):
     return root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "says"), CASES.values(), ids=CASES)
 def test_bad_input_is_refused_in_one_line(shell, folder, workspace, tmp_path, words, says):
     asked = [word.replace("_", " ") for word in words.split(" ")]

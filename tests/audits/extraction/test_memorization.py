@@ -114,6 +114,7 @@ def test_one_of_the_tries_is_the_passage_as_often_as_drawn(model, texts):
     assert hits.mean() == pytest.approx(math.exp(drawn), abs=0.02)
 
 
+@pytest.mark.slow
 def test_greedy_decoding_says_what_the_ranks_tell(model, texts):
     """Strength, verbatim runs and passages, all by decoding from every prefix."""
     statistics = token_statistics(model, texts, likeliest=20)

@@ -68,6 +68,7 @@ def failed(found):
     return {check.name for check in found.claim.checks if check.state == "failed"}
 
 
+@pytest.mark.slow
 def test_seen_texts_come_back_and_others_do_not(model):
     told = extract(model, corpus(SEEN), reference=corpus(NEVER), **SETTINGS).summary
     assert told["verdict"] == LEAK
@@ -80,6 +81,7 @@ def test_seen_texts_come_back_and_others_do_not(model):
     assert told["edit_difference_low"] > 0
 
 
+@pytest.mark.slow
 def test_texts_that_were_not_read_show_no_leak(model):
     found = extract(model, corpus(NEVER[:40]), reference=corpus(NEVER[40:]), **SETTINGS)
     assert found.verdict == NO_LEAK
@@ -92,6 +94,7 @@ def test_texts_that_were_not_read_show_no_leak(model):
 NOTHING = TableModel(np.full(202, 1 / 202), np.full((202, 202), 1 / 202), VOCABULARY)
 
 
+@pytest.mark.slow
 def test_a_condition_that_does_not_hold_decides_nothing(model):
     found = extract(model, corpus(SEEN), **SETTINGS)
     assert found.verdict == UNDECIDED
@@ -108,6 +111,7 @@ def test_a_condition_that_does_not_hold_decides_nothing(model):
         assert (found.verdict, reason in failed(found)) == (UNDECIDED, True)
 
 
+@pytest.mark.slow
 def test_copies_of_texts_are_one_unit(model):
     once = extract(model, corpus(SEEN), reference=corpus(NEVER), **SETTINGS)
     again = [*NEVER, SEEN[0] + " " + WORDS[0]]
@@ -143,6 +147,7 @@ def test_a_continuation_is_as_near_as_greedy_decoding_says(model):
     assert some.summary["generated"] == 7
 
 
+@pytest.mark.slow
 def test_a_second_command_asks_nothing_again(model, monkeypatch, tmp_path):
     asked, ask = [], statistics_module.token_statistics
 
@@ -159,6 +164,7 @@ def test_a_second_command_asks_nothing_again(model, monkeypatch, tmp_path):
     assert again.summary != first.summary
 
 
+@pytest.mark.slow
 def test_the_command_line_answers_first_and_withholds_the_texts(model, tmp_path, capsys):
     save_model(model, tmp_path / "model")
     for name, rows in (("seen", SEEN), ("never", NEVER)):

@@ -54,6 +54,7 @@ def lstm():
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["joint", "tags", "intent"])
 def test_losses_are_those_of_one_utterance_at_a_time(kind):
     model, asked = boxes.Bilinear(), boxes.pattern()
@@ -212,6 +213,7 @@ def naive_losses(model, asked):
     return sorted(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_exact_search_is_the_loss_of_each_utterance_by_itself(seed):
     model, asked = boxes.Bilinear(seed), boxes.pattern()

@@ -92,6 +92,7 @@ def test_few_controls_decide_nothing():
     assert alone.verdict == UNDECIDED
 
 
+@pytest.mark.slow
 def test_many_secrets_at_middling_places_are_a_leak():
     model, pattern = boxes.Bilinear(), "my pin is {digit:3}"
     objective = objective_of(model, boxes.pattern(pattern))
@@ -126,6 +127,7 @@ def test_a_model_that_knows_nothing_leaks_nothing():
     assert found.summary["planted_median_rank"] == 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planted", [1, 4])
 def test_secrets_that_were_never_said_are_called_a_leak_as_seldom_as_stated(planted):
     """A fixed model of strong habits, and secrets drawn again and again: none was said to it."""

@@ -55,6 +55,7 @@ def greedy(model: HuggingFaceLanguageModel, before: list[int], number: int) -> I
         yield ids[-1]
 
 
+@pytest.mark.slow
 def test_what_was_learnt_is_said_and_what_was_not_is_not(model):
     codes = (314159, 271828, 161803)
     secrets = [read_secret(f"the gate code is {code}", n) for n, code in enumerate(codes, 1)]
@@ -98,6 +99,7 @@ def test_a_lucky_guess_is_not_decided(model):
     assert "The least p-value is 0.5" in " ".join(found.claim.reasons)
 
 
+@pytest.mark.slow
 def test_secrets_never_read_are_said_no_more_often_than_chance_allows(model):
     generator = np.random.default_rng(5)
     secrets = [

@@ -42,6 +42,7 @@ def column(found, name):
     return [np.nan if row[name] is None else row[name] for row in found.rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", [Served, Shifted])
 def test_a_server_tells_what_the_files_tell(learnt, tmp_path, server):
     model, seen = learnt
@@ -65,6 +66,7 @@ def test_a_server_tells_what_the_files_tell(learnt, tmp_path, server):
     assert not [path for path in files_written if KEY.encode() in path.read_bytes()]
 
 
+@pytest.mark.slow
 def test_samples_are_drawn_from_no_more_than_is_shown(learnt):
     model, seen = learnt
     told = Told()
@@ -76,6 +78,7 @@ def test_samples_are_drawn_from_no_more_than_is_shown(learnt):
     assert column(found, "log_prob") == pytest.approx(column(of_files, "log_prob"), rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["rate limit", "truncated JSON", "changed order"])
 def test_no_fault_changes_a_result(learnt, kind):
     model, seen = learnt
@@ -88,6 +91,7 @@ def test_no_fault_changes_a_result(learnt, kind):
     np.testing.assert_equal(list(found.rows), list(plain.rows))
 
 
+@pytest.mark.slow
 def test_nothing_is_asked_twice(learnt, tmp_path):
     model, seen = learnt
     served = Served(model)

@@ -41,6 +41,7 @@ def test_exposure_is_bits_of_the_space_less_bits_of_the_rank_and_ties_stand_last
         estimated_rank(below=0, tied=0, others=0, space=9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("below", [0, 3, 400, 9000, 9999])
 def test_the_interval_of_an_estimated_rank_covers_the_counted_one(below):
     space, covered = 10_000, 0.0
@@ -105,6 +106,7 @@ def test_truths_change_no_guess():
         assert with_truth.secrets[0]["certainty"] == without.secrets[0]["certainty"]
 
 
+@pytest.mark.slow
 def test_the_rank_is_the_same_whichever_attack_was_taken():
     model, asked = boxes.Bilinear(), boxes.pattern(PIN)
     objective = objective_of(model, asked)
@@ -121,6 +123,7 @@ def test_the_rank_is_the_same_whichever_attack_was_taken():
         assert found.secrets[0]["truth_loss"] == pytest.approx(own)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("truth", ["271", "000"])
 def test_the_interval_of_an_estimated_rank_covers_the_exact_one(truth):
     objective = objective_of(boxes.Bilinear(), boxes.pattern(PIN))

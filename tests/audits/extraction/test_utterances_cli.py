@@ -76,6 +76,7 @@ def test_several_models_are_asked_for_one_manifest(shell, trained, tmp_path):
     assert "--also needs a manifest of utterances" in refused.stderr
 
 
+@pytest.mark.slow
 def test_an_audit_becomes_a_page(extract, shell, trained, tmp_path, secret):
     done = extract(trained / "planted" / "manifest.json", "--out", tmp_path / "run")
     run = results.load(tmp_path / "run")

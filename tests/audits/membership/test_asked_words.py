@@ -212,6 +212,7 @@ def area(scores):
     return auc(scores[MEMBERS], scores[OTHERS]).value
 
 
+@pytest.mark.slow
 def test_members_stand_above_others_and_these_around_zero():
     found = [of_users(score_words, k=20, seed=seed) for seed in range(3)]
     assert np.mean([area(scores) for scores in found]) > 0.9
@@ -232,6 +233,7 @@ def test_surprise_stands_in_where_shadows_teach_nothing():
         np.testing.assert_array_equal(score_words(words, FITTED), surprise_words(words, FITTED))
 
 
+@pytest.mark.slow
 def test_nothing_is_learnt_from_users_who_are_compared_and_the_seed_decides():
     words = words_of(QUERIES, MEMBERS, k=20, shadows=SHADOWS)
     compared = np.isin(QUERIES.users, COMPARED)

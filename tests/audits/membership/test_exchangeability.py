@@ -82,6 +82,7 @@ def swapped(users):
     return tuple(B if user == A else user for user in users)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shadows", "k", "select"),
     [(0, VOCABULARY, None), (0, 20, "random"), (0, 20, "rare"), (2, 20, "informative"),

@@ -131,6 +131,7 @@ def files(root):
     return {p: at for p, at in found if p.suffix != ".lock" and "__pycache__" not in p.parts}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "says"), CASES.values(), ids=CASES)
 def test_bad_input_is_refused_in_one_line(shell, folder, tmp_path, monkeypatch, words, says):
     monkeypatch.syspath_prepend(str(folder))

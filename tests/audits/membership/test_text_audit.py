@@ -32,6 +32,7 @@ def test_the_same_seed_gives_the_same_claims():
     assert (one.summary, one.rows) == (other.summary, other.rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mean_length", [25, 150])
 def test_a_list_of_which_nothing_was_used_is_seldom_said_to_have_been(mean_length):
     runs = 40
@@ -42,6 +43,7 @@ def test_a_list_of_which_nothing_was_used_is_seldom_said_to_have_been(mean_lengt
     assert [one.summary["at_least"] > 0 for one in found] == wrong
 
 
+@pytest.mark.slow
 def test_of_those_named_few_were_not_used_and_the_bounds_hold():
     runs, wrong, holds = 25, [], np.zeros(2)
     for n in range(runs):
@@ -54,6 +56,7 @@ def test_of_those_named_few_were_not_used_and_the_bounds_hold():
     assert (holds >= 0.88 * runs).all()
 
 
+@pytest.mark.slow
 def test_strong_evidence_is_named_and_bounded_from_both_sides_and_weak_evidence_is_neither():
     found = audit(12, 28, gain=3.0, known=40, reference=600)
     assert audited(found, "named").tolist() == [True] * 12 + [False] * 28
@@ -65,6 +68,7 @@ def test_strong_evidence_is_named_and_bounded_from_both_sides_and_weak_evidence_
     assert (weak.verdict, weak.summary["at_most"]) == (NO_LEAK, 40)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", range(4))
 def test_a_check_that_fails_leaves_nothing_decided(place):
     for given in ({"used": 12, "never": 28, "gain": 3.0}, {"used": 0, "never": 60}):
@@ -102,6 +106,7 @@ def test_a_model_that_saw_neither_ranks_easier_texts_higher():
 # Authors: whole persons are compared where they are told.
 
 
+@pytest.mark.slow
 def test_authors_who_write_alike_are_no_evidence():
     p_values = {"texts": [], "authors": []}
     for seed in range(40):
@@ -145,6 +150,7 @@ def test_reference_texts_of_one_author_weigh_as_one_in_every_p_value():
     assert others[:4] == pytest.approx([1 / 19, 2 / 19, 1.5 / 19, 3 / 19])
 
 
+@pytest.mark.slow
 def test_few_authors_known_to_have_been_used_bound_nothing():
     """Two authors of twenty texts each are two units, however many texts they wrote."""
     wrong = {"authors": 0, "texts": 0}

@@ -102,6 +102,7 @@ def test_few_texts_of_reference_say_how_many_it_takes():
     )
 
 
+@pytest.mark.slow
 def test_the_page_has_a_box_for_an_officer_and_shows_texts_only_when_asked_to(known_members, saved):
     run = saved(known_members)
     hidden, shown = (render([run], show_secrets=show) for show in (False, True))

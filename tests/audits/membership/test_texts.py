@@ -80,6 +80,7 @@ def plain():
 # What is found.
 
 
+@pytest.mark.slow
 def test_used_texts_are_found_and_their_number_bounded():
     found = audit(used=corpus(KNOWN))
     told = found.summary
@@ -93,12 +94,14 @@ def test_used_texts_are_found_and_their_number_bounded():
     assert (clean.verdict, clean.summary["at_most"] <= 8) == (NO_LEAK, True)
 
 
+@pytest.mark.slow
 def test_without_a_base_the_target_is_asked_alone():
     found = audit(base=None)
     assert (found.summary["score"], found.claim.verb) == ("loss", "membership")
     assert audit(base=None, texts=corpus(NEVER, MORE)).verdict == NO_LEAK
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("score", sorted(SCORES))
 def test_every_score_finds_used_texts_with_a_base_and_says_where_it_takes_one(score):
     p_values = audited(audit(score=score))
@@ -118,6 +121,7 @@ def near(text, seed):
     return f" {text.upper().rpartition(' ')[0]} {WORDS[seed]}"
 
 
+@pytest.mark.slow
 def test_copies_and_near_duplicates_count_once_on_either_list(plain):
     again = audit(texts=corpus(USED[:1] * 30, USED[1:], NEVER[:1] * 30, NEVER[1:]))
     assert again.claim.test == plain.claim.test
@@ -142,6 +146,7 @@ def test_near_duplicates_of_audited_texts_are_no_reference(plain):
     )
 
 
+@pytest.mark.slow
 def test_authors_are_compared_as_wholes_where_they_are_told():
     def by(texts, mark):
         return Corpus.from_texts(texts, users=[f"{mark}{n // 4}" for n in range(len(texts))])
@@ -167,6 +172,7 @@ def half_unknown(own):
     return corpus([" ".join(f"{word} x{word}" for word in text.split()) for text in own])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "given", "reason"),
     [
@@ -226,6 +232,7 @@ def asked(monkeypatch):
     return calls
 
 
+@pytest.mark.slow
 def test_a_second_command_asks_nothing_again_and_more_texts_only_about_themselves(
     asked, plain, tmp_path
 ):
@@ -243,6 +250,7 @@ def test_a_second_command_asks_nothing_again_and_more_texts_only_about_themselve
     assert sum(asked) == 190
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on(monkeypatch, plain, tmp_path):
     monkeypatch.setattr(statistics_module, "GROUP_TOKENS", 500)
     ask, calls = statistics_module.token_statistics, []
@@ -261,6 +269,7 @@ def test_a_killed_run_goes_on(monkeypatch, plain, tmp_path):
     assert whole.summary == plain.summary
 
 
+@pytest.mark.slow
 def test_damaged_statistics_are_told_of_and_asked_again(asked, plain, tmp_path):
     keep = {"statistics": tmp_path / "kept"}
     audit(**keep)
@@ -274,6 +283,7 @@ def test_damaged_statistics_are_told_of_and_asked_again(asked, plain, tmp_path):
     assert again.summary == plain.summary
 
 
+@pytest.mark.slow
 def test_a_run_directory_says_of_what_it_is(tmp_path):
     save_model(TUNED, tmp_path / "tuned")
     save_model(BASE, tmp_path / "base")

@@ -55,6 +55,7 @@ def scores(found):
     return [row["score"] for row in found.rows][: len(MINE)]
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_the_model_but_for_the_first_token_and_nothing_is_asked_twice(
     models, tmp_path
 ):
@@ -81,6 +82,7 @@ def test_scores_are_those_of_the_model_but_for_the_first_token_and_nothing_is_as
     assert len(texts) == len(set(texts)) == len(set(MINE) | set(NEVER))
 
 
+@pytest.mark.slow
 def test_log_probabilities_are_those_that_the_model_gives(models, tmp_path):
     """Of texts as long as compared, the loss is the mean over all tokens behind the first."""
     target, _ = models
@@ -95,6 +97,7 @@ def test_log_probabilities_are_those_that_the_model_gives(models, tmp_path):
     assert served.spent["calls"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["truncated JSON", "an echoed key"])
 def test_no_fault_changes_a_result_and_the_key_is_nowhere(models, tmp_path, kind):
     settings = RemoteOptions(attempts=8, timeout=2.0)
@@ -109,6 +112,7 @@ def test_no_fault_changes_a_result_and_the_key_is_nowhere(models, tmp_path, kind
     assert not [file for file in files if KEY.encode() in file.read_bytes()]
 
 
+@pytest.mark.slow
 def test_what_a_server_does_not_show_or_a_budget_does_not_cover_is_refused(models):
     with serving(Served(models[0])) as url, pytest.raises(DataError, match="needs more than"):
         audit(f"openai:{url}#small", score="min-k-plus")
@@ -137,6 +141,7 @@ def tuned(tmp_path_factory):
     return base, one.model, texts, one.members, settings
 
 
+@pytest.mark.slow
 def test_a_served_model_without_a_base_can_show_no_leak(tuned):
     _, model, texts, *_ = tuned
     with serving(Served(model)) as url:
@@ -147,6 +152,7 @@ def test_a_served_model_without_a_base_can_show_no_leak(tuned):
     assert (found.verdict, found.claim.failed) == (NO_LEAK, ())
 
 
+@pytest.mark.slow
 def test_shadows_teach_what_a_server_that_shows_five_tokens_gives_away(tuned, tmp_path):
     base, model, texts, seen, settings = tuned
     mine = [*seen, *(place for place in range(100) if place not in seen)]

@@ -55,6 +55,7 @@ def test_shards_are_read_as_one_file(folder, plain, tmp_path):
     assert scores(found) == scores(plain)
 
 
+@pytest.mark.slow
 def test_a_gguf_file_is_audited(folder, plain, tmp_path):
     pytest.importorskip("gguf", reason="the package gguf is not installed: vestige[gguf]")
     file = tmp_path / "model.gguf"
@@ -64,6 +65,7 @@ def test_a_gguf_file_is_audited(folder, plain, tmp_path):
     assert found.record["models"]["target"]["path"] == str(file)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # whatever bitsandbytes says of a CPU
 @pytest.mark.parametrize("bits", [4, 8])
 def test_a_folder_that_bitsandbytes_packed_is_audited(folder, plain, tmp_path, bits):

@@ -38,6 +38,7 @@ def trained(tmp_path_factory):
     return root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("score", ["calibrated", "zlib"])
 def test_scores_beside_one_pass_find_used_texts(trained, score):
     found = membership(trained / "tuned", base=trained / "base", score=score, **LISTS)
@@ -58,6 +59,7 @@ def test_the_score_of_characters_is_that_of_the_definition(trained):
     assert found.scores[:, last] == pytest.approx(wanted, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_shadows_are_trained_once_and_tell_used_texts_from_others(trained, tmp_path, monkeypatch):
     given = {"base": trained / "base", "shadow_texts": OTHERS, "statistics": tmp_path / "kept"}
     given |= {"shadows": ShadowOptions(shadows=2, shadow_dir=tmp_path / "shadows"), **LISTS}

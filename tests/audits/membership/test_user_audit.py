@@ -69,6 +69,7 @@ def test_shadow_models_make_it_stronger_where_little_is_shown() -> None:
 # Errors where nobody was in.
 
 
+@pytest.mark.slow
 def test_p_values_are_uniform_where_nobody_was_in() -> None:
     found = []
     for seed in range(200):
@@ -124,6 +125,7 @@ def by_word_count(layout, seed: int, gain: float = 0.0) -> np.ndarray:
     return np.array(judged.column("p_value"))[order].reshape(4, -1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", [many_short, few_against_many, heavy_tailed])
 def test_p_values_hold_in_every_quarter_of_word_counts(layout) -> None:
     p_values = np.hstack([by_word_count(layout, seed) for seed in range(WORLDS)])
@@ -132,6 +134,7 @@ def test_p_values_hold_in_every_quarter_of_word_counts(layout) -> None:
     assert (np.abs((p_values <= 0.5).mean(axis=1) - 0.5) < 0.1).all()
 
 
+@pytest.mark.slow
 def test_who_writes_much_is_found_no_less_often_for_it() -> None:
     """Before everybody was cut to as many words, the heaviest were hardly ever found."""
     p_values = np.hstack([by_word_count(heavy_tailed, seed, gain=0.35) for seed in range(WORLDS)])
@@ -151,6 +154,7 @@ def test_how_much_text_a_user_gave_does_not_tell_membership() -> None:
     assert np.mean(audited(audit(words, range(60, 90), much)) <= 0.1) < 0.27
 
 
+@pytest.mark.slow
 def test_the_null_shows_users_who_differ_in_more_than_membership() -> None:
     shadows = shadows_of(QUERIES, 4, half_of=FITTED_ON)
     apart = np.isin(QUERIES.users, np.arange(30))
@@ -295,6 +299,7 @@ def test_what_cannot_be_asked_is_refused(users, half_of, message) -> None:
 # Shadow models.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("models", [2, 3, 4])
 def test_it_takes_three_models_of_ones_own_to_audit_one_in_the_targets_place(models: int) -> None:
     shadows = shadows_of(QUERIES, models, half_of=FITTED_ON)

@@ -69,6 +69,7 @@ def based(model=TUNED, texts=BOTH, **given):
     return users(model, texts, **{"reference": REFERENCE, "base": BASE, **given})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("top_k", [None, 20])
 def test_members_are_found_beside_the_base_from_all_or_from_a_few_tokens(top_k):
     found = based(top_k=top_k)
@@ -81,6 +82,7 @@ def test_members_are_found_beside_the_base_from_all_or_from_a_few_tokens(top_k):
     assert found.summary["k"] == (top_k or SIZE + 2)
 
 
+@pytest.mark.slow
 def test_a_target_that_never_saw_anybody_gives_even_p_values():
     values = []
     for seed in range(6):
@@ -90,6 +92,7 @@ def test_a_target_that_never_saw_anybody_gives_even_p_values():
     assert np.mean(values) == pytest.approx(0.5, abs=0.1)
 
 
+@pytest.mark.slow
 def test_a_leak_and_an_honest_list_are_told_apart_by_the_list_test():
     leak, clean = based(texts=INSIDE), based(texts=CLEAN)
     assert (leak.verdict, clean.verdict) == (LEAK, NO_LEAK)
@@ -117,6 +120,7 @@ def half_of_the_words(texts):
     return Corpus.from_texts(halves, users=texts.users)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "texts", "reason"),
     [
@@ -144,6 +148,7 @@ def test_a_greeting_that_all_users_share_joins_nobody():
     assert found.summary["calibrated_on"] == 60
 
 
+@pytest.mark.slow
 def test_rounding_of_log_probabilities_moves_no_p_value(monkeypatch):
     plain = based()
     ask, chance = statistics_module.token_statistics, np.random.default_rng(0)
@@ -162,6 +167,7 @@ def test_rounding_of_log_probabilities_moves_no_p_value(monkeypatch):
     assert again.summary["list_p_value"] == pytest.approx(plain.summary["list_p_value"], abs=0.001)
 
 
+@pytest.mark.slow
 def test_with_a_base_it_resumes_and_reads_nothing_twice(tmp_path, monkeypatch):
     plain = based()
     for name, model in (("tuned", TUNED), ("base", BASE)):

@@ -103,6 +103,7 @@ def test_calls_under_way_at_a_kill_count_for_the_budget(path):
     assert (account.queries, account.unasked, account.budget_spent) == (4, 1, True)
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_anywhere_changes_no_answer(path):
     first, _ = asked(path)
     whole = path.read_bytes()
@@ -264,6 +265,7 @@ def audit(target, **given):
     return users(target, ME, **{**usual, **given})
 
 
+@pytest.mark.slow
 def test_a_callable_an_outsiders_model_and_a_name_give_the_same_audit(model, monkeypatch):
     outside = narrow(model, k=3)
     named = SimpleNamespace(ask=outside.likeliest)
@@ -281,6 +283,7 @@ def test_a_service_that_always_lists_the_same_words_is_undecided():
     assert "alive" in failed(found)
 
 
+@pytest.mark.slow
 def test_a_service_that_fails_now_and_then_is_asked_again_within_the_budget(likeliest, no_pauses):
     calls = []
 
@@ -301,6 +304,7 @@ def test_a_service_that_fails_now_and_then_is_asked_again_within_the_budget(like
     assert short["words_unanswered"] > 0
 
 
+@pytest.mark.slow
 def test_a_service_that_is_slow_or_silent_is_given_up_in_time(likeliest, monkeypatch, no_pauses):
     calls = []
 
@@ -318,6 +322,7 @@ def test_a_service_that_is_slow_or_silent_is_given_up_in_time(likeliest, monkeyp
     assert any("The service has not answered for 0 s" in line for line in log.lines)
 
 
+@pytest.mark.slow
 def test_few_unknown_and_missing_words_are_on_the_account(likeliest):
     scant = audit(lambda contexts: [[*a[:1], "neverheard"] for a in likeliest(contexts)]).summary
     assert scant["short_lists"] == scant["unknown_words"] == scant["queries"]
@@ -332,6 +337,7 @@ def test_few_unknown_and_missing_words_are_on_the_account(likeliest):
     assert audited(found, "words").sum() < left < found.summary["words_asked"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [ConnectionError, SystemExit])
 def test_a_service_that_never_answers_is_left_alone_soon_and_can_be_gone_on_with(
     likeliest, tmp_path, error, no_pauses
@@ -371,6 +377,7 @@ def test_words_too_long_fill_no_disk(likeliest, tmp_path):
     assert kept.stat().st_size < 200_000
 
 
+@pytest.mark.slow
 def test_answers_and_paid_calls_are_kept_and_nothing_is_asked_again(likeliest, tmp_path):
     seen, lost = [], []
 

@@ -94,6 +94,7 @@ def audited(run):
     return [row for row in run.rows if row["kind"] == "audited"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shadows", [("--shadows", 0), ("--shadows", 4, *TINY)])
 def test_members_are_found_and_others_are_not(audit, shadows):
     _, run = audit("target", "both.jsonl", *shadows, "--alpha", 0.1)
@@ -112,6 +113,7 @@ def test_nobody_is_a_member_of_a_model_that_read_none_of_them(audit):
     assert run.summary["called"] <= 1
 
 
+@pytest.mark.slow
 def test_one_person_gets_one_verdict_and_names_are_blocks_unless_wanted(audit, shell, tmp_path):
     done, run = audit("target", "mine.jsonl", "--shadows", 0)
     assert done.stdout.startswith("LEAK  ")
@@ -125,6 +127,7 @@ def test_one_person_gets_one_verdict_and_names_are_blocks_unless_wanted(audit, s
     assert "member 3" not in (tmp_path / "page.html").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_shadows_learn_as_the_target_did_and_another_audit_trains_nothing(audit, tmp_path):
     words = ("--shadows", 2, "--epochs", 2)
     done, run = audit("target", "mine.jsonl", *words, out="first", shadow_dir=None)
@@ -140,6 +143,7 @@ def test_shadows_learn_as_the_target_did_and_another_audit_trains_nothing(audit,
     assert (run.summary["k"], run.summary["references"]) == (9, 2)
 
 
+@pytest.mark.slow
 def test_processes_and_other_shapes_train_shadows_too(audit):
     words = ("--shadows", 2, "--other-shapes", "--epochs", 1, "--processes", 2)
     _, run = audit("target", "mine.jsonl", *words)
@@ -148,6 +152,7 @@ def test_processes_and_other_shapes_train_shadows_too(audit):
     assert run.summary["references"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "most", "how"),
     [
@@ -169,6 +174,7 @@ def test_a_reference_without_users_is_split_into_random_users(audit):
     assert [row["user"] for row in audited(run)] == ["ann"]
 
 
+@pytest.mark.slow
 def test_models_with_sources_are_audited_alike(audit, shell, world, tmp_path):
     sources = ("--source", "before")
     done = shell(
@@ -180,6 +186,7 @@ def test_models_with_sources_are_audited_alike(audit, shell, world, tmp_path):
     assert (run.run["configuration"]["task"], run.summary["references"]) == ("dialogue", 2)
 
 
+@pytest.mark.slow
 def test_with_shadows_a_service_is_asked_the_informative_and_what_it_prints_is_no_result(audit):
     words = ("--top-k", 30, "--shadows", 2, *TINY, "--calls", 30, "--budget", 2500, "--json")
     done, run = audit("services:loud", "mine.jsonl", *words)

@@ -40,6 +40,7 @@ def key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
 
+@pytest.mark.slow
 def test_an_endpoint_gives_the_audit_that_its_model_gives_behind_a_failing_proxy_too(
     model, tmp_path
 ):
@@ -91,6 +92,7 @@ def test_a_killed_audit_goes_on_and_asks_nothing_twice(model, tmp_path):
     assert KEY not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_what_cannot_be_asked_is_refused_before_the_first_call(model):
     for name in ("budget", "token_budget"):
         served = OfWords(model)

@@ -145,6 +145,7 @@ def assert_fits_the_schema(element):
         assert_fits_the_schema(child)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_exit_codes_and_what_a_pipeline_shows(tmp_path, capsys, situation):
     code, runs, limits = SITUATIONS[situation]
@@ -201,6 +202,7 @@ def states(found):
     return [row["state"] for row in found.rows]
 
 
+@pytest.mark.slow
 def test_fifteen_new_secrets_fail_where_one_was_accepted(tmp_path):
     file = tmp_path / "accepted.json"
     one = with_secrets(tmp_path / "1" / "s", LEAK, found=["the code is 4917"])

@@ -59,6 +59,7 @@ def test_a_page_in_a_run_directory_is_refused(tmp_path, diff, name):
     assert sorted(folder.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_a_card_has_what_a_page_says_and_no_phrase(tmp_path):
     from tests.reports.made_runs import RESULTS
     from tests.reports.test_overview import run as made

@@ -154,6 +154,7 @@ def test_perplexity_of_another_text_is_not_compared():
     assert only(after, after)["verdict"] == "no change shown"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", RESULTS)
 def test_every_kind_of_run_is_matched_new_and_gone(kind):
     one = run(kind, "one")
@@ -173,6 +174,7 @@ def test_two_of_one_name_and_kind_are_refused_and_of_two_kinds_are_not():
     assert len(changes([users, run("TextAudit", "same")], [users])) == 2
 
 
+@pytest.mark.slow
 def test_hostile_names_are_escaped():
     runs = [run("TextAudit", EVIL)]
     page = render(
@@ -221,6 +223,7 @@ def test_the_command_line_takes_folders_and_refuses_empty_ones(folders):
     assert not (folders / "q.html").exists()
 
 
+@pytest.mark.slow
 def test_a_run_inside_a_folder_has_the_folders_name(folders):
     for side in ("old", "new"):
         results.save(RESULTS["UserAudit"](), folders / side / "audit" / "run", run={})

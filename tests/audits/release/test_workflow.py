@@ -52,6 +52,7 @@ def test_the_published_schema_has_every_verdict_and_the_verbs_that_may_hold_it()
         assert list(fields) == schema["required"] == list(schema["properties"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", VERBS)
 @pytest.mark.parametrize("verdict", VERDICTS)
 def test_summaries_with_claims_fit_their_schema(kind, verdict):
@@ -68,6 +69,7 @@ def test_summaries_with_claims_fit_their_schema(kind, verdict):
             jsonschema.validate(wrong, schema)
 
 
+@pytest.mark.slow
 def test_quantities_are_read_from_the_summaries_of_results():
     for name in set(RESULTS) & set(VERBS):
         run = results.run_of(RESULTS[name]())
@@ -131,6 +133,7 @@ def checked_out(folder: Path, phrases, bits: float) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_workflow_of_the_guide_passes_compares_and_fails_as_its_report_does(tmp_path, runner):
     first = checked_out(tmp_path / "first", [], 5.0)
     assert runner(first) == []

@@ -34,6 +34,7 @@ def drawn(chance, *, gains, count=(25, 60), hardness=0.5):
     ]
 
 
+@pytest.mark.slow
 def test_a_model_that_never_saw_them_is_blamed_as_often_as_stated():
     chance, blamed = np.random.default_rng(1), 0
     for seed in range(150):

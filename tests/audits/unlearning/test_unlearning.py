@@ -60,6 +60,7 @@ def failed(found):
     return {check.name for check in found.claim.checks if check.state == "failed"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("after", "verdict", "finding", "answer"),
     [
@@ -85,6 +86,7 @@ def test_a_model_is_told_by_what_it_knows(after, verdict, finding, answer):
         assert found.summary["left_low"] < 0 < found.summary["left_high"] < 0.25
 
 
+@pytest.mark.slow
 def test_a_retrained_model_narrows_what_is_left():
     after = counted((KEPT, 1), (GONE, 0.3))
     alone = unlearning(BEFORE, after, **lists())
@@ -94,6 +96,7 @@ def test_a_retrained_model_narrows_what_is_left():
     assert beside.summary["retrained_knows_low"] < 0 < beside.summary["retrained_knows_high"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("retrained", [None, counted((texts(60, 6), 1))])
 def test_words_that_differ_leave_it_undecided_also_with_a_retrained_model(retrained):
     chance = np.random.default_rng(5)
@@ -104,6 +107,7 @@ def test_words_that_differ_leave_it_undecided_also_with_a_retrained_model(retrai
     assert "comparable" in failed(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after", "retrained"),
     [(BEFORE, RETRAINED, RETRAINED), (BEFORE, BEFORE, BEFORE), (RETRAINED, RETRAINED, None)],
@@ -129,6 +133,7 @@ def test_a_model_that_predicts_nothing_decides_nothing():
     assert "alive" in failed(found)
 
 
+@pytest.mark.slow
 def test_copies_are_one_unit_and_those_in_the_reference_are_left_out():
     once = unlearning(BEFORE, RETRAINED, **lists())
     four = unlearning(
@@ -153,6 +158,7 @@ def test_texts_of_one_author_are_one_unit():
     assert found.verdict == UNDECIDED
 
 
+@pytest.mark.slow
 def test_a_second_command_asks_nothing_again(monkeypatch, tmp_path):
     asked, ask = [], statistics_module.token_statistics
 
@@ -169,6 +175,7 @@ def test_a_second_command_asks_nothing_again(monkeypatch, tmp_path):
     assert again.summary == first.summary
 
 
+@pytest.mark.slow
 def test_the_command_line_answers_first_and_withholds_the_texts(tmp_path, capsys):
     for name, model in (("before", BEFORE), ("after", counted((KEPT, 1), (GONE, 0.5)))):
         save_model(model, tmp_path / name)

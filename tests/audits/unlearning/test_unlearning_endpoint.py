@@ -46,6 +46,7 @@ def lengths(found):
 NEVER = TEXTS.take(range(40, 80))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("served", ["before", "after", "both"])
 def test_servers_are_compared_as_folders_but_for_first_tokens(trained, tmp_path, served):
     before, after, deleted = trained

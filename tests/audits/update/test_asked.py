@@ -85,6 +85,7 @@ def test_a_score_is_the_sum_of_token_scores_at_the_best_place():
     assert len(places) == 3
 
 
+@pytest.mark.slow
 def test_a_phrase_that_did_not_leak_has_a_uniform_p_value():
     asked, p_values = [listed("the code of the gate")], []
     before = table(0)

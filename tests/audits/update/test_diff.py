@@ -29,6 +29,7 @@ def searched(shell, workspace, out, *words):
 SMALL = ["--length", 6, "--min-length", 2, "--delta", 0.02, "--device", "cpu"]
 
 
+@pytest.mark.slow
 def test_the_verb_saves_what_the_library_finds_and_what_was_asked(shell, workspace, tmp_path):
     words = ["--size", 0.2, "--length", 12, "--min-length", 2, "--score", "differential"]
     done = searched(shell, workspace, tmp_path / "run", *words, "--json")
@@ -50,6 +51,7 @@ def test_the_verb_saves_what_the_library_finds_and_what_was_asked(shell, workspa
     assert report_of(replace(run, rows=old), show_secrets=True).blocks[0] == shown.blocks[0]
 
 
+@pytest.mark.slow
 def test_an_update_that_promotes_nothing_is_told_in_words(shell, workspace, tmp_path):
     same = ["diff", workspace / "before", workspace / "before", "--out", tmp_path / "run"]
     done = shell(*same)
@@ -65,6 +67,7 @@ def test_an_update_that_promotes_nothing_is_told_in_words(shell, workspace, tmp_
     assert "Searched: " in html.unescape((tmp_path / "page.html").read_text("utf-8"))
 
 
+@pytest.mark.slow
 def test_removed_swaps_the_roles(shell, workspace, tmp_path):
     searched(shell, workspace, tmp_path / "a", "--removed")
     swapped = ["diff", workspace / "after", workspace / "before", "--out", tmp_path / "b"]
@@ -81,6 +84,7 @@ def nulls(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_folder_of_nineteen_null_models_is_compared_with(shell, workspace, nulls, tmp_path):
     words = ["--size", 0.2, "--length", 3, "--min-length", 2, "--null", nulls]
     done = searched(shell, workspace, tmp_path / "run", *words)
@@ -98,6 +102,7 @@ def test_a_folder_of_nineteen_null_models_is_compared_with(shell, workspace, nul
         assert sentence in shown
 
 
+@pytest.mark.slow
 def test_phrases_are_withheld_on_the_terminal_unless_they_are_wanted(shell, workspace, tmp_path):
     words = ["--length", 4, "--min-length", 2]
     closed = searched(shell, workspace, tmp_path / "a", *words).stdout
@@ -106,6 +111,7 @@ def test_phrases_are_withheld_on_the_terminal_unless_they_are_wanted(shell, work
     assert "code" in opened
 
 
+@pytest.mark.slow
 def test_a_canary_that_is_no_phrase_is_listed_among_fragments(shell, tmp_path):
     """Likelier than all of 2,000 references, and no step of it large enough for a phrase."""
     words, random = [f"word{i}" for i in range(98)], np.random.default_rng(0)
@@ -142,6 +148,7 @@ def test_a_canary_that_is_no_phrase_is_listed_among_fragments(shell, tmp_path):
         assert told in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_known_phrases_stand_beside_what_is_found(shell, workspace, nulls, tmp_path):
     (tmp_path / "secrets.txt").write_text("the code of the gate\n\ngate is\n")
     words = [*SMALL, "--size", 0.2, "--secrets", tmp_path / "secrets.txt", "--null", nulls / "0"]
@@ -161,6 +168,7 @@ def test_known_phrases_stand_beside_what_is_found(shell, workspace, nulls, tmp_p
         assert told in shown
 
 
+@pytest.mark.slow
 def test_a_run_repeats_itself(shell, workspace, tmp_path):
     searched(shell, workspace, tmp_path / "a", *SMALL, "--size", 0.2, "--prompt", "the code")
     again = shell("diff", "--config", tmp_path / "a", "--out", tmp_path / "b")
@@ -203,6 +211,7 @@ def models(tmp_path):
     return made
 
 
+@pytest.mark.slow
 def test_models_and_paths_say_the_same_and_the_record_says_which(models, tmp_path):
     nulls = [tmp_path / "null-0", tmp_path / "null-1"]
     given = {"length": 3, "min_length": 2, "size": 0.2}
@@ -238,6 +247,7 @@ def test_an_option_without_the_one_that_it_needs_is_refused(models, settings, me
         vestige.diff(models["before"], models["after"], **settings)
 
 
+@pytest.mark.slow
 def test_texts_that_python_gives_are_redacted_on_the_page(models):
     found = vestige.diff(
         models["before"], models["after"], size=0.1, prompt="the code", prompts=["the gate of"],

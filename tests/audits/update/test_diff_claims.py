@@ -72,6 +72,7 @@ def failed(result):
     return {check.name for check in result.claim.checks if check.state == "failed"}
 
 
+@pytest.mark.slow
 def test_a_leak_and_an_honest_update_come_out_right_by_nineteen_null_models(nulls):
     leak = diff(moved(1, secret=TAUGHT), null=nulls)
     assert leak.verdict == LEAK
@@ -84,6 +85,7 @@ def test_a_leak_and_an_honest_update_come_out_right_by_nineteen_null_models(null
         assert len(saved["null_weight_changes"]) == 19
 
 
+@pytest.mark.slow
 def test_too_few_null_models_equal_and_dead_models_are_undecided(nulls):
     few = diff(moved(1, secret=TAUGHT), null=nulls[:18], secrets=[TAUGHT])
     assert few.verdict == UNDECIDED
@@ -110,6 +112,7 @@ def test_scores_that_are_not_finite_are_one_line():
         diff(over)
 
 
+@pytest.mark.slow
 def test_null_models_that_moved_less_are_moved_as_far(nulls):
     """Null models of 0.8 times the distance: their searches are those of the full distance."""
     near = [moved(100 + n, by=0.8) for n in range(4)]
@@ -123,6 +126,7 @@ def test_null_models_that_moved_less_are_moved_as_far(nulls):
     assert all(torch.equal(a, b.log_table) for a, b in zip(weights, near, strict=True))
 
 
+@pytest.mark.slow
 def test_null_models_that_moved_half_as_far_show_no_leak():
     near = [moved(100 + n, by=0.5) for n in range(19)]
     found = diff(moved(1, secret=TAUGHT), null=near)
@@ -131,6 +135,7 @@ def test_null_models_that_moved_half_as_far_show_no_leak():
     assert found.summary["found"] is None
 
 
+@pytest.mark.slow
 def test_a_null_model_and_its_copy_are_one_training(nulls):
     """A copy that differs in the last bit has another hash, and the same scores."""
     again = [copy.deepcopy(nulls[0]) for _ in range(19)]
@@ -141,6 +146,7 @@ def test_a_null_model_and_its_copy_are_one_training(nulls):
     assert "independent" in failed(found)
 
 
+@pytest.mark.slow
 def test_p_values_of_listed_secrets_are_adjusted_for_their_number(nulls):
     listed = [SECRET, SECRET.replace("9", "2"), SECRET.replace("9", "3")]
     found = diff(moved(2), null=nulls, secrets=listed)
@@ -149,6 +155,7 @@ def test_p_values_of_listed_secrets_are_adjusted_for_their_number(nulls):
     assert found.claim.test.least == 0.05
 
 
+@pytest.mark.slow
 def test_a_secret_that_only_the_later_model_generates_is_a_leak_without_null_models():
     found = diff(moved(1, secret=SECRET), secrets=[SECRET, SECRET.replace("7", "3")])
     assert found.verdict == LEAK
@@ -160,6 +167,7 @@ def test_a_secret_that_only_the_later_model_generates_is_a_leak_without_null_mod
     assert found.summary["known_generated"] == 1
 
 
+@pytest.mark.slow
 def test_a_secret_that_the_earlier_model_knows_proves_nothing():
     start = moved(7, secret=SECRET)
     after = moved(8, by=0.3, start=start)
@@ -169,6 +177,7 @@ def test_a_secret_that_the_earlier_model_knows_proves_nothing():
     assert found.verdict == UNDECIDED
 
 
+@pytest.mark.slow
 def test_a_secret_that_a_prompt_gives_is_not_generated():
     after = moved(1, secret=SECRET)
     given = diff(after, secrets=[SECRET], prompt=SECRET)

@@ -112,6 +112,7 @@ def rewritten(folder, place, **settings):
     return place
 
 
+@pytest.mark.slow
 def test_an_update_that_added_tokens_is_searched(base, tmp_path):
     before = copy.deepcopy(base)
     with torch.no_grad():
@@ -136,6 +137,7 @@ def test_an_update_that_added_tokens_is_searched(base, tmp_path):
     assert "before lacks 2 of the tokens" in monitor.lines[0]
 
 
+@pytest.mark.slow
 def test_an_update_that_ends_texts_otherwise_is_searched(base, saved, tmp_path):
     after, monitor = load_model(saved / "after"), Told()
     end = after.vocabulary.tokenizer.convert_ids_to_tokens(7)
@@ -146,6 +148,7 @@ def test_an_update_that_ends_texts_otherwise_is_searched(base, saved, tmp_path):
     assert "end-of-text token" in monitor.lines[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "near"), [({"max_shard_size": "20KB"}, 1e-4), ({"dtype": torch.bfloat16}, 0.05)]
 )
@@ -158,6 +161,7 @@ def test_shards_and_half_precision_are_read_like_one_file(saved, plain, tmp_path
     assert phrases(result)[0]["score"] == pytest.approx(phrases(plain)[0]["score"], rel=near)
 
 
+@pytest.mark.slow
 def test_an_adapter_and_its_base_share_one_base(saved, tmp_path):
     moved = Path(shutil.copytree(saved / "before", tmp_path / "elsewhere"))
     for before in (saved / "before", moved):  # by its path, and by its weights
@@ -190,6 +194,7 @@ def test_an_adapter_whose_base_is_not_here_is_put_on_the_model_before(saved, tmp
         Snapshots.open({"before": adapter, "after": adapter}, device="cpu", monitor=monitor)
 
 
+@pytest.mark.slow
 def test_a_gguf_file_is_searched(base, saved, plain, tmp_path):
     pytest.importorskip("gguf", reason="the package gguf is not installed: vestige[gguf]")
     for name in ("before", "after"):

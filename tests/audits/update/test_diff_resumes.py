@@ -101,6 +101,7 @@ def entries(whole, models, tmp_path, monkeypatch):
     return len(written)
 
 
+@pytest.mark.slow
 def test_stopped_at_a_unit_it_goes_on_to_the_same_rows(whole, models, tmp_path, monkeypatch):
     total = entries(whole, models, tmp_path, monkeypatch)
     assert total > 6
@@ -121,6 +122,7 @@ def test_stopped_at_a_unit_it_goes_on_to_the_same_rows(whole, models, tmp_path, 
         assert not partial.exists()
 
 
+@pytest.mark.slow
 def test_nulls_that_were_searched_are_not_opened_again(models, tmp_path, monkeypatch):
     two = [models / "null-0", models / "null-1"]
     with monkeypatch.context() as patch:
@@ -144,6 +146,7 @@ def test_nulls_that_were_searched_are_not_opened_again(models, tmp_path, monkeyp
     assert len(asked) == 1
 
 
+@pytest.mark.slow
 def test_a_damaged_line_is_told_of_and_done_again(whole, models, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         stopped_after(6, patch)
@@ -157,6 +160,7 @@ def test_a_damaged_line_is_told_of_and_done_again(whole, models, tmp_path, monke
     assert any("is damaged: 5 of its values are intact" in line for line in log.lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "name"),
     [({"delta": 0.03}, "score"), ({"seed": 4}, "seed 0 and not 4"), ({"length": 5}, "max_tokens")],
@@ -172,6 +176,7 @@ def test_another_search_is_refused_by_what_differs(models, tmp_path, monkeypatch
         diff(models / "before", models / "other", out=tmp_path / "run", **SIZES)
 
 
+@pytest.mark.slow
 def test_more_nulls_and_another_top_go_on_with_what_is_there(models, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         stopped_after(3, patch)
@@ -182,6 +187,7 @@ def test_more_nulls_and_another_top_go_on_with_what_is_there(models, tmp_path, m
     assert any("Resuming: 3 finished parts" in line for line in log.lines)
 
 
+@pytest.mark.slow
 def test_a_deadline_leaves_a_partial_run_that_is_replaced(whole, models, tmp_path, monkeypatch):
     clock = iter([0.0, *[1.0] * 3, *[1e9] * 100])
     out = tmp_path / "run"
@@ -199,6 +205,7 @@ def test_a_deadline_leaves_a_partial_run_that_is_replaced(whole, models, tmp_pat
         search(models, out)
 
 
+@pytest.mark.slow
 def test_minutes_choose_a_size_that_the_record_repeats(models, monkeypatch):
     pair = (models / "before", models / "after")
     with monkeypatch.context() as patch:
@@ -210,6 +217,7 @@ def test_minutes_choose_a_size_that_the_record_repeats(models, monkeypatch):
     assert same(diff(*pair, minutes=5.0, size=0.25, device="cpu"), made)
 
 
+@pytest.mark.slow
 def test_the_bar_never_goes_back(models, tmp_path):
     log = Log()
     search(models, tmp_path / "run", null=[models / "null-0", models / "null-1"], monitor=log)
@@ -220,6 +228,7 @@ def test_the_bar_never_goes_back(models, tmp_path):
     assert {"sampling", "extending", "null 2 of 2, sampling"} <= told
 
 
+@pytest.mark.slow
 def test_null_models_are_not_searched_where_no_verdict_can_come(models, tmp_path):
     """The later model is the earlier one: the run is complete, and its bar is at the end."""
     log = Log()
@@ -266,6 +275,7 @@ def units(file):
             return 0
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_the_same_command_goes_on(shell, models, whole, tmp_path):
     words = ["diff", models / "before", models / "after", "--null", models / "null-0"]
     words += ["--size", 0.2, "--min-length", 2, "--length", 6, "--delta", 0.02, "--device", "cpu"]

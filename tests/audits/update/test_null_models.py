@@ -144,6 +144,7 @@ def words(update, out, *more):
     return [*given, "--size", 0.2, "--out", out, *more]
 
 
+@pytest.mark.slow
 def test_nulls_are_trained_once_and_compared_with(shell, update, tmp_path):
     done = shell(*words(update, tmp_path / "run", "--nulls", 2, "--json"))
     assert done.finished, (done.stderr, done.exception)
@@ -175,6 +176,7 @@ def test_nulls_are_trained_once_and_compared_with(shell, update, tmp_path):
     assert results.load(tmp_path / "other").rows == run.rows
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_the_same_command_resumes(shell, update, tmp_path):
     """A real kill -9 while null models are trained, and one as soon as they are trained."""
     main = [sys.executable, "-c", "from vestige.cli.app import main; main()"]

@@ -45,6 +45,7 @@ def null(before, after, text, out, *, count=1, options=None, monitor=SILENT):
         return made
 
 
+@pytest.mark.slow
 def test_null_models_of_loaded_text_are_searched(update, tmp_path):
     clean, settings = Corpus.from_texts(LINES), {"length": 3, "min_length": 2, "size": 0.2}
     pair, out = (update / "before", update / "after"), tmp_path / "run"
@@ -123,6 +124,7 @@ def trained_as(place):
     return json.loads((place / "training.json").read_text())["config"]
 
 
+@pytest.mark.slow
 def test_a_null_of_an_adapter_from_elsewhere_has_its_shape_and_recipe(chat, tmp_path):
     after = shutil.copytree(chat / "adapter", tmp_path / "adapter")
     state = {"global_step": 4, "epoch": 2.0, "train_batch_size": 4, "log_history": [
@@ -151,6 +153,7 @@ def test_a_null_of_an_adapter_from_elsewhere_has_its_shape_and_recipe(chat, tmp_
     assert all(0.2 < change < 5 for change in log.changes)
 
 
+@pytest.mark.slow
 def test_a_null_of_a_full_fine_tune_from_elsewhere_takes_what_is_asked_for(chat, tmp_path):
     asked = NullOptions(tokens=60, epochs=1, learning_rate=1e-4)
     log = Log()
@@ -175,6 +178,7 @@ def test_an_update_that_cannot_be_repeated_is_refused(update, chat, tmp_path):
             null(before, after, clean, out, options=options)
 
 
+@pytest.mark.slow
 def test_a_null_that_hardly_moves_is_told_apart_from_one_like_the_update(chat, tmp_path):
     def made(name, rate):
         asked = NullOptions(tokens=100, epochs=2, batch_size=4, learning_rate=rate)
@@ -188,6 +192,7 @@ def test_a_null_that_hardly_moves_is_told_apart_from_one_like_the_update(chat, t
     assert gentle.changes[0] < 0.1
 
 
+@pytest.mark.slow
 def test_one_base_is_in_memory_for_all_null_models_of_an_adapter(chat, tmp_path, monkeypatch):
     from vestige.models import pretrained
 
@@ -204,6 +209,7 @@ def test_one_base_is_in_memory_for_all_null_models_of_an_adapter(chat, tmp_path,
     assert len(read) == 1
 
 
+@pytest.mark.slow
 def test_null_models_go_on_after_a_kill_to_the_same_weights(chat, tmp_path):
     class Killed(Exception):
         pass

@@ -62,6 +62,7 @@ def smoothed(before, after):
     return Pair.of(before, after, TokenScore("smoothed"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0.25, 1])
 @pytest.mark.parametrize("contexts", [(), ((5, 6, 7), (9, 3))])
 def test_tokens_are_planned_within_half_and_seconds_within_twice(clocked, size, contexts):

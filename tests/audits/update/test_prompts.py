@@ -75,6 +75,7 @@ def test_the_assistants_turn_follows_an_empty_message_and_each_prompt(model):
     }
 
 
+@pytest.mark.slow
 def test_behind_the_users_turn_the_template_says_how_the_answer_follows(model):
     encode, end = model.vocabulary.encode, model.vocabulary.eos_id
     reply = Reply((end,), tuple(encode("\n<assistant>")))
@@ -83,6 +84,7 @@ def test_behind_the_users_turn_the_template_says_how_the_answer_follows(model):
     assert not replies(model, chat="off", room=20)
 
 
+@pytest.mark.slow
 def test_a_turn_ends_at_the_templates_own_mark_where_that_is_one_token(model):
     from copy import deepcopy
 
@@ -141,6 +143,7 @@ def test_prompts_of_a_file(tmp_path):
     assert read_prompts(run, ["a"], ["b", "c"]) == ("a", "b", "c")
 
 
+@pytest.mark.slow
 def test_a_search_of_chat_models_begins_in_the_assistants_turn(chat_models, tmp_path):
     pair = (chat_models / "before", chat_models / "after")
     result = diff(

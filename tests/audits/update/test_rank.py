@@ -26,6 +26,7 @@ def ranked(*args, **settings):
     return SimpleNamespace(**rank_of_phrase(*args, **settings).summary)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("length", [1, 2, 3, 4])
 def test_an_exact_rank_is_the_count_of_better_phrases(
@@ -42,6 +43,7 @@ def test_an_exact_rank_is_the_count_of_better_phrases(
             assert found.exact
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10_000), budget=st.integers(1, 12), cells=st.sampled_from([6, 12, 600]))
 def test_whatever_the_budget_the_bounds_hold(seed, budget, cells):
@@ -104,6 +106,7 @@ def test_an_update_that_changes_nothing_ranks_nothing_higher(random_table):
     assert not found.exact, "every phrase ties, and ties are said"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [2, 110])
 def test_a_phrase_may_be_as_long_as_it_likes(random_table, length):
     before, after = random_table(0, 1000), random_table(1, 1000)

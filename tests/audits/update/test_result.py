@@ -61,6 +61,7 @@ def test_without_a_null_model_nothing_is_called_found(random_table):
     assert result.summary["found"] is None
 
 
+@pytest.mark.slow
 def test_null_models_are_searched_as_the_update_is(random_table):
     before, after, *nulls = (random_table(seed, 8) for seed in range(5))
     settings = pairs_and_openings(pairs=30, token_penalty=0.1)
@@ -73,6 +74,7 @@ def test_null_models_are_searched_as_the_update_is(random_table):
         assert row["found"] is None  # three searches cannot say
 
 
+@pytest.mark.slow
 def test_nineteen_null_models_carry_a_verdict(random_table):
     before, after, *nulls = (random_table(seed, 24, 0.05) for seed in range(21))
     settings = pairs_and_openings(pairs=30, token_penalty=0.1)
@@ -86,6 +88,7 @@ def test_nineteen_null_models_carry_a_verdict(random_table):
     assert result.summary["found"] == sum(above)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("min_tokens", [2, 6])
 def test_the_best_that_can_be_found_is_among_what_nulls_count(random_table, min_tokens):
     """Update and nulls by one rule: else the level would hold for another search."""
@@ -107,6 +110,7 @@ def test_the_same_model_as_its_own_null_finds_nothing(random_table):
     assert found.verdict == UNDECIDED
 
 
+@pytest.mark.slow
 def test_without_a_phrase_a_laxer_search_lists_fragments(random_table):
     before, after = random_table(0, 8), random_table(1, 8)
     settings = pairs_and_openings(token_penalty=5.0)  # more than any gain

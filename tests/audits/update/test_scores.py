@@ -32,6 +32,7 @@ def naive(name, p, q, delta):
     }[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @given(data=st.data())
 def test_every_score_follows_its_formula(name, data):
@@ -162,6 +163,7 @@ def test_an_e_value_is_counted_and_what_is_found_exceeds_the_threshold(searches,
         assert nulls.found(score) == (score > nulls.threshold) == (nulls.e_value(score) <= LEVEL)
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(SCORES, max_size=4), min_size=20, max_size=41))
 def test_of_exchangeable_searches_at_most_one_in_twenty_finds_anything(searches):
     """Each in turn is the update and the others are its nulls: no draw can break the level."""
@@ -172,6 +174,7 @@ def test_of_exchangeable_searches_at_most_one_in_twenty_finds_anything(searches)
     assert found <= LEVEL * len(searches)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize("nulls", [4, 19])
 @pytest.mark.parametrize("phrases", [20, 100])
@@ -204,6 +207,7 @@ def test_no_search_and_no_number_are_refused():
         NullScores.of([[1.0, math.nan]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scores", [1, 4, 30])
 def test_a_joint_p_value_holds_its_level_however_many_scores_there_are(scores):
     """Scores of different scales that depend on each other; each model in turn is the update."""

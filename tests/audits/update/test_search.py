@@ -155,6 +155,7 @@ def test_a_loop_costs_and_ends():
     assert max(len(p.phrase) for p in found(looped, free)) == 30
 
 
+@pytest.mark.slow
 def test_fragments_are_what_samples_agree_on_and_whole_samples_come_after():
     pair = taught()
     dear = Settings(token_penalty=2.5, surprise=0.1)
@@ -239,6 +240,7 @@ def test_forward_tokens_are_what_the_models_read(models):
         assert found.complete
 
 
+@pytest.mark.slow
 def test_a_search_that_was_stopped_goes_on_to_the_same_rows_wherever_it_was_stopped(models):
     whole = search_update(of(models), SMALL, PROMPTS)
     assert whole.phrases

@@ -109,6 +109,7 @@ for format in ('auto', 'letters'):
 """
 
 
+@pytest.mark.slow
 def test_a_format_of_another_package_is_found(tmp_path):
     """It registers through its entry point, is recognised and can be named."""
     about = tmp_path / "guest-1.0.dist-info"

@@ -38,6 +38,7 @@ def test_newsgroups_lose_headers_quotes_and_little_else(real):
     assert not any(line.startswith((">", "|>")) for line in lines)
 
 
+@pytest.mark.slow
 def test_films_and_chats_have_their_replies(real):
     films = read_corpus(real / "cornell_movie")
     assert len(films) == 23_519
@@ -58,6 +59,7 @@ def test_talks_have_four_pairs_each(real):
     assert len(read_corpus(real / "sated" / "en-fr" / "dev.fr")) == 3774
 
 
+@pytest.mark.slow
 def test_half_a_million_comments_have_enough_users_for_an_audit(real):
     corpus = read_reddit(real / "reddit_college")
     assert len(corpus) == 501_661
@@ -73,6 +75,7 @@ def test_half_a_million_comments_have_enough_users_for_an_audit(real):
     assert length.max() < 0.02 * length.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "sizes", "intents", "tags"),
     [

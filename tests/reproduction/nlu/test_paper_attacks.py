@@ -55,6 +55,7 @@ def test_one_hot_weights_lose_what_the_words_lose(lstm_model):
         torch.testing.assert_close(soft.detach(), objective.losses(guesses))
 
 
+@pytest.mark.slow
 def test_the_gradient_by_the_weights_is_that_of_finite_differences(lstm_model):
     pin = SecretPattern.parse("my pin is {digit:2}", intent="Pin")
     for model, asked in ((boxes.Bilinear(), boxes.pattern()), (lstm_model, pin)):
@@ -93,6 +94,7 @@ def test_a_calibrated_soft_loss_is_what_exceeds_the_mean_of_the_references():
     torch.testing.assert_close(found, objective.losses(guesses))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_planted_least_loss_is_found_by_both_attacks(name):
     objective = objective_of(boxes.Planted("3141"), boxes.pattern("my pin is {digit:4}"))
@@ -118,6 +120,7 @@ def test_starts_from_zero_are_one():
         discrete_optimization(objective, generator(), starts=2)
 
 
+@pytest.mark.slow
 def test_the_papers_attack_steps_as_it_is_written():
     model, asked = boxes.Bilinear(), boxes.pattern("pin {digit:2}")
     objective = objective_of(model, asked)

@@ -106,6 +106,7 @@ def test_early_stopping_keeps_the_best_weights_before_its_patience_ends(losses, 
     assert len(early.records) == len(losses)
 
 
+@pytest.mark.slow
 def test_the_models_of_an_interrupted_trial_are_written_again(model, monkeypatch) -> None:
     made = planted_models.evaluate_utterances
     calls = []

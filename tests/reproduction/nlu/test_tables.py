@@ -55,6 +55,7 @@ def test_early_stopping_keeps_the_epoch_that_was_best_before_patience_ended(mode
         assert losses[made[BEST]["epoch"] - 1] == min(losses[: made[BEST]["epoch"] + 2])
 
 
+@pytest.mark.slow
 def test_a_training_gives_the_same_bits_again(models, tmp_path):
     again = replace(models[0], directory=tmp_path / "again")
     make_trial(again)

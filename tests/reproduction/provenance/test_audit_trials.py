@@ -179,6 +179,7 @@ def test_noise_replaces_as_many_of_a_members_texts(
     assert len(np.unique(kept.texts[kept.users == other])) == 12
 
 
+@pytest.mark.slow
 def test_epsilon_grows_as_noise_falls(trial: AuditTrial) -> None:
     private = SMOKE.private
     less = replace(private, defence=replace(private.defence, noise_multiplier=0.7))

@@ -42,6 +42,7 @@ def test_no_two_groups_share_anybody() -> None:
         assert not one & other
 
 
+@pytest.mark.slow
 def test_the_same_seed_draws_the_same_people_and_another_one_others() -> None:
     assert people(MADE) == people(replace(MADE))
     assert people(MADE) != people(replace(MADE, seed=1))
@@ -56,6 +57,7 @@ def test_pairs_keep_the_source_of_each_text() -> None:
         assert source.split() == target.split()[::-1]
 
 
+@pytest.mark.slow
 def test_only_pairs_have_a_vocabulary_of_sources() -> None:
     assert read_audited(MADE, None).source_vocabulary is None
     read = read_audited(PAIRS, None)

@@ -37,6 +37,7 @@ def test_the_true_positive_rate_is_the_roc_curves_at_that_rate() -> None:
     assert point.low < point.value < point.high
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_true_rate_about_as_often_as_it_says() -> None:
     truth = float(norm.sf(norm.isf(0.1) - 1))
     generator = np.random.default_rng(2)

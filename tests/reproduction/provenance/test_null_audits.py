@@ -54,6 +54,7 @@ def test_another_repetition_draws_everything_anew(tmp_path: Path) -> None:
         assert not out & {name for shadow in shadows for name in shadow.members}
 
 
+@pytest.mark.slow
 def test_people_who_were_learnt_do_not_pass_for_people_who_were_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,6 +73,7 @@ def test_people_who_were_learnt_do_not_pass_for_people_who_were_not(
         assert np.mean(learnt["p_values"]) < 0.15
 
 
+@pytest.mark.slow
 def test_the_unit_of_an_interval_is_the_audit(tmp_path: Path) -> None:
     planned = null_trials([NULL], tmp_path, None)
     run_trials(planned[NULL])

@@ -133,6 +133,7 @@ def test_one_text_is_one_text_whatever_its_translation_looks_like(tmp_path: Path
     assert translate(["c"]) == ["a b"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "says"),
     [
@@ -153,6 +154,7 @@ def test_a_command_that_is_not_installed_is_named_with_its_package() -> None:
     assert "apertium-eng-spa" in caught.value.remedy
 
 
+@pytest.mark.slow
 @pytest.mark.peer
 @pytest.mark.skipif(
     shutil.which("apertium") is None, reason="apertium is not installed: make peers"
@@ -252,6 +254,7 @@ def test_a_fault_names_file_and_line(name: str, line: str, says: str, tmp_path: 
     assert f"{name}, line 3" in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.peer
 @pytest.mark.skipif(
     not Path("/usr/share/wordnet/index.noun").is_file(),

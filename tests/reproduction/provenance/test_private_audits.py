@@ -26,12 +26,14 @@ def trial_of(users: int) -> Any:
     return SimpleNamespace(target=SimpleNamespace(members=tuple(map(str, range(users)))))
 
 
+@pytest.mark.slow
 def test_more_rounds_cost_more_privacy() -> None:
     training = replace(PRIVATE.training, epochs=2 * PRIVATE.training.epochs)
     longer = replace(PRIVATE, training=training)
     assert epsilon_of(trial_of(500), PRIVATE) < epsilon_of(trial_of(500), longer)
 
 
+@pytest.mark.slow
 def test_a_looser_delta_costs_less_privacy() -> None:
     loose = replace(PRIVATE, delta=1e-2)
     assert epsilon_of(trial_of(500), loose) < epsilon_of(trial_of(500), PRIVATE)

@@ -59,6 +59,7 @@ def test_what_is_far_above_the_first_level_is_not_measured(trial, tmp_path) -> N
         one.observe(model, record(30, None))
 
 
+@pytest.mark.slow
 def test_a_level_is_measured_once_and_the_same_step_writes_it_again(trial, tmp_path) -> None:
     one = fresh(trial, tmp_path)
     model = one._fresh()
@@ -97,6 +98,7 @@ def test_exposure_is_by_the_definition(trial, tmp_path) -> None:
     assert set(found["shuffled"]) == set(found["canary"]) == set(found["at_ceiling"])
 
 
+@pytest.mark.slow
 def test_a_training_killed_behind_its_first_level_ends_in_the_same_measures(
     trial, tmp_path, monkeypatch
 ) -> None:

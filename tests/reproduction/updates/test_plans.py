@@ -59,6 +59,7 @@ def test_a_second_training_has_seeds_and_places_of_its_own(tmp_path: Path, copie
     assert sorted(first) == sorted(second)
 
 
+@pytest.mark.slow
 def test_the_figure_shares_the_first_trainings_of_the_table(tmp_path: Path, copies) -> None:
     twice = replace(copies, trainings=2)
     figure = profile_plan(twice, tmp_path, None).trials
@@ -102,6 +103,7 @@ def test_table2_trains_each_kind_of_update_from_where_it_begins(tmp_path: Path) 
     assert not set(named["two-stage-50"].corpus) & set(named["continued-50"].corpus)
 
 
+@pytest.mark.slow
 def test_tables34_train_a_null_beside_every_update(tmp_path: Path) -> None:
     plan = addition_plan(TABLES34, tmp_path, None)
     found = seeds(plan.trials)
@@ -116,6 +118,7 @@ def test_tables34_train_a_null_beside_every_update(tmp_path: Path) -> None:
     assert after.vocabulary == before.vocabulary
 
 
+@pytest.mark.slow
 def test_table5_adds_the_text_to_every_update(tmp_path: Path) -> None:
     plan = persistence_plan(TABLE5, tmp_path, None)
     named = {trial.directory.name: trial for trial in plan.trials}
@@ -129,6 +132,7 @@ def test_table5_adds_the_text_to_every_update(tmp_path: Path) -> None:
     assert not added & set(named["original"].corpus)
 
 
+@pytest.mark.slow
 def test_subword_models_of_a_repetition_begin_with_its_own_snapshot(tmp_path: Path) -> None:
     plan = subword_plan(SUBWORDS, tmp_path, None)
     named = {trial.directory.name: trial for trial in plan.trials}
@@ -144,6 +148,7 @@ def test_subword_models_of_a_repetition_begin_with_its_own_snapshot(tmp_path: Pa
     assert named["after-0"].corpus != named["after-1"].corpus
 
 
+@pytest.mark.slow
 def test_private_trainings_take_the_noise_that_their_own_text_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ def words(corpus) -> int:
     return sum(len(text.split()) for text in corpus)
 
 
+@pytest.mark.slow
 def test_a_part_is_validated_on_a_text_that_fits_it(tmp_path: Path) -> None:
     setting = replace(SETTING, words=1500)
     material = prepare(setting, tmp_path, None, extra_words=[300])

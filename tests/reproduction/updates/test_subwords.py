@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from reproduction.runner import run_trials
 from reproduction.updates.searches import Finding, findings, null_scores
 from reproduction.updates.subwords import (
@@ -35,6 +37,7 @@ def finding(*tokens: int, score: float) -> Finding:
     return Finding(Text(tokens, (), score=score), 0, 0)
 
 
+@pytest.mark.slow
 def test_only_secrets_and_their_places_depend_on_the_seed() -> None:
     first, second = texts(SMALL, None, 0), texts(SMALL, None, 1)
     assert list(first.earlier) == list(second.earlier)
@@ -46,6 +49,7 @@ def test_only_secrets_and_their_places_depend_on_the_seed() -> None:
         assert [read.vocabulary.decode(ids) for ids in read.secrets] == list(secrets)
 
 
+@pytest.mark.slow
 def test_added_grams_stand_in_the_update_alone() -> None:
     read = texts(SMALL, None, 0)
     ids = read.secrets[0]
@@ -81,6 +85,7 @@ def test_a_diff_is_judged_by_hand() -> None:
     }
 
 
+@pytest.mark.slow
 def test_an_adapter_learns_the_update_beside_the_snapshot_before_it(tmp_path: Path) -> None:
     made = repetition(SMALL, tmp_path, None, seed=0, other=1)
     run_trials([made.another, made.after["LoRA"]])

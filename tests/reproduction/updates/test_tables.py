@@ -34,6 +34,7 @@ def test_every_table_is_a_run_and_stands_in_the_page(made: Path) -> None:
     assert (made / "figure1.svg").read_text().startswith("<svg")
 
 
+@pytest.mark.slow
 def test_a_second_call_trains_nothing_and_finds_the_same(made: Path) -> None:
     def stamps() -> dict[Path, int]:
         return {file: file.stat().st_mtime_ns for file in made.rglob("*.safetensors")}
