@@ -40,6 +40,7 @@ def ended(words, where, number, after, cwd):
     return process.returncode, said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code"),
     [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.long)],

@@ -8,6 +8,8 @@ import pytest
 
 from vestige.models.folders import fingerprint
 
+pytestmark = pytest.mark.slow
+
 TWINS = """
 import json, os, sys
 import torch._dynamo  # every optimizer imports it, for seconds: once here, not in each child

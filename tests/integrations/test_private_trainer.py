@@ -505,6 +505,7 @@ def processes(tmp_path_factory):
     return root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["independent", "whole"])
 def test_two_processes_train_as_one(processes, mechanism):
     """The same lots, each process its part, and the noise once."""

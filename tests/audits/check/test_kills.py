@@ -9,6 +9,8 @@ import pytest
 from tests.audits.check.conftest import SECRET, with_number
 from vestige import results
 
+pytestmark = pytest.mark.slow
+
 KILLED = """
 import json, os, signal, sys
 from contextlib import suppress

@@ -10,6 +10,8 @@ import pytest
 
 from vestige import results
 
+pytestmark = pytest.mark.slow
+
 WORDS = [f"w{n}" for n in range(20)]
 
 SERVICE = """

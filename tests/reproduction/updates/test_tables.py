@@ -11,6 +11,8 @@ from reproduction.papers import reproduce
 from vestige import results
 from vestige.models.checkpoints import load_model
 
+pytestmark = pytest.mark.slow
+
 OTHERS = ["table1-reddit-rnn", "table1-reddit-transformer", "table1-wikitext"]
 NAMES = ["table1", *OTHERS, "table2", "tables3-4", "table5", "figure1", "subwords", "rq5"]
 
