@@ -137,6 +137,7 @@ class HuggingFaceLanguageModel(BodyAndHead, LanguageModel):
         named = inspect.signature(plain.forward).parameters
         self._takes_positions = "position_ids" in named
         self._keeps_logits = "logits_to_keep" in named
+        self._cache_name = "cache" if "cache" in named else "past_key_values"  # transformers < 5.24
         self.longest = getattr(self.settings, "max_position_embeddings", None)
         self.separate_head = self._head_is_separate()
         self.training = network.training
@@ -187,7 +188,7 @@ class HuggingFaceLanguageModel(BodyAndHead, LanguageModel):
             cache.layers = [copy.copy(layer) for layer in state.layers]
             for layer in cache.layers:
                 layer.keeps = False
-            cached = {"use_cache": True, "past_key_values": cache}
+            cached = {"use_cache": True, self._cache_name: cache}
         if not self.separate_head:
             return self.network(input_ids=tokens, **cached).logits, None
         return self._body()(input_ids=tokens, **cached).last_hidden_state, None
@@ -216,8 +217,10 @@ class HuggingFaceLanguageModel(BodyAndHead, LanguageModel):
         cache = DynamicCache()
         cache.layers = [copy.copy(layer) for layer in state.layers]  # an update rebinds, see above
         network = self._body() if self.separate_head else self.network
-        last = {} if self.separate_head or not self._keeps_logits else {"logits_to_keep": 1}
-        answer = network(input_ids=tokens, past_key_values=cache, use_cache=True, **last)
+        more: dict[str, Any] = {"use_cache": True, self._cache_name: cache}
+        if self._keeps_logits and not self.separate_head:
+            more["logits_to_keep"] = 1
+        answer = network(input_ids=tokens, **more)
         hidden = answer.last_hidden_state if self.separate_head else answer.logits
         # The layers' keys and values lie on the devices of the layers, all else on the first.
         hidden = hidden[:, -1].contiguous().to(self.device)

@@ -293,29 +293,34 @@ def noise_for(
                 ),
             )
     noise = _least(partial(spent, by="rdp"), epsilon, noise)
-    if accountant == "pld":  # quick bounds first: each is above the next, and close to it
+    if accountant == "pld":  # quick bounds first: each is close to the next
         for interval in (_INTERVALS[1], _FINEST):
             noise = _least(partial(spent, by="pld", interval=interval), epsilon, noise)
     return noise
 
 
 def _least(spent: Callable[[float], float], epsilon: float, high: float) -> float:
-    """The least noise that keeps a budget, to a thousandth, where `high` keeps it."""
+    """The least noise that keeps a budget, to a thousandth, where `high` is enough or nearly so."""
     from scipy.optimize import brentq
 
     def excess(log_noise: float) -> float:
         return math.log(min(max(spent(math.exp(log_noise)), 1e-300), 1e300) / epsilon)
 
-    if spent(high / (1 + _PRECISION)) > epsilon:
-        return high
+    if spent(high) > epsilon or spent(high / (1 + _PRECISION)) > epsilon:
+        return _raised(spent, epsilon, high)
     while spent(low := 0.95 * high) <= epsilon:  # losses of little noise take minutes: small steps
         if low < _LEAST_NOISE:
             return high
         high = low
     noise = math.exp(brentq(excess, math.log(low), math.log(high), xtol=_PRECISION / 4))
-    while spent(noise := (1 + _PRECISION / 2) * noise) > epsilon:
-        pass
-    return min(noise, high)
+    return min(high, _raised(spent, epsilon, (1 + _PRECISION / 2) * noise))
+
+
+def _raised(spent: Callable[[float], float], epsilon: float, noise: float) -> float:
+    """The noise, raised until it keeps the budget: no other bound stands in for this one."""
+    while spent(noise) > epsilon:
+        noise *= 1 + _PRECISION / 2
+    return noise
 
 
 def check_delta(delta: float, units: int | None = None) -> None:
