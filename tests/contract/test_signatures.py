@@ -87,7 +87,7 @@ def test_a_number_that_is_none_ends_the_command(verb, shell, tmp_path, monkeypat
 
 
 PUBLIC = {
-    "--accountant", "--also", "--author", "--base", "--baseline", "--before", "--cluster",
+    "--accountant", "--author", "--base", "--baseline", "--before", "--cluster",
     "--clean", "--column", "--deleted", "--device", "--fail-above", "--format",
     "--frequencies", "--from", "--intent", "--intent-column", "--key-env", "--null", "--optimizer",
     "--never", "--pattern", "--precision", "--prefix", "--preset", "--reference",

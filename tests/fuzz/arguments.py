@@ -65,7 +65,7 @@ LINES = (
     f"{MADE['asked']} --json --out C/asked-cut",
     "membership W/after --base W/before --texts W/mine.jsonl --reference W/corpus.jsonl "
     "--device cpu",
-    "extract W/before W/corpus.jsonl --prefix 2 --suffix 2 --continued 2 --device cpu",
+    "extract W/before W/corpus.jsonl --prefix 2 --suffix 2 --device cpu",
     "unlearning W/before W/after --deleted W/corpus.jsonl --reference W/clean.jsonl "
     "--device cpu --json",
     "compare a=W/before b=W/after --test W/mine.jsonl --user user --group 2 --baseline a "

@@ -33,7 +33,7 @@ DIRECT_LEVEL = 1e-3
 _TEXTS = ("alive", "read", "independent", "comparable", "powerful")
 _SECRETS = ("alive", "read", "independent", "powerful")
 _CANARIES = ("alive", "read", "powerful")
-_UTTERANCES = ("alive", "independent", "powerful")
+_UTTERANCES = ("alive", "powerful")
 
 REQUIRED: Mapping[str, tuple[str, ...]] = {
     "diff": ("alive", "different", "powerful"),

@@ -146,13 +146,6 @@ def test_what_exceeds_the_budget_is_ranked_by_a_sample_or_not_at_all(extract, se
     assert left_out["median_rank"] is None
 
 
-def test_a_reference_that_is_the_model_itself_leaves_nothing(extract, trained, secret):
-    asked = ("--pattern", "pin:2", "--truth", " ".join(secret), "--objective", "calibrated")
-    found = json.loads(extract(*asked, "--reference-model", trained / "trained", "--json").stdout)
-    assert found["median_rank"] == SPACE  # the last place among all that lose as much
-    assert found["exposure"] == pytest.approx(0, abs=0.05)
-
-
 # A Hugging Face encoder is fine-tuned and attacked by the same command.
 
 
@@ -189,9 +182,8 @@ def test_a_secret_said_to_an_encoder_stands_out_and_controls_do_not(shell, tuned
     assert found["planted_exposure"] > found["controls_exposure"]
 
 
-@pytest.mark.parametrize("attack", ["coordinate"])
-def test_every_kind_of_attack_runs_on_an_encoder(shell, tuned, tmp_path, attack):
-    words = ("--pattern", "pin:2", "--truth", "4 2", "--attack", attack, "--device", "cpu")
+def test_an_encoder_is_searched(shell, tuned, tmp_path):
+    words = ("--pattern", "pin:2", "--truth", "4 2", "--search-budget", 10, "--device", "cpu")
     done = shell("extract", tuned / "tuned", *words, "--json", "--out", tmp_path / "out")
     assert done.finished, done.stderr
     assert 1 <= json.loads(done.stdout)["median_rank"] <= 100
