@@ -62,7 +62,7 @@ def text_memorization() -> Result:
     number = len(statistics(0).offsets) - 1
     units = range(number), range(number, 2 * number)
     own, rest = (memorized(statistics(seed), how, units[seed]) for seed in (0, 1))
-    return memorization_result(own, rest, how, seed=0, checks=passed("memorization"))
+    return memorization_result(own, rest, how, seed=0, checks=passed("extract texts"))
 
 
 def training_leakage() -> Result:

@@ -48,8 +48,8 @@ class Baseline:
 
     scores: list[float] | None = None  # log-probabilities of the coin-flip canaries
     losses: tuple[list[float], list[float]] | None = None  # of training and evaluation texts
-    sample: str | None = None  # hash of these; None also in files of older versions
-    answers: list[float] | None = None  # log-perplexity of each canary; None likewise
+    sample: str | None = None  # hash of these
+    answers: list[float] | None = None  # log-perplexity of each canary
 
     def save(self, file: Path) -> None:
         """Write a file that only its owner can read."""

@@ -70,8 +70,7 @@ class Guarantee:
         noise, rate = summary.get("noise_multiplier"), summary.get("sample_rate")
         steps, mechanism = summary.get("steps_planned", summary.get("steps")), None
         if epsilon == alone and noise is not None and rate is not None and steps is not None:
-            least = noise * summary.get("noise_decay", 1.0)  # less in runs of older versions
-            mechanism = Mechanism(noise_multiplier=least, sample_rate=rate, steps=steps)
+            mechanism = Mechanism(noise_multiplier=noise, sample_rate=rate, steps=steps)
         unit = str(summary.get("unit", "sequence"))
         return cls(epsilon=epsilon, delta=delta, unit=unit, mechanism=mechanism)
 
