@@ -100,7 +100,6 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "CanaryExposure": lambda: CanaryExposure(
         canaries=(canary(20, 9.0), canary(3, 6.0, shuffled=5.0), canary(0, 1.0), canary(0, 2.0)),
         words=50,
-        fit_distance=0.01,
         seed=4,
         checks=PASSED,
     ),

@@ -30,7 +30,7 @@ from vestige.audits.exposure.references import (
 from vestige.data.canaries.texts import RANDOM_ORDER, SAMPLED, Canary, canary_ids
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.errors import DataError, NotFinite
-from vestige.metrics.exposure import fit_skew_normal, sampled_exposure, whole_exposure
+from vestige.metrics.exposure import sampled_exposure, whole_exposure
 from vestige.models.predictions import text_log_probs
 from vestige.models.protocols import NextToken
 
@@ -38,7 +38,7 @@ Progress = Callable[[int, int], None]
 Scores = Mapping[str, float]  # log-perplexity of each phrase, in bits
 
 FEWEST = 100
-"""References that a sample, and a fit, must have."""
+"""References that a sample must have."""
 
 FEWEST_ORDERS, ORDERS = 19, 719
 """Other orders of its words that a canary is compared with; 719 are all of six words."""
@@ -47,7 +47,7 @@ _WRITTEN = -1
 """Group of the canaries that a language model wrote."""
 
 _RANKED = ("rank", "exposure", "low", "high", "at_ceiling")
-_SHUFFLED = ("log_perplexity", "exposure", "fit_exposure")
+_SHUFFLED = ("log_perplexity", "exposure")
 
 
 def canary_exposure(
@@ -120,10 +120,8 @@ def canary_exposure(
         for canary in canaries
     ]
     pairs = list(zip(rows, subjects, strict=True))
-    distances = [
+    for group, drawn in spaces.items():
         _rank([(row, one) for row, one in pairs if one.group == group], scores, drawn)
-        for group, drawn in spaces.items()
-    ]
     for (row, one), some in zip(pairs, reordered, strict=True):
         row["length"] = len(vocabulary.encode(one.text))
         row["per_token"] = row["log_perplexity"] / row["length"]
@@ -140,7 +138,6 @@ def canary_exposure(
     return CanaryExposure(
         canaries=tuple(rows),
         words=len(words),
-        fit_distance=max((one for one in distances if one is not None), default=None),
         seed=seed,
     )
 
@@ -219,15 +216,9 @@ def _spaces(
 
 def _rank(
     own: Sequence[tuple[dict[str, Any], _Subject]], scores: Scores, drawn: References
-) -> float | None:
-    """Write the exposures of a group, and of its other orders, into its rows.
-
-    Returns:
-        the distance of the skew-normal fit; None without one.
-    """
+) -> None:
+    """Write the exposures of a group, and of its other orders, into its rows."""
     known = np.array([scores[phrase] for phrase in drawn.phrases])
-    fits = len(known) >= FEWEST and np.isfinite(known).all() and known.min() < known.max()
-    fit = fit_skew_normal(known) if fits else None
 
     def exposures(phrases: Sequence[str], *, inside: bool = False) -> list[dict[str, Any]]:
         """Exposures of phrases among the references; of those `inside`, among the others."""
@@ -236,14 +227,7 @@ def _rank(
             ranked = whole_exposure(bits, known, inside=np.isin(phrases, drawn.phrases))
         else:
             ranked = sampled_exposure(bits, known, space_bits=drawn.bits, inside=inside)
-        nothing = np.full(len(bits), None)
-        columns = {
-            "log_perplexity": bits,
-            **{name: getattr(ranked, name) for name in _RANKED},
-            # The fit extrapolates beyond the references, but no exposure exceeds the space.
-            "fit_exposure": np.minimum(fit.exposure(bits), drawn.bits) if fit else nothing,
-            "extrapolated": fit.extrapolated(bits) if fit else nothing,
-        }
+        columns = {"log_perplexity": bits, **{name: getattr(ranked, name) for name in _RANKED}}
         values = zip(*(column.tolist() for column in columns.values()), strict=True)
         return [dict(zip(columns, row, strict=True)) for row in values]
 
@@ -258,7 +242,6 @@ def _rank(
     found = exposures([other for _, other in turned]) if turned else []
     for (row, _), columns in zip(turned, found, strict=True):
         row |= {f"shuffled_{name}": columns[name] for name in _SHUFFLED}
-    return fit.distance if fit else None
 
 
 def _counter(progress: Progress | None, total: int) -> Callable[[int], None]:

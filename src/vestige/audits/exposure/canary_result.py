@@ -57,19 +57,16 @@ class CanaryExposure(Measurement):
     Attributes:
         canaries: one row per planted canary and control, in the order given. Bits: log_perplexity
             and per_token; exposure by rank among `references` phrases with its 95% interval, low
-            to high, of which only low is known at_ceiling; fit_exposure by the skew-normal fit,
-            extrapolated beyond all references; shuffled_... of its words in another order;
-            exact_low to exact_high, proven bounds, or None. Its order_rank is among `orders`
+            to high, of which only low is known at_ceiling; shuffled_... of its words in another
+            order; exact_low to exact_high, proven bounds, or None. Its order_rank is among `orders`
             orders of its own words, its own one included.
         words: different words of the references; 0 if these are a list or the controls.
-        fit_distance: largest distance of a skew-normal fit (Kolmogorov-Smirnov); None without one.
         seed: of the references and the orders.
         checks: of the model and of what it could read; a verdict needs them.
     """
 
     canaries: tuple[Row, ...]
     words: int
-    fit_distance: float | None
     seed: int
     checks: tuple[Check, ...] = ()
 
@@ -215,7 +212,6 @@ class CanaryExposure(Measurement):
             "words": self.words,
             "references": self.references,
             "ceiling": self.ceiling,
-            "fit_distance": self.fit_distance,
             "expected_by_chance": CHANCE,
             "order_probability": self.order.p if self.order else None,
             "least_order_probability": self.order.least if self.order else None,
