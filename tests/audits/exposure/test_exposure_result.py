@@ -15,7 +15,6 @@ from vestige.metrics.exposure import CHANCE
 def canary(copies, exposure, shuffled=1.5, **more):
     """A canary with an interval of one bit and all orders of its words."""
     own = {"low": exposure - 0.5, "high": exposure + 0.5, "orders": 24, "user": ""}
-    fit = exposure if fit is None else fit
     return wide(copies, exposure, shuffled, **{**own, **more})
 
 
