@@ -92,7 +92,7 @@ PUBLIC = {
     "--frequencies", "--from", "--intent", "--intent-column", "--key-env", "--null", "--optimizer",
     "--never", "--pattern", "--precision", "--prefix", "--preset", "--reference",
     "--reference-model",
-    "--repetitions", "--retrained", "--sampled-from", "--score", "--seen", "--shadow-texts",
+    "--repetitions", "--retrained", "--score", "--seen", "--shadow-texts",
     "--slot", "--slots", "--source", "--suffix", "--table", "--tags-column", "--test", "--text",
     "--texts", "--tokens-column", "--trained-on", "--unseen", "--used", "--user",
     "--validation", "--vectors", "--vocabulary",

@@ -50,7 +50,6 @@ def sampled_exposure(
     references: ArrayLike,
     *,
     space_bits: float = np.inf,
-    inside: bool = False,
     confidence: float = 0.95,
 ) -> RankExposure:
     """Exposure by rank among references sampled, with replacement, from the space.
@@ -64,11 +63,8 @@ def sampled_exposure(
         log_perplexities: (m,) of the canaries, in any unit that the references share.
         references: (n,) of sequences that were never planted.
         space_bits: log2 of the number of sequences there are, which no exposure exceeds.
-        inside: whether the canaries are references, too: each is compared with the n - 1 others.
     """
     ahead, number = _ahead(log_perplexities, references)
-    if inside:
-        ahead, number = np.maximum(ahead - 1, 0), number - 1
     exposure = np.minimum(log2(number) - np.log2(ahead + 1), space_bits)
     least, most = binomial_ends(ahead, number, confidence=confidence)
     with np.errstate(divide="ignore"):
