@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from reproduction.user_documents import documents_of
 from vestige.data.formats.dialogue import read_reddit
 from vestige.data.formats.reading import read_corpus
 from vestige.data.formats.text import read_newsgroups, read_penn_treebank, read_wikitext
 from vestige.data.formats.utterances import read_utterances
-from vestige.data.users import disjoint_groups, documents_of, users_with
+from vestige.data.users import disjoint_groups, users_with
 from vestige.data.vocabulary import WordVocabulary
 
 pytestmark = pytest.mark.data
