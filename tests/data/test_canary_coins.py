@@ -78,20 +78,6 @@ def with_reserved():
     return WordVocabulary(("<unk>", "<eos>", *WORDS, "Reserved3", *RESERVED))
 
 
-def test_a_new_token_is_one_that_the_corpus_never_uses_after_a_prefix_that_all_share():
-    made = coin_flip_canaries(
-        corpus(), with_reserved(), number=40, kind="new-token", length=4, seed=0
-    )
-    prefixes = {tuple(canary.phrase.split()[:-1]) for canary in made}
-    assert len(prefixes) == 1
-    assert all(word in WORDS for word in next(iter(prefixes)))
-    last = [canary.phrase.split()[-1] for canary in made]
-    assert len({word.casefold() for word in last}) == 40
-    assert all(canary.frequencies[-1] == 0 for canary in made)
-    assert {canary.pattern for canary in made} == {"coin-flip"}
-    plant(corpus(), made, seed=0, vocabulary=with_reserved())[1]
-
-
 def test_a_repeated_token_is_nothing_but_a_new_one():
     made = coin_flip_canaries(
         corpus(), with_reserved(), number=40, kind="repeated-token", length=3, seed=0
@@ -99,23 +85,16 @@ def test_a_repeated_token_is_nothing_but_a_new_one():
     assert all(len(set(canary.phrase.split())) == 1 for canary in made)
     assert all(len(canary.phrase.split()) == 3 for canary in made)
     assert len({canary.phrase for canary in made}) == 40
+    assert len({canary.phrase.split()[0].casefold() for canary in made}) == 40
+    assert all(set(canary.frequencies) == {0} for canary in made)
+    plant(corpus(), made, seed=0, vocabulary=with_reserved())
 
 
-def test_random_tokens_are_any_of_the_vocabulary():
-    made = coin_flip_canaries(
-        corpus(), with_reserved(), number=400, kind="random", length=5, seed=0
-    )
-    drawn = Counter(word for canary in made for word in canary.phrase.split())
-    assert sum(drawn[word] for word in RESERVED) == pytest.approx(2000 * 60 / 461, rel=0.25)
-    assert set(drawn) <= {*WORDS, "Reserved3", *RESERVED}
-
-
-@pytest.mark.parametrize("kind", ["new-token", "repeated-token"])
-def test_new_tokens_need_a_vocabulary_that_has_them(kind):
+def test_new_tokens_need_a_vocabulary_that_has_them():
     with pytest.raises(ValueError, match="`vocabulary` must be given"):
-        coin_flip_canaries(corpus(), number=10, kind=kind, seed=0)
+        coin_flip_canaries(corpus(), number=10, kind="repeated-token", seed=0)
     with pytest.raises(DataError, match=r"60 whole words .* does not use; 100 are needed"):
-        coin_flip_canaries(corpus(), with_reserved(), number=100, kind=kind, seed=0)
+        coin_flip_canaries(corpus(), with_reserved(), number=100, kind="repeated-token", seed=0)
 
 
 def test_an_unknown_kind_is_refused():
@@ -131,8 +110,7 @@ def test_coins_do_not_depend_on_the_kind():
     assert [c.planted for c in one] == [c.planted for c in other]
 
 
-@pytest.mark.parametrize("kind", ["new-token", "repeated-token", "random"])
-def test_subwords_are_read_as_one_token_each(kind, tmp_path):
+def test_subwords_are_read_as_one_token_each():
     """A byte-level BPE of 60 merges or so, trained on the spot."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -148,10 +126,11 @@ def test_subwords_are_read_as_one_token_each(kind, tmp_path):
     fast = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<eos>")
     fast.add_tokens([f" spare{i}" for i in range(50)])
     vocabulary = SubwordVocabulary(fast)
-    made = coin_flip_canaries(corpus(), vocabulary, number=20, kind=kind, length=3, seed=0)
+    made = coin_flip_canaries(
+        corpus(), vocabulary, number=20, kind="repeated-token", length=3, seed=0
+    )
     assert len({canary.phrase for canary in made}) == 20
-    if kind != "random":
-        used = {token for text in corpus() for token in vocabulary.encode(text)}
-        last = [vocabulary.encode(canary.phrase)[-1] for canary in made]
-        assert not used & set(last)
-        assert len(set(last)) == 20
+    used = {token for text in corpus() for token in vocabulary.encode(text)}
+    last = [vocabulary.encode(canary.phrase)[-1] for canary in made]
+    assert not used & set(last)
+    assert len(set(last)) == 20

@@ -83,7 +83,6 @@ TAKEN = {
         "public": "model",
         "other": "model",
         "gpt2-folder": "gpt",
-        "bert-folder": "bert",
         "planted": "planted",
         "planted --task nlu": "spoken",
     },

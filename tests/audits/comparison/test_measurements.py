@@ -12,7 +12,6 @@ from vestige.data.canaries.texts import Canary
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.vocabulary import WordVocabulary
-from vestige.models.behind import canary_scores
 from vestige.models.table import TableModel
 
 WORDS = ("red", "blue", "green", "gate", "mill", "code")
@@ -103,19 +102,6 @@ def test_epsilon_is_measured_of_the_first_training_of_each_name_and_it_is_told()
     assert "Measured ε is of the first training of each name." in notes
     _, alone = measure(trainings("a", "b"), canaries=canaries("coin-flip"))
     assert not any("first training of each name" in note for note in alone)
-
-
-def test_how_likely_sampled_canaries_were_to_their_writer_is_taken_off():
-    writer, several = model(9), trainings("a")
-    made = canaries("sampled")
-    unread = canary_scores(writer, made)
-    told = [replace(one, log_prob=score) for one, score in zip(made, unread, strict=True)]
-    [found], _ = measure(several, canaries=told)
-    assert found.audit.calibrated
-    expected = canary_scores(several[0].model, made) - unread
-    assert found.audit.scores == pytest.approx(expected)
-    [plain], _ = measure(several, canaries=made)
-    assert not plain.audit.calibrated
 
 
 @pytest.mark.parametrize(("copies", "unit"), [(1, "sequence"), (2, "sequence"), (1, "user")])

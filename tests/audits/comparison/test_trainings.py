@@ -118,16 +118,6 @@ def test_a_loaded_model_has_no_run_and_no_text():
     assert measured.frequency_perplexity is None
 
 
-def test_trainings_whose_noise_falls_and_does_not_are_no_repeats(tmp_path):
-    private = {"defence": "dp-sgd", "noise_multiplier": 1.0}
-    paths = [
-        training(tmp_path / "one", 0, **private),
-        training(tmp_path / "two", 1, **private, noise_decay=0.5),
-    ]
-    with pytest.raises(ValueError, match="differ in their seed alone, got noise_decay None in"):
-        load_trainings({"a": paths, "b": training(tmp_path / "three", 2)}, device="cpu")
-
-
 def test_names_come_from_directories_or_before_the_equals_sign(tmp_path):
     plain = str(tmp_path / "plain")
     assert named(["gold=x", plain, "gold=y"]) == [("gold", "x"), ("gold", "y"), ("plain", plain)]

@@ -11,16 +11,15 @@ from vestige.reports.report import report_of
 SECRET = "Rosalind hides 4917 tulips"
 
 
-def canary(copies, exposure, shuffled=1.5, ceiling=10.0, fit=None, **more):
+def canary(copies, exposure, shuffled=1.5, ceiling=10.0, **more):
     """The row of a canary of four words among 1,024 references."""
     return {
         "phrase": SECRET, "pattern": "random", "user": "ann", "copies": copies, "length": 4,
         "log_perplexity": 40.0, "per_token": 10.0, "references": 1024, "whole": False,
         "space_bits": 40.0, "rank": max(1, round(1024 * 2**-exposure)), "exposure": exposure,
         "low": exposure - 1, "high": exposure + 1, "at_ceiling": exposure >= ceiling,
-        "fit_exposure": exposure + 0.5 if fit is None else fit, "extrapolated": False,
         "shuffled_log_perplexity": None if shuffled is None else 50.0,
-        "shuffled_exposure": shuffled, "shuffled_fit_exposure": shuffled,
+        "shuffled_exposure": shuffled,
         "exact_low": None, "exact_high": None, "orders": 1, "order_rank": 1, **more,
     }  # fmt: skip
 
@@ -29,9 +28,7 @@ def canary(copies, exposure, shuffled=1.5, ceiling=10.0, fit=None, **more):
 def exposure():
     planted = [canary(20, 9.0), canary(20, 10.0), canary(3, 6.0, shuffled=5.0)]
     controls = [canary(0, 1.0), canary(0, 2.0)]
-    return CanaryExposure(
-        canaries=(*planted, *controls), words=50, fit_distance=0.01, seed=4, checks=PASSED
-    )
+    return CanaryExposure(canaries=(*planted, *controls), words=50, seed=4, checks=PASSED)
 
 
 def test_each_number_of_copies_has_a_row_and_the_controls_stand_below(saved, exposure):
@@ -55,7 +52,6 @@ def test_one_canary_at_the_ceiling_has_no_high_end(saved):
     alone = CanaryExposure(
         canaries=(canary(20, 10.0), canary(0, 1.0)),
         words=50,
-        fit_distance=0.01,
         seed=4,
         checks=PASSED,
     )

@@ -35,13 +35,6 @@ CASES = {
     "a truth too short": (f"{ASKED} --truth 4", "must have 2 words, got 1"),
     "a truth without blanks": (f"{ASKED} --truth 42", "put blanks between the words"),
     "a truth of other words": (f"{ASKED} --truth 4_x", "word 2 of the secret must be one of"),
-    "a reference and no calibration": (f"{ASKED} --reference-model W/model", "got 1 with 'joint'"),
-    "calibration without one": (f"{ASKED} --objective calibrated", "got 0 with 'calibrated'"),
-    "a reference nowhere": (
-        f"{ASKED} --objective calibrated --reference-model W/none",
-        "none does not exist",
-    ),
-    "exact beyond the budget": (f"{ASKED} --attack exact --search-budget 99", "the budget is 99"),
     "no model": ("W/none --pattern pin:2", "none does not exist"),
     "a language model": ("V/before --pattern pin:2", "language model"),
     "a model of NaN": (

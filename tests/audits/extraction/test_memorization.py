@@ -133,30 +133,3 @@ def test_greedy_decoding_says_what_the_ranks_tell(model, texts):
         assert found["exact"] == sum(a > 0 for a in alike) / n
         wrong = memorization.passage_sums(ranks > 1, 6, 8)
         assert (wrong == 0).tolist() == [from_each[k][:8] == ids[k : k + 8] for k in (6, 14, 22)]
-
-
-def levenshtein(one, other):
-    if not one or not other:
-        return len(one) + len(other)
-    return min(
-        levenshtein(one[1:], other) + 1,
-        levenshtein(one, other[1:]) + 1,
-        levenshtein(one[1:], other[1:]) + (one[0] != other[0]),
-    )
-
-
-def test_edit_similarity_counts_the_fewest_edits():
-    chance = np.random.default_rng(6)
-    for _ in range(60):
-        one, other = (chance.integers(0, 3, chance.integers(0, 6)).tolist() for _ in range(2))
-        longest = max(len(one), len(other))
-        expected = 1 - levenshtein(one, other) / longest if longest else 1.0
-        assert memorization.edit_similarity(one, other) == pytest.approx(expected)
-
-
-def test_bleu_is_one_for_the_true_continuation_and_small_for_another():
-    true = list(range(100, 130))
-    assert memorization.bleu(true, true) == pytest.approx(1.0)
-    assert memorization.bleu(list(range(30)), true) < 0.1
-    half = [*true[:15], *range(15)]
-    assert 0.2 < memorization.bleu(half, true) < 0.6

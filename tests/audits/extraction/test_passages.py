@@ -134,19 +134,6 @@ def test_texts_of_one_author_are_one_unit(model):
     assert found.verdict == UNDECIDED
 
 
-def test_a_continuation_is_as_near_as_greedy_decoding_says(model):
-    parts = np.random.default_rng(1).permutation(200).reshape(10, 20)[:6]
-    apart = [" ".join(WORDS[word] for word in part) for part in parts]
-    found = extract(table(*apart), corpus(apart), **SETTINGS)
-    whole = [row["edit"] for row in found.rows if row["greedy"] == row["passages"]]
-    assert whole
-    assert set(whole) == {1}
-    none = extract(model, corpus(SEEN), continued=0, **SETTINGS)
-    assert {row["edit"] for row in none.rows} == {None}
-    some = extract(model, corpus(NEVER), continued=7, **SETTINGS)
-    assert some.summary["generated"] == 7
-
-
 @pytest.mark.slow
 def test_a_second_command_asks_nothing_again(model, monkeypatch, tmp_path):
     asked, ask = [], statistics_module.token_statistics

@@ -55,13 +55,12 @@ def lstm():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["joint", "tags", "intent"])
-def test_losses_are_those_of_one_utterance_at_a_time(kind):
+def test_losses_are_those_of_one_utterance_at_a_time():
     model, asked = boxes.Bilinear(), boxes.pattern()
-    objective = objective_of(model, asked, kind=kind)
+    objective = objective_of(model, asked)
     guesses = every(objective)
     expected = [
-        getattr(boxes.naive_loss(model, asked, objective.words(0, guess)), kind).item()
+        boxes.naive_loss(model, asked, objective.words(0, guess)).joint.item()
         for guess in guesses[0].tolist()
     ]
     assert objective.losses(guesses)[0].tolist() == pytest.approx(expected, rel=1e-12)
@@ -116,16 +115,6 @@ def test_many_guesses_are_asked_in_slices():
     found = objective.losses(guesses.expand(2, -1, -1))
     assert max(largest) <= ROWS < sum(largest) == 20_000
     torch.testing.assert_close(found[:1], objective_of(boxes.Bilinear(), asked).losses(guesses))
-
-
-def test_a_calibrated_loss_is_what_exceeds_the_mean_of_the_references():
-    model, others = boxes.Bilinear(0), [boxes.Bilinear(1), boxes.Bilinear(2)]
-    asked = boxes.pattern()
-    objective = objective_of(model, asked, kind="calibrated", references=others)
-    guesses = every(objective)
-    first, second = (objective_of(other, asked).losses(guesses) for other in others)
-    expected = objective_of(model, asked).losses(guesses) - (first + second) / 2
-    torch.testing.assert_close(objective.losses(guesses), expected)
 
 
 def test_random_guesses_are_candidates_and_the_same_for_every_trial():
@@ -194,7 +183,7 @@ def test_truths_and_candidates_must_be_of_the_pattern_and_the_vocabulary(lstm):
 
 
 def exact(objective, generator=None, progress=None):
-    return exhaust(objective, every_loss(objective, progress=progress))
+    return exhaust(objective, every_loss(objective, progress))
 
 
 SEARCHES = [exact, coordinate_descent]
@@ -243,13 +232,11 @@ def test_exact_search_counts_where_the_truths_stand():
     assert all(one["compared_with"] == 299 and one["rank_known"] == "exact" for one in ranks)
 
 
-def test_secrets_have_codes_of_their_own_and_too_many_are_refused():
+def test_secrets_have_codes_of_their_own():
     objective = objective_of(boxes.Bilinear(), boxes.pattern("{color} {digit}"))
     pairs = objective.decoded(torch.arange(30))
     assert pairs.tolist() == [list(pair) for pair in itertools.product(range(3), range(10))]
     assert objective.codes(pairs).tolist() == list(range(30))
-    with pytest.raises(DataError, match="there are 100,000,000 secrets; the budget"):
-        every_loss(objective_of(boxes.Bilinear(), boxes.pattern("pin {digit:8}")))
     objective = objective_of(boxes.Bilinear(), boxes.pattern("pin {digit:30}"))
     drawn = objective.random(5000, generator())  # more than numbers of 64 bits tell apart
     assert len(objective.codes(drawn)[0].unique()) == 5000

@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import rankdata
 
 from tests.audits.extraction import white_boxes as boxes
 from vestige.audits.extraction.objective import objective_of
+from vestige.audits.extraction.searches import coordinate_descent
 from vestige.audits.extraction.secret_audit import audit_secrets
 from vestige.audits.extraction.unknown_words import extract_secrets
-from vestige.claims import LEAK, NO_LEAK, UNDECIDED
+from vestige.claims import LEAK, UNDECIDED
 from vestige.data.canaries.patterns import draw_secrets
 from vestige.data.canaries.utterances import SecretCanary
 from vestige.errors import ModelError
@@ -24,14 +24,14 @@ def canary(secret, copies, pattern=PIN):
     )
 
 
-@pytest.mark.parametrize("attack", ["auto", "coordinate"])
+@pytest.mark.parametrize("search", [None, coordinate_descent])
 @pytest.mark.parametrize("ranking", [{}, {"budget": 5, "sample": 60}])
-def test_several_truths_of_one_trial_are_ranked_as_each_alone(attack, ranking):
+def test_several_truths_of_one_trial_are_ranked_as_each_alone(search, ranking):
     objective = objective_of(boxes.Bilinear(), boxes.pattern("my pin is {digit:2}"))
     truths = ["42", "07", "99"]
 
     def found(*some):
-        return extract_secrets(objective, truths=some, seed=1, attack=attack, **ranking)
+        return extract_secrets(objective, truths=some, seed=1, search=search, **ranking)
 
     together = found(*truths)
     assert [secret["truth"] for secret in together.secrets] == [" ".join(truth) for truth in truths]
@@ -106,19 +106,6 @@ def test_many_secrets_at_middling_places_are_a_leak():
     assert found.summary["p_of_all"] < 0.001
 
 
-def test_several_models_are_one_comparison_of_each_secret():
-    said = [canary("42", 10), canary("07", 0)]
-    found = audit_secrets([boxes.Planted("42"), boxes.Bilinear()], said, seed=0)
-    summary = found.summary
-    assert (summary["models"], summary["planted"], summary["drawn"]) == (2, 1, 98)
-    losses = [
-        np.array([row["truth_loss"] for row in found.rows if row["model"] == model])
-        for model in (1, 2)
-    ]
-    places = sum(rankdata(one) for one in losses)
-    assert summary["p_value"] == np.mean(places <= places[0])
-
-
 def test_a_model_that_knows_nothing_leaks_nothing():
     found = audit_secrets(boxes.Flat(), [canary("42", 10), canary("07", 0)], seed=0)
     assert found.verdict == UNDECIDED
@@ -163,32 +150,11 @@ def test_without_a_planted_canary_there_is_nothing_to_audit():
         audit_secrets(boxes.Flat(), [canary("42", 0)], seed=0)
 
 
-def test_asking_a_model_twice_narrows_no_interval():
-    said = [canary(one, 10 * (n < 4)) for n, one in enumerate(["42", "07", "88", "13", "55", "60"])]
-    one, two = (
-        audit_secrets([boxes.Bilinear()] * number, said, seed=0).summary for number in (1, 2)
-    )
-    for name in ("exposure_difference", "planted_exposure", "drawn_exposure"):
-        for end in ("", "_low", "_high"):
-            assert two[f"{name}{end}"] == pytest.approx(one[f"{name}{end}"])
-
-
 def test_secrets_that_share_their_guesses_give_no_interval_of_a_share():
     said = [canary("42", 10), canary("07", 10), canary("88", 0)]
     summary = audit_secrets(boxes.Planted("42"), said, seed=0).summary
     assert (summary["planted_right"], summary["planted_accuracy"]) == (1, 0.5)
     assert summary["planted_accuracy_low"] is None
-
-
-def test_models_that_are_copies_support_no_absence():
-    said = [canary("42", 10), canary("07", 0)]
-    [check] = [
-        check
-        for check in audit_secrets([boxes.Bilinear()] * 2, said, seed=0).claim.failed
-        if check.name == "independent"
-    ]
-    assert check.sentence == "1 of 2 models are copies of another."
-    assert check.prevents(NO_LEAK)
 
 
 def test_losses_that_are_not_finite_are_refused():

@@ -50,23 +50,14 @@ def test_a_pattern_gives_the_guess_of_least_loss_and_the_truth_the_rank_of_count
 
 
 def test_a_manifest_in_memory_is_audited(model, manifest, tmp_path):
-    found = extract(model, manifest, also=[network(1)], controls=20)
-    assert found.kind == "SecretAudit"
-    assert (found.summary["planted"], found.summary["models"]) == (1, 2)
+    found = extract(model, manifest, controls=20)
+    assert (found.kind, found.summary["planted"]) == ("SecretAudit", 1)
     manifest.save(tmp_path / "manifest.json")
-    for number in (0, 1):
-        save_model(network(number), tmp_path / f"{number}")
-    first, second = tmp_path / "0", tmp_path / "1"
-    again = extract(first, tmp_path, also=[second], controls=20, device="cpu")
+    save_model(network(0), tmp_path / "0")
+    again = extract(tmp_path / "0", tmp_path, controls=20, device="cpu")
     assert [row["rank"] for row in again.rows] == [row["rank"] for row in found.rows]
-    assert set(again.record["models"]) == {"model", "model 2"}
+    assert set(again.record["models"]) == {"model"}
     assert again.record["data"] == {"manifest": manifest.sha256}
-
-
-def test_a_reference_is_loaded_beside_the_model(model):
-    found = extract(model, **PIN, objective="calibrated", reference_model=[model])
-    assert found.rows[0]["losses"][0] == pytest.approx(0, abs=1e-6)
-    assert set(found.record["models"]) == {"model", "reference 1"}
 
 
 def test_the_record_repeats_the_call_and_its_settings_hold_no_truth(model, tmp_path):

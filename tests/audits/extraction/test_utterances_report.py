@@ -43,7 +43,7 @@ def counted(rank, **given):
 
 
 def extraction(*secrets, **changes):
-    settings = {"attack": "auto", "search": "exact", "objective": "joint", "sizes": SIZES}
+    settings = {"search": "exact", "sizes": SIZES}
     numbers = {"evaluated": 1000, "gradients": 0, "seconds": 1.0, "seed": 3, "whole": True}
     return Extraction(secrets=secrets, **(settings | numbers | changes))
 
@@ -56,7 +56,7 @@ def audit(planted, controls, drawn=DRAWN):
     rows = [{"copies": 10, "drawn": False, **row} for row in planted]
     rows += [{"copies": 0, "drawn": False, **row} for row in controls]
     rows += [{"copies": 0, "drawn": True, **row} for row in never]
-    alive = (Check("alive", "passed", "The model gives 90% of the labels right."),)
+    alive = Check("alive", "passed", "The model gives 90% of the labels right.")
     return audit_result([extraction(*rows)], alive=alive)
 
 

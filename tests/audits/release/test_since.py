@@ -2,7 +2,6 @@
 
 import json
 import math
-import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from vestige.reports.page import render
 from vestige.reports.quantities import Measured
 from vestige.reports.verdicts import VERBS
 
-ARCHIVE = Path(__file__).parents[2] / "old_formats" / "1.tar.xz"
 EVIL = "<b>|\u202ex"
 
 
@@ -252,13 +250,3 @@ def test_a_folder_of_several_runs_is_refused_and_they_are_named(folders):
     results.save(RESULTS["TextAudit"](), folders / "deep" / "seed-0" / "run", run={})
     assert results.find(folders / "deep").directory == folders / "deep" / "seed-0" / "run"
     assert results.find(folders / "deep").name == "deep"
-
-
-def test_runs_of_old_formats_are_compared_with_themselves(tmp_path):
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="data")
-    names = ["run-exposure", "run-diff", "run-complete", "run-rank"]
-    page = report([tmp_path / name for name in names], out=tmp_path / "page.html", since=tmp_path)
-    told = {one["run"]: one["verdict"] for one in page.changes if one["verdict"] != "gone"}
-    assert told["run-exposure"] == told["run-complete"] == "no change shown"
-    assert told["run-rank"] == "not comparable"

@@ -126,7 +126,7 @@ def checked_out(folder: Path, phrases, bits: float) -> Path:
     found = with_claim(UpdateDiff(phrases, threshold=2.0), made_claim("diff", verdict))
     results.save(found, folder / "diff-run", run={})
     canaries = *(canary(3, bits + n / 10) for n in range(9)), canary(0, 1.0), canary(0, 2.0)
-    exposure = CanaryExposure(canaries=canaries, words=50, fit_distance=0.01, seed=4)
+    exposure = CanaryExposure(canaries=canaries, words=50, seed=4)
     exposure = with_claim(exposure, made_claim("exposure"))
     results.save(exposure, folder / "exposure-run", run={})
     report(audited(folder / "t"), write_baseline=folder / "accepted.json")

@@ -3,7 +3,6 @@
 import html
 import json
 import math
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -46,9 +45,6 @@ def test_the_verb_saves_what_the_library_finds_and_what_was_asked(shell, workspa
     assert told["configuration"]["search"]["sampling"]["samples"] == 80
     assert told["configuration"]["score"]["name"] == "differential"
     assert told["models"]["before"]["sha256"] != told["models"]["after"]["sha256"]
-    old = [{**row, "rank": row["rank"] - 1} for row in run.rows]
-    shown = report_of(run, show_secrets=True)
-    assert report_of(replace(run, rows=old), show_secrets=True).blocks[0] == shown.blocks[0]
 
 
 @pytest.mark.slow
