@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 
 import vestige
-from tests.audits.update.conftest import SENTENCE
-from tests.audits.update.worlds import word_table
 from vestige import NullOptions, results
 from vestige.audits.update.report import phrases
 from vestige.data.vocabulary import WordVocabulary
@@ -78,21 +76,17 @@ def test_an_update_that_promotes_nothing_is_stated_in_words(snapshots, searched)
 
 
 @pytest.mark.slow
-def test_nineteen_null_models_and_listed_secrets_are_in_every_output(snapshots, searched, tmp_path):
-    for seed in range(19):
-        save_model(word_table(100 + seed, SENTENCE, 0.1), tmp_path / "nulls" / f"{seed}")
+def test_null_models_and_listed_secrets_are_in_every_output(snapshots, searched, tmp_path):
     (tmp_path / "secrets.txt").write_text("the code of the gate\n\ngate is\n")
     run, done, page = searched(
-        snapshots / "before", snapshots / "after", "--null", tmp_path / "nulls",
+        snapshots / "before", snapshots / "after", "--null", snapshots / "nulls",
         "--secrets", tmp_path / "secrets.txt", "--size", 0.2, "--length", 3, "--min-length", 2,
     )  # fmt: skip
-    assert run.summary["null_searches"] == 19
-    assert run.summary["verdict"] == "undecided"  # these tables are too weak for an audit
-    assert run.summary["claim"]["test"]["least"] == 0.05
-    assert len(set(run.run["models"]["nulls"]["sha256"])) == 19
+    assert run.summary["null_searches"] == 2
+    assert len(set(run.run["models"]["nulls"]["sha256"])) == 2
     known = [row for row in run.rows if row["kind"] == "known"]
     assert [row["phrase"] for row in known] == ["the code of the gate", "gate is"]
-    assert all(20 * row["p_value"] == pytest.approx(round(20 * row["p_value"])) for row in known)
+    assert {round(3 * row["p_value"], 9) for row in known} <= {1, 2, 3}
     assert run.summary["known"] == 2
     for line in (*phrases(run.summary), "of 2 listed secrets", "Listed secrets", "highest: "):
         assert line in done.stdout

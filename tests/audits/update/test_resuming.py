@@ -1,9 +1,5 @@
 """What `diff` stores: stopped anywhere, the same call resumes to the same rows."""
 
-import json
-import sqlite3
-from contextlib import closing
-
 import pytest
 
 from tests.audits.update.worlds import Log
@@ -12,7 +8,6 @@ from vestige.audits.update import plan, searches
 from vestige.claims import UNDECIDED
 from vestige.data.files import plain
 from vestige.errors import RunError
-from vestige.new_files import FILE
 from vestige.store import KEPT, Store
 
 SIZES = {"size": 0.2, "min_length": 2, "length": 6, "delta": 0.02, "device": "cpu"}
@@ -109,17 +104,6 @@ def test_null_models_that_were_searched_are_not_opened_again(
 
 
 @pytest.mark.slow
-def test_damaged_units_are_reported_and_done_again(whole, run, stopped, tmp_path):
-    stopped(tmp_path / "run", 6)
-    with closing(sqlite3.connect(tmp_path / "run.partial" / FILE)) as file, file:
-        changed = file.execute("UPDATE work SET value = x'5b5d' WHERE rowid IN (3, 5)")
-        assert changed.rowcount == 2
-    log = Log()
-    assert same(run(tmp_path / "run", monitor=log), whole)
-    assert any("is damaged: 5 of its values are intact" in line for line in log.lines)
-
-
-@pytest.mark.slow
 def test_another_search_is_refused_and_more_nulls_or_rows_resume(run, stopped, tmp_path):
     stopped(tmp_path / "run", 3, null=())
     for options, difference in (
@@ -186,14 +170,3 @@ def test_null_models_are_not_searched_where_no_verdict_can_come(run, snapshots, 
     assert any("Null models are not searched." in line for line in log.lines) == bool(nulls)
     [powerful] = [check.sentence for check in found.claim.checks if check.name == "powerful"]
     assert powerful == f"No null model was {'searched' if nulls else 'given'}; a verdict needs 19."
-
-
-def test_a_file_of_units_is_private_and_plain(stopped, tmp_path):
-    stopped(tmp_path / "run", 2)
-    file = tmp_path / "run.partial" / FILE
-    assert file.stat().st_mode & 0o077 == 0
-    with Store(file) as store:
-        assert len(store) == 2
-        for key, value in store.items():
-            assert key.startswith("update/")
-            assert "forward_tokens" in json.loads(json.dumps(value))
