@@ -87,7 +87,7 @@ def test_trainings_of_one_name_differ_in_their_seed_alone(tmp_path):
         training(tmp_path / "one", 0, **private),
         training(tmp_path / "two", 1, **private | {"noise_multiplier": 2.0}),
     ]
-    with pytest.raises(ValueError, match="differ in their seed alone, got noise_multiplier 1.0 in"):
+    with pytest.raises(ValueError, match="differ in their seed alone, got noise_multiplier"):
         load_trainings({"a": paths, "b": training(tmp_path / "three", 2)}, device="cpu")
 
 
