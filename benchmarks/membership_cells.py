@@ -34,6 +34,7 @@ from vestige.audits.membership.text_scores import (
     Shadow,
     WeightedGains,
     unread_means,
+    zlib_score,
 )
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary, read_tokenizer
@@ -237,6 +238,7 @@ class Cell:
         own = self.audited(target)
         told, base = first_tokens(self.tunes[target], own), first_tokens(self.base, own)
         found = {name: SCORES[name](target=told, base=base) for name in SCORES}
+        found["zlib"] = zlib_score(told, list(self.texts[own]))
         least = told.likeliest_log_probs[:, SHOWN - 1]
         floor = np.where(told.ranks <= SHOWN, told.log_probs, least)
         hidden = {

@@ -3,7 +3,7 @@
 - `ranks`: ranks of true words relative to the fastest of several shapes of the output product
   alone, and a full argsort of the same logits relative to it; memory for 600 and for 6,000 words.
 - `statistics`: all token statistics of texts relative to a plain forward pass over the same
-  batches, all scores relative to one, and one score text by text relative to both. `--device cuda`
+  batches, ten scores relative to one, and one score text by text relative to both. `--device cuda`
   takes a network of SmolLM2-135M's shape in bfloat16.
 - `callback`: a measurement of `LeakageCallback` in steps of the training that it interrupts, and
   from how many steps on the first and the last one take 3 %. LoRA of rank 16 on steps of 8 chats,
@@ -27,7 +27,7 @@ from networks import gpt2, llama, loss_of, padded
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from vestige.audits.membership.text_scores import SCORES
+from vestige.audits.membership.text_scores import SCORES, zlib_score
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.models.predictions import ranks_in
@@ -129,7 +129,7 @@ def statistics(run: Run) -> list[Row]:
     works = {
         "forward": lambda: forward(model, texts),
         "statistics": lambda: token_statistics(model, texts),
-        "all scores": lambda: all_scores(model, texts),
+        "ten scores": lambda: ten_scores(model, texts),
         "one score, text by text": lambda: losses(model, texts),
     }
     found = paired(works, run.times(3), device)
@@ -167,10 +167,11 @@ def losses(model: Any, texts: list[list[int]]) -> list[float]:
     return found
 
 
-def all_scores(model: Any, texts: list[list[int]]) -> Mapping[str, Any]:
+def ten_scores(model: Any, texts: list[list[int]]) -> Mapping[str, Any]:
     """Every score of texts, from one pass."""
     told = token_statistics(model, texts)
-    return {name: SCORES[name](target=told, base=told) for name in SCORES}
+    found = {name: SCORES[name](target=told, base=told) for name in SCORES}
+    return found | {"zlib": zlib_score(told, ["x" * len(ids) for ids in texts])}
 
 
 # LeakageCallback ---------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Every score of a text against its authors' formula, and what learned scores may learn."""
 
+import zlib
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from vestige.audits.membership.text_scores import (
     Shadow,
     WeightedGains,
     unread_means,
+    zlib_score,
 )
 from vestige.models.token_statistics import TokenStatistics, first_tokens
 
@@ -66,11 +68,18 @@ def naive_error_zone(target, base):
     return np.log((gains + EPSILON) / (losses + EPSILON))
 
 
+def naive_rmia(target, base):
+    likelihood, unseen = np.exp(naive_loss(target)), np.exp(naive_loss(base))
+    return np.log(likelihood / (0.5 * (1.3 * unseen + 0.7)))
+
+
 NAIVE = {
     "loss": naive_loss,
     "log-ratio": lambda target, base: naive_loss(target) - naive_loss(base),
+    "min-k": lambda target, _: mean_of_worst([float(one) for one in target["log_probs"]]),
     "min-k-plus": naive_min_k_plus,
     "error-zone": naive_error_zone,
+    "rmia": naive_rmia,
 }
 
 
@@ -91,6 +100,20 @@ def test_a_score_is_its_formula_and_rises_with_what_the_target_knows(name):
     assert found == pytest.approx([NAIVE[name](*pair) for pair in pairs], rel=1e-4, abs=1e-5)
     better = replace(TARGET, log_probs=TARGET.log_probs / 2)
     assert (SCORES[name](target=better, base=BASE) > found).all()
+
+
+def test_rmia_orders_texts_as_the_share_of_the_population_that_they_dominate():
+    """Equation 4, counted: pairs whose likelihood ratio is at least 1."""
+    ratios = np.exp(SCORES["rmia"](target=TARGET, base=BASE))
+    shares = [(ratio / ratios >= 1).mean() for ratio in ratios]
+    assert (np.argsort(shares) == np.argsort(ratios)).all()
+
+
+def test_the_score_of_characters_is_its_formula():
+    texts = [f"text number {place} " * (place + 1) for place in range(len(LENGTHS))]
+    sums = [sum(map(float, said["log_probs"])) for said in texts_of(TARGET)]
+    sizes = [len(zlib.compress(text.encode())) for text in texts]
+    assert zlib_score(TARGET, texts) == pytest.approx(np.array(sums) / sizes)
 
 
 # Calibrated gains: rare tokens drift and spread much, common ones hardly; even texts were seen.

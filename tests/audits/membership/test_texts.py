@@ -106,7 +106,7 @@ def test_without_a_base_the_target_is_asked_alone():
 def test_every_score_finds_used_texts_with_a_base_and_says_where_it_takes_one(score):
     p_values = audited(audit(score=score))
     assert p_values[:20].mean() < p_values[20:].mean()
-    if score in ("error-zone", "log-ratio"):
+    if score in ("error-zone", "log-ratio", "rmia"):
         with pytest.raises(ValueError, match=f"`score` {score} needs `base`"):
             audit(score=score, base=None)
     else:

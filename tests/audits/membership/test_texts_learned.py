@@ -7,9 +7,13 @@ from tests.audits.membership.made_texts import audited
 from tests.audits.told import sentences
 from vestige.audits.membership.membership import ShadowOptions, membership
 from vestige.audits.membership.shadows import shadow_models
+from vestige.audits.membership.text_scores import zlib_score
+from vestige.audits.membership.texts import AuditedTexts, score_texts
 from vestige.claims import LEAK
 from vestige.data.corpus import Corpus
 from vestige.models import token_statistics as statistics_module
+from vestige.models.snapshots import Snapshots
+from vestige.models.token_statistics import cached_outputs, token_statistics
 from vestige.monitor import SILENT
 from vestige.preparation.options import ModelOptions, TrainingOptions
 from vestige.training.recipe import Recipe
@@ -32,6 +36,27 @@ def trained(tmp_path_factory):
     vestige.train(BASED, out=root / "base", model=shape, training=short, hold_out=0)
     vestige.train(USED, out=root / "tuned", from_=root / "base", training=FAST, hold_out=0)
     return root
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("score", ["calibrated", "zlib"])
+def test_scores_beside_one_pass_find_used_texts(trained, score):
+    found = membership(trained / "tuned", base=trained / "base", score=score, **LISTS)
+    assert found.summary["score"] == score
+    assert audited(found)[:20].mean() < audited(found)[20:].mean() - 0.1
+    assert found.summary["reference"] == 160 - (160 // 3 if score == "calibrated" else 0)
+
+
+def test_the_score_of_characters_is_that_of_the_definition(trained):
+    models = Snapshots.with_base(trained / "tuned", None, device="cpu", monitor=SILENT)
+    lists = {"texts": USED.take(range(5)), "reference": REFERENCE}
+    model, ids = models.target, models.target.vocabulary.encode_batch(list(lists["texts"]))
+    wanted = zlib_score(token_statistics(model, ids), [model.vocabulary.decode(one) for one in ids])
+    with cached_outputs(None, SILENT) as outputs:
+        texts = AuditedTexts(lists, models.readings(lists, outputs), models, outputs)
+        found = score_texts("zlib", texts)["texts"].cut
+    last = found.cut_at(len(found.rungs) - 1)[0]
+    assert found.scores[:, last] == pytest.approx(wanted, rel=1e-4)
 
 
 @pytest.mark.slow
@@ -69,7 +94,7 @@ def test_shadows_in_pairs_learn_every_text_once_as_the_target_was_taught(trained
     [
         ({"score": "learned"}, "`score` learned needs `shadow_texts`"),
         ({"score": "loss", "shadow_texts": OTHERS}, "`shadow_texts` does not go with `score` loss"),
-        ({"score": "log-ratio", "base": None}, "`score` log-ratio needs `base`"),
+        ({"score": "calibrated", "base": None}, "`score` calibrated needs `base`"),
         ({"shadow_texts": OTHERS + REFERENCE.take(range(1))}, "`reference` and `shadow_texts`"),
     ],
 )

@@ -180,8 +180,8 @@ def membership(
         random_users: Split --reference at random into this many users.
         base: Model before fine-tuning. Default: the base of an adapter.
         score: Score of texts: error-zone (gains over losses where MODEL errs; default with a base),
-            log-ratio (needs a base), loss (default without), min-k-plus (for texts of random
-            tokens) or learned (the strongest; from shadow models).
+            log-ratio, rmia or calibrated (all need a base); loss (default without), min-k,
+            min-k-plus or zlib; learned (the strongest; from shadow models).
         alpha: False discovery rate of flags; error rate of the verdict and of each bound.
         shadow_texts: Texts of the same kind, neither tested nor used, to train shadow models on.
             For texts only.

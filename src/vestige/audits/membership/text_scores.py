@@ -4,21 +4,26 @@ With p the target's and q the base's probability of a token, and d = ln p - ln q
 
 loss        mean of ln p (Yeom et al. 2018, section 3.1)
 log-ratio   mean of d (Carlini et al. 2021, arXiv:2012.07805, section 5.2)
-min-k-plus  mean of the least fifth of ln p, standardized over the vocabulary (Zhang et al. 2024,
-            arXiv:2404.02936, equation 3)
+zlib        ln p of the text per byte that zlib leaves of it (the same)
+min-k       mean of the least fifth of ln p (Shi et al. 2023, arXiv:2310.16789, equation 1)
+min-k-plus  the same, standardized over the vocabulary (Zhang et al. 2024, arXiv:2404.02936,
+            equation 3)
+rmia        relative membership (Zarifzadeh, Liu and Shokri 2024, arXiv:2312.03262, equation 4,
+            offline): ln p - ln(((1 + a) q + 1 - a) / 2) of the geometric means
 error-zone  gains over losses where the target's first choice is wrong (EZ-MIA: JetBrains Research
             2026, `mia/ez_score.py` of their repository)
 
-Differs from the papers: error-zone is a logarithm, which orders alike, with epsilon where theirs is
-0, and a text with fewer than two such tokens is scored over all of its tokens: theirs gives the
-lowest score to texts without losses, the best known of all, and to those without such tokens.
+Differs from the papers: rmia is the ratio, not the share of population texts whose ratio is lower,
+which orders texts alike, and the base is its one reference model. error-zone is a logarithm, which
+orders alike, with epsilon where theirs is 0, and a text with fewer than two such tokens is scored
+over all of its tokens: theirs gives the lowest score to texts without losses, the best known of
+all, and to those without such tokens.
 
 Two scores are learned first.
 
-**Calibrated**, for users: how much a fine-tune changes a token that it never saw depends on the
-token: common ones hardly, rare ones of the same kind of text much, and with a wide spread. Both are
-learned from unseen texts, given what the base says (features x), and a token's score is the
-standardized excess
+**Calibrated**: how much a fine-tune changes a token that it never saw depends on the token: common
+ones hardly, rare ones of the same kind of text much, and with a wide spread. Both are learned from
+unseen texts, given what the base says (features x), and a token's score is the standardized excess
 
 .. math:: z = \frac{d - E[d \mid x, \mathrm{unseen}]}
     {\sqrt{\mathrm{Var}[d \mid x, \mathrm{unseen}]}}
@@ -47,6 +52,7 @@ non-members and reference texts are exchangeable.
 """
 
 import math
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -67,7 +73,10 @@ Score = Callable[..., Floats]
 """Of keywords `target` and, if it needs one, `base`: statistics of the same n texts; gives (n,)."""
 
 LEAST = 0.2
-"""Share of the tokens that min-k-plus counts, as in the paper."""
+"""Share of the tokens that min-k counts, as in both papers."""
+
+ADJUSTMENT = 0.3
+"""rmia's a: how far a model that saw a text is from one that did not, as in the paper."""
 
 EPSILON = 0.01
 """Nats added to gains and losses."""
@@ -98,12 +107,22 @@ def log_ratio(target: TokenStatistics, base: TokenStatistics) -> Floats:
     return means(target, target.log_probs - base.log_probs)
 
 
+def min_k(target: TokenStatistics, base: TokenStatistics | None = None) -> Floats:
+    """Mean log-probability of the least probable fifth of the tokens."""
+    return _least(target, target.log_probs)
+
+
 def min_k_plus(target: TokenStatistics, base: TokenStatistics | None = None) -> Floats:
-    """Mean standardized log-probability of the least probable fifth of the tokens."""
+    """The same of standardized log-probabilities."""
     spread = np.maximum(target.deviations, np.finfo(np.float32).tiny)
-    values = (target.log_probs - target.means).astype(np.float64) / spread
-    texts = np.split(values, target.offsets[1:-1])
-    return np.array([np.sort(one)[: math.ceil(LEAST * one.size)].mean() for one in texts])
+    return _least(target, (target.log_probs - target.means) / spread)
+
+
+def rmia(target: TokenStatistics, base: TokenStatistics) -> Floats:
+    """Logarithm of the target's likelihood over the one expected of all models."""
+    unseen = np.exp(means(base, base.log_probs))
+    expected = ((1 + ADJUSTMENT) * unseen + 1 - ADJUSTMENT) / 2
+    return np.asarray(loss(target) - np.log(expected), dtype=np.float64)
 
 
 def error_zone(target: TokenStatistics, base: TokenStatistics) -> Floats:
@@ -116,21 +135,34 @@ def error_zone(target: TokenStatistics, base: TokenStatistics) -> Floats:
     return np.asarray(np.log((gains + EPSILON) / (losses + EPSILON)), dtype=np.float64)
 
 
+def zlib_score(target: TokenStatistics, texts: Sequence[str]) -> Floats:
+    """Log-probability of a text for each byte that zlib leaves of it; `texts` are the n texts."""
+    total = loss(target) * np.diff(target.offsets)
+    return np.asarray(total / [len(zlib.compress(one.encode())) for one in texts])
+
+
 SCORES: Mapping[str, Score] = {
     "error-zone": error_zone,
     "log-ratio": log_ratio,
     "loss": loss,
+    "min-k": min_k,
     "min-k-plus": min_k_plus,
+    "rmia": rmia,
 }
 """Scores that are a function of one pass, by name."""
 
-OF_BASE = ("error-zone", "log-ratio", "learned")
+OF_BASE = ("error-zone", "log-ratio", "rmia", "calibrated", "learned")
 """Scores that need a base."""
 
 SERVED = ("error-zone", "learned", "log-ratio", "loss")
 """Scores of what a server shows: log-probabilities, and whether a token is the first choice."""
 
-NAMES = tuple(sorted((*SCORES, "learned")))
+NAMES = tuple(sorted((*SCORES, "calibrated", "learned", "zlib")))
+
+
+def _least(of: TokenStatistics, values: NDArray[np.floating[Any]]) -> Floats:
+    texts = np.split(values.astype(np.float64), of.offsets[1:-1])
+    return np.array([np.sort(one)[: math.ceil(LEAST * one.size)].mean() for one in texts])
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from statistics import median
 
 import numpy as np
@@ -17,9 +18,11 @@ from vestige.audits.membership.text_scores import (
     OF_BASE,
     SCORES,
     SERVED,
+    CalibratedGain,
     Shadow,
     WeightedGains,
     loss,
+    zlib_score,
 )
 from vestige.claims import Check
 from vestige.claims.checks import model_checks, require_finite
@@ -47,6 +50,8 @@ from vestige.session import Session
 
 EXCERPT = 200
 """Characters of an audited text that a run keeps."""
+HELD_OUT = 3
+"""One in so many reference units is held out for `calibrated`."""
 
 _SENTENCE = {"target": "the model", "base": "the base"}
 """Models in a sentence, by role."""
@@ -65,6 +70,7 @@ def texts_membership(run: Session) -> Result:
     models = _models(run, model, base, nodes)
     name = score_name(given["score"], models, shadows=shadow_texts is not None)
     run.chosen(score=name)
+    texts["reference"], held_out = hold_out(name, texts["reference"], seed=run.seed)
     with ExitStack() as stack:
         folder = run.beside_out("statistics", given["statistics"])
         outputs = stack.enter_context(cached_outputs(folder, run.monitor, nodes))
@@ -79,7 +85,7 @@ def texts_membership(run: Session) -> Result:
                 folder=stack.enter_context(shadow_folder(run)),
                 seed=run.seed, device=run.device, monitor=run.monitor,
             )  # fmt: skip
-        scores = score_texts(name, audited, shadows=trained)
+        scores = score_texts(name, audited, held_out=held_out, shadows=trained)
     run.models |= models.recorded
     lengths = {role: scores[role].cut.lengths for role in ("texts", "reference")}
     return audit_scores(
@@ -161,7 +167,7 @@ def score_name(given: str | None, models: Snapshots | ServedTexts, *, shadows: b
     if score in OF_BASE and "base" not in models.models:
         raise ValueError(f"`score` {score} needs `base`, to compare the model with")
     if score == "learned" and not shadows:
-        raise ValueError("`score` learned needs `shadow_texts`")
+        raise ValueError("`score` learned needs `shadow_texts`; calibrated needs none")
     if score != "learned" and shadows:
         raise ValueError(f"`shadow_texts` does not go with `score` {score}: learned uses them")
     if isinstance(models, ServedTexts):
@@ -177,6 +183,19 @@ def score_name(given: str | None, models: Snapshots | ServedTexts, *, shadows: b
                 remedy=f"Choose {', '.join(SERVED)}, or pass the model's folder.",
             )
     return score
+
+
+def hold_out(score: str, reference: Corpus, *, seed: int) -> tuple[Corpus, Corpus | None]:
+    """The reference to compare with, and the random part that `calibrated` learns from.
+
+    All texts of an author go to one side.
+    """
+    if score != "calibrated":
+        return reference, None
+    owners = np.arange(len(reference)) if reference.users is None else np.array(reference.users)
+    units = np.random.default_rng([seed, 2]).permutation(np.unique(owners))
+    held = np.isin(owners, units[: len(units) // HELD_OUT])
+    return reference.take(np.flatnonzero(~held)), reference.take(np.flatnonzero(held))
 
 
 @dataclass(frozen=True)
@@ -206,13 +225,26 @@ class AuditedTexts:
             read |= {name: own[role] for name, own in more.items()}
             return score(**{name: first_tokens(one, places, tokens) for name, one in read.items()})
 
+        return self._cut(over)
+
+    def scored_by_tokens(self, values: Mapping[str, Floats]) -> dict[str, Scored]:
+        """The mean of (t,) scores of tokens over every text's first tokens, by role."""
+        sums = {role: np.concatenate([[0.0], np.cumsum(own)]) for role, own in values.items()}
+
+        def over(role: str, places: Whole, tokens: int) -> Floats:
+            first = self.readings.statistics[role]["target"].offsets[places]
+            return np.asarray((sums[role][first + tokens] - sums[role][first]) / tokens)
+
+        return self._cut(over)
+
+    def _cut(self, score: Callable[[str, Whole, int], Floats]) -> dict[str, Scored]:
         read = self.readings.statistics.items()
         lengths = {role: np.diff(own["target"].offsets) for role, own in read}
         rungs = ladder(int(max(own.max() for own in lengths.values())))
         authors = all(self.lists[role].users is not None for role in ("texts", "reference"))
         return {
             role: Scored(
-                CutScores.of(partial(over, role), own, rungs),
+                CutScores.of(partial(score, role), own, rungs),
                 self.lists[role].users if authors else None,
             )
             for role, own in lengths.items()
@@ -223,13 +255,28 @@ def score_texts(
     score: str,
     audited: AuditedTexts,
     *,
+    held_out: Corpus | None = None,
     shadows: tuple[Corpus, Iterable[ShadowModel]] | None = None,
 ) -> dict[str, Scored]:
-    """Every text over its first tokens, by role; `learned` learns from shadow texts and the shadow
-    models, one at a time."""
-    if audited.models is None or shadows is None:
+    """Every text over its first tokens, by role; `calibrated` learns from texts held out, `learned`
+    from shadow texts and the shadow models, one at a time."""
+    models = audited.models
+    if models is None or score in SCORES:
         return audited.scored(SCORES[score])
-    return _learned(audited, audited.models, *shadows)
+    if score == "learned" and shadows is not None:
+        return _learned(audited, models, *shadows)
+    if score == "calibrated" and held_out is not None:
+        own = models.readings({"reference": held_out}, audited.outputs)
+        gain = CalibratedGain.fit(**own.statistics["reference"])
+        read = audited.readings.statistics.items()
+        return audited.scored_by_tokens({role: gain.token_scores(**one) for role, one in read})
+    decode = models.target.vocabulary.decode
+
+    def packed(target: TokenStatistics, base: TokenStatistics | None = None) -> Floats:
+        ids, bounds = target.tokens.tolist(), pairwise(target.offsets.tolist())
+        return zlib_score(target, [decode(ids[start:end]) for start, end in bounds])
+
+    return audited.scored(packed)
 
 
 def _learned(
