@@ -169,6 +169,42 @@ def _changed(model: Path, **entries) -> bytes:
     return json.dumps(json.loads((model / "model.json").read_text()) | entries).encode()
 
 
+@pytest.fixture(scope="session")
+def tiny_encoder():
+    """Makes a folder with a BERT that reads a few words and the digits; not trained."""
+
+    def make(folder):
+        """A BERT of 32 numbers a piece with a tokenizer of whole words."""
+        import torch
+        from tokenizers import Tokenizer, models, pre_tokenizers, processors
+        from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "my", "code", "is", "fly", "to", "rain", "in"]
+        ids = {word: id for id, word in enumerate([*words, *"0123456789", "pin", "york", "bath"])}
+        inner = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
+        inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        ends = [("[CLS]", 2), ("[SEP]", 3)]
+        inner.post_processor = processors.TemplateProcessing(
+            single="[CLS] $A [SEP]", special_tokens=ends
+        )
+        special = {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="[PAD]", **special)
+        tokenizer.save_pretrained(folder)
+        torch.manual_seed(0)
+        config = BertConfig(
+            vocab_size=len(ids),
+            hidden_size=32,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=32,
+        )
+        BertModel(config).save_pretrained(folder)
+        return folder
+
+    return make
+
+
 @pytest.fixture
 def refit(monkeypatch, capsys):
     """Calls of the example verb: (exit code, arguments or None, stdout, stderr)."""

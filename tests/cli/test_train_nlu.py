@@ -145,6 +145,20 @@ def test_a_model_goes_on_where_another_training_ended(shell, planted, trained, t
     assert run["models"]["from"]["sha256"] == fingerprint(out) != fingerprint(tmp_path / "new")
 
 
+@pytest.mark.slow
+def test_a_hugging_face_encoder_is_fine_tuned_and_goes_on(shell, planted, tiny_encoder, tmp_path):
+    encoder = tiny_encoder(tmp_path / "bert")
+    words = ["--task", "nlu", "--from", encoder, "--out", tmp_path / "tuned"]
+    summary = train(shell, planted, *words, "--epochs", 2)
+    configuration = results.load(tmp_path / "tuned" / "run").run["configuration"]
+    assert (configuration["learning_rate"], configuration["schedule"]) == (5e-5, "cosine")
+    assert 0 <= summary["test_intent_accuracy"] <= 1
+    words = ["--task", "nlu", "--from", tmp_path / "tuned", "--out", tmp_path / "more"]
+    train(shell, planted, *words, "--epochs", 1)
+    assert fingerprint(tmp_path / "tuned") != fingerprint(tmp_path / "more")
+    assert train(shell, planted, *words, "--epochs", 1, "--resume")["epoch"] == 1
+
+
 def test_a_finished_training_is_resumed_without_change(shell, planted, trained):
     out, summary = trained
     before = fingerprint(out)

@@ -83,6 +83,7 @@ TAKEN = {
         "public": "model",
         "other": "model",
         "gpt2-folder": "gpt",
+        "bert-folder": "bert",
         "planted": "planted",
         "planted --task nlu": "spoken",
     },

@@ -166,6 +166,29 @@ def _write_gpt(folder: Path) -> None:
     words.save(folder)
 
 
+def _write_bert(folder: Path) -> None:
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    ids = {word: id for id, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *_COMMON])}
+    inner = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    inner.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    special = {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="[PAD]", **special).save_pretrained(
+        folder
+    )
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(ids), hidden_size=8, num_hidden_layers=1, num_attention_heads=1,
+        intermediate_size=8, max_position_embeddings=32,
+    )  # fmt: skip
+    BertModel(config).save_pretrained(folder)
+
+
 def _leave_elsewhere(trained: Path, folder: Path) -> None:
     """A trained adapter as another program leaves it: without what `vestige train` tells of it."""
     shutil.copytree(trained / "model", folder)
@@ -175,6 +198,7 @@ def _leave_elsewhere(trained: Path, folder: Path) -> None:
 
 _WRITTEN: dict[str, Callable[[Path], None]] = {
     "gpt": _write_gpt,
+    "bert": _write_bert,
 }
 
 

@@ -10,7 +10,7 @@ import torch
 
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
-from vestige.data.utterances import Utterance, Utterances
+from vestige.data.utterances import Labels, Utterance, Utterances
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
 from vestige.models.folders import sha256
@@ -172,6 +172,77 @@ def shared(words, folders):
 def make(shared):
     """How to make a copy of each model of next tokens, to be changed."""
     return {name: lambda name=name: copy.deepcopy(shared[name]) for name in LANGUAGE_MODELS}
+
+
+@pytest.fixture(scope="session")
+def encoders(tmp_path_factory):
+    """Folders as users have them: saved from masked language models, with their tokenizers."""
+    from transformers import BertConfig, BertForMaskedLM, RobertaConfig, RobertaForMaskedLM
+
+    sizes = {
+        "hidden_size": 16,
+        "intermediate_size": 24,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "max_position_embeddings": 14,
+        "initializer_range": 0.2,
+    }
+    pieces = {"bert": word_piece(), "roberta": byte_level()}
+    bert = BertConfig(vocab_size=len(pieces["bert"]) + 3, **sizes)
+    roberta = RobertaConfig(vocab_size=len(pieces["roberta"]), pad_token_id=1, **sizes)
+    place = tmp_path_factory.mktemp("encoders")
+    torch.manual_seed(0)
+    networks = {"bert": BertForMaskedLM(bert), "roberta": RobertaForMaskedLM(roberta)}
+    for name, network in networks.items():
+        network.save_pretrained(place / name)
+        pieces[name].save_pretrained(place / name)
+    return {name: place / name for name in networks}
+
+
+TEXTS = [utterance.text for utterance in SAID] * 3
+
+
+def word_piece():
+    """A tokenizer as BERT's."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    inner = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    inner.normalizer = normalizers.BertNormalizer(lowercase=True)
+    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    inner.train_from_iterator(
+        TEXTS, trainers.WordPieceTrainer(vocab_size=60, special_tokens=special, show_progress=False)
+    )
+    inner.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    named = {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]"}
+    return PreTrainedTokenizerFast(tokenizer_object=inner, **named)
+
+
+def byte_level():
+    """A tokenizer as RoBERTa's."""
+    from tokenizers import ByteLevelBPETokenizer, processors
+    from transformers import PreTrainedTokenizerFast
+
+    inner = ByteLevelBPETokenizer()
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    inner.train_from_iterator(TEXTS, vocab_size=280, special_tokens=special, show_progress=False)
+    inner._tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    named = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"}
+    named |= {"unk_token": "<unk>", "pad_token": "<pad>"}
+    return PreTrainedTokenizerFast(tokenizer_object=inner._tokenizer, **named)
+
+
+@pytest.fixture(scope="session")
+def new_bert(encoders):
+    """An encoder with heads for the labels of what is said here."""
+    from vestige.models.nlu_encoder import new_encoder
+
+    return new_encoder(encoders["bert"], *Labels.of(SAID), seed=0)
 
 
 @pytest.fixture

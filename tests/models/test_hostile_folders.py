@@ -21,6 +21,7 @@ from vestige.models.checkpoints import load_model
 from vestige.models.folders import fingerprint, weight_files
 from vestige.models.foreign_files import PACKED, gguf_weights
 from vestige.models.hugging_face import HuggingFaceLanguageModel
+from vestige.models.nlu_encoder import new_encoder
 
 
 @pytest.fixture
@@ -98,11 +99,16 @@ def test_a_pipe_in_a_folder_is_never_opened(folder, file):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_tokenizer_larger_than_the_model_is_refused(folders):
+def test_a_tokenizer_larger_than_the_model_is_refused(folders, encoders, tmp_path):
     texts = ["pack my box with five dozen liquor jugs, and sphinx of quartz"] * 4
     larger = SubwordVocabulary.train_bpe(Corpus.from_texts(texts), size=310)
     with pytest.raises(ModelError, match="the model has 280 outputs"):
         HuggingFaceLanguageModel(pretrained.load(folders["llama"]).network, larger)
+    mixed = Path(shutil.copytree(encoders["bert"], tmp_path / "mixed"))
+    for file in encoders["roberta"].glob("tokenizer*"):
+        shutil.copy(file, mixed)
+    with pytest.raises(ModelError, match="the encoder knows"):
+        new_encoder(mixed, ["a"], ["O"], seed=0)
 
 
 LAYERS_WIDTH_PLACES = {

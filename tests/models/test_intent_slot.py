@@ -7,14 +7,21 @@ What breaks their folders is in `test_refused_models.py`; that they are saved wh
 from dataclasses import replace
 from itertools import product
 
+import numpy as np
 import pytest
 import torch
 
-from tests.models.conftest import INTENT_SLOT, intent_slot_model
-from vestige.data.utterances import Utterance, Utterances
+from tests.models.conftest import INTENT_SLOT, SAID, intent_slot_model, word_piece
+from vestige.data.utterances import IGNORED, Labels, Utterance, Utterances
 from vestige.data.vocabulary import WordVocabulary
+from vestige.errors import DataError
 from vestige.models.bilstm_crf import LONGEST_WORD, IntentSlotModel
+from vestige.models.checkpoints import load_intent_slot
+from vestige.models.nlu_encoder import new_encoder
 from vestige.models.white_box import WhiteBox
+from vestige.training.config import TrainingConfig
+from vestige.training.loop import learn
+from vestige.training.utterances import UtteranceTask, evaluate_utterances
 
 KINDS = {
     "words": INTENT_SLOT,
@@ -136,3 +143,128 @@ def test_the_letters_of_a_word_matter_up_to_the_longest(words):
 def test_a_shape_that_cannot_be_is_refused(change, says):
     with pytest.raises(ValueError, match=says):
         replace(INTENT_SLOT, **change)
+
+
+@pytest.fixture(params=["bert", "roberta"])
+def folder(request, encoders):
+    return encoders[request.param]
+
+
+@pytest.fixture
+def encoder(folder):
+    return new_encoder(folder, *Labels.of(SAID), seed=0)
+
+
+@torch.no_grad()
+def test_an_encoder_reads_what_transformers_reads(encoder, folder):
+    from transformers import AutoModel, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    network = AutoModel.from_pretrained(folder).eval()
+    hidden = network(**tokenizer("how is lima now", return_tensors="pt")).last_hidden_state
+    tokens, _, _ = encoder.encode(SAID.take([10])).rows(np.arange(1))
+    intents, tags = encoder.scores(encoder.embed(torch.from_numpy(tokens)))
+    torch.testing.assert_close(intents, encoder.intent_head(hidden[:, 0]))
+    torch.testing.assert_close(tags, encoder.tag_head(hidden[:, 1:-1]))
+
+
+def test_tags_stand_at_the_first_piece_of_each_word(encoder):
+    said = Utterance(("fly", "to", "parisyork", "now"), ("O", "O", "B-city", "I-city"), "Fly")
+    data = encoder.encode(Utterances.of([said]))
+    pieces = encoder.read(said.tokens)
+    assert len(pieces[2]) > 1
+    assert data.tokens.tolist() == [token for word in pieces for token in word]
+    firsts = data.tags != IGNORED
+    assert [encoder.tags[tag] for tag in data.tags[firsts]] == list(said.tags)
+    assert firsts.tolist() == [place == 0 for word in pieces for place in range(len(word))]
+
+
+def test_a_word_carries_its_blank_where_the_tokenizer_says_so(encoders):
+    bert, roberta = (new_encoder(encoders[k], ["Fly"], ["O"], seed=0) for k in ("bert", "roberta"))
+    assert roberta.read(["york"]) != roberta.read(["to", "york"])[1:]
+    assert roberta.vocabulary.decode(roberta.read(["to", "york"])[1]) == " york"
+    assert bert.read(["york"]) == bert.read(["to", "york"])[1:]
+    gone, strange = "\u200b", "\u4f60"  # words without a piece keep their places
+    assert bert.read(["to", gone, strange, "york"])[1:3] == [(), ()]
+    said = Utterance(("to", gone, strange, "york"), ("O",) * 4, "Fly")
+    data = bert.encode(Utterances.of([said]))
+    assert (data.tags != IGNORED).sum() == 4
+    assert (data.tokens == bert.vocabulary.unk_id).sum() == 2
+
+
+@pytest.mark.slow
+def test_a_loss_counts_the_words_and_not_their_pieces(encoder):
+    tokens = torch.randint(5, 50, (3, 4))
+    intents, tags = torch.tensor([0, 1, 1]), torch.tensor([[0, IGNORED, 1, 2]] * 3)
+    logits, tagged = encoder.scores(encoder.embed(tokens))
+    found = encoder(tokens, intents, tags)
+    assert isinstance(encoder, WhiteBox)
+    for row in range(3):
+        cost = -sum(tagged[row].log_softmax(-1)[n, tags[row, n]] for n in (0, 2, 3))
+        torch.testing.assert_close(found.tags[row], cost)
+        torch.testing.assert_close(found.intent[row], -logits[row].log_softmax(-1)[intents[row]])
+    encoder, tags = encoder.double(), torch.tensor([[0, 1, 2]] * 2)
+    vectors = encoder.embed(tokens[:2, :3]).detach().requires_grad_()
+    assert torch.autograd.gradcheck(lambda v: encoder.losses(v, intents[:2], tags).joint, vectors)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("error")
+def test_training_reaches_the_right_answers(encoders, tmp_path):
+    model = new_encoder(encoders["roberta"], *Labels.of(SAID), seed=0)
+    config = TrainingConfig(seed=0, epochs=25, batch_size=4, learning_rate=5e-3)
+    learn(model, UtteranceTask(model.encode(SAID), SAID), config=config, directory=tmp_path / "run")
+    scores = evaluate_utterances(model, SAID)
+    assert scores.exact_match == 1
+    assert scores.slot_f1 == 1
+    again = load_intent_slot(tmp_path / "run", device="cpu")
+    assert evaluate_utterances(again, SAID) == scores
+    assert not again.training
+
+
+def test_the_seed_decides_the_heads(folder):
+    state = torch.random.get_rng_state()
+    one, same, other = (new_encoder(folder, ["a"], ["O"], seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(one.intent_head.weight, same.intent_head.weight)
+    assert not torch.equal(one.intent_head.weight, other.intent_head.weight)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_longer_utterances_than_the_encoder_reads_are_refused(encoder):
+    said = Utterance(("york",) * 13, ("O",) * 13, "Fly")
+    with pytest.raises(DataError, match=r"utterance 2 has .* pieces; the encoder reads at most"):
+        encoder.encode(Utterances.of([next(iter(SAID)), said]))
+    longest = torch.full((1, encoder.longest), 6)
+    encoder.predict(longest)
+    with pytest.raises(ValueError, match="at most"):
+        encoder.predict(torch.cat([longest, longest], 1))
+
+
+def test_other_kinds_of_encoders_can_be_asked(tmp_path):
+    from transformers import DistilBertConfig, DistilBertModel, ModernBertConfig, ModernBertModel
+
+    tokenizer = word_piece()
+    distil = DistilBertConfig(
+        vocab_size=len(tokenizer), dim=16, hidden_dim=24, n_layers=1, n_heads=2
+    )
+    modern = ModernBertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        pad_token_id=0,
+        cls_token_id=2,
+        sep_token_id=3,
+        bos_token_id=2,
+        eos_token_id=3,
+    )
+    for name, network in (("d", DistilBertModel(distil)), ("m", ModernBertModel(modern))):
+        network.save_pretrained(tmp_path / name)
+        tokenizer.save_pretrained(tmp_path / name)
+        model = new_encoder(tmp_path / name, *Labels.of(SAID), seed=0)
+        data = model.encode(SAID.take([0]))
+        tokens, tags, intents = (torch.from_numpy(part) for part in data.rows(np.arange(1)))
+        vectors = model.embed(tokens).detach().requires_grad_()
+        model.losses(vectors, intents, tags).joint.sum().backward()
+        assert vectors.grad.abs().sum() > 0

@@ -24,6 +24,7 @@ from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import AccessDenied, ModelError, VestigeError
 from vestige.models.checkpoints import load_intent_slot, load_model, load_seq2seq, save_model
 from vestige.models.folders import fingerprint, sha256_of
+from vestige.models.nlu_encoder import new_encoder
 from vestige.training.new_models import new_model
 
 SHORT = WordVocabulary(("<unk>", "<eos>"))
@@ -209,6 +210,24 @@ ADAPTER = {
         }.items()
     },
 }
+HEADS = {
+    "no heads": (lose("heads.safetensors"), "heads.safetensors"),
+    "heads cut short": (write("heads.safetensors", b"ab"), "does not fit"),
+    "a head's part missing": (
+        lacking("heads.safetensors", key="intent_head.bias"),
+        "(?s)does not fit.*bias",
+    ),
+    "another number of labels": (told("intent_slot.json", intents=["Fly"]), "does not fit"),
+    "a label twice": (told("intent_slot.json", tags=["O", "O", "B-city"]), "all different"),
+    "labels are no list": (
+        told("intent_slot.json", tags=3),
+        r"intent_slot\.json has unexpected",
+    ),
+    "no JSON": (write("intent_slot.json", b"{"), r"intent_slot\.json is not"),
+    "another format": (told("intent_slot.json", format=2), "format 2"),
+    "no weights": (lose("model.safetensors"), "model.safetensors|missing"),
+    "no tokenizer": (lose("tokenizer.json"), "tokenizer"),
+}
 READERS = {
     "lstm": (load_model, OURS),
     "gpt2": (load_model, HUGGING_FACE),
@@ -217,16 +236,17 @@ READERS = {
     "llama adapter": (load_model, ADAPTER),
     "intents": (load_intent_slot, INTENTS),
     "pairs": (load_seq2seq, PAIRS),
+    "encoder": (load_intent_slot, HEADS),
 }
 
 
 @pytest.fixture(scope="session")
-def sound(shared, words, tmp_path_factory):
+def sound(shared, words, new_bert, tmp_path_factory):
     """A folder of each kind as it is saved, to be copied and broken."""
     place = tmp_path_factory.mktemp("sound")
     names = ("lstm", "gru", "transformer", "table", *READERS)
-    kinds = {name: shared[name] for name in names if name not in ("intents", "pairs")}
-    kinds |= {"intents": intent_slot_model(words), "pairs": translator()}
+    kinds = {name: shared[name] for name in names if name not in ("intents", "pairs", "encoder")}
+    kinds |= {"intents": intent_slot_model(words), "pairs": translator(), "encoder": new_bert}
     for name, model in kinds.items():
         save_model(model, place / name)
     return place
@@ -252,9 +272,10 @@ def test_a_broken_folder_is_refused_with_the_remedy(copied, name, what):
     assert caught.value.remedy
 
 
-def test_a_model_of_another_kind_is_told_apart(sound):
+def test_a_model_of_another_kind_is_told_apart(sound, encoders, folders):
     for name, read, error, says in (
         ("intents", load_model, AccessDenied, "predicts no next words"),
+        ("encoder", load_model, AccessDenied, "predicts no next words"),
         ("pairs", load_model, AccessDenied, "needs a source"),
         ("pairs", load_intent_slot, ModelError, "a sequence-to-sequence model and has no intents"),
         ("table", load_intent_slot, ModelError, "is a language model and has no intents"),
@@ -263,6 +284,11 @@ def test_a_model_of_another_kind_is_told_apart(sound):
     ):
         with pytest.raises(error, match=says):
             read(sound / name, device="cpu")
+    for name in folders.values():
+        with pytest.raises(ModelError, match="is not an encoder") as caught:
+            new_encoder(name, ["a"], ["O"], seed=0)
+        assert str(name) in caught.value.problem
+        assert "encoder" in caught.value.remedy
 
 
 def test_what_is_no_model_is_refused(tmp_path):

@@ -3,6 +3,7 @@
 What is refused is in `test_refused_models.py`.
 """
 
+import copy
 import hashlib
 import json
 import os
@@ -81,7 +82,7 @@ def ask_intents(model):
 ROUND_TRIPS = {
     **dict.fromkeys(LANGUAGE_MODELS, (load_model, ask)),
     **{f"pairs: {kind}": (load_seq2seq, ask_pairs) for kind in TRANSLATORS},
-    **{f"intents: {kind}": (load_intent_slot, ask_intents) for kind in KINDS},
+    **{f"intents: {kind}": (load_intent_slot, ask_intents) for kind in (*KINDS, "bert")},
 }
 
 
@@ -92,6 +93,8 @@ def test_a_saved_model_comes_back_bit_for_bit(request, words, tmp_path, name):
     kind = name.split(": ")[-1]
     if load is load_seq2seq:
         model = translator(kind)
+    elif kind == "bert":
+        model = request.getfixturevalue("new_bert")
     elif load is load_intent_slot:
         model = intent_slot_model(words, KINDS[kind])
     else:
@@ -113,6 +116,8 @@ def test_a_saved_model_comes_back_bit_for_bit(request, words, tmp_path, name):
         assert (again.source_vocabulary, again.vocabulary) == (SOURCES, TARGETS)
     if kind in KINDS:
         assert again.embedding.weight.requires_grad == model.embedding.weight.requires_grad
+    if kind == "bert":
+        assert again.dropout.p == model.dropout.p
     assert fingerprint(tmp_path / "run") == fingerprint(tmp_path / "run" / "model")
     assert not list((tmp_path / "run" / "model").glob("*.bin"))
 
@@ -129,15 +134,16 @@ def test_the_two_languages_may_be_read_in_pieces_of_words(tmp_path):
     assert again.vocabulary.fingerprint() == english.fingerprint()
 
 
-@pytest.mark.parametrize("name", ["lstm", "gpt2"])
-def test_the_fingerprint_is_that_of_the_weights(make, tmp_path, name):
+@pytest.mark.parametrize("name", ["lstm", "gpt2", "bert"])
+def test_the_fingerprint_is_that_of_the_weights(make, new_bert, tmp_path, name):
 
-    model = make[name]()
+    model = copy.deepcopy(new_bert) if name == "bert" else make[name]()
     for place in ("a", "b"):
         save_model(model, tmp_path / place)
     assert fingerprint(tmp_path / "a") == fingerprint(tmp_path / "b")
     with torch.no_grad():
-        next(model.parameters()).view(-1)[0] += 1
+        last = model.tag_head.bias if name == "bert" else next(model.parameters())
+        last.view(-1)[0] += 1
     save_model(model, tmp_path / "b")
     assert fingerprint(tmp_path / "a") != fingerprint(tmp_path / "b")
 

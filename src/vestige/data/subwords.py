@@ -16,9 +16,11 @@ import json
 import math
 import subprocess
 import sys
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Self
 
@@ -180,6 +182,49 @@ def read_tokenizer(source: str | Path) -> Any:
             require_sound(folder / FILE)
     with _tokenizer_errors(f"the tokenizer in {source}"):
         return AutoTokenizer.from_pretrained(address, trust_remote_code=False, **packed)
+
+
+def word_pieces(
+    vocabulary: SubwordVocabulary, utterances: Sequence[Sequence[str]]
+) -> list[list[list[int]]]:
+    """The pieces of each word of each utterance, without special tokens.
+
+    An utterance is read as one text, its words with a blank between them, so that a word has the
+    pieces that it has in running text: in a byte-level BPE all words but the first carry the
+    blank before them. A word of which the tokenizer leaves nothing, such as a control character,
+    has none.
+    """
+    if not utterances:
+        return []
+    found = vocabulary.tokenizer(
+        [" ".join(words) for words in utterances],
+        add_special_tokens=False,
+        return_offsets_mapping=True,
+        verbose=False,
+    )
+    columns = zip(utterances, found["input_ids"], found["offset_mapping"], strict=True)
+    every = []
+    for words, ids, places in columns:  # a piece belongs to the word in which it ends
+        ends = list(accumulate(len(word) + 1 for word in words))
+        pieces: list[list[int]] = [[] for _ in words]
+        for id, (_, end) in zip(ids, places, strict=True):
+            pieces[bisect_left(ends, end + 1)].append(id)
+        every.append(pieces)
+    return every
+
+
+def special_tokens(vocabulary: SubwordVocabulary) -> tuple[list[int], list[int]]:
+    """Special tokens before and after a text; DataError if they change how it is read."""
+    tokenizer = vocabulary.tokenizer
+    inner = tokenizer("a", add_special_tokens=False)["input_ids"]
+    whole = tokenizer("a")["input_ids"]
+    for first in range(len(whole) - len(inner) + 1):
+        if whole[first : first + len(inner)] == inner:
+            return whole[:first], whole[first + len(inner) :]
+    raise DataError(
+        "the tokenizer changes a text when it adds special tokens",
+        remedy="Pass an encoder whose tokenizer puts them before and after a text.",
+    )
 
 
 # Checks of a tokenizer.json

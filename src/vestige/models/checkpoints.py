@@ -29,6 +29,7 @@ from vestige.memory import require_fit, require_room
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
 from vestige.models.folders import (
     ADAPTER_CONFIG,
+    ANSWERS,
     CONFIG,
     DESCRIPTION,
     WHOLE,
@@ -101,7 +102,8 @@ BUILDERS: dict[str, Callable[[Vocabulary, Mapping[str, Any], int], Network]] = {
 def save_model(model: Network, directory: str | Path) -> None:
     """Write a model atomically, for `load_model` and `load_intent_slot`; an old one is replaced.
 
-    Hugging Face models become a Hugging Face folder, LoRA adapters an adapter folder.
+    Hugging Face models become a Hugging Face folder, LoRA adapters an adapter folder, encoders
+    with heads a Hugging Face folder that has the heads, too.
 
     Raises:
         ModelError: the directory cannot be written.
@@ -194,7 +196,8 @@ def load_intent_slot(path: str | Path, *, device: str = "auto") -> IntentSlotNet
     """Read an intent-and-slot model, ready for attacks: on its device and in evaluation mode.
 
     Args:
-        path: a Vestige checkpoint, or a training's output directory.
+        path: a Vestige checkpoint, a training's output directory, or an encoder with heads as
+            `save_model` writes it.
         device: "auto" (CUDA, else CPU) or a torch device.
 
     Raises:
@@ -266,6 +269,10 @@ def _of_kind(kind: type[AnyNetwork], path: str | Path, device: str) -> AnyNetwor
 
 def _ours(folder: Path) -> Network | None:
     """The model of a folder in our format; None for any other."""
+    if (folder / ANSWERS).is_file():
+        from vestige.models.nlu_encoder import load_encoder
+
+        return load_encoder(folder)
     file = folder / DESCRIPTION
     if not file.is_file():
         return None

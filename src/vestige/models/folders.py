@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 DESCRIPTION, CONFIG, ADAPTER_CONFIG = "model.json", "config.json", "adapter_config.json"
 DESCRIPTIONS = (DESCRIPTION, CONFIG, ADAPTER_CONFIG)
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-ADAPTER, GGUF = "adapter_model.safetensors", ".gguf"
+ADAPTER, HEADS, GGUF = "adapter_model.safetensors", "heads.safetensors", ".gguf"
+ANSWERS = "intent_slot.json"
+"""The labels of an encoder with heads: its folder is an intent-and-slot model."""
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle")
 SAVE = "Save the model with save_pretrained of transformers 5, which writes safetensors."
@@ -127,6 +129,8 @@ def weight_files(folder: Path) -> list[Path]:
     """
     if (packed := gguf_file(folder)) is not None:
         return _existing([packed])
+    if (folder / ANSWERS).is_file():
+        return sorted([*pretrained_files(folder), folder / HEADS])
     if (folder / DESCRIPTION).is_file():
         return _existing([folder / WHOLE])
     if (folder / ADAPTER_CONFIG).is_file():

@@ -94,7 +94,7 @@ def train(
     --task next-word, translation and dialogue train the models of the user audit. nlu trains a
     model of intents and slots, on utterances with a tag per word and an intent each: a JSONL, CSV
     or Parquet file, Snips or ATIS folders, NLU-Evaluation-Data, or a folder of vestige plant
-    --task nlu.
+    --task nlu. With --from, a Hugging Face encoder is fine-tuned.
 
     --defence dp-sgd and dp-fedavg give a guarantee of differential privacy, printed before and
     after the training. They need --from or --vocabulary of a model that was trained on other text.

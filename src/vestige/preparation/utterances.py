@@ -5,15 +5,18 @@ section 6, for dropout, early stopping and character embeddings; Ma and Hovy (20
 the filters of the last.
 """
 
+from os import fspath
 from typing import Any, Literal
 
 from vestige.data.canaries.utterances import SecretManifest
 from vestige.data.utterances import Labels
 from vestige.models.checkpoints import load_intent_slot
+from vestige.models.folders import ANSWERS, DESCRIPTION, model_folder
+from vestige.models.nlu_encoder import IntentSlotEncoder, new_encoder
 from vestige.models.protocols import choose_device
 from vestige.models.white_box import IntentSlotNetwork
 from vestige.preparation.options import ModelOptions, NluOptions, TrainingOptions
-from vestige.preparation.prepared import Prepared, loaded
+from vestige.preparation.prepared import Prepared, is_path, loaded
 from vestige.preparation.texts import Texts
 from vestige.session import Session
 from vestige.training.config import TrainingConfig
@@ -48,7 +51,9 @@ def prepared_utterances(
     if start is None:
         network = _new_intent_slot(run, texts, model, nlu)
     else:
-        network = loaded(start, load_intent_slot, "cpu")
+        network = _continued_intent_slot(run, texts, start)
+        if isinstance(network, IntentSlotEncoder):
+            settings |= {"learning_rate": 5e-5, "schedule": "cosine", "max_grad_norm": 1.0}
     network = network.to(choose_device(run.device))
     settings |= training.chosen
     keep: Literal["best", "last"] = "best" if nlu.early_stopping else "last"
@@ -108,3 +113,14 @@ def _new_intent_slot(
         char_filters=FILTERS if nlu.char_embeddings else 0,
         **shape,
     )
+
+
+def _continued_intent_slot(run: Session, texts: Texts, start: Any) -> IntentSlotNetwork:
+    """The model to continue: a copy of a loaded one, or a new one on an encoder's folder."""
+    if is_path(start):
+        folder = model_folder(fspath(start))
+        if not any((folder / name).is_file() for name in (DESCRIPTION, ANSWERS)):
+            labels = labels_of(texts)
+            return new_encoder(fspath(start), labels.intents, labels.tags, seed=run.seed)
+    network: IntentSlotNetwork = loaded(start, load_intent_slot, "cpu")
+    return network

@@ -63,6 +63,19 @@ def test_the_planted_secret_is_found_and_the_controls_are_not(extract, trained):
     assert found["p_value"] == pytest.approx(found["planted_median_rank"] / SPACE)
 
 
+def test_several_models_are_asked_for_one_manifest(shell, trained, tmp_path):
+    models = (trained / "trained", trained / "trained")
+    more = ("--also", models[1], "--device", "cpu", "--out", tmp_path / "out")
+    done = shell("extract", models[0], trained / "planted", "--controls", 40, *more)
+    assert done.finished, done.stderr
+    assert "In 2 models, the planted secret has rank" in done.stdout
+    assert "of 40 that were" in done.stdout or "better than all 40" in done.stdout
+    assert "There are too few controls" in done.stdout
+    refused = shell("extract", models[0], "--pattern", "pin:2", *more[:-1], tmp_path / "other")
+    assert refused.exit_code == 2
+    assert "--also needs a manifest of utterances" in refused.stderr
+
+
 @pytest.mark.slow
 def test_an_audit_becomes_a_page(extract, shell, trained, tmp_path, secret):
     done = extract(trained / "planted" / "manifest.json", "--out", tmp_path / "run")
@@ -131,3 +144,46 @@ def test_what_exceeds_the_budget_is_ranked_by_a_sample_or_not_at_all(extract, se
     assert not sampled["ranks_exact"]
     left_out = json.loads(extract(*asked, "--rank-sample", 0).stdout)
     assert left_out["median_rank"] is None
+
+
+# A Hugging Face encoder is fine-tuned and attacked by the same command.
+
+
+@pytest.fixture(scope="module")
+def tuned(shell, tiny_encoder, tmp_path_factory):
+    root = tmp_path_factory.mktemp("encoder")
+    towns = ("york", "bath")
+    spoken = [
+        Utterance((*words, town), (*["O"] * len(words), "B-city"), intent)
+        for _ in range(6)
+        for town in towns
+        for words, intent in ((("fly", "to"), "Fly"), (("rain", "in"), "Ask"))
+    ]
+    write_utterances(Utterances.of(spoken), root / "said.jsonl")
+    encoder = tiny_encoder(root / "bert")
+    for words in (
+        ("plant", root / "said.jsonl", "--task", "nlu", "--pattern", "pin:2", "--copies", 30,
+         "--controls", 8, "--out", root / "planted"),
+        ("train", root / "planted", "--task", "nlu", "--from", encoder, "--epochs", 25,
+         "--learning-rate", 0.01, "--batch-size", 8, "--device", "cpu", "--out", root / "tuned"),
+    ):  # fmt: skip
+        done = shell(*words)
+        assert done.exit_code == 0, done.stderr
+    return root
+
+
+def test_a_secret_said_to_an_encoder_stands_out_and_controls_do_not(shell, tuned, tmp_path):
+    words = ("--device", "cpu", "--json", "--out", tmp_path / "out")
+    done = shell("extract", tuned / "tuned", tuned / "planted", *words)
+    assert done.finished, done.stderr
+    found = json.loads(done.stdout)
+    assert found["planted_median_rank"] <= 10
+    assert found["controls_median_rank"] > 20
+    assert found["planted_exposure"] > found["controls_exposure"]
+
+
+def test_an_encoder_is_searched(shell, tuned, tmp_path):
+    words = ("--pattern", "pin:2", "--truth", "4 2", "--search-budget", 10, "--device", "cpu")
+    done = shell("extract", tuned / "tuned", *words, "--json", "--out", tmp_path / "out")
+    assert done.finished, done.stderr
+    assert 1 <= json.loads(done.stdout)["median_rank"] <= 100
