@@ -1,4 +1,4 @@
-"""Completion of own secrets: what is given, what is said, and what chance says."""
+"""Completion of known secrets: what is given, what is generated, and what chance explains."""
 
 from collections.abc import Iterator
 
@@ -35,7 +35,7 @@ def model() -> HuggingFaceLanguageModel:
 
 
 def learn(model: HuggingFaceLanguageModel, text: str) -> None:
-    """Train on a text until the model says it."""
+    """Train on a text until the model generates it."""
     optimizer = torch.optim.Adam(model.network.parameters(), lr=1e-2)
     ids = torch.tensor([[model.first_token, *model.vocabulary.encode(text)]])
     for _ in range(60):
@@ -46,7 +46,7 @@ def learn(model: HuggingFaceLanguageModel, text: str) -> None:
 
 
 def greedy(model: HuggingFaceLanguageModel, before: list[int], number: int) -> Iterator[int]:
-    """The likeliest token, time after time, by the network itself."""
+    """The most probable token, time after time, by the network itself."""
     ids = [model.first_token, *before]
     for _ in range(number):
         with torch.no_grad():
@@ -56,7 +56,7 @@ def greedy(model: HuggingFaceLanguageModel, before: list[int], number: int) -> I
 
 
 @pytest.mark.slow
-def test_what_was_learnt_is_said_and_what_was_not_is_not(model):
+def test_a_learned_secret_is_completed_and_others_are_not(model):
     codes = (314159, 271828, 161803)
     secrets = [read_secret(f"the gate code is {code}", n) for n, code in enumerate(codes, 1)]
     learn(model, secrets[0].text)
@@ -66,32 +66,25 @@ def test_what_was_learnt_is_said_and_what_was_not_is_not(model):
     assert found.verdict == LEAK
     assert found.summary["p"] == pytest.approx(3e-6)
     for one, secret in zip(found.rows, secrets, strict=True):
-        ids = model.vocabulary.encode(secret.text)
-        assert model.vocabulary.decode(ids[: one["given_tokens"]]) in (
-            "the gate code is",
-            "the gate code is ",
-        )
-        assert one["given_tokens"] + one["part_tokens"] == len(ids)
-        said = list(greedy(model, ids[: one["given_tokens"]], one["part_tokens"]))
-        assert one["greedy"] == (said == ids[one["given_tokens"] :])
+        ids, given = model.vocabulary.encode(secret.text), one["given_tokens"]
+        assert model.vocabulary.decode(ids[:given]).rstrip() == "the gate code is"
+        assert given + one["part_tokens"] == len(ids)
+        own = list(greedy(model, ids[:given], one["part_tokens"]))
+        assert one["greedy"] == (own == ids[given:])
 
 
-def test_each_part_is_asked_for_behind_those_before_it(model):
+def test_each_part_is_completed_after_those_before_it(model):
     found = complete_secrets(model, [read_secret("call {{555}} or {{01}}, the code", 1)])
     first, second = found.rows
     assert (first["phrase"], second["phrase"]) == ("call 555", "call 555 or 01")
     assert (first["chance"], second["chance"]) == (1e-3, 1e-2)
-
-
-def test_what_stands_at_the_beginning_is_asked_of_the_beginning(model):
     (one,) = complete_secrets(model, [read_secret("{{4917}} is the gate code", 1)]).rows
     assert one["given_tokens"] == 0
 
 
-def test_a_lucky_guess_is_not_decided(model):
-    """One of two that could stand there: greedy decoding prefers one of them, or neither."""
-    said = next(greedy(model, model.vocabulary.encode("the gate code is "), 1))
-    word = model.vocabulary.decode([said]).strip() or "0"
+def test_a_lucky_guess_of_two_is_not_decided(model):
+    likely = next(greedy(model, model.vocabulary.encode("the gate code is "), 1))
+    word = model.vocabulary.decode([likely]).strip() or "0"
     other = "9" if word != "9" else "8"
     found = complete_secrets(model, [read_secret(f"code {{{{{word}|{other}}}}}", 1)])
     assert found.summary["p"] in (0.5, 1.0)
@@ -100,7 +93,7 @@ def test_a_lucky_guess_is_not_decided(model):
 
 
 @pytest.mark.slow
-def test_secrets_never_read_are_said_no_more_often_than_chance_allows(model):
+def test_secrets_never_read_are_completed_no_more_often_than_chance_allows(model):
     generator = np.random.default_rng(5)
     secrets = [
         read_secret(f"the gate code is {{{{{n:02d}}}}}", 1)
