@@ -1,20 +1,16 @@
 """An audit of texts by counted models: what is found, what counts once, what is read again."""
 
-import json
-
 import numpy as np
 import pytest
 
 from tests.audits.membership.chains import Chain
 from tests.audits.membership.made_texts import audited
-from vestige import results
 from vestige.audits.membership.membership import membership
 from vestige.audits.membership.text_scores import SCORES
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.data.corpus import Corpus
-from vestige.errors import DataError, ModelError, RunError
+from vestige.errors import DataError, ModelError
 from vestige.models import token_statistics as statistics_module
-from vestige.models.checkpoints import save_model
 
 CHAIN = Chain(150, 0.2)
 
@@ -205,41 +201,3 @@ def test_a_second_command_reads_only_what_is_new(queried, plain, tmp_path):
     assert read_by(score="loss")[0] == 0
     assert read_by(texts=corpus(USED, NEVER, texts(3, 77)))[0] == 2 * 3
     assert read_by(model=CHAIN.counted((PUBLIC, 2)), base=None)[0] == 190
-
-
-@pytest.mark.slow
-def test_a_killed_run_resumes(monkeypatch, plain, tmp_path):
-    monkeypatch.setattr(statistics_module, "GROUP_TOKENS", 500)
-    ask, calls = statistics_module.token_statistics, []
-
-    def killed(model, some, **more):
-        calls.append(len(some))
-        if len(calls) == 4:
-            raise KeyboardInterrupt
-        return ask(model, some, **more)
-
-    monkeypatch.setattr(statistics_module, "token_statistics", killed)
-    with pytest.raises(KeyboardInterrupt):
-        audit(statistics=tmp_path / "kept")
-    whole = audit(statistics=tmp_path / "kept")
-    assert sum(calls[4:]) == 2 * 190 - sum(calls[:3])
-    assert whole.summary == plain.summary
-
-
-def test_a_run_folder_records_models_and_data(tmp_path):
-    save_model(TUNED, tmp_path / "tuned")
-    save_model(BASE, tmp_path / "base")
-    for name, one in BOTH.items():
-        rows = "".join(json.dumps({"text": text}) + "\n" for text in one)
-        (tmp_path / f"{name}.jsonl").write_text(rows)
-    given = {name: tmp_path / f"{name}.jsonl" for name in BOTH}
-    given |= {"base": tmp_path / "base", "out": tmp_path / "run"}
-    found = audit(tmp_path / "tuned", **given)
-    run = results.load(tmp_path / "run")
-    assert run.summary == json.loads(results.to_json(found.summary))
-    assert run.rows[0]["text"] == USED[0]
-    assert set(run.run["models"]) == {"target", "base"}
-    assert run.run["data"]["reference"]["documents"] == 150
-    assert (tmp_path / "run.statistics").is_dir()
-    with pytest.raises(RunError, match="exists already"):
-        audit(tmp_path / "tuned", **given)

@@ -11,7 +11,6 @@ from tests.audits.membership.made_texts import audited, failed
 from tests.audits.membership.made_users import users
 from tests.audits.told import Told
 from vestige import results
-from vestige.audits.membership import ranked_users
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
@@ -239,15 +238,6 @@ def test_ranks_are_kept_and_belong_to_one_audit(model, tmp_path):
     assert "reading the texts" not in log.tasks
     assert found.rows == audit(model).rows
     assert names_in(tmp_path) == {"out"}
-
-
-def test_an_interruption_before_any_work_is_finished_leaves_nothing(model, tmp_path, monkeypatch):
-    def killed(*given, **named):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(ranked_users, "ranks_of", killed)
-    assert interrupted(model, tmp_path / "out") == []
-    assert names_in(tmp_path) == set()
 
 
 def test_shadow_models_are_kept_and_the_interruption_says_so(model, tmp_path):

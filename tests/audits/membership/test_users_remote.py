@@ -1,12 +1,9 @@
 """An audit of users of a function that misbehaves, and of a server: complete, and paid once."""
 
 import json
-import os
 import re
-import subprocess
 import sys
 import time
-from collections import Counter
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +12,6 @@ import pytest
 from tests.audits.membership.made_texts import audited, failed
 from tests.audits.membership.made_users import users
 from tests.audits.told import Told
-from tests.cli.shell import invoke
 from tests.models.narrowed import narrow
 from tests.models.served import FAULTS, KEY, Served, failing, serving
 from vestige.audits.membership import service as service_module
@@ -29,7 +25,7 @@ from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.remote import retry as retries
 from vestige.models.remote.options import RemoteOptions
 from vestige.models.top_k import Context
-from vestige.store import KEPT, Store
+from vestige.store import Store
 
 pytest.importorskip("openai")
 
@@ -83,42 +79,13 @@ def test_a_function_that_always_lists_the_same_words_is_undecided():
     assert "alive" in failed(found)
 
 
-@pytest.mark.slow
-def test_failures_are_retried_within_the_budget(likeliest):
-    calls = []
-
-    def moody(contexts):
-        calls.append(contexts)
-        if len(calls) % 9 == 3:
-            raise ConnectionError("private")
-        return likeliest(contexts)
-
-    found = audit(moody).summary
-    assert found["failures"] == found["retries"] > 0
-    assert found["words_unanswered"] == 0
-    need = audit(likeliest).summary["queries"]
-    calls.clear()
-    short = audit(moody, budget=need).summary
-    assert short["queries"] <= need
-    assert short["budget_spent"]
-    assert short["words_unanswered"] > 0
-
-
-@pytest.mark.slow
-def test_a_slow_call_is_given_up_and_a_long_one_is_reported(likeliest, monkeypatch):
-    calls = []
-
+def test_a_call_that_takes_long_is_reported(likeliest, monkeypatch):
     def slow(contexts):
-        calls.append(contexts)
-        if len(calls) == 2:
-            time.sleep(1)
+        time.sleep(0.1)
         return likeliest(contexts)
 
-    found = audit(slow, timeout=0.5).summary
-    assert (found["timeouts"], found["words_unanswered"]) == (1, 0)
     monkeypatch.setattr(service_module, "SILENCE", 0.01)
-    calls.clear()
-    audit(slow, monitor=(log := Told()))
+    audit(slow, queries=2, monitor=(log := Told()))
     assert any("The service has not answered for 0 s" in line for line in log.lines)
 
 
@@ -138,19 +105,18 @@ def test_unknown_words_and_missing_answers_are_counted(likeliest):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("error", [ConnectionError, SystemExit])
 def test_a_function_that_never_answers_is_given_up_soon_and_its_audit_resumes(
-    likeliest, tmp_path, monkeypatch, error
+    likeliest, tmp_path, monkeypatch
 ):
     def dead(contexts):
-        raise error("private: " + " ".join(contexts[0].words))
+        raise ConnectionError("private: " + " ".join(contexts[0].words))
 
     named = SimpleNamespace(ask=dead)
     monkeypatch.setitem(sys.modules, "function_that_dies", named)
     given = {"out": tmp_path / "out", "attempts": 2}
     with pytest.raises(ModelError, match="function_that_dies:ask keeps failing, by query") as found:
         audit("function_that_dies:ask", **given)
-    assert error.__name__ in str(found.value)
+    assert "ConnectionError" in str(found.value)
     assert "private" not in str(found.value)
     with Store(tmp_path / "out.partial" / "work.sqlite") as store:
         assert dict(store.part("answer/")) == {}
@@ -159,42 +125,6 @@ def test_a_function_that_never_answers_is_given_up_soon_and_its_audit_resumes(
     named.ask = likeliest
     summary = audit("function_that_dies:ask", **given).summary
     assert (summary["failures"], summary["words_unanswered"]) == (6, 0)
-
-
-def test_words_that_are_too_long_fill_no_disk(likeliest, tmp_path):
-    calls = []
-
-    def long(contexts):
-        calls.append(contexts)
-        return likeliest(contexts) if len(calls) < 3 else [["x" * 5_000_000] * 3] * len(contexts)
-
-    with pytest.raises(ModelError, match="a word of 5,000,000 characters"):
-        audit(long, out=tmp_path / "out")
-    kept = tmp_path / "out.partial" / "work.sqlite"
-    with Store(kept) as store:
-        assert 0 < len(dict(store.part("answer/"))) < 64
-    assert kept.stat().st_size < 200_000
-
-
-@pytest.mark.slow
-def test_an_interrupted_audit_keeps_answers_and_counts_the_call_that_was_lost(likeliest, tmp_path):
-    sent, lost = [], []
-
-    def ask(contexts):
-        if len(sent) == 2 and not lost:
-            lost.extend(contexts)
-            raise KeyboardInterrupt
-        sent.append([context.words for context in contexts])
-        return likeliest(contexts)
-
-    with pytest.raises(KeyboardInterrupt) as caught:
-        audit(ask, out=tmp_path / "out")
-    assert caught.value.__notes__ == [KEPT]
-    found = audit(ask, out=tmp_path / "out")
-    words = [words for group in sent for words in group]
-    assert len(words) == len(set(words))
-    assert found.summary["queries"] == len(words) + len(lost)
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 # Servers.
@@ -214,6 +144,9 @@ def test_a_server_gives_the_audit_of_its_model_also_behind_a_failing_proxy(model
     with serving(served) as url:
         found = audit(f"openai:{url}#small", out=tmp_path / "out", monitor=log)
         calls = len(served.asked)
+        audit(f"openai:{url}#small", statistics=tmp_path / "out.statistics")
+        later = [json.dumps(body["prompt"]) for body in served.asked[calls:]]
+        assert all(one == '""' or CONTROL.search(one) for one in later), "a text was sent again"
         with failing(url, FAULTS["rate limit"], every=9) as (proxy, faults):
             again = audit(f"openai:{proxy}#small", **given)
     assert faults
@@ -224,37 +157,6 @@ def test_a_server_gives_the_audit_of_its_model_also_behind_a_failing_proxy(model
     assert plan < next(n for n, one in enumerate(log.lines) if "The server's model is" in one)
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert not [file for file in files if KEY.encode() in file.read_bytes()]
-
-
-@pytest.mark.slow
-def test_a_killed_audit_of_a_server_resumes_and_sends_nothing_twice(model, tmp_path):
-    served = OfWords(model, delay=0.002, several=False)
-    for name, corpus in (("mine", ME), ("others", PEOPLE)):
-        rows = [{"text": t, "who": u} for t, u in zip(corpus, corpus.users, strict=True)]
-        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    with serving(served) as url:
-        words = [
-            *("membership", f"openai:{url}#small", "--unit", "user"),
-            *("--texts", tmp_path / "mine.jsonl", "--reference", tmp_path / "others.jsonl"),
-            *("--user", "who", "--top-k", "3", "--queries", "4", "--shadows", "0"),
-            *("--concurrency", "1", "--out", tmp_path / "out"),
-        ]
-        command = [sys.executable, "-m", "vestige", *words]
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=os.environ)
-        while len(served.asked) < 60:
-            assert process.poll() is None
-            time.sleep(0.01)
-        process.kill()
-        process.wait()
-        before = len(served.asked)
-        done = invoke(words)
-        assert done.finished, done.stderr
-    sent = Counter(json.dumps(body["prompt"]) for body in served.asked)
-    repeated = [one for one, times in sent.items() if times > 1 and one != '""']
-    twice = [one for one in repeated if not CONTROL.search(one)]
-    assert len(served.asked) > before
-    assert len(twice) <= 1  # the one that was under way; the others are the probe's
-    assert KEY not in done.stdout + done.stderr
 
 
 @pytest.mark.slow
