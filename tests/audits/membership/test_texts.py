@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.audits.membership.chains import Chain
+from tests.audits.chains import Chain
 from tests.audits.membership.made_texts import audited
 from vestige.audits.membership.membership import membership
 from vestige.audits.membership.text_scores import SCORES

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.audits.membership.chains import Chain
+from tests.audits.chains import Chain
 from tests.audits.membership.made_texts import audited, failed
 from tests.audits.membership.made_users import users
 from tests.audits.told import Told

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.audits.membership.chains import Chain
+from tests.audits.chains import Chain
 from tests.audits.membership.made_users import users
 from tests.models.narrowed import narrow
 from vestige.data.corpus import Corpus

@@ -27,12 +27,13 @@ class Chain:
         return found
 
     def counted(self, *read):
-        """The model that read some lists of texts, each so many times."""
+        """The model that read some lists of texts, each so many times; fewer than none suppress."""
         size = len(self.vocabulary)
         counts = np.full((size, size), 0.05)
         for texts, times in read:
             for ids in self.vocabulary.encode_batch(list(texts)):
                 for one, other in pairwise(ids):
                     counts[one, other] += times
+        counts = np.maximum(counts, 0.01)
         table = counts / counts.sum(axis=1, keepdims=True)
         return TableModel(np.full(size, 1 / size), table, self.vocabulary)
