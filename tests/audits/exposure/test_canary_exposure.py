@@ -208,25 +208,9 @@ def test_a_subword_model_is_measured_with_the_words_of_its_canaries():
         canary_exposure(model, canaries, seed=0, exact_budget=10)
 
 
-def test_medians_by_copies_have_intervals(canaries):
-    found = canary_exposure(model_that_knows([]), canaries, seed=0, references=4000)
-    summary = found.figures()
-    assert (summary["canaries_5_copies"], summary["canaries_20_copies"]) == (6, 4)
-    for group in ("5_copies", "planted", "controls"):
-        low, value, high = (summary[f"exposure_{group}{end}"] for end in ("_low", "", "_high"))
-        assert low < value < high
-    assert summary["exposure_20_copies_low"] is summary["exposure_20_copies_high"] is None
-    six = [c["exposure"] for c in found.canaries if c["copies"] == 5]
-    assert summary["exposure_5_copies"] == np.median(six)
-    assert summary["exposure_5_copies_low"] == min(six)
-
-
-def test_one_canary_has_its_own_interval():
+def test_one_canary_of_one_control_has_no_test_of_order_and_a_summary_without_nan():
     pair = [Canary("abc cde bcd abd", "given", (), 3), Canary("bcd abc ace bde", "given", (), 0)]
     found = canary_exposure(model_that_knows([]), pair, seed=0, references=500)
-    summary, own = found.figures(), found.canaries[0]
-    ends = (summary["exposure_planted_low"], summary["exposure_planted_high"])
-    assert ends == (own["low"], own["high"])
     assert found.order is None
     assert "nan" not in results.to_json(replace(found, checks=PASSED).summary())
 

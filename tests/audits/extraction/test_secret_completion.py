@@ -9,40 +9,18 @@ import torch
 import vestige
 from tests.audits.passed import PASSED
 from tests.audits.planted import MANIFEST
+from tests.audits.taught import taught, untaught
 from vestige.audits.extraction.secrets import complete_secrets, completion_result
 from vestige.claims import LEAK, UNDECIDED
-from vestige.data.corpus import Corpus
 from vestige.data.secrets.lines import read_secret
-from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.reports.verdicts import sentence_of
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def model() -> HuggingFaceLanguageModel:
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    lines = ["the gate code is 0123456789", "call 555 0199", "a.smith@mail.example"]
-    vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts(lines), size=290)
-    torch.manual_seed(0)
-    shape = LlamaConfig(
-        vocab_size=len(vocabulary), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
-        num_attention_heads=2, num_key_value_heads=2, initializer_range=0.5,
-        max_position_embeddings=128, bos_token_id=vocabulary.eos_id, eos_token_id=vocabulary.eos_id,
-    )  # fmt: skip
-    return HuggingFaceLanguageModel(LlamaForCausalLM(shape).eval(), vocabulary)
-
-
-def learn(model: HuggingFaceLanguageModel, text: str) -> None:
-    """Train on a text until the model generates it."""
-    optimizer = torch.optim.Adam(model.network.parameters(), lr=1e-2)
-    ids = torch.tensor([[model.first_token, *model.vocabulary.encode(text)]])
-    for _ in range(60):
-        loss = model.network(input_ids=ids, labels=ids).loss
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+    return untaught()
 
 
 def greedy(model: HuggingFaceLanguageModel, before: list[int], number: int) -> Iterator[int]:
@@ -57,19 +35,22 @@ def greedy(model: HuggingFaceLanguageModel, before: list[int], number: int) -> I
 
 @pytest.mark.slow
 def test_a_learned_secret_is_completed_and_others_are_not(model):
-    codes = (314159, 271828, 161803)
-    secrets = [read_secret(f"the gate code is {code}", n) for n, code in enumerate(codes, 1)]
-    learn(model, secrets[0].text)
-    found = complete_secrets(model, secrets)
+    texts = [f"the gate code is {code}" for code in (314159, 271828, 161803)]
+    secrets, encode = list(map(read_secret, texts, (1, 2, 3))), model.vocabulary.encode
+    with taught(model, secrets[0].text):
+        found = complete_secrets(model, secrets)
+        decoded = [
+            list(greedy(model, ids[: one["given_tokens"]], one["part_tokens"]))
+            for one, ids in zip(found.rows, map(encode, texts), strict=True)
+        ]
     assert [one["greedy"] for one in found.rows] == [True, False, False]
     assert found.rows[0]["beam_place"] == 1
     assert found.verdict == LEAK
     assert found.summary["p"] == pytest.approx(3e-6)
-    for one, secret in zip(found.rows, secrets, strict=True):
-        ids, given = model.vocabulary.encode(secret.text), one["given_tokens"]
+    for one, ids, own in zip(found.rows, map(encode, texts), decoded, strict=True):
+        given = one["given_tokens"]
         assert model.vocabulary.decode(ids[:given]).rstrip() == "the gate code is"
         assert given + one["part_tokens"] == len(ids)
-        own = list(greedy(model, ids[:given], one["part_tokens"]))
         assert one["greedy"] == (own == ids[given:])
 
 

@@ -258,6 +258,7 @@ def test_a_truth_gets_a_rank_and_is_redacted_everywhere(run, shell, trained, tmp
     assert "<dd>4 2</dd>" not in page
 
 
+@pytest.mark.slow
 def test_without_the_truth_nothing_is_claimed(run, trained, tmp_path):
     words = ("--pattern", "my pin {few:2} is code", "--intent", "PinIntent")
     done = run(trained, *words, "--candidates", "few=1,2,3")
