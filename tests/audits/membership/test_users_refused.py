@@ -138,3 +138,9 @@ def test_a_folder_in_the_place_of_a_file_is_refused(option, tmp_path):
     with pytest.raises(VestigeError, match="letter"):
         audit(**{"shadows": 2, "epochs": 1, "hidden_size": 4, option: place})
     assert (tmp_path / "letter").read_text() == "mine"
+
+
+@pytest.mark.slow
+def test_a_cluster_that_does_not_answer_is_refused():
+    with pytest.raises(VestigeError, match="Ray"):
+        audit(shadows=2, epochs=1, hidden_size=4, cluster="127.0.0.1:1")
