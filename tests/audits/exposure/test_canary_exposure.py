@@ -1,4 +1,4 @@
-"""Exposure of canaries, beside their words in another order and beside controls."""
+"""Exposure of canaries, of their words in other orders, and of controls, by brute force."""
 
 from dataclasses import replace
 from itertools import permutations
@@ -42,6 +42,10 @@ def model_that_knows(
             table[before, after] *= order
     table /= table.sum(1, keepdims=True)
     return TableModel(table[size], table[:size], vocabulary)
+
+
+def log_perplexities(model, phrases):
+    return text_log_probs(model, [WORDS.encode(phrase) for phrase in phrases]) / -np.log(2)
 
 
 def draw(number: int, copies: int, seed: int, length: int = 4) -> list[Canary]:
@@ -161,10 +165,6 @@ def test_a_canary_is_ranked_among_references_of_its_length(canaries):
         assert {c["references"] for c in own} == {len(drawn.phrases)}
 
 
-def log_perplexities(model, phrases):
-    return text_log_probs(model, [WORDS.encode(phrase) for phrase in phrases]) / -np.log(2)
-
-
 def test_exact_ranks_are_those_of_the_whole_space(canaries):
     pairs = [Canary(" ".join(c.phrase.split()[:2]), "random", (), c.copies) for c in canaries]
     model = model_that_knows([c.phrase for c in pairs if c.planted], order=30)
@@ -177,15 +177,6 @@ def test_exact_ranks_are_those_of_the_whole_space(canaries):
         else:
             assert exact["exact_low"] is None
     assert found.figures()["exact_decided"] == len(found.planted)
-
-
-def test_canaries_of_several_lengths_have_references_of_their_own(canaries):
-    short = [Canary("abc cde", "given", (), 3), Canary("bcd abc", "given", (), 0)]
-    found = canary_exposure(model_that_knows([]), [*canaries, *short], seed=0, references=3600)
-    assert [c["references"] for c in found.canaries[-2:]] == [60 * 59] * 2
-    assert {c["references"] for c in found.canaries[:-2]} == {3600}
-    assert [c["phrase"] for c in found.canaries] == [c.phrase for c in [*canaries, *short]]
-    assert found.space == "sampled"
 
 
 def test_candidates_take_the_place_of_random_words():
@@ -212,25 +203,9 @@ def test_a_subword_model_is_measured_with_the_words_of_its_canaries():
         canary_exposure(model, canaries, seed=0, exact_budget=10)
 
 
-def test_medians_by_copies_have_intervals(canaries):
-    found = canary_exposure(model_that_knows([]), canaries, seed=0, references=4000)
-    summary = found.figures()
-    assert (summary["canaries_5_copies"], summary["canaries_20_copies"]) == (6, 4)
-    for group in ("5_copies", "planted", "controls"):
-        low, value, high = (summary[f"exposure_{group}{end}"] for end in ("_low", "", "_high"))
-        assert low < value < high
-    assert summary["exposure_20_copies_low"] is summary["exposure_20_copies_high"] is None
-    six = [c["exposure"] for c in found.canaries if c["copies"] == 5]
-    assert summary["exposure_5_copies"] == np.median(six)
-    assert summary["exposure_5_copies_low"] == min(six)
-
-
-def test_one_canary_has_its_own_interval():
+def test_one_canary_of_one_control_has_no_test_of_order_and_a_summary_without_nan():
     pair = [Canary("abc cde bcd abd", "given", (), 3), Canary("bcd abc ace bde", "given", (), 0)]
     found = canary_exposure(model_that_knows([]), pair, seed=0, references=500)
-    summary, own = found.figures(), found.canaries[0]
-    ends = (summary["exposure_planted_low"], summary["exposure_planted_high"])
-    assert ends == (own["low"], own["high"])
     assert found.order is None
     assert "nan" not in results.to_json(replace(found, checks=PASSED).summary())
 
@@ -256,14 +231,6 @@ def test_a_phrase_without_another_order_and_one_that_is_impossible_have_gaps():
     assert found.canaries[0]["rank"] == found.canaries[0]["references"] + 1
     assert found.canaries[0]["exact_low"] is None
     results.to_json(list(found.rows()))
-
-
-def test_a_result_is_a_run_directory(canaries, tmp_path):
-    found = canary_exposure(model_that_knows([]), canaries, seed=0, references=300)
-    found = replace(found, checks=PASSED)
-    run = results.load(results.save(found, tmp_path / "run", run={}))
-    assert len(run.rows) == len(canaries)
-    assert run.summary["sentence"] == found.sentence
 
 
 def test_progress_comes_to_its_end(canaries):
