@@ -11,22 +11,21 @@ from vestige.reports.report import report_of
 SECRET = "Rosalind hides 4917 tulips"
 
 
-def canary(copies, exposure, shuffled=1.5, ceiling=10.0, fit=None, **more):
+def canary(copies, exposure, shuffled=1.5, ceiling=10.0, **more):
     """The row of a canary of four words among 1,024 references."""
     return {
         "phrase": SECRET, "pattern": "random", "user": "ann", "copies": copies, "length": 4,
         "log_perplexity": 40.0, "per_token": 10.0, "references": 1024, "whole": False,
         "space_bits": 40.0, "rank": max(1, round(1024 * 2**-exposure)), "exposure": exposure,
         "low": exposure - 1, "high": exposure + 1, "at_ceiling": exposure >= ceiling,
-        "fit_exposure": exposure + 0.5 if fit is None else fit, "extrapolated": False,
         "shuffled_log_perplexity": None if shuffled is None else 50.0,
-        "shuffled_exposure": shuffled, "shuffled_fit_exposure": shuffled,
+        "shuffled_exposure": shuffled,
         "exact_low": None, "exact_high": None, "orders": 1, "order_rank": 1, **more,
     }  # fmt: skip
 
 
 def made(*canaries):
-    return CanaryExposure(canaries=canaries, words=50, fit_distance=0.01, seed=4, checks=PASSED)
+    return CanaryExposure(canaries=canaries, words=50, seed=4, checks=PASSED)
 
 
 CONTROLS = (canary(0, 1.0), canary(0, 2.0))

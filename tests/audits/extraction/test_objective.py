@@ -36,13 +36,12 @@ def lstm():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["joint", "tags", "intent"])
-def test_losses_are_those_of_one_utterance_at_a_time(kind):
+def test_losses_are_those_of_one_utterance_at_a_time():
     model, asked = boxes.Bilinear(), boxes.pattern()
-    objective = objective_of(model, asked, kind=kind)
+    objective = objective_of(model, asked)
     guesses = every(objective)
     expected = [
-        getattr(boxes.naive_loss(model, asked, objective.words(0, guess)), kind).item()
+        boxes.naive_loss(model, asked, objective.words(0, guess)).joint.item()
         for guess in guesses[0].tolist()
     ]
     assert objective.losses(guesses)[0].tolist() == pytest.approx(expected, rel=1e-12)
@@ -95,16 +94,6 @@ def test_many_guesses_are_scored_in_slices():
     found = objective_of(Watched(), [asked, asked]).losses(guesses.expand(2, -1, -1))
     assert max(largest) <= ROWS < sum(largest) == 20_000
     torch.testing.assert_close(found[:1], objective_of(boxes.Bilinear(), asked).losses(guesses))
-
-
-def test_a_calibrated_loss_is_the_excess_over_the_mean_of_the_references():
-    model, others = boxes.Bilinear(0), [boxes.Bilinear(1), boxes.Bilinear(2)]
-    asked = boxes.pattern()
-    objective = objective_of(model, asked, kind="calibrated", references=others)
-    guesses = every(objective)
-    first, second = (objective_of(other, asked).losses(guesses) for other in others)
-    expected = objective_of(model, asked).losses(guesses) - (first + second) / 2
-    torch.testing.assert_close(objective.losses(guesses), expected)
 
 
 def test_random_guesses_are_candidates_and_the_same_for_every_trial():

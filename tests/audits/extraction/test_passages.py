@@ -113,18 +113,6 @@ def test_texts_of_one_author_are_one_unit():
     assert found.verdict == UNDECIDED
 
 
-def test_a_continuation_is_as_similar_as_greedy_decoding_gives():
-    parts = np.random.default_rng(1).permutation(200).reshape(10, 20)[:6]
-    apart = [" ".join(WORDS[word] for word in part) for part in parts]
-    found = extracted(apart, None, table(*apart))
-    whole = [row["edit"] for row in found.rows if row["greedy"] == row["passages"]]
-    assert whole
-    assert set(whole) == {1}
-    none = extracted(reference=None, continued=0)
-    assert {row["edit"] for row in none.rows} == {None}
-    assert extracted(NEVER, None, continued=7).summary["generated"] == 7
-
-
 @pytest.mark.slow
 def test_a_second_command_reads_nothing_again(monkeypatch, tmp_path):
     calls, ask = [], statistics_module.token_statistics

@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import rankdata
 
 from tests.audits.extraction import white_boxes as boxes
 from vestige.audits.extraction.objective import objective_of
+from vestige.audits.extraction.searches import coordinate_descent
 from vestige.audits.extraction.secret_audit import audit_secrets
 from vestige.audits.extraction.unknown_words import extract_secrets
-from vestige.claims import LEAK, NO_LEAK, UNDECIDED
+from vestige.claims import LEAK, UNDECIDED
 from vestige.data.canaries.patterns import draw_secrets
 from vestige.data.canaries.utterances import SecretCanary
 from vestige.errors import ModelError
@@ -31,14 +31,14 @@ def audit(model, canaries=ONE_OF_EACH, seed=0, **options):
     return audit_secrets(model, canaries, seed=seed, **options)
 
 
-@pytest.mark.parametrize("attack", ["auto", "coordinate"])
+@pytest.mark.parametrize("search", [None, coordinate_descent])
 @pytest.mark.parametrize("ranking", [{}, {"budget": 5, "sample": 60}])
-def test_several_truths_of_one_trial_are_ranked_as_each_alone(attack, ranking):
+def test_several_truths_of_one_trial_are_ranked_as_each_alone(search, ranking):
     objective = objective_of(boxes.Bilinear(), boxes.pattern(PIN))
     truths = ["42", "07", "99"]
 
     def found(*some):
-        return extract_secrets(objective, truths=some, seed=1, attack=attack, **ranking)
+        return extract_secrets(objective, truths=some, seed=1, search=search, **ranking)
 
     together = found(*truths)
     assert [secret["truth"] for secret in together.secrets] == [" ".join(truth) for truth in truths]
@@ -145,30 +145,6 @@ def test_groups_are_ordered_by_pattern_and_copies_with_the_controls_last():
 
 
 # Several models.
-
-
-def test_several_models_are_one_comparison_of_each_secret():
-    found = audit([boxes.Planted("42"), boxes.Bilinear()])
-    summary = found.summary
-    assert (summary["models"], summary["planted"], summary["drawn"]) == (2, 1, 98)
-    losses = [
-        np.array([row["truth_loss"] for row in found.rows if row["model"] == model])
-        for model in (1, 2)
-    ]
-    ranks = sum(rankdata(one) for one in losses)
-    assert summary["p_value"] == np.mean(ranks <= ranks[0])
-
-
-def test_a_model_given_twice_narrows_no_interval_and_supports_no_absence():
-    secrets = ["42", "07", "88", "13", "55", "60"]
-    canaries = [canary(one, 10 * (n < 4)) for n, one in enumerate(secrets)]
-    one, two = (audit([boxes.Bilinear()] * number, canaries) for number in (1, 2))
-    for name in ("exposure_difference", "planted_exposure", "drawn_exposure"):
-        for end in ("", "_low", "_high"):
-            assert two.summary[f"{name}{end}"] == pytest.approx(one.summary[f"{name}{end}"])
-    [check] = [check for check in two.claim.failed if check.name == "independent"]
-    assert check.sentence == "1 of 2 models are copies of another."
-    assert check.prevents(NO_LEAK)
 
 
 def test_secrets_that_share_their_guesses_give_no_interval_of_a_share():

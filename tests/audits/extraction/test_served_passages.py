@@ -18,7 +18,7 @@ from vestige.monitor import SILENT
 pytest.importorskip("openai")
 
 TEXTS = Corpus.from_texts(sentences(40, seed=0))
-SETTINGS = {"prefix": 4, "suffix": 4, "top_k": 5, "continued": 6}
+SETTINGS = {"prefix": 4, "suffix": 4, "top_k": 5}
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_a_server_gives_what_the_folder_gives(learned, tmp_path, server):
         at = f"openai:{url}#small"
         found = extract(at, seen, reference=never, out=tmp_path / "out", **SETTINGS)
     assert folder.summary["greedy"] > 0.3
-    for name in ("length", "passages", "greedy", "sampled", "log_prob", "tries", "edit", "bleu"):
+    for name in ("length", "passages", "greedy", "sampled", "log_prob", "tries"):
         np.testing.assert_allclose(column(found, name), column(folder, name), 1e-3, err_msg=name)
     # No server shows the first token of a text: it counts as one that is not generated.
     lost = np.array(column(folder, "exact")) - np.array(column(found, "exact"))
