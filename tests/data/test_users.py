@@ -1,3 +1,5 @@
+"""Users of a corpus: who counts as one, whose documents are drawn, and groups that share nobody."""
+
 from collections import Counter
 
 import pytest
@@ -38,6 +40,12 @@ def test_users_are_those_whom_a_plain_count_finds(rows, fewest, more, shortest, 
     assert [len(text.split()) for text in of_length(made(rows), **limits)] == kept
 
 
+def test_a_name_that_holds_bot_is_a_persons_unless_it_is_a_word_of_it():
+    people = ["Talbot", "talbot42", "Abbott", "robotics", "BOTANIST", "Cabot"]
+    bots = ["RemindMeBot", "wiki_bot", "bot", "Bot-7", "TweetPosterBOT"]
+    assert [name for name in [*people, *bots] if is_person(name)] == people
+
+
 @given(ROWS, st.integers(1, 3), st.integers(0, 9))
 def test_every_user_has_exactly_as_many_documents_as_asked_for(rows, each, seed):
     corpus = made(rows)
@@ -52,9 +60,8 @@ def test_every_user_has_exactly_as_many_documents_as_asked_for(rows, each, seed)
     assert all(len(text.split()) >= 2 for text in drawn)
     assert drawn.sources == list(drawn)
     alone = documents_of(corpus, names[:1], each=each, seed=seed, shortest=2)
-    assert list(alone) == [
-        t for t, u in zip(drawn, drawn.users or [], strict=True) if u == names[0]
-    ]
+    pairs = zip(drawn, drawn.users or [], strict=True)
+    assert list(alone) == [text for text, user in pairs if user == names[0]]
 
 
 def test_every_document_of_a_user_is_as_likely_as_any_other():
@@ -65,6 +72,15 @@ def test_every_document_of_a_user_is_as_likely_as_any_other():
     # 150 expected of 500 with a standard deviation of 10.2.
     assert len(seen) == 10
     assert max(abs(count - 150) for count in seen.values()) < 45
+
+
+def test_too_few_documents_are_counted_and_no_user_is_named_unless_fewer_are_allowed():
+    corpus = made([("ann", 3), ("ann", 3), ("ann", 3), ("bob", 3), ("bob", 1)])
+    with pytest.raises(DataError, match=r"2 of 3 users have fewer than 2 documents") as caught:
+        documents_of(corpus, ["ann", "bob", "nobody"], each=2, seed=0, shortest=2)
+    assert not any(name in str(caught.value) for name in ("ann", "bob", "nobody"))
+    kept = documents_of(corpus, ["ann", "bob"], each=2, fewest=1, seed=0, shortest=2)
+    assert sorted(kept.users) == ["ann", "ann", "bob"]
 
 
 @given(st.sets(st.text(max_size=4), min_size=1, max_size=20), st.data())
@@ -79,11 +95,6 @@ def test_groups_share_nobody(names, data):
     assert disjoint_groups(sorted(names, reverse=True), sizes, seed=1) == groups
 
 
-def test_another_seed_makes_other_groups():
-    names = [str(i) for i in range(50)]
-    assert disjoint_groups(names, [20], seed=0) != disjoint_groups(names, [20], seed=1)
-
-
 @given(st.integers(1, 50), st.data())
 def test_artificial_users_have_equally_many_documents(size, data):
     n = data.draw(st.integers(1, size))
@@ -96,62 +107,37 @@ def test_artificial_users_have_equally_many_documents(size, data):
     assert users_with(split, fewest=1) == sorted(counts)
 
 
-def test_artificial_users_are_drawn_by_the_seed():
-    corpus = Corpus.from_texts([str(i) for i in range(40)])
+def test_a_seed_decides_groups_and_artificial_users():
+    names = [str(i) for i in range(50)]
+    assert disjoint_groups(names, [20], seed=0) != disjoint_groups(names, [20], seed=1)
+    corpus = Corpus.from_texts(names[:40])
     users = [artificial_users(corpus, 4, seed=seed).users for seed in (0, 0, 1)]
     assert users[0] == users[1] != users[2]
 
 
 CORPUS = made([("ann", 3), ("ann", 3), ("bob", 3), ("bob", 1)])
-
-
-def test_too_few_documents_are_counted_and_no_user_is_named():
-    with pytest.raises(DataError, match=r"2 of 3 users have fewer than 2 documents") as caught:
-        documents_of(CORPUS, ["ann", "bob", "nobody"], each=2, seed=0, shortest=2)
-    assert not any(name in str(caught.value) for name in ("ann", "bob", "nobody"))
-
-
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (lambda: users_with(CORPUS, fewest=0), "fewest must be positive, got 0"),
-        (lambda: users_with(CORPUS, fewest=3, most=2), "most must be at least 3, got 2"),
-        (lambda: users_with(CORPUS, fewest=1, shortest=-1), "shortest must be at least 0"),
-        (lambda: of_length(CORPUS, shortest=5, longest=4), "longest must be at least 5, got 4"),
-        (lambda: documents_of(CORPUS, [], each=1, seed=0), "names must be at least one"),
-        (lambda: documents_of(CORPUS, ["ann"], each=0, seed=0), "each must be positive, got 0"),
-        (lambda: disjoint_groups(["a", "a"], [1], seed=0), "all different"),
-        (lambda: disjoint_groups(["a"], [-1], seed=0), r"sizes\[0\] must be at least 0, got -1"),
-        (lambda: artificial_users(CORPUS, 0, seed=0), "n must be positive, got 0"),
-    ],
-)
-def test_arguments_out_of_range_are_named(call, says):
-    with pytest.raises(ValueError, match=says):
-        call()
+VALUES = [
+    (lambda: users_with(CORPUS, fewest=0), "fewest must be positive, got 0"),
+    (lambda: users_with(CORPUS, fewest=3, most=2), "most must be at least 3, got 2"),
+    (lambda: users_with(CORPUS, fewest=1, shortest=-1), "shortest must be at least 0"),
+    (lambda: of_length(CORPUS, shortest=5, longest=4), "longest must be at least 5, got 4"),
+    (lambda: documents_of(CORPUS, [], each=1, seed=0), "names must be at least one"),
+    (lambda: documents_of(CORPUS, ["ann"], each=0, seed=0), "each must be positive, got 0"),
+    (lambda: disjoint_groups(["a", "a"], [1], seed=0), "all different"),
+    (lambda: disjoint_groups(["a"], [-1], seed=0), r"sizes\[0\] must be at least 0, got -1"),
+    (lambda: artificial_users(CORPUS, 0, seed=0), "n must be positive, got 0"),
+]
+DATA = [
+    (lambda: disjoint_groups(["a", "b"], [2, 1], seed=0), "groups of 2, 1 users need 3"),
+    (lambda: artificial_users(CORPUS, 5, seed=0), "4 documents cannot be split into 5"),
+    (lambda: users_with(Corpus.from_texts(["a"]), fewest=1), "has no users"),
+]
 
 
 @pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (lambda: disjoint_groups(["a", "b"], [2, 1], seed=0), "groups of 2, 1 users need 3"),
-        (lambda: artificial_users(CORPUS, 5, seed=0), "4 documents cannot be split into 5"),
-        (lambda: users_with(Corpus.from_texts(["a"]), fewest=1), "has no users"),
-    ],
+    ("error", "call", "says"),
+    [*((ValueError, *row) for row in VALUES), *((DataError, *row) for row in DATA)],
 )
-def test_what_a_corpus_cannot_give_is_said(call, says):
-    with pytest.raises(DataError, match=says):
+def test_what_is_out_of_range_or_cannot_be_given_is_said(error, call, says):
+    with pytest.raises(error, match=says):
         call()
-
-
-def test_who_has_fewer_documents_stands_with_all_of_them_where_that_is_allowed():
-    corpus = Corpus.from_texts(["a", "b", "c", "d"], users=["ann", "ann", "ann", "bob"])
-    kept = documents_of(corpus, ["ann", "bob"], each=2, fewest=1, seed=0)
-    assert sorted(kept.users) == ["ann", "ann", "bob"]
-    with pytest.raises(DataError, match="1 of 2 users have fewer than 2 documents"):
-        documents_of(corpus, ["ann", "bob"], each=2, seed=0)
-
-
-def test_a_name_that_holds_bot_is_a_persons_unless_it_is_a_word_of_it():
-    people = ["Talbot", "talbot42", "Abbott", "robotics", "BOTANIST", "Cabot"]
-    bots = ["RemindMeBot", "wiki_bot", "bot", "Bot-7", "TweetPosterBOT"]
-    assert [name for name in [*people, *bots] if is_person(name)] == people
