@@ -3,7 +3,6 @@
 import json
 from contextlib import nullcontext
 
-import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
@@ -11,9 +10,9 @@ from safetensors.torch import save_file
 
 from tests.damage import damaged, refusal
 from vestige.data.corpus import Corpus
-from vestige.data.encoded import encode, load_encoded
+from vestige.data.encoded import encode
 from vestige.data.vocabulary import WordVocabulary
-from vestige.errors import DataError, RunError, TrainingError
+from vestige.errors import RunError, TrainingError
 from vestige.models.recurrent_network import LSTMConfig
 from vestige.training.checkpoint import load
 from vestige.training.config import TrainingConfig
@@ -189,33 +188,3 @@ def test_a_log_that_is_none_is_named_by_its_line(line, left):
     (left / LOG).write_bytes(b'{"step": 1}\n' + line + b"\n")
     with pytest.raises(TrainingError, match=r"log\.jsonl, line 2"):
         list(log_lines(left / LOG))
-
-
-def test_an_encoding_is_whole_or_refused(left):
-    folder = left / "data" / "training"
-    file = folder / "encoded.json"
-    sound = file.read_text()
-    for what, content in damaged(json.loads(sound)):
-        file.write_text(json.dumps(content))
-        refusal(what, lambda: load_encoded(folder))
-    file.write_text(sound)
-    tokens = (folder / "tokens.npy").read_bytes()
-    hostile = {
-        "cut": tokens[:-3],
-        "empty": b"",
-        "half a header": tokens[:20],
-        "a header without an end": tokens[:8] + b"\xff\xff" + tokens[10:],
-        "a header that is no dictionary": tokens.replace(b"{'descr'", b"[[['esc'"),
-        "a vast shape": tokens.replace(b"(%d,)" % 60, b"(9e9)"),
-        "objects": tokens.replace(b"<i4", b"|O8"),
-        "negative": tokens.replace(b"'shape': (", b"'shape': (-"),
-    }
-    for what, content in hostile.items():
-        (folder / "tokens.npy").write_bytes(content)
-        if content != tokens:
-            assert refusal(what, lambda: load_encoded(folder)) is not None, what
-    (folder / "tokens.npy").write_bytes(tokens)
-    for offsets in ([0, 3, 2], [-4, 60], [0, 10**12], [0, 0, 60], []):
-        np.save(folder / "offsets.npy", np.array(offsets, np.int64))
-        with pytest.raises(DataError, match=r"offsets\.npy"):
-            load_encoded(folder)
