@@ -33,8 +33,10 @@ NETWORKS = ("lstm", "tied lstm", "gru", "transformer", *HUGGING_FACE)
 LANGUAGE_MODELS = (*OURS, *HUGGING_FACE, *ADAPTERS)
 
 SOURCES = WordVocabulary(("<unk>", "<eos>", *(f"s{i}" for i in range(9))))
-TARGETS = WordVocabulary(("<unk>", "<eos>", *(f"t{i}" for i in range(14))))
+TARGETS = WordVocabulary(("<unk>", "<eos>", *(f"t{i}" for i in range(18))))
 TRANSLATORS = ("lstm+attention", "lstm", "gru+attention", "gru")
+DECODERS = tuple(f"decoder {kind}" for kind in TRANSLATORS)
+"""Translators that have been given a source: models of next tokens, too."""
 
 CITIES = ("york", "paris", "toledo", "lisbon", "lima", "cairo")
 SAID = Utterances.of(
@@ -158,12 +160,15 @@ def shared(words, folders):
         ),
         **{name: lambda name=name: load(folders[name]) for name in HUGGING_FACE},
         **{f"{name} adapter": lambda name=name: adapter(name) for name in HUGGING_FACE},
-    }
+        **{f"decoder {kind}": lambda kind=kind: translator(kind).given("s1 s2")
+           for kind in TRANSLATORS},
+    }  # fmt: skip
 
     class Made(dict):
         def __missing__(self, name):
             torch.manual_seed(7)
-            self[name] = build[name]().eval()
+            made = build[name]()
+            self[name] = made if name in DECODERS else made.eval()
             return self[name]
 
     return Made()

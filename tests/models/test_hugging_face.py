@@ -123,11 +123,3 @@ def test_a_model_that_is_spread_over_devices_says_the_same(folder):
         states = [one.read(one.start(2), tokens)[rows] for one in (whole, model)]
         logits = [one.logits(state) for one, state in zip((whole, model), states, strict=True)]
         assert torch.equal(*logits)
-
-
-@torch.no_grad()
-def test_balanced_is_a_device(folder):
-    tokens = torch.tensor([5, 9, 3])
-    models = [load_model(folder, device=device) for device in ("cpu", "balanced")]
-    one, other = (model.logits(model.advance(model.start(3), tokens)) for model in models)
-    torch.testing.assert_close(one.cpu(), other.cpu())
