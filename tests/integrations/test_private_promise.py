@@ -161,18 +161,20 @@ def epsilon(own) -> float:
 
 
 @pytest.mark.slow
-def test_a_second_training_claims_what_both_spend(tmp_path):
+@pytest.mark.parametrize("lora", [False, None], ids=["whole", "adapter"])
+def test_a_second_training_claims_what_both_spend(tmp_path, lora):
     privacy = vestige.DPSGD(epsilon=8.0, accountant="rdp")
-    own = private(tmp_path / "one", privacy)
+    own = private(tmp_path / "one", privacy, lora=lora)
     own.train()
     once = epsilon(own)
     own.train()
     assert epsilon(own) > 1.2 * once
     assert "of all trainings that read it" in own.privacy_statement[0]
-    adapter = private(tmp_path / "two", privacy, base=own.model.unload())
-    adapter.train()  # another adapter of the same model, by another trainer
-    assert epsilon(adapter) > 1.4 * once
-    assert [one.defence for one in adapter._private.before] == ["unknown", "dp-sgd", "dp-sgd"]
+    base = own.model if lora is False else own.model.unload()
+    other = private(tmp_path / "two", privacy, base=base, lora=lora)
+    other.train()  # by another trainer; of an adapter, another adapter of the same model
+    assert epsilon(other) > 1.4 * once
+    assert [one.defence for one in other._private.before] == ["unknown", "dp-sgd", "dp-sgd"]
 
 
 @pytest.mark.slow

@@ -140,24 +140,35 @@ def test_noise_has_the_deviation_that_the_guarantee_counts_on(tmp_path):
     assert abs(noise.mean().item()) < 5 * deviation / len(noise) ** 0.5
 
 
+FILES = {"adapter": ("adapter_model.safetensors", "adapter_config.json"), "whole": ("config.json",)}
+
+
 @pytest.mark.slow
-def test_a_training_promises_its_budget_beside_an_ordinary_adapter(tmp_path):
-    own = private(tmp_path, vestige.DPSGD(epsilon=8.0))
+@pytest.mark.parametrize("learning", FILES)
+def test_a_training_is_released_with_its_promise_beside_ordinary_files(tmp_path, learning):
+    own = private(tmp_path / "run", vestige.DPSGD(epsilon=8.0), lora=LEARNING[learning])
     own.train()
-    own.save_model(tmp_path / "adapter")
-    names = {file.name for file in (tmp_path / "adapter").iterdir()}
-    assert {"adapter_model.safetensors", "adapter_config.json", "privacy.json"} <= names
-    *before, entry = history_of(tmp_path / "adapter").ledger
+    own.save_model(tmp_path / "model")
+    names = {file.name for file in (tmp_path / "model").iterdir()}
+    assert {*FILES[learning], "privacy.json"} <= names
+    *before, entry = history_of(tmp_path / "model").ledger
     assert [one.defence for one in before] == ["unknown"]
     assert (entry.steps, entry.steps_planned, entry.sample_rate) == (6, 6, 8 / 60)
     mechanism = Mechanism(noise_multiplier=entry.noise_multiplier, sample_rate=8 / 60, steps=6)
     assert entry.epsilon == pytest.approx(mechanism.epsilon(entry.delta))
     assert 7.5 < entry.epsilon <= 8
-    told = (tmp_path / "adapter" / "privacy.md").read_text()
+    told = (tmp_path / "model" / "privacy.md").read_text()
     assert told.startswith("# Privacy\n\nε = ")
     assert "a document of at most 64 tokens (of a longer one, the part that was used)" in told
     assert "trainer_state.json" in told
-    assert not (tmp_path / "secret.key").exists()
+    assert not (tmp_path / "run" / "secret.key").exists()
+    if learning == "whole":
+        assert "the weights with their configuration" in told
+        again = GPT2LMHeadModel.from_pretrained(tmp_path / "model")
+        assert all(map(torch.equal, again.parameters(), own.model.parameters()))
+        later = private(tmp_path / "later", vestige.DPSGD(epsilon=8.0), lora=False, base=again)
+        later.train()
+        assert later._private.before == (*before, entry)
 
 
 @pytest.mark.slow
@@ -248,28 +259,6 @@ def test_an_adapter_that_has_learnt_before_is_an_unknown_ancestor(tmp_path):
     again.train()
     assert any("is unknown" in told for told in again.privacy_statement)
     assert len(again._private.before) == len(own._private.before) + 1
-
-
-@pytest.mark.slow
-def test_a_whole_model_is_released_with_its_promise(tmp_path):
-    own = private(tmp_path / "one", vestige.DPSGD(epsilon=8.0), lora=False)
-    own.train()
-    own.save_model(tmp_path / "model")
-    again = GPT2LMHeadModel.from_pretrained(tmp_path / "model")
-    for one, other in zip(again.parameters(), own.model.parameters(), strict=True):
-        assert torch.equal(one, other)
-    *before, entry = history_of(tmp_path / "model").ledger
-    assert [one.defence for one in before] == ["unknown"]
-    assert 7.5 < entry.epsilon <= 8
-    told = (tmp_path / "model" / "privacy.md").read_text()
-    assert "the weights with their configuration" in told
-
-    later = private(tmp_path / "two", vestige.DPSGD(epsilon=8.0), lora=False, base=again)
-    later.train()
-    assert later._private.before == (*before, entry)
-    third = private(tmp_path / "three", vestige.DPSGD(epsilon=8.0), lora=False, base=later.model)
-    third.train()
-    assert [one.defence for one in third._private.before] == ["unknown", "dp-sgd", "dp-sgd"]
 
 
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
