@@ -72,8 +72,8 @@ TRAININGS = {
     "translator, gru": (worlds.of_numbers(cell="gru"), {}),
     "intents": (worlds.of_towns(), {}),
     "intents, last kept": (worlds.of_towns(), {"keep": "last"}),
-    "gpt2": ("gpt2", {"epochs": 3, "batch_size": 2}),
-    "adapter": ("adapter", {"epochs": 3, "batch_size": 2}),
+    "gpt2": ("gpt2", {"sequence_length": 8}),
+    "adapter": ("adapter", {"sequence_length": 8}),
 }
 
 
@@ -85,7 +85,7 @@ def test_interrupted_at_any_step_it_ends_in_the_same_bits(world, changes, gpt2, 
     model, history = run(tmp_path / "whole", world=world, **changes)
     steps = history.epochs[-1].step
     assert steps >= 12
-    for step in range(0, steps, 1 if steps < 20 else 5):
+    for step in range(0, steps, 1 if steps < 20 else steps // 3):
         directory = tmp_path / str(step)
         with pytest.raises(Killed):
             run(directory, world=world, die_at=step, **changes)
