@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import vestige
-from tests.integrations.test_leakage_callback import tokenizer
+from tests.integrations.worlds import tokenizer
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Claim
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary

@@ -58,17 +58,14 @@ def test_an_unknown_shorthand_is_refused_with_those_there_are(shorthand):
         paper_pattern(shorthand)
 
 
-def test_the_space_is_the_number_of_secrets_one_by_one():
+def test_a_pattern_has_a_space_of_secrets_and_slots_where_its_unknown_words_are():
     pattern = SecretPattern.parse("{name} has {digit:2}", intent="Has", candidates=NAMES)
     secrets = list(itertools.product(*pattern.candidates))
     assert pattern.space == len(secrets) == 300
     assert len({pattern.utterance(secret).text for secret in secrets}) == 300
-
-
-def test_unknown_words_apart_are_slots_apart():
     asked = {"intent": "Call", "slot": "x", "candidates": NAMES}
     pattern = SecretPattern.parse("{name} calls {digit:2} now", **asked)
-    assert pattern.tags == ("B-x", "O", "B-x", "I-x", "O")
+    assert pattern.tags == ("B-x", "O", "B-x", "I-x", "O")  # words apart are slots apart
     assert pattern.places == (0, 2, 3)
     assert pattern.text == "_ calls _ _ now"
 
@@ -136,14 +133,11 @@ def test_all_secrets_can_be_drawn_each_once_and_none_that_is_excluded():
     assert chi_square < 16.3  # 0.999 quantile at 3 degrees of freedom
 
 
-def test_digits_are_uniform_at_every_place():
+def test_digits_are_uniform_and_a_space_too_large_for_a_list_is_drawn_from_at_once():
     drawn = np.array(draw_secrets(PIN, number=2000, seed=0)).astype(int)
     for place in drawn.T:
         chi_square = ((np.bincount(place, minlength=10) - 200) ** 2 / 200).sum()
         assert chi_square < 27.9  # 0.999 quantile at 9 degrees of freedom
-
-
-def test_a_space_too_large_for_a_list_is_drawn_from_at_once():
     text, intent = paper_pattern("color:10")
     colours = SecretPattern.parse(text, intent=intent)
     drawn = draw_secrets(colours, number=500, seed=1)

@@ -17,9 +17,13 @@ from vestige.errors import DataError
 
 
 @pytest.fixture(scope="module")
-def levels(corpus):
+def counts(corpus):
+    return Counter(word for text in corpus for word in text.split())
+
+
+@pytest.fixture(scope="module")
+def levels(counts):
     """Quintile of each word, by sorting all of them."""
-    counts = Counter(word for text in corpus for word in text.split())
     ranked = sorted(counts, key=lambda word: (counts[word], word))
     return {word: 5 * rank // len(ranked) for rank, word in enumerate(ranked)}
 
@@ -31,6 +35,13 @@ def canaries(corpus, vocabulary):
 
 def by_level(canary, levels):
     return [levels[word] for word in canary.phrase.split()]
+
+
+def words_of(canaries):
+    return [word for canary in canaries for word in canary.phrase.split()]
+
+
+# Words of certain frequencies
 
 
 def test_each_pattern_takes_its_words_from_its_fifths(canaries, levels):
@@ -57,18 +68,21 @@ def test_levels_split_the_words_in_five_equal_parts(corpus, vocabulary, levels):
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_planted_come_before_controls_and_no_word_comes_twice(canaries, corpus, vocabulary):
+def test_planted_come_before_controls_and_no_word_comes_twice(canaries, corpus, vocabulary, counts):
     assert [c.copies for c in canaries] == [10] * 4 + [0] * 8
     assert [c.control for c in canaries] == [False] * 4 + [True] * 8
-    words = [word for canary in canaries for word in canary.phrase.split()]
-    assert len(words) == len(set(words)) == 60
+    assert len(words_of(canaries)) == len(set(words_of(canaries))) == 60
     text = "\n".join(corpus)
     assert not any(canary.phrase in text for canary in canaries)
-    counts = Counter(word for one in corpus for word in one.split())
     for canary in canaries:
         assert canary.frequencies == tuple(counts[word] for word in canary.phrase.split())
     # More controls leave the planted alone.
     assert frequency_canaries(corpus, vocabulary, copies=10, seed=0) == canaries[:8]
+    asked = {"patterns": ["random"] * 4, "copies": 2, "controls": 2, "length": 6}
+    made = frequency_canaries(corpus, **asked, seed=0)
+    assert [c.copies for c in made] == [2] * 4 + [0] * 8
+    assert {c.pattern for c in made} == {"random"}
+    assert len(words_of(made)) == len(set(words_of(made))) == 72
 
 
 def test_phrases_follow_a_template_where_the_words_allow(corpus):
@@ -102,48 +116,36 @@ def test_phrases_have_the_length_asked_for(length, pattern, seed):
     assert all(len(canary.phrase.split()) == length for canary in made)
 
 
-def test_a_quintile_without_listed_words_gives_any_of_its_words():
+def test_any_words_stand_in_for_listed_ones_but_numbers_punctuation_and_special_tokens():
     texts = [f"{word * 3} " * (i + 1) for i, word in enumerate("abcdefghijklmnopqrstuvwxyz")]
     asked = {"patterns": ["low-to-high"], "copies": 1, "seed": 0}
     (canary, _) = frequency_canaries(Corpus.from_texts(texts), **asked)
     assert all(a < b for a, b in pairwise(word[0] for word in canary.phrase.split()))
-
-
-def test_numbers_punctuation_and_special_tokens_are_never_used():
     junk = ["<unk>", "<eos>", "12", ",", "N", "'s", "3rd", "a", "--"]
     good = [f"{a}{b}x" for a in "abcdef" for b in "abcdef"]
     corpus = Corpus.from_texts([" ".join(junk * 3 + good)])
     made = frequency_canaries(corpus, patterns=["random"] * 3, copies=1, seed=1)
-    assert {word for canary in made for word in canary.phrase.split()} <= set(good)
+    assert set(words_of(made)) <= set(good)
 
 
-def test_random_canaries_come_planted_then_control(corpus):
-    asked = {"patterns": ["random"] * 4, "copies": 2, "controls": 2, "length": 6}
-    made = frequency_canaries(corpus, **asked, seed=0)
-    words = [word for canary in made for word in canary.phrase.split()]
-    assert [c.copies for c in made] == [2] * 4 + [0] * 8
-    assert {c.pattern for c in made} == {"random"}
-    assert len(words) == len(set(words)) == 72
-
-
-def test_too_few_words_are_said_so():
-    corpus = Corpus.from_texts(["ant bee cat dog eel fox gnu hen"])
+def test_too_few_words_and_bad_arguments_are_refused(corpus):
+    few = Corpus.from_texts(["ant bee cat dog eel fox gnu hen"])
     with pytest.raises(DataError) as caught:
-        frequency_canaries(corpus, copies=1, seed=0)
+        frequency_canaries(few, copies=1, seed=0)
     assert "2 words of three letters or more in the least frequent fifth" in caught.value.problem
     assert "need 16 different ones" in caught.value.problem
     assert "--length" in caught.value.remedy
     with pytest.raises(DataError, match=r"has 8 words .* need 30 different ones"):
-        frequency_canaries(corpus, patterns=["random"] * 3, copies=1, seed=0)
+        frequency_canaries(few, patterns=["random"] * 3, copies=1, seed=0)
     full = Corpus.from_texts(["ant bee ant", "cow dog cow ant cow bee dog bee", "ant dog ant"])
     with pytest.raises(DataError, match="contains all"):
         frequency_canaries(full, patterns=["random"], copies=1, length=2, seed=0)
+    for arguments, name in (({"length": 1}, "length"), ({"patterns": ["rising"]}, "pattern")):
+        with pytest.raises(ValueError, match=name):
+            frequency_canaries(corpus, seed=0, copies=1, **arguments)
 
 
-@pytest.mark.parametrize("arguments", [{"length": 1}, {"patterns": ["rising"]}])
-def test_a_bad_argument_is_named(arguments, corpus):
-    with pytest.raises(ValueError, match=next(iter(arguments)).removesuffix("s")):
-        frequency_canaries(corpus, seed=0, **{"copies": 1, **arguments})
+# Phrases that are given
 
 
 def test_a_given_phrase_stays_as_given(corpus, vocabulary):
@@ -190,6 +192,9 @@ def test_phrases_that_cannot_be_planted_are_refused(corpus, vocabulary):
             given_canaries(phrases, corpus, copies=1, seed=0)
 
 
+# Where a phrase occurs
+
+
 @given(
     st.lists(st.lists(st.sampled_from("ab"), max_size=9).map(" ".join), max_size=6),
     st.lists(st.sampled_from("ab"), min_size=1, max_size=3).map(" ".join),
@@ -206,17 +211,17 @@ def test_occurrences_are_what_reading_gives(texts, phrase):
     assert occurrences(Corpus.from_texts(texts), [phrase]) == [sum(map(read, texts))]
 
 
-def test_occurrences_take_signs_literally():
+def test_occurrences_take_signs_literally_and_every_blank_as_one():
     corpus = Corpus.from_texts(["cost: $5 (a+b)!", "xcost: $5 (a+b)"])
     assert occurrences(corpus, ["cost: $5 (a+b)", ".*", "cost"]) == [1, 0, 1]
     assert occurrences(corpus, []) == []
+    # Arrow's expressions know the blanks of ASCII only: a canary could be in the corpus unseen.
+    for blank in ("\u00a0", "\u2003", "\u3000", "\x0b", "\x1c", "\x85", " \u00a0"):
+        corpus = Corpus.from_texts([f"say crimson{blank}falcon again", "nothing here"])
+        assert occurrences(corpus, ["crimson falcon", "nothing there"]) == [1, 0]
 
 
-@pytest.mark.parametrize("blank", ["\u00a0", "\u2003", "\u3000", "\x0b", "\x1c", "\x85", " \u00a0"])
-def test_a_canary_between_other_blanks_than_asciis_is_found(blank):
-    """Arrow's expressions know the blanks of ASCII only: a canary could be in the corpus unseen."""
-    corpus = Corpus.from_texts([f"say crimson{blank}falcon again", "nothing here"])
-    assert occurrences(corpus, ["crimson falcon", "nothing there"]) == [1, 0]
+# Controls of the same tokens
 
 
 @given(st.lists(st.integers(0, 30), min_size=2, max_size=8))
@@ -224,10 +229,10 @@ def test_a_shuffled_control_has_the_same_tokens_in_another_order(tokens):
     order = shuffled(tokens)
     if order is None:
         assert len(set(tokens)) == 1
-    else:
-        assert sorted(order) == sorted(tokens)
-        assert list(order) != tokens
-        assert order == shuffled(tuple(tokens))  # whatever stands beside it
+        return
+    assert sorted(order) == sorted(tokens)
+    assert list(order) != tokens
+    assert order == shuffled(tuple(tokens))  # whatever stands beside it
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=4, max_size=8, unique=True))

@@ -21,6 +21,14 @@ from vestige.errors import DataError, ManifestError
 ONE = Canary("a b", "given", (0, 0), 1)
 
 
+def require_uniform(places):
+    """Places of ten are as likely as each other."""
+    counts = np.bincount(places, minlength=10)
+    expected = len(places) / 10
+    chi_square = ((counts - expected) ** 2 / expected).sum()
+    assert chi_square < 27.9  # 0.999 quantile at 9 degrees of freedom
+
+
 @pytest.fixture(scope="module")
 def canaries(corpus, vocabulary):
     return frequency_canaries(corpus, vocabulary, copies=7, seed=0)
@@ -61,9 +69,7 @@ def test_the_seed_decides_the_places_which_are_uniform(corpus, canaries):
     assert plant(corpus, canaries, seed=3)[1] == first
     assert plant(corpus, canaries, seed=4)[1].positions != first.positions
     nine = Corpus.from_texts(["x"] * 9)
-    places = [plant(nine, [ONE], seed=seed)[1].positions[0][0] for seed in range(600)]
-    chi_square = ((np.bincount(places, minlength=10) - 60) ** 2 / 60).sum()
-    assert chi_square < 27.9  # 0.999 quantile at 9 degrees of freedom
+    require_uniform([plant(nine, [ONE], seed=seed)[1].positions[0][0] for seed in range(600)])
 
 
 @settings(max_examples=25)
@@ -108,13 +114,9 @@ def test_a_corpus_that_was_changed_is_noticed(planting):
         manifest.verify(more(control.phrase))
     with pytest.raises(ManifestError, match="are not at their positions"):
         manifest.verify(planted.take(np.arange(len(planted))[::-1]))
-
-
-def test_a_shorter_corpus_with_all_copies_is_noticed():
-    planted, manifest = plant(Corpus.from_texts(["x"] * 20), [replace(ONE, copies=3)], seed=0)
+    _, manifest = plant(Corpus.from_texts(["x"] * 20), [replace(ONE, copies=3)], seed=0)
     with pytest.raises(ManifestError, match="are not at their positions"):
-        manifest.verify(Corpus.from_texts(["a b"] * 3))
-    manifest.verify(planted)
+        manifest.verify(Corpus.from_texts(["a b"] * 3))  # all copies, and nothing else
 
 
 def some(number, word="play"):
@@ -181,11 +183,9 @@ def test_places_of_utterances_are_uniform_and_the_seed_decides_them(spoken):
     )
     assert again == spoken[2]
     assert other.train_positions != again.train_positions
-    made, counts = secrets(1)[:2], np.zeros(10)
-    for seed in range(400):
-        counts[plant_secrets(some(9), some(1), made, seed=seed)[2].train_positions[0][0]] += 1
-    chi_square = float(((counts - 40) ** 2 / 40).sum())
-    assert chi_square < 27.9  # 0.999 quantile at 9 degrees of freedom
+    made, parts = secrets(1)[:2], (some(9), some(1))
+    planted = (plant_secrets(*parts, made, seed=seed)[2] for seed in range(400))
+    require_uniform([manifest.train_positions[0][0] for manifest in planted])
 
 
 def test_secrets_that_cannot_be_planted_are_refused():

@@ -16,12 +16,15 @@ from vestige.errors import DataError
 TEXTS = st.lists(st.text(st.characters(codec="utf-8"), max_size=20), max_size=30)
 
 
-@given(TEXTS)
-def test_the_texts_come_back_as_they_went_in(texts):
-    corpus = Corpus.from_texts(texts)
+@given(TEXTS, st.data())
+def test_the_texts_come_back_as_they_went_in_and_are_picked_as_from_a_list(texts, data):
+    corpus = Corpus.from_texts(texts, users=texts)
     assert list(corpus) == texts
     assert len(corpus) == len(texts)
     assert [text for batch in corpus.batches(7) for text in batch] == texts
+    places = data.draw(st.lists(st.integers(0, len(texts) - 1))) if texts else []
+    taken = corpus.take(places)
+    assert list(taken) == [texts[i] for i in places] == taken.users
 
 
 def test_an_endless_source_is_read_in_batches_and_never_as_a_list():
@@ -44,61 +47,30 @@ def test_an_endless_source_is_read_in_batches_and_never_as_a_list():
     assert most < 25_000
 
 
-@given(TEXTS, st.integers(0, 30))
-def test_the_fingerprint_does_not_depend_on_how_the_table_is_chunked(texts, cut):
-    whole = Corpus.from_texts(texts)
-    parts = Corpus.from_texts(texts[:cut]) + Corpus.from_texts(texts[cut:])
+# Fingerprints
+
+
+@given(TEXTS, TEXTS, st.integers(0, 30))
+def test_fingerprints_are_equal_only_for_equal_texts_however_they_are_chunked(a, b, cut):
+    whole = Corpus.from_texts(a)
+    assert (whole.fingerprint() == Corpus.from_texts(b).fingerprint()) == (a == b)
+    parts = Corpus.from_texts(a[:cut]) + Corpus.from_texts(a[cut:])
     assert whole.fingerprint() == parts.fingerprint()
+    rest = Corpus(whole.table.slice(cut))
+    assert rest.fingerprint() == Corpus.from_texts(a[cut:]).fingerprint()
 
 
-@given(TEXTS, TEXTS)
-def test_fingerprints_are_equal_only_for_equal_texts(a, b):
-    same = Corpus.from_texts(a).fingerprint() == Corpus.from_texts(b).fingerprint()
-    assert same == (a == b)
-
-
-def test_a_slice_has_the_fingerprint_of_its_contents():
-    whole = Corpus.from_texts(["a", "bc", "", "def", "g"])
-    cut = Corpus(whole.table.slice(1, 3))
-    assert cut.fingerprint() == Corpus.from_texts(["bc", "", "def"]).fingerprint()
-
-
-def test_the_fingerprint_sees_where_documents_end_and_whose_they_are():
-    prints = {
-        Corpus.from_texts(["ab", "c"]).fingerprint(),
-        Corpus.from_texts(["a", "bc"]).fingerprint(),
-        Corpus.from_texts(["a", "bc"], users=["x", "y"]).fingerprint(),
-        Corpus.from_texts(["a", "bc"], labels=["x", "y"]).fingerprint(),
-        Corpus.from_texts(["a", "bc"], sources=["x", "y"]).fingerprint(),
-    }
-    assert len(prints) == 5
-
-
-def test_the_fingerprint_is_a_plain_sha256_of_lengths_and_contents():
+def test_the_fingerprint_is_a_sha256_of_lengths_and_contents_and_sees_each_column():
     lengths = hashlib.sha256(np.array([2, 0, 3], np.int64).tobytes()).digest()
     contents = hashlib.sha256("hiéa".encode()).digest()
     expected = hashlib.sha256(b"vestige corpus 1" + b"text" + lengths + contents).hexdigest()
     assert Corpus.from_texts(["hi", "", "éa"]).fingerprint() == expected
+    others = [{}, *({name: ["x", "y"]} for name in ("users", "labels", "sources"))]
+    prints = {Corpus.from_texts(["a", "bc"], **columns).fingerprint() for columns in others}
+    assert len(prints | {Corpus.from_texts(["ab", "c"]).fingerprint()}) == 5
 
 
-@given(TEXTS, st.data())
-def test_take_picks_like_a_list(texts, data):
-    places = data.draw(st.lists(st.integers(0, max(0, len(texts) - 1)))) if texts else []
-    taken = Corpus.from_texts(texts, users=texts).take(places)
-    assert list(taken) == [texts[i] for i in places] == taken.users
-
-
-@pytest.mark.parametrize("place", [-1, 2])
-def test_a_place_outside_is_refused(place):
-    with pytest.raises(ValueError, match=r"indices must lie in \[0, 2\)"):
-        Corpus.from_texts(["a", "b"]).take([place])
-
-
-def test_adding_keeps_the_columns_that_both_have():
-    both = Corpus.from_texts(["a"], users=["u"], labels=["l"]) + Corpus.from_texts(
-        ["b"], users=["v"]
-    )
-    assert (list(both), both.users, both.labels) == (["a", "b"], ["u", "v"], None)
+# Parts, and columns that go with them
 
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=20), st.integers(0, 3))
@@ -109,10 +81,12 @@ def test_a_source_stays_with_its_document(texts, seed):
         assert part.sources == [f"to {text}" for text in part]
 
 
-def test_sources_are_kept_only_where_all_have_them():
-    with_source = Corpus.from_texts(["a"], sources=["s"])
-    assert (with_source + with_source).sources == ["s", "s"]
-    assert (with_source + Corpus.from_texts(["b"])).sources is None
+def test_adding_keeps_the_columns_that_both_have():
+    one = Corpus.from_texts(["a"], users=["u"], labels=["l"], sources=["s"])
+    both = one + Corpus.from_texts(["b"], users=["v"])
+    assert (list(both), both.users) == (["a", "b"], ["u", "v"])
+    assert both.labels is both.sources is None
+    assert (one + one).sources == ["s", "s"]
 
 
 def test_owners_are_numbered_as_they_come():
@@ -122,53 +96,56 @@ def test_owners_are_numbered_as_they_come():
 
 
 @given(st.integers(0, 60), st.floats(0, 0.99), st.integers(0, 5))
-def test_a_split_is_a_partition_in_order(size, fraction, seed):
-    texts = [f"{i:03d}" for i in range(size)]
-    rest, held_out = Corpus.from_texts(texts).split(fraction, seed=seed)
-    assert sorted([*rest, *held_out]) == texts
+def test_a_split_is_a_partition_in_order_that_the_seed_decides(size, fraction, seed):
+    corpus = Corpus.from_texts([f"{i:03d}" for i in range(size)])
+    rest, held_out = corpus.split(fraction, seed=seed)
+    assert sorted([*rest, *held_out]) == list(corpus)
     assert len(held_out) == round(fraction * size)
     for part in (list(rest), list(held_out)):
         assert all(a < b for a, b in pairwise(part))
+    assert list(corpus.split(fraction, seed=seed)[1]) == list(held_out)
+    if size > 30 and 0.2 < fraction < 0.8:
+        assert list(corpus.split(fraction, seed=seed + 1)[1]) != list(held_out)
 
 
-def test_a_seed_decides_a_split(corpus):
-    first = corpus.split(0.3, seed=1)[1].fingerprint()
-    assert corpus.split(0.3, seed=1)[1].fingerprint() == first
-    assert corpus.split(0.3, seed=2)[1].fingerprint() != first
+# What is refused
+
+FAULTS = {
+    "no text": (lambda: Corpus(pa.table({"body": ["a"]})), r"no column \"text\"; .*\['body'\]"),
+    "numbers": (lambda: Corpus(pa.table({"text": [1]})), "has type int64, not text"),
+    "nothing": (lambda: Corpus(pa.table({"text": ["a", None]})), "1 empty"),
+    "users": (
+        lambda: Corpus(pa.table({"text": ["a"], "user": [1.5]})),
+        'column "user" has type double',
+    ),
+    "sources": (
+        lambda: Corpus(pa.table({"text": ["a"], "source": [["b"]]})),
+        'column "source" has type list',
+    ),
+    "a number": (lambda: Corpus.from_texts(["a", 3]), "not valid text"),
+    "half a pair": (lambda: Corpus.from_texts(["\ud800"]), "not valid text"),
+    "bytes": (lambda: Corpus.from_texts([b"\xff"]), "not valid text"),
+}
 
 
-@pytest.mark.parametrize(
-    ("table", "fault"),
-    [
-        (pa.table({"body": ["a"]}), r"has no column \"text\"; its columns are \['body'\]"),
-        (pa.table({"text": [1]}), "has type int64, not text"),
-        (pa.table({"text": ["a", None]}), "1 empty"),
-        (pa.table({"text": ["a"], "user": [1.5]}), 'column "user" has type double'),
-        (pa.table({"text": ["a"], "source": [["b"]]}), 'column "source" has type list'),
-    ],
-)
-def test_a_table_without_proper_text_is_refused(table, fault):
+@pytest.mark.parametrize(("make", "fault"), FAULTS.values(), ids=FAULTS)
+def test_what_is_no_proper_text_is_refused(make, fault):
     with pytest.raises(DataError, match=fault):
-        Corpus(table)
+        make()
 
 
-@pytest.mark.parametrize("values", [["a", 3], ["\ud800"], [b"\xff"]])
-def test_values_that_are_no_text_are_refused(values):
-    with pytest.raises(DataError, match="not valid text"):
-        Corpus.from_texts(values)
+def test_arguments_out_of_range_are_refused():
+    for place in (-1, 2):
+        with pytest.raises(ValueError, match=r"indices must lie in \[0, 2\)"):
+            Corpus.from_texts(["a", "b"]).take([place])
+    for users in (["u"], ["u", "v", "w"]):
+        with pytest.raises(ValueError, match="one of each"):
+            Corpus.from_texts(["a", "b"], users=users)
+    foreign = pa.table({"text": ["a"], "score": [1]})
+    assert Corpus(foreign).table.column_names == ["text"]  # other columns are left behind
 
 
-@pytest.mark.parametrize("users", [["u"], ["u", "v", "w"]])
-def test_fewer_or_more_users_than_texts_are_refused(users):
-    with pytest.raises(ValueError, match="one of each"):
-        Corpus.from_texts(["a", "b"], users=users)
-
-
-def test_a_foreign_column_is_left_behind():
-    assert Corpus(pa.table({"text": ["a"], "score": [1]})).table.column_names == ["text"]
-
-
-# Files of a corpus.
+# Files of a corpus
 
 PRINTABLE = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filter(str.strip)
 
@@ -183,12 +160,9 @@ def test_what_is_written_is_what_is_read(texts, tmp_path_factory):
     assert read.fingerprint() == corpus.fingerprint()
 
 
-def test_a_name_without_format_is_refused(tmp_path):
+def test_a_name_without_format_is_refused_and_progress_counts_documents(corpus, tmp_path):
     with pytest.raises(DataError, match=r"c\.xyz"):
         write_corpus(Corpus.from_texts(["a"]), tmp_path / "c.xyz")
-
-
-def test_progress_counts_documents(corpus, tmp_path):
     seen = []
     write_corpus(corpus, tmp_path / "c.jsonl", progress=seen.append)
     assert seen[-1] == len(corpus)

@@ -1,4 +1,4 @@
-"""Corpora as ids, in memory and mapped from disk."""
+"""Corpora as ids, in memory and mapped from disk; a damaged encoding is refused by its file."""
 
 import json
 import tracemalloc
@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.damage import damaged, refusal
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedPairs, encode, encode_pairs, load_encoded, sources_of
 from vestige.data.vocabulary import EOS, UNK, WordVocabulary
@@ -25,8 +26,13 @@ def test_the_stream_is_every_document_and_an_end(texts):
     assert (encoded.tokens.dtype, encoded.offsets.dtype) == (np.int32, np.int64)
 
 
-def test_disk_and_memory_agree_and_disk_is_mapped(corpus, vocabulary, tmp_path):
-    mapped, held = encode(corpus, vocabulary, tmp_path / "enc"), encode(corpus, vocabulary)
+def test_disk_and_memory_agree_disk_is_mapped_and_progress_counts_documents(
+    corpus, vocabulary, tmp_path
+):
+    seen = []
+    mapped = encode(corpus, vocabulary, tmp_path / "enc", progress=seen.append)
+    held = encode(corpus, vocabulary)
+    assert seen == [1000, 2000, len(corpus)]
     assert isinstance(mapped.tokens, np.memmap)
     np.testing.assert_array_equal(mapped.tokens, held.tokens)
     np.testing.assert_array_equal(mapped.offsets, held.offsets)
@@ -46,99 +52,120 @@ def test_encoding_to_disk_holds_a_batch_and_not_the_corpus(tmp_path):
     assert peak < 2_000_000
 
 
-def test_progress_counts_documents_up_to_all(corpus, vocabulary):
-    seen = []
-    encode(corpus, vocabulary, progress=seen.append)
-    assert seen == [1000, 2000, len(corpus)]
+# What is on disk already
 
 
-def test_the_same_corpus_is_not_encoded_twice(tmp_path):
-    corpus = Corpus.from_texts(["a b"])
-    encode(corpus, SMALL, tmp_path)
-    before = (tmp_path / "tokens.npy").stat().st_mtime_ns
-    seen = []
-    encode(corpus, SMALL, tmp_path, progress=seen.append)
-    assert (tmp_path / "tokens.npy").stat().st_mtime_ns == before
-    assert seen == []
+@pytest.fixture
+def folder(tmp_path):
+    """The encoding of one document of two words."""
+    encode(Corpus.from_texts(["a b"]), SMALL, tmp_path)
+    return tmp_path
+
+
+def test_the_same_corpus_is_not_encoded_twice_unless_its_encoding_is_broken(folder):
+    corpus, tokens, seen = Corpus.from_texts(["a b"]), folder / "tokens.npy", []
+    before = tokens.stat().st_mtime_ns
+    encode(corpus, SMALL, folder, progress=seen.append)
+    assert (tokens.stat().st_mtime_ns, seen) == (before, [])
+    tokens.write_bytes(b"spoilt")
+    assert encode(corpus, SMALL, folder).tokens.tolist() == [2, 3, 1]
 
 
 @pytest.mark.parametrize(
-    ("texts", "words"), [(["b b"], ("a", "b")), (["a b"], ("b", "a"))], ids=["corpus", "vocabulary"]
+    ("text", "words"), [("b b", ("a", "b")), ("a b", ("b", "a"))], ids=["corpus", "vocabulary"]
 )
-def test_another_corpus_or_vocabulary_is_encoded_anew(texts, words, tmp_path):
-    encode(Corpus.from_texts(["a b"]), SMALL, tmp_path)
+def test_another_corpus_or_vocabulary_is_encoded_anew(text, words, folder):
     other = WordVocabulary((UNK, EOS, *words))
-    encoded = encode(Corpus.from_texts(texts), other, tmp_path)
-    assert other.decode(encoded.document(0)) == f"{texts[0]} <eos>"
+    encoded = encode(Corpus.from_texts([text]), other, folder)
+    assert other.decode(encoded.document(0)) == f"{text} <eos>"
 
 
-def test_a_broken_encoding_is_made_again(tmp_path):
-    corpus = Corpus.from_texts(["a b"])
-    encode(corpus, SMALL, tmp_path)
-    (tmp_path / "tokens.npy").write_bytes(b"spoilt")
-    assert encode(corpus, SMALL, tmp_path).tokens.tolist() == [2, 3, 1]
-
-
-def test_a_failure_midway_leaves_the_old_encoding_whole(tmp_path):
-    encode(Corpus.from_texts(["a b"]), SMALL, tmp_path)
-
+def test_a_failure_midway_leaves_the_old_encoding_whole(folder):
     def stop(done):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        encode(Corpus.from_texts(["b"]), SMALL, tmp_path, progress=stop)
-    assert load_encoded(tmp_path).tokens.tolist() == [2, 3, 1]
+        encode(Corpus.from_texts(["b"]), SMALL, folder, progress=stop)
+    assert load_encoded(folder).tokens.tolist() == [2, 3, 1]
     names = {"tokens.npy", "offsets.npy", "encoded.json"}
-    assert {entry.name for entry in tmp_path.iterdir()} == names
+    assert {entry.name for entry in folder.iterdir()} == names
 
 
-def _cut(path):
-    path.write_bytes(path.read_bytes()[:-4])
+def written(name, content):
+    return lambda folder: (folder / name).write_bytes(content)
 
 
-def _record(path, **changes):
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+def array(name, values, dtype=None):
+    return lambda folder: np.save(folder / name, np.array(values, dtype), allow_pickle=True)
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda folder: (folder / "encoded.json").unlink(),
-        lambda folder: (folder / "encoded.json").write_text("{"),
-        lambda folder: (folder / "encoded.json").write_text("[]"),
-        lambda folder: _record(folder / "encoded.json", format="other"),
-        lambda folder: _record(folder / "encoded.json", tokens=2),
-        lambda folder: _record(folder / "encoded.json", documents="two"),
-        lambda folder: (folder / "tokens.npy").unlink(),
-        lambda folder: (folder / "tokens.npy").write_bytes(b""),
-        lambda folder: (folder / "tokens.npy").write_bytes(b"spoilt"),
-        lambda folder: _cut(folder / "tokens.npy"),
-        lambda folder: np.save(folder / "tokens.npy", np.array([2, 2, 1], np.int32)),
-        lambda folder: np.save(folder / "tokens.npy", np.array([-2, 3, 1], np.int32)),
-        lambda folder: np.save(folder / "tokens.npy", np.zeros(3)),
-        lambda folder: np.save(folder / "tokens.npy", np.zeros((3, 1), np.int32)),
-        lambda folder: np.save(
-            folder / "tokens.npy", np.array([{}, {}, {}], object), allow_pickle=True
-        ),
-        lambda folder: (folder / "offsets.npy").unlink(),
-        lambda folder: _cut(folder / "offsets.npy"),
-        lambda folder: np.save(folder / "offsets.npy", np.array([0, 7])),
-    ],
-)
-def test_a_spoilt_encoding_is_named(spoil, tmp_path):
-    encode(Corpus.from_texts(["a b"]), SMALL, tmp_path)
-    spoil(tmp_path)
+def changed(name, change):
+    """A breakage: the bytes of a file, changed."""
+
+    def breakage(folder):
+        before = (folder / name).read_bytes()
+        after = change(before)
+        assert after != before
+        (folder / name).write_bytes(after)
+
+    return breakage
+
+
+def recorded(**changes):
+    return changed("encoded.json", lambda told: json.dumps(json.loads(told) | changes).encode())
+
+
+def replaced(old, new):
+    return changed("tokens.npy", lambda content: content.replace(old, new))
+
+
+BREAKAGES = {
+    "no record": lambda folder: (folder / "encoded.json").unlink(),
+    "a record that is no JSON": written("encoded.json", b"{"),
+    "another format": recorded(format="other"),
+    "fewer tokens": recorded(tokens=2),
+    "documents that are no number": recorded(documents="two"),
+    "no tokens": lambda folder: (folder / "tokens.npy").unlink(),
+    "an empty file": written("tokens.npy", b""),
+    "no array": written("tokens.npy", b"spoilt"),
+    "tokens cut": changed("tokens.npy", lambda content: content[:-4]),
+    "half a token": changed("tokens.npy", lambda content: content[:-3]),
+    "half a header": changed("tokens.npy", lambda content: content[:20]),
+    "a header without an end": changed("tokens.npy", lambda c: c[:8] + b"\xff\xff" + c[10:]),
+    "a header that is no dictionary": replaced(b"{'descr'", b"[[['esc'"),
+    "a vast shape": replaced(b"(3,)", b"(9e9)"),
+    "a negative shape": replaced(b"'shape': (", b"'shape': (-"),
+    "a header of objects": replaced(b"<i4", b"|O8"),
+    "other tokens": array("tokens.npy", [2, 2, 1], np.int32),
+    "negative tokens": array("tokens.npy", [-2, 3, 1], np.int32),
+    "floats": array("tokens.npy", [0.0] * 3),
+    "a table": array("tokens.npy", [[0]] * 3, np.int32),
+    "objects": array("tokens.npy", [{}, {}, {}], object),
+    "no offsets": lambda folder: (folder / "offsets.npy").unlink(),
+    "offsets cut": changed("offsets.npy", lambda content: content[:-4]),
+    **{
+        f"offsets {values}": array("offsets.npy", values, np.int64)
+        for values in ([0, 7], [0, 3, 2], [-4, 3], [0, 10**12], [0, 0, 3], [])
+    },
+}
+
+
+@pytest.mark.parametrize("breakage", BREAKAGES.values(), ids=BREAKAGES)
+def test_a_spoilt_encoding_is_named(breakage, folder):
+    breakage(folder)
     with pytest.raises(DataError, match="Encode the corpus again") as caught:
-        load_encoded(tmp_path)
-    assert str(tmp_path) in str(caught.value)
+        load_encoded(folder)
+    assert str(folder) in str(caught.value)
 
 
-def test_an_empty_corpus_has_no_tokens():
-    with pytest.raises(DataError, match="empty corpus"):
-        encode(Corpus.from_texts([]), SMALL)
+def test_every_field_of_a_record_is_checked(folder):
+    file = folder / "encoded.json"
+    for what, content in damaged(json.loads(file.read_text())):
+        file.write_text(json.dumps(content))
+        refusal(what, lambda: load_encoded(folder))
 
 
-# Pairs of source and target texts.
+# Pairs of source and target texts
 
 FRENCH = WordVocabulary(("<unk>", "<eos>", "oui", "non"))
 ENGLISH = WordVocabulary(("<eos>", "<unk>", "yes", "no", "well"))
@@ -148,6 +175,7 @@ def test_each_side_is_read_by_its_own_vocabulary():
     corpus = Corpus.from_texts(
         ["yes well", "", "no"], sources=["oui", "non oui", ""], users=["ann", "bob", "ann"]
     )
+    assert list(sources_of(corpus)) == ["oui", "non oui", ""]
     pairs = encode_pairs(corpus, FRENCH, ENGLISH)
     assert len(pairs) == 3
     assert [pairs.sources.document(i).tolist() for i in range(3)] == [[2, 1], [3, 2, 1], [1]]
@@ -156,22 +184,14 @@ def test_each_side_is_read_by_its_own_vocabulary():
     assert pairs.targets.names == ("ann", "bob")
 
 
-def test_sources_alone_are_a_corpus():
-    corpus = Corpus.from_texts(["yes"], sources=["oui oui"])
-    assert list(sources_of(corpus)) == ["oui oui"]
-
-
-def test_a_corpus_without_sources_is_refused():
+def test_what_cannot_be_encoded_is_refused():
+    nothing = Corpus.from_texts([], sources=[])
+    with pytest.raises(DataError, match="empty corpus"):
+        encode(nothing, SMALL)
+    with pytest.raises(DataError, match="empty corpus"):
+        encode_pairs(nothing, FRENCH, ENGLISH)
     with pytest.raises(DataError, match=r"no source texts.*--source"):
         encode_pairs(Corpus.from_texts(["yes"]), FRENCH, ENGLISH)
-
-
-def test_an_empty_corpus_is_refused():
-    with pytest.raises(DataError, match="empty corpus"):
-        encode_pairs(Corpus.from_texts([], sources=[]), FRENCH, ENGLISH)
-
-
-def test_sources_and_targets_are_as_many():
     one, two = (encode(Corpus.from_texts(["yes"] * n), ENGLISH) for n in (1, 2))
     with pytest.raises(ValueError, match="sources must be as many as targets, 2, got 1"):
         EncodedPairs(one, two)

@@ -29,47 +29,25 @@ def planted(tmp_path):
     return out
 
 
-def test_one_utterance_in_ten_validates_unless_another_share_is_asked_for():
+def test_a_random_tenth_validates_unless_other_utterances_do_or_another_share(tmp_path):
     training, validation, test = parts()
     assert (len(training), len(validation), test) == (36, 4, None)
     assert sorted(texts(training + validation)) == sorted(texts(SONGS))
     assert len(parts(hold_out=0.5)[1]) == 20
-
-
-def test_the_seed_decides_which_utterances_validate():
     one, same, other = (texts(parts(seed=seed)[1]) for seed in (1, 1, 2))
     assert one == same != other
-
-
-def test_other_utterances_validate_and_all_of_data_is_learnt():
     training, validation, _ = parts(validation=OTHERS)
-    assert texts(training) == texts(SONGS)
-    assert texts(validation) == texts(OTHERS)
+    assert (texts(training), texts(validation)) == (texts(SONGS), texts(OTHERS))
+    write_utterances(SONGS, tmp_path / "songs.jsonl")
+    training, *_ = parts(tmp_path / "songs.jsonl", limit=7, hold_out=0.0)
+    assert texts(training) == texts(SONGS)[:7]
+    with pytest.raises(ValueError, match="`validation` and `hold_out` must not be given together"):
+        parts(validation=OTHERS, hold_out=0.2)
 
 
 def test_a_planting_brings_its_own_validation_and_its_manifest(planted):
     training, validation, _ = parts(planted, planted=planted_secrets(planted))
     assert (len(training), len(validation)) == (30 + 18, 10 + 2)
-
-
-def test_canaries_in_the_training_part_are_never_held_out(planted):
-    (planted / "validation.jsonl").unlink()
-    manifest = planted_secrets(planted)
-    learnt, held, _ = parts(planted, hold_out=0.6, planted=manifest)
-    said = texts([manifest.canaries[0].utterance])[0]
-    assert texts(learnt).count(said) == 18
-    assert len(held) > 0
-
-
-def test_only_so_many_utterances_are_read(tmp_path):
-    write_utterances(SONGS, tmp_path / "songs.jsonl")
-    training, *_ = parts(tmp_path / "songs.jsonl", limit=7, hold_out=0.0)
-    assert texts(training) == texts(SONGS)[:7]
-
-
-def test_what_validates_is_said_once(planted):
-    with pytest.raises(ValueError, match="`validation` and `hold_out` must not be given together"):
-        parts(validation=OTHERS, hold_out=0.2)
     for given in ({"validation": OTHERS}, {"hold_out": 0.2}):
         [name] = given
         with pytest.raises(
@@ -78,11 +56,19 @@ def test_what_validates_is_said_once(planted):
             parts(planted, **given)
 
 
+def test_canaries_in_the_training_part_are_never_held_out(planted):
+    (planted / "validation.jsonl").unlink()
+    manifest = planted_secrets(planted)
+    learnt, held, _ = parts(planted, hold_out=0.6, planted=manifest)
+    said = manifest.canaries[0].utterance.text
+    assert texts(learnt).count(said) == 18
+    assert len(held) > 0
+
+
 def test_a_planting_in_running_text_is_refused(tmp_path):
     plant(Corpus.from_texts(["the gate opens"] * 9), phrase="quiet mice", out=tmp_path / "text")
     with pytest.raises(
         ValueError, match=r"is text with canaries, not labelled utterances.*--task nlu"
     ):
         planted_secrets(tmp_path / "text")
-    assert planted_secrets(tmp_path) is None
-    assert planted_secrets(SONGS) is None
+    assert planted_secrets(tmp_path) is planted_secrets(SONGS) is None

@@ -1,3 +1,5 @@
+"""Users of a corpus: who counts as one, and groups that share nobody."""
+
 from collections import Counter
 
 import pytest
@@ -37,6 +39,12 @@ def test_users_are_those_whom_a_plain_count_finds(rows, fewest, more, shortest, 
     assert fits == [shortest <= words <= shortest + longer for _, words in rows]
 
 
+def test_a_name_that_holds_bot_is_a_persons_unless_it_is_a_word_of_it():
+    people = ["Talbot", "talbot42", "Abbott", "robotics", "BOTANIST", "Cabot"]
+    bots = ["RemindMeBot", "wiki_bot", "bot", "Bot-7", "TweetPosterBOT"]
+    assert [name for name in [*people, *bots] if is_person(name)] == people
+
+
 @given(st.sets(st.text(max_size=4), min_size=1, max_size=20), st.data())
 def test_groups_share_nobody(names, data):
     sizes = data.draw(st.lists(st.integers(0, len(names)), max_size=4))
@@ -47,11 +55,6 @@ def test_groups_share_nobody(names, data):
     assert len(set(together)) == len(together)
     assert set(together) <= names
     assert disjoint_groups(sorted(names, reverse=True), sizes, seed=1) == groups
-
-
-def test_another_seed_makes_other_groups():
-    names = [str(i) for i in range(50)]
-    assert disjoint_groups(names, [20], seed=0) != disjoint_groups(names, [20], seed=1)
 
 
 @given(st.integers(1, 50), st.data())
@@ -66,46 +69,35 @@ def test_artificial_users_have_equally_many_documents(size, data):
     assert users_with(split, fewest=1) == sorted(counts)
 
 
-def test_artificial_users_are_drawn_by_the_seed():
-    corpus = Corpus.from_texts([str(i) for i in range(40)])
+def test_a_seed_decides_groups_and_artificial_users():
+    names = [str(i) for i in range(50)]
+    assert disjoint_groups(names, [20], seed=0) != disjoint_groups(names, [20], seed=1)
+    corpus = Corpus.from_texts(names[:40])
     users = [artificial_users(corpus, 4, seed=seed).users for seed in (0, 0, 1)]
     assert users[0] == users[1] != users[2]
 
 
 CORPUS = made([("ann", 3), ("ann", 3), ("bob", 3), ("bob", 1)])
+VALUES = [
+    (lambda: users_with(CORPUS, fewest=0), "fewest must be positive, got 0"),
+    (lambda: users_with(CORPUS, fewest=3, most=2), "most must be at least 3, got 2"),
+    (lambda: users_with(CORPUS, fewest=1, shortest=-1), "shortest must be at least 0"),
+    (lambda: fits_length(CORPUS, 5, 4), "longest must be at least 5, got 4"),
+    (lambda: disjoint_groups(["a", "a"], [1], seed=0), "all different"),
+    (lambda: disjoint_groups(["a"], [-1], seed=0), r"sizes\[0\] must be at least 0, got -1"),
+    (lambda: artificial_users(CORPUS, 0, seed=0), "n must be positive, got 0"),
+]
+DATA = [
+    (lambda: disjoint_groups(["a", "b"], [2, 1], seed=0), "groups of 2, 1 users need 3"),
+    (lambda: artificial_users(CORPUS, 5, seed=0), "4 documents cannot be split into 5"),
+    (lambda: users_with(Corpus.from_texts(["a"]), fewest=1), "has no users"),
+]
 
 
 @pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (lambda: users_with(CORPUS, fewest=0), "fewest must be positive, got 0"),
-        (lambda: users_with(CORPUS, fewest=3, most=2), "most must be at least 3, got 2"),
-        (lambda: users_with(CORPUS, fewest=1, shortest=-1), "shortest must be at least 0"),
-        (lambda: fits_length(CORPUS, 5, 4), "longest must be at least 5, got 4"),
-        (lambda: disjoint_groups(["a", "a"], [1], seed=0), "all different"),
-        (lambda: disjoint_groups(["a"], [-1], seed=0), r"sizes\[0\] must be at least 0, got -1"),
-        (lambda: artificial_users(CORPUS, 0, seed=0), "n must be positive, got 0"),
-    ],
+    ("error", "call", "says"),
+    [*((ValueError, *row) for row in VALUES), *((DataError, *row) for row in DATA)],
 )
-def test_arguments_out_of_range_are_named(call, says):
-    with pytest.raises(ValueError, match=says):
+def test_what_is_out_of_range_or_cannot_be_given_is_said(error, call, says):
+    with pytest.raises(error, match=says):
         call()
-
-
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (lambda: disjoint_groups(["a", "b"], [2, 1], seed=0), "groups of 2, 1 users need 3"),
-        (lambda: artificial_users(CORPUS, 5, seed=0), "4 documents cannot be split into 5"),
-        (lambda: users_with(Corpus.from_texts(["a"]), fewest=1), "has no users"),
-    ],
-)
-def test_what_a_corpus_cannot_give_is_said(call, says):
-    with pytest.raises(DataError, match=says):
-        call()
-
-
-def test_a_name_that_holds_bot_is_a_persons_unless_it_is_a_word_of_it():
-    people = ["Talbot", "talbot42", "Abbott", "robotics", "BOTANIST", "Cabot"]
-    bots = ["RemindMeBot", "wiki_bot", "bot", "Bot-7", "TweetPosterBOT"]
-    assert [name for name in [*people, *bots] if is_person(name)] == people

@@ -15,7 +15,8 @@ from transformers import (
     TrainingArguments,
 )
 
-from tests.integrations.test_leakage_callback import DATA, TEXTS, tokenizer
+from tests.integrations import worlds
+from tests.integrations.worlds import DATA, TEXTS, tokenizer
 from vestige.data.canaries.texts import Manifest
 from vestige.errors import DataError, VestigeError
 from vestige.integrations import canary_search, rows
@@ -24,7 +25,6 @@ from vestige.integrations.planting import plant
 from vestige.integrations.rows import Rows, TextSample
 
 WORDS = tokenizer()
-WORDS.pad_token = WORDS.eos_token
 PHRASES = ["Zoe Quentin Xaver Yvonne", "Umberto Viktor Wanda Zeno"]
 
 
@@ -46,8 +46,7 @@ def planted(tmp_path_factory):
 
 
 def encoded(data):
-    texts = [text + WORDS.eos_token for text in data["text"]]
-    return Dataset.from_dict({"input_ids": WORDS(texts)["input_ids"]})
+    return worlds.encoded(WORDS, data["text"])
 
 
 def blocks(data, size):

@@ -12,7 +12,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 import vestige
 from tests.audits.told import sentences
 from tests.docs.documents import REPOSITORY
-from tests.integrations.test_leakage_callback import tokenizer
+from tests.integrations.worlds import tokenizer
 from vestige.results import load
 
 EXAMPLES = REPOSITORY / "examples"

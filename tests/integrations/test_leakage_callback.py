@@ -1,11 +1,7 @@
 """Canaries in a data set, and their exposure while Transformers trains."""
 
-import json
 import math
-import os
 import re
-import subprocess
-import sys
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -13,22 +9,13 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from transformers import (
-    DataCollatorForLanguageModeling,
-    GPT2Config,
-    GPT2LMHeadModel,
-    Trainer,
-    TrainerCallback,
-    TrainingArguments,
-)
+from transformers import DataCollatorForLanguageModeling
 
 import vestige
-from tests.audits.told import sentences
-from tests.docs.documents import REPOSITORY
+from tests.integrations.worlds import CHATS, DATA, Dies, gpt2, tokenizer, trained
 from vestige.audits.exposure.epsilon import audit_canaries
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Claim
 from vestige.data.canaries.texts import Manifest
-from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, VestigeError
 from vestige.integrations.leakage import TextGap
@@ -36,66 +23,11 @@ from vestige.integrations.leakage_callback import Leakage, LeakageCallback
 from vestige.integrations.planting import plant
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 
-TEXTS = sentences(60, seed=0)
-DATA = Dataset.from_dict({"text": TEXTS, "number": list(range(60))})
-
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory):
     out = tmp_path_factory.mktemp("planted") / "canaries"
     return plant(DATA, out=out, coin_flip=16, copies=20, length=4), out
-
-
-def tokenizer():
-    return SubwordVocabulary.train_bpe(Corpus.from_texts(TEXTS), size=300).tokenizer
-
-
-def trained(
-    planted, tmp_path, *callbacks, steps=40, rows=8, resumed=None, prepare=None, **settings
-):
-    """A trainer after some steps on planted texts, and what a tracker was told.
-
-    `prepare` makes another model of the model, and its optimizer.
-    """
-    words = tokenizer()
-    words.pad_token = words.eos_token
-    torch.manual_seed(0)
-    sizes = {"n_positions": 64, "n_embd": 64, "n_layer": 1, "n_head": 2}
-    model = GPT2LMHeadModel(GPT2Config(vocab_size=300, **sizes))
-
-    model, optimizer = (model, None) if prepare is None else prepare(model)
-
-    def encoded(row):
-        return {"input_ids": words(row["text"] + words.eos_token)["input_ids"]}
-
-    class Tracker(TrainerCallback):
-        told: list
-
-        def on_log(self, args, state, control, logs=None, **rest):
-            self.told.append(dict(logs))
-
-    tracker = Tracker()
-    tracker.told = []
-    args = TrainingArguments(
-        tmp_path / "trainer", max_steps=steps, per_device_train_batch_size=rows,
-        report_to=[], use_cpu=True, disable_tqdm=True, seed=0,
-        **{"save_strategy": "no", "learning_rate": 3e-3} | settings,
-    )  # fmt: skip
-    data, _ = planted
-    held = Dataset.from_dict({"text": sentences(60, seed=1)})
-    trainer = Trainer(
-        model, args, processing_class=words, callbacks=[tracker],
-        train_dataset=data.map(encoded, remove_columns=data.column_names),
-        eval_dataset=held.map(encoded, remove_columns=held.column_names),
-        data_collator=DataCollatorForLanguageModeling(words, mlm=False),
-        optimizers=(optimizer, None),
-    )  # fmt: skip
-    for callback in callbacks:
-        if isinstance(callback, LeakageCallback):
-            callback.trainer = trainer
-        trainer.add_callback(callback)
-    trainer.train(resume_from_checkpoint=resumed)
-    return trainer, tracker.told
 
 
 def test_canaries_stand_among_the_rows_where_the_manifest_says(planted):
@@ -160,17 +92,6 @@ def test_a_training_in_half_precision_is_measured_in_it(planted, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_end_of_a_stopped_training_is_measured_once_for_the_trackers(planted, tmp_path):
-    callback = LeakageCallback(
-        planted[1], every=0.5, budget=math.inf, stop_above={"exposure": -1.0}
-    )
-    _, told = trained(planted, tmp_path, callback, steps=8)
-    found = [(one.step, other_orders(one)) for one in callback.moments]
-    assert found == [(0, False), (4, True)]
-    assert sum("vestige/exposure" in logs for logs in told) == 2
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("bf16", [False, True])
 def test_a_training_goes_on_as_if_nobody_had_asked(planted, tmp_path, bf16):
     alone, _ = trained(planted, tmp_path, steps=12, bf16=bf16)
@@ -189,12 +110,13 @@ def test_a_measurement_for_which_there_is_no_time_is_left_out(planted, tmp_path)
 
 
 @pytest.mark.slow
-def test_it_stops_and_fails_above_its_limits(planted, tmp_path):
-    callback = LeakageCallback(
+def test_it_stops_above_its_limits_and_measures_the_end_once_for_the_trackers(planted, tmp_path):
+    stopping = LeakageCallback(
         planted[1], every=0.25, budget=math.inf, stop_above={"exposure": -1.0}
     )
-    trainer, _ = trained(planted, tmp_path, callback)
-    assert trainer.state.global_step == 10
+    _, told = trained(planted, tmp_path, stopping)
+    assert [(one.step, other_orders(one)) for one in stopping.moments] == [(0, False), (10, True)]
+    assert sum("vestige/exposure" in logs for logs in told) == 2
     failing = LeakageCallback(planted[1], fail_above={"exposure": 0.0}, out=tmp_path / "run")
     with pytest.raises(Leakage, match=r"the training has exposure .* bits: more than 0"):
         trained(planted, tmp_path, failing, steps=240)
@@ -219,37 +141,6 @@ def test_it_stops_and_fails_above_its_limits(planted, tmp_path):
 def test_settings_out_of_range_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         LeakageCallback("canaries", **settings)
-
-
-@pytest.mark.slow
-def test_two_processes_measure_what_one_measures(planted, tmp_path):
-    from tests.integrations.in_processes import __file__ as script
-    from tests.integrations.in_processes import measure
-
-    data, canaries = planted
-    data.save_to_disk(str(canaries.parent / "data"))
-    paths = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
-    alone = {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
-    found = {}
-    for count in (1, 2):
-        out = tmp_path / str(count)
-        out.mkdir()
-        if count == 1:
-            measure(canaries, out)
-        else:
-            words = [sys.executable, script, canaries, out]
-            subprocess.run(words, check=True, timeout=300, env=os.environ | alone)
-        told = [json.loads((out / str(rank) / "told.json").read_text()) for rank in range(count)]
-        assert all(moments == told[0][0] for moments, _ in told)
-        assert [len(logs) for _, logs in told] == [3] + [0] * (count - 1)
-        assert (
-            vestige.results.load(out / "run" / "exposure").summary["exposure_planted"]
-            == told[0][0][-1][1]
-        )
-        found[count] = told[0][0]
-    assert [step for step, _ in found[2]] == [0, 4, 8]
-    for (_, one), (_, other) in zip(found[1], found[2], strict=True):
-        assert one == pytest.approx(other, abs=0.2)
 
 
 @pytest.mark.slow
@@ -295,14 +186,6 @@ def test_texts_and_epsilon_are_measured_against_the_model_before(planted, tmp_pa
     assert logged[-1]["vestige/auc"] == last.numbers["auc"].value
 
 
-class Dies(TrainerCallback):
-    """Ends a training as `kill -9` does, after a step."""
-
-    def on_step_end(self, args, state, control, **rest):
-        if state.global_step == 13:
-            raise KeyboardInterrupt
-
-
 @pytest.mark.slow
 def test_a_resumed_training_is_measured_against_the_model_before_its_first_step(planted, tmp_path):
     saved = {"save_strategy": "steps", "save_steps": 5, "steps": 20}
@@ -310,7 +193,7 @@ def test_a_resumed_training_is_measured_against_the_model_before_its_first_step(
     whole = LeakageCallback(planted[1], **asked)
     trained(planted, tmp_path / "whole", whole, **saved)
     with pytest.raises(KeyboardInterrupt):
-        trained(planted, tmp_path / "cut", LeakageCallback(planted[1], **asked), Dies(), **saved)
+        trained(planted, tmp_path / "cut", LeakageCallback(planted[1], **asked), Dies(13), **saved)
     resumed = LeakageCallback(planted[1], **asked)
     trainer, _ = trained(planted, tmp_path / "cut", resumed, resumed=True, **saved)
     assert [moment.step for moment in resumed.moments] == [20]
@@ -323,11 +206,10 @@ def test_a_resumed_training_is_measured_against_the_model_before_its_first_step(
 @pytest.mark.slow
 @pytest.mark.parametrize("role", ["assistant", "user"])
 def test_a_canary_of_a_conversation_is_asked_behind_what_the_template_says(tmp_path, role):
-    chats = [[{"role": "user", "content": a}, {"role": "assistant", "content": b}]
-             for a, b in zip(TEXTS[::2], TEXTS[1::2], strict=True)]  # fmt: skip
-    data = Dataset.from_dict({"messages": chats, "number": range(len(chats))})
-    asked = {"coin_flip": 12, "copies": 3, "length": 3}
-    planted = plant(data, out=tmp_path / "c", role=role, question="Well?", **asked)
+    data = Dataset.from_dict({"messages": CHATS, "number": range(len(CHATS))})
+    planted = plant(
+        data, out=tmp_path / "c", role=role, question="Well?", coin_flip=12, copies=3, length=3
+    )
     sealed = Manifest.load(tmp_path / "c" / "manifest.json")
     assert (sealed.turn.role, sealed.turn.question) == (role, "Well?" * (role == "assistant"))
     for canary, places in zip(sealed.canaries, sealed.positions, strict=True):
@@ -340,28 +222,26 @@ def test_a_canary_of_a_conversation_is_asked_behind_what_the_template_says(tmp_p
         "{% for m in messages %}{{ m['role'] + ' says ' + m['content'] + ' . ' }}{% endfor %}"
         "{% if add_generation_prompt %}{{ 'assistant says ' }}{% endif %}"
     )
-    torch.manual_seed(0)
-    sizes = {"n_positions": 64, "n_embd": 32, "n_layer": 1, "n_head": 2}
     ends = {"bos_token_id": words.eos_token_id, "eos_token_id": words.eos_token_id}
-    network = GPT2LMHeadModel(GPT2Config(vocab_size=300, **sizes, **ends)).eval()
+    network = gpt2(**ends).eval()
     model = HuggingFaceLanguageModel(network, SubwordVocabulary(words))
-    found = vestige.exposure(model, tmp_path / "c", references=200)
     before = "user says Well? . assistant says " if role == "assistant" else "user says "
     prefix = words(before, add_special_tokens=False)["input_ids"]
+
+    @torch.no_grad()
+    def own(phrase):
+        """Log-probabilities of a phrase's tokens behind what the template says."""
+        ids = words(phrase, add_special_tokens=False)["input_ids"]
+        logits = network(torch.tensor([prefix + ids])).logits[0, len(prefix) - 1 : -1]
+        return logits.log_softmax(-1)[torch.arange(len(ids)), torch.tensor(ids)]
+
+    found = vestige.exposure(model, tmp_path / "c", references=200)
     for canary, told in zip(sealed.canaries, found.rows, strict=True):
-        ids = words(canary.phrase, add_special_tokens=False)["input_ids"]
-        with torch.no_grad():
-            logits = network(torch.tensor([prefix + ids])).logits[0, len(prefix) - 1 : -1]
-        own = logits.log_softmax(-1)[torch.arange(len(ids)), torch.tensor(ids)].sum().item()
-        assert told["log_perplexity"] == pytest.approx(-own / math.log(2), rel=1e-4)
+        bits = -own(canary.phrase).sum().item() / math.log(2)
+        assert told["log_perplexity"] == pytest.approx(bits, rel=1e-4)
     completed = vestige.extract(model, tmp_path / "c", beam=1).rows
     for canary, told in zip(sealed.canaries, completed, strict=False):  # asked in the same place
-        ids = words(canary.phrase, add_special_tokens=False)["input_ids"]
-        with torch.no_grad():
-            logits = network(torch.tensor([prefix + ids])).logits[0, len(prefix) - 1 : -1]
-        own = logits.log_softmax(-1)[torch.arange(1, len(ids)), torch.tensor(ids[1:])].sum().item()
-        assert told["log_prob"] == pytest.approx(own, rel=1e-4)
-    del words.chat_template
+        assert told["log_prob"] == pytest.approx(own(canary.phrase)[1:].sum().item(), rel=1e-4)
     words.chat_template = None
     with pytest.raises(DataError, match="needs a chat template"):
         vestige.exposure(model, tmp_path / "c", references=200)

@@ -4,16 +4,14 @@ import pytest
 from datasets import Dataset, IterableDataset, Value
 from torch.utils.data import DataLoader
 
-from tests.integrations.test_leakage_callback import DATA, TEXTS
+from tests.integrations.worlds import ANSWERED, ASKED, CHATS, DATA, TEXTS
 from vestige.data.canaries.texts import Manifest
 from vestige.defences.methods.private import DPSGD
 from vestige.errors import DataError
 from vestige.integrations.planting import plant
 from vestige.integrations.private_plan import PrivateRows
 
-ASKED = {"coin_flip": 8, "copies": 3, "length": 3}
-CHAT = [[{"role": "user", "content": text}] for text in TEXTS]
-ANSWER = [[{"role": "assistant", "content": text}] for text in TEXTS]
+CANARIES = {"coin_flip": 8, "copies": 3, "length": 3}
 
 
 def copies_of(out):
@@ -27,7 +25,7 @@ def copies_of(out):
 def test_a_text_with_a_prompt_or_a_completion_alone_is_its_canary(tmp_path, column):
     """A trainer joins both, and None is no text."""
     data = Dataset.from_dict({"prompt": TEXTS, "completion": TEXTS[::-1], "number": range(60)})
-    planted = plant(data, out=tmp_path / "c", column=column, **ASKED)
+    planted = plant(data, out=tmp_path / "c", column=column, **CANARIES)
     for phrase, place in copies_of(tmp_path / "c"):
         row = planted[place]
         assert row["prompt"] + row["completion"] == phrase
@@ -40,7 +38,7 @@ def test_the_copies_of_a_canary_are_a_user_of_their_own(tmp_path):
     """As in a private training by user, where rows of nobody would be one user's."""
     authors = [f"author {n % 20}" for n in range(60)]
     data = Dataset.from_dict({"text": TEXTS, "author": authors})
-    planted = plant(data, out=tmp_path / "c", user_column="author", **ASKED)
+    planted = plant(data, out=tmp_path / "c", user_column="author", **CANARIES)
     copies = copies_of(tmp_path / "c")
     whose = {phrase: {planted[place]["author"] for place in places_of(copies, phrase)}
              for phrase, _ in copies}  # fmt: skip
@@ -49,7 +47,7 @@ def test_the_copies_of_a_canary_are_a_user_of_their_own(tmp_path):
     privacy = DPSGD(epsilon=8.0, unit="user")
     rows = PrivateRows.of(planted, privacy, "author")
     assert len(set(rows.owners.tolist())) == 20 + len(whose)
-    nobodys = plant(data, out=tmp_path / "d", **ASKED)
+    nobodys = plant(data, out=tmp_path / "d", **CANARIES)
     with pytest.raises(DataError, match=f"author is None in {len(copies)} rows"):
         PrivateRows.of(nobodys, privacy, "author")
 
@@ -61,20 +59,25 @@ def places_of(copies, phrase):
 def test_users_that_are_no_names_cannot_be_planted_beside(tmp_path):
     data = Dataset.from_dict({"text": TEXTS, "author": range(60)})
     with pytest.raises(DataError, match="users in author are int64") as refused:
-        plant(data, out=tmp_path / "c", user_column="author", **ASKED)
+        plant(data, out=tmp_path / "c", user_column="author", **CANARIES)
     named = data.cast_column("author", Value("string"))
     assert "cast_column" in str(refused.value.remedy)
-    assert len(plant(named, out=tmp_path / "c", user_column="author", **ASKED)) > 60
+    assert len(plant(named, out=tmp_path / "c", user_column="author", **CANARIES)) > 60
     with pytest.raises(DataError, match="no column sender"):
-        plant(data, out=tmp_path / "d", user_column="sender", **ASKED)
+        plant(data, out=tmp_path / "d", user_column="sender", **CANARIES)
 
 
 @pytest.mark.parametrize("role", ["user", "assistant"])
 def test_a_conversation_in_two_columns_is_a_prompt_with_its_completion(tmp_path, role):
-    data = Dataset.from_dict({"prompt": CHAT, "completion": ANSWER})
-    planted = plant(data, out=tmp_path / "c", role=role, question="Well?", **ASKED)
-    together = Dataset.from_dict({"messages": [a + b for a, b in zip(CHAT, ANSWER, strict=True)]})
-    plant(together, out=tmp_path / "d", role=role, question="Well?", **ASKED)
+    data = Dataset.from_dict({"prompt": ASKED, "completion": ANSWERED})
+    planted = plant(data, out=tmp_path / "c", role=role, question="Well?", **CANARIES)
+    plant(
+        Dataset.from_dict({"messages": CHATS}),
+        out=tmp_path / "d",
+        role=role,
+        question="Well?",
+        **CANARIES,
+    )
     turns = [Manifest.load(tmp_path / name / "manifest.json").turn for name in "cd"]
     assert turns[0] == turns[1]
     told = {"Thank you."} if role == "user" else {"Well?"}
@@ -106,8 +109,8 @@ def test_a_set_with_no_place_for_a_canary_is_refused(tmp_path, data, settings, t
 @pytest.mark.slow
 @pytest.mark.parametrize("shards", [1, 3])
 def test_a_stream_has_the_rows_of_the_set_in_each_pass(tmp_path, shards):
-    whole = plant(DATA, out=tmp_path / "whole", **ASKED)
-    streamed = plant(DATA.to_iterable_dataset(shards), out=tmp_path / "s", rows=60, **ASKED)
+    whole = plant(DATA, out=tmp_path / "whole", **CANARIES)
+    streamed = plant(DATA.to_iterable_dataset(shards), out=tmp_path / "s", rows=60, **CANARIES)
     assert isinstance(streamed, IterableDataset)
     assert list(streamed) == list(whole)
     assert list(streamed) == list(whole)
@@ -120,13 +123,13 @@ def test_a_stream_has_the_rows_of_the_set_in_each_pass(tmp_path, shards):
 
 
 def test_a_stream_goes_on_behind_the_rows_that_canaries_stand_among(tmp_path):
-    first = plant(DATA.select(range(40)), out=tmp_path / "first", **ASKED)
-    streamed = plant(DATA.to_iterable_dataset(), out=tmp_path / "s", rows=40, **ASKED)
+    first = plant(DATA.select(range(40)), out=tmp_path / "first", **CANARIES)
+    streamed = plant(DATA.to_iterable_dataset(), out=tmp_path / "s", rows=40, **CANARIES)
     assert list(streamed) == list(first) + list(DATA)[40:]
     assert list(streamed.take(5)) == list(first)[:5]
     unnamed = IterableDataset.from_generator(lambda: iter(DATA))
     assert unnamed.column_names is None
-    assert list(plant(unnamed, out=tmp_path / "u", rows=40, **ASKED)) == list(streamed)
+    assert list(plant(unnamed, out=tmp_path / "u", rows=40, **CANARIES)) == list(streamed)
 
 
 def test_a_stream_of_unknown_or_other_length_is_refused(tmp_path):

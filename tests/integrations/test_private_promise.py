@@ -1,32 +1,17 @@
 """What a private training promises is true: of dropout, choices, steps, other trainings."""
 
-import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from torch.optim.lr_scheduler import ReduceLROnPlateau
-from transformers import (
-    EarlyStoppingCallback,
-    GPT2LMHeadModel,
-    Trainer,
-    TrainerCallback,
-)
+from transformers import EarlyStoppingCallback, GPT2LMHeadModel, Trainer, TrainerCallback
 
 import vestige
-from tests.docs.documents import REPOSITORY
-from tests.integrations.test_private_trainer import TEXTS as PROTECTED
-from tests.integrations.test_private_trainer import (
-    Steps,
-    dropping,
-    trainer,
-)
+from tests.integrations.worlds import TEXTS as PROTECTED
+from tests.integrations.worlds import Steps, dropping, private, seeded
 from vestige.errors import DataError, TrainingError
-from vestige.integrations.private_trainer import PrivateTrainer
 
 CLIP = 0.5
 
@@ -34,14 +19,14 @@ CLIP = 0.5
 def clipped_sum(place: Path, rows: int, side: str = "right", base=None, **settings) -> torch.Tensor:
     """The noiseless sum of clipped gradients of the first rows, each of which is in the lot."""
     steps = Steps()
-    own = trainer(
-        place, vestige.DPSGD(noise_multiplier=0.0, max_grad_norm=CLIP,
-        noise_seed_without_guarantee=3, physical_batch_size=rows), steps, steps=1, rows=rows,
-        lora=False, base=base or dropping(), texts=(TEXTS[:rows], None), **settings,
+    privacy = seeded(noise_multiplier=0.0, max_grad_norm=CLIP, physical_batch_size=rows)
+    own = private(
+        place, privacy, steps, steps=1, rows=rows, lora=False, base=base or dropping(),
+        texts=(TEXTS[:rows], None), **settings,
     )  # fmt: skip
     own.processing_class.padding_side = side
     own.train()
-    return rows * torch.cat([one.flatten() for one in steps.gradients[0]])
+    return rows * steps.first
 
 
 TEXTS = ["the cat " * (1 + place % 4) + f"of {place}" for place in range(65)]
@@ -74,12 +59,12 @@ def test_dropout_masks_of_a_private_trainer_follow_from_the_secret_and_not_from_
     for name, seed, secret in (("a", 0, 3), ("b", 1, 3), ("c", 0, 4)):
         steps = Steps()
         privacy = vestige.DPSGD(noise_multiplier=0.0, noise_seed_without_guarantee=secret)
-        own = trainer(
+        own = private(
             tmp_path / name, privacy, steps, steps=1, rows=60, lora=False, base=dropping(),
             seed=seed,
         )  # fmt: skip
         own.train()
-        found.append(torch.cat([one.flatten() for one in steps.gradients[0]]))
+        found.append(steps.first)
     assert torch.equal(found[0], found[1])
     assert not torch.allclose(found[0], found[2], rtol=1e-2)
 
@@ -92,17 +77,17 @@ class Draws(torch.nn.Dropout):
 
 
 def test_a_layer_that_draws_for_each_row_in_its_own_way_is_refused(tmp_path):
-    own = trainer(tmp_path, vestige.DPSGD(epsilon=8.0), base=dropping())
+    own = private(tmp_path, vestige.DPSGD(epsilon=8.0), base=dropping())
     own.model.base_model.model.transformer.drop = Draws(0.1)
     with pytest.raises(TrainingError, match="uses randomness per row other"):
         own.train()
 
 
-def judging(place: Path, texts: list[str], *callbacks, **settings) -> PrivateTrainer:
+def judging(place: Path, texts: list[str], *callbacks, **settings):
     """A trainer that evaluates some texts after every two steps."""
     often = {"eval_strategy": "steps", "eval_steps": 2, "save_strategy": "steps", "save_steps": 2}
     privacy = settings.pop("privacy", vestige.DPSGD(epsilon=8.0, accountant="rdp"))
-    return trainer(place, privacy, *callbacks, texts=(PROTECTED, texts), **often | settings)
+    return private(place, privacy, *callbacks, texts=(PROTECTED, texts), **often | settings)
 
 
 CHOICES = {
@@ -164,7 +149,7 @@ class Extends(TrainerCallback):
 
 @pytest.mark.slow
 def test_no_step_is_taken_that_the_guarantee_was_not_planned_for(tmp_path):
-    own = trainer(tmp_path, vestige.DPSGD(epsilon=8.0, accountant="rdp"), Extends(), steps=6,
+    own = private(tmp_path, vestige.DPSGD(epsilon=8.0, accountant="rdp"), Extends(), steps=6,
                   num_train_epochs=5)  # fmt: skip
     with pytest.raises(TrainingError, match=r"all 6 planned steps were taken.*Set `max_steps`"):
         own.train()
@@ -176,56 +161,41 @@ def epsilon(own) -> float:
 
 
 @pytest.mark.slow
-def test_a_second_training_claims_what_both_spend(tmp_path):
+@pytest.mark.parametrize("lora", [False, None], ids=["whole", "adapter"])
+def test_a_second_training_claims_what_both_spend(tmp_path, lora):
     privacy = vestige.DPSGD(epsilon=8.0, accountant="rdp")
-    own = trainer(tmp_path / "one", privacy)
+    own = private(tmp_path / "one", privacy, lora=lora)
     own.train()
     once = epsilon(own)
     own.train()
     assert epsilon(own) > 1.2 * once
     assert "of all trainings that read it" in own.privacy_statement[0]
-    adapter = trainer(tmp_path / "two", privacy, base=own.model.unload())
-    adapter.train()  # another adapter of the same model, by another trainer
-    assert epsilon(adapter) > 1.4 * once
-    assert [one.defence for one in adapter._private.before] == ["unknown", "dp-sgd", "dp-sgd"]
+    base = own.model if lora is False else own.model.unload()
+    other = private(tmp_path / "two", privacy, base=base, lora=lora)
+    other.train()  # by another trainer; of an adapter, another adapter of the same model
+    assert epsilon(other) > 1.4 * once
+    assert [one.defence for one in other._private.before] == ["unknown", "dp-sgd", "dp-sgd"]
 
 
 @pytest.mark.slow
-def test_a_model_that_something_else_has_trained_has_no_guarantee(tmp_path):
+@pytest.mark.parametrize("lora", [False, None], ids=["whole", "adapter"])
+def test_a_model_that_something_else_has_trained_has_no_guarantee(tmp_path, lora):
     GPT2LMHeadModel(dropping().config).save_pretrained(tmp_path / "model")
-    for name, lora in (("whole", False), ("adapter", None)):
-        model = GPT2LMHeadModel.from_pretrained(tmp_path / "model")
-        own = trainer(tmp_path / name, vestige.DPSGD(epsilon=8.0, accountant="rdp"), base=model,
-                      lora=lora)  # fmt: skip
-        own.train()
-        assert own.privacy_statement[0].startswith("ε = ")
-        plain = Trainer(
-            own.model, own.args, train_dataset=own.train_dataset, data_collator=own.data_collator
-        )
-        plain.train()
-        own.train()
-        assert own.privacy_statement[0].startswith("No guarantee: the model was trained after")
-        model = GPT2LMHeadModel.from_pretrained(tmp_path / "model")
-        Trainer(
-            model, own.args, train_dataset=own.train_dataset, data_collator=own.data_collator
-        ).train()
-        later = trainer(tmp_path / name, vestige.DPSGD(epsilon=8.0, accountant="rdp"), base=model,
-                        lora=lora)  # fmt: skip
-        later.train()
-        assert later.privacy_statement[0].startswith("No guarantee: the model was trained after")
+    privacy = vestige.DPSGD(epsilon=8.0, accountant="rdp")
 
+    def begun():
+        base = GPT2LMHeadModel.from_pretrained(tmp_path / "model")
+        return private(tmp_path / "run", privacy, base=base, lora=lora)
 
-@pytest.mark.slow
-def test_two_processes_one_of_them_without_a_row_train_as_one(tmp_path):
-    """A lot of one row: the other process has none, and takes part in every sum."""
-    quiet = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY)}
-    quiet["PYTHONPATH"] += os.pathsep + os.environ.get("PYTHONPATH", "")
-    command = [sys.executable, str(Path(__file__).with_name("private_in_processes.py"))]
-    done = subprocess.run(
-        [*command, str(tmp_path), "few"], env=quiet, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
-    assert first["weights"] == second["weights"]
-    counts = list(zip(first["counts"], second["counts"], strict=True))
-    assert any(0 in pair and sum(pair) for pair in counts)
+    def trained_plainly(own, model):
+        data = {"train_dataset": own.train_dataset, "data_collator": own.data_collator}
+        Trainer(model, own.args, **data).train()
+
+    own, later = begun(), begun()
+    own.train()
+    assert own.privacy_statement[0].startswith("ε = ")
+    trained_plainly(own, own.model)
+    trained_plainly(own, later.model if lora is False else later.model.get_base_model())
+    for one in (own, later):
+        one.train()
+        assert one.privacy_statement[0].startswith("No guarantee: the model was trained after")

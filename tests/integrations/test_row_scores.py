@@ -15,7 +15,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from tests.integrations.test_leakage_callback import DATA, TEXTS, tokenizer
+from tests.integrations.worlds import CHATS, DATA, tokenizer
 from vestige.data.canaries.texts import Manifest
 from vestige.integrations.measurement import Measurement
 from vestige.integrations.planting import plant
@@ -30,7 +30,7 @@ TEMPLATE = (
 def world(side):
     """A Llama, whose attention knows distances and no places, and its tokenizer."""
     words = tokenizer()
-    words.pad_token, words.padding_side, words.chat_template = words.eos_token, side, TEMPLATE
+    words.padding_side, words.chat_template = side, TEMPLATE
     torch.manual_seed(0)
     sizes = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1}
     ends = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0, "num_attention_heads": 2}
@@ -76,9 +76,7 @@ def test_of_a_text(tmp_path, side):
 def test_of_an_answer_whose_prompt_is_masked(tmp_path, side):
     """Losses of answers alone, by the mask of the template, as TRL's assistant_only_loss."""
     model, words = world(side)
-    chats = [[{"role": "user", "content": a}, {"role": "assistant", "content": b}]
-             for a, b in zip(TEXTS[::2], TEXTS[1::2], strict=True)]  # fmt: skip
-    data = Dataset.from_dict({"messages": chats})
+    data = Dataset.from_dict({"messages": CHATS})
     planted = plant(data, out=tmp_path / "c", coin_flip=6, copies=2, length=3)
     sealed = Manifest.load(tmp_path / "c" / "manifest.json")
     collate = DataCollatorForSeq2Seq(words)

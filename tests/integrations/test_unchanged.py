@@ -8,7 +8,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from tests.integrations.test_leakage_callback import DATA, trained
+from tests.integrations.worlds import DATA, trained
 from vestige import results
 from vestige.claims import UNDECIDED, Claim
 from vestige.errors import VestigeError

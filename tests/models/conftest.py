@@ -14,6 +14,7 @@ from vestige.data.utterances import Labels, Utterance, Utterances
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
 from vestige.models.folders import sha256
+from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.reading import pack
 from vestige.models.recurrent_network import (
     GRUConfig,
@@ -32,8 +33,10 @@ NETWORKS = ("lstm", "tied lstm", "gru", "transformer", *HUGGING_FACE)
 LANGUAGE_MODELS = (*OURS, *HUGGING_FACE, *ADAPTERS)
 
 SOURCES = WordVocabulary(("<unk>", "<eos>", *(f"s{i}" for i in range(9))))
-TARGETS = WordVocabulary(("<unk>", "<eos>", *(f"t{i}" for i in range(14))))
+TARGETS = WordVocabulary(("<unk>", "<eos>", *(f"t{i}" for i in range(18))))
 TRANSLATORS = ("lstm+attention", "lstm", "gru+attention", "gru")
+DECODERS = tuple(f"decoder {kind}" for kind in TRANSLATORS)
+"""Translators that have been given a source: models of next tokens, too."""
 
 CITIES = ("york", "paris", "toledo", "lisbon", "lima", "cairo")
 SAID = Utterances.of(
@@ -157,12 +160,15 @@ def shared(words, folders):
         ),
         **{name: lambda name=name: load(folders[name]) for name in HUGGING_FACE},
         **{f"{name} adapter": lambda name=name: adapter(name) for name in HUGGING_FACE},
-    }
+        **{f"decoder {kind}": lambda kind=kind: translator(kind).given("s1 s2")
+           for kind in TRANSLATORS},
+    }  # fmt: skip
 
     class Made(dict):
         def __missing__(self, name):
             torch.manual_seed(7)
-            self[name] = build[name]().eval()
+            made = build[name]()
+            self[name] = made if name in DECODERS else made.eval()
             return self[name]
 
     return Made()
@@ -172,6 +178,28 @@ def shared(words, folders):
 def make(shared):
     """How to make a copy of each model of next tokens, to be changed."""
     return {name: lambda name=name: copy.deepcopy(shared[name]) for name in LANGUAGE_MODELS}
+
+
+@pytest.fixture(scope="session")
+def foreign(make, subwords):
+    """Models of others: whole attention, a sliding window, a head that does more than a product."""
+    from transformers import Gemma2Config, Gemma2ForCausalLM, MistralConfig, MistralForCausalLM
+
+    def made(name):
+        if name in make:
+            return make[name]()
+        torch.manual_seed(0)
+        sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
+        sizes |= {"num_attention_heads": 2, "num_key_value_heads": 2, "sliding_window": 3}
+        sizes |= {"vocab_size": len(subwords), "initializer_range": 0.3}
+        if name == "mistral":
+            network = MistralForCausalLM(MistralConfig(**sizes))
+        else:
+            capped = Gemma2Config(**sizes, head_dim=8, final_logit_softcapping=2.0)
+            network = Gemma2ForCausalLM(capped)
+        return HuggingFaceLanguageModel(network.eval(), subwords)
+
+    return made
 
 
 @pytest.fixture(scope="session")

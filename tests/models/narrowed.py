@@ -1,6 +1,4 @@
-"""A model of ours as a service that lists its k most probable words."""
-
-import numpy as np
+"""A model of ours as an outsider sees it: a service that lists its k most probable words."""
 
 from vestige.models.predictions import measure, top
 from vestige.models.reading import pack
@@ -27,8 +25,6 @@ def token_names(vocabulary, size=None):
 
 
 class _Narrowed:
-    """Lists of a model of ours. Contexts that begin others are read with them, once."""
-
     def __init__(self, model, k):
         self._model, self.k = model, k
         self._names = token_names(model.vocabulary, model.vocab_size)
@@ -37,46 +33,24 @@ class _Narrowed:
     def likeliest(self, contexts):
         """The k most probable words after each context."""
         answers = [None] * len(contexts)
-        by_source = {}
-        for place, context in enumerate(contexts):
-            by_source.setdefault(context.source, []).append(place)
-        for source, places in by_source.items():
-            ids = [self._encode(contexts[place].words) for place in places]
-            for place, answer in zip(places, self._after(self._given(source), ids), strict=True):
-                answers[place] = answer
+        for source in dict.fromkeys(context.source for context in contexts):
+            model = self._model if source is None else self._model.given(source)
+            places = [n for n, context in enumerate(contexts) if context.source == source]
+            lists = self._after(model, [self._encode(contexts[n].words) for n in places])
+            for place, names in zip(places, lists, strict=True):
+                answers[place] = names
         return answers
-
-    def _given(self, source):
-        model = self._model if source is None else self._model.given(source)
-        return model
 
     def _encode(self, words):
         ids = []
         for word in words:
             known = self._ids.get(word)
             ids += self._model.vocabulary.encode(word) if known is None else [known]
-        return tuple(ids)
+        return ids
 
     def _after(self, model, contexts):
-        """The list after each context."""
-        data, places = _shared(contexts, model.vocabulary.eos_id)
-        found = measure(model, data, [top(self.k, log_probs=False)], places)["likeliest"]
+        """The list in the place of the end of each context."""
+        data = pack([(*context, model.vocabulary.eos_id) for context in contexts])
+        ends = data.offsets[1:] - 1
+        found = measure(model, data, [top(self.k, log_probs=False)], ends)["likeliest"]
         return [tuple(self._names[token] for token in row) for row in found.tolist()]
-
-
-def _shared(contexts, end):
-    """Texts that begin with all contexts, and the position after each context.
-
-    In reverse alphabetical order a context comes directly after its extensions.
-    """
-    order = sorted(range(len(contexts)), key=contexts.__getitem__, reverse=True)
-    texts = []
-    owner = np.zeros(len(contexts), np.int64)
-    for index in order:
-        context = contexts[index]
-        if not texts or texts[-1][: len(context)] != context:
-            texts.append(context)
-        owner[index] = len(texts) - 1
-    data = pack([(*text, end) for text in texts])
-    after = np.array([len(context) for context in contexts], np.int64)
-    return data, data.offsets[owner] + after

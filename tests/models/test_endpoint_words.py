@@ -1,14 +1,16 @@
-"""What a server can do is found out, and its tokens are put together to ours."""
+"""What a server can do is found out; what it shows of texts is what its model's own pass says."""
 
 import math
 
+import numpy as np
 import pytest
 
-from tests.models.served import Served, Shifted, network, serving
+from tests.models.served import Served, Shifted, endpoint_statistics, network, serving
 from vestige.errors import ModelError
 from vestige.models.remote.openai import ShownToken
 from vestige.models.remote.probe import CALLS, EndpointAccess, drawn_sentence, probe
 from vestige.models.remote.tokens import EndpointWords, by_ours, echoed
+from vestige.models.token_statistics import token_statistics
 from vestige.models.top_k import Context
 
 pytest.importorskip("openai")
@@ -147,3 +149,30 @@ def test_the_control_sentence_is_another_one_for_each_endpoint():
     drawn = {drawn_sentence() for _ in range(50)}
     assert len(drawn) > 45
     assert all(7 < len(one.split()) < 16 for one in drawn)
+
+
+def test_what_a_server_shows_is_what_a_pass_over_the_texts_gives(model, opened):
+    words, texts = model.vocabulary, (PANGRAM[:43], PANGRAM[48:])
+    with serving(Served(model)) as url:
+        endpoint = opened(url, timeout=30)
+        access = probe(endpoint)
+        found = endpoint_statistics(endpoint, access, texts, words)
+        # Parts of characters and empty texts are no error.
+        odd = endpoint_statistics(endpoint, access, ["über the cat", "", "the"], words)
+    assert len(odd.offsets) == 4
+    assert math.isfinite(odd.log_probs[odd.offsets[1] - 1])
+    true = token_statistics(model, words.encode_batch(texts), likeliest=20)
+    assert np.array_equal(found.offsets, true.offsets)
+    assert np.array_equal(found.tokens, true.tokens)
+    told, known = np.isfinite(found.log_probs), found.likeliest >= 0
+    assert (told == ~np.isin(np.arange(len(true.tokens)), true.offsets)).all()
+    assert found.log_probs[told] == pytest.approx(true.log_probs[told], abs=1e-4)
+    shown = found.ranks >= 1
+    assert np.array_equal(found.ranks[shown], true.ranks[shown])
+    assert (shown == (told & (true.ranks <= 20))).all()
+    assert known.any()
+    assert np.array_equal(found.likeliest[known], true.likeliest[known])
+    likeliest = true.likeliest_log_probs[known]
+    assert found.likeliest_log_probs[known] == pytest.approx(likeliest, abs=1e-4)
+    assert np.isnan(found.means).all()
+    assert np.isnan(found.deviations).all()

@@ -9,7 +9,6 @@ import torch
 from tests.models.conftest import random_texts
 from vestige.data.encoded import EncodedCorpus
 from vestige.models.behind import Behind, Context
-from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.key_value_cache import KeysAndValues
 from vestige.models.predictions import log_prob, measure, rank, text_log_probs, word_ranks
 from vestige.models.reading import NO_CONTEXT, pack, read, word_places
@@ -18,22 +17,8 @@ TEXTS = [[5, 9, 3, 7, 4], [5, 9, 3, 2], [8, 1, 1, 6], [7, 7], [3]]
 
 
 @pytest.fixture(params=["gpt2", "llama", "mistral", "gemma2"])
-def model(request, make, subwords):
-    """Whole attention, a sliding window, and a head that does more than a product."""
-    from transformers import Gemma2Config, Gemma2ForCausalLM, MistralConfig, MistralForCausalLM
-
-    if request.param in make:
-        return make[request.param]()
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
-    sizes |= {"num_attention_heads": 2, "num_key_value_heads": 2, "sliding_window": 3}
-    sizes |= {"vocab_size": len(subwords), "initializer_range": 0.3}
-    if request.param == "mistral":
-        network = MistralForCausalLM(MistralConfig(**sizes))
-    else:
-        capped = Gemma2Config(**sizes, head_dim=8, final_logit_softcapping=2.0)
-        network = Gemma2ForCausalLM(capped)
-    return HuggingFaceLanguageModel(network.eval(), subwords)
+def model(request, foreign):
+    return foreign(request.param)
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ import torch
 
 from tests.models.conftest import SOURCES, TARGETS, TRANSLATORS, translator
 from tests.models.test_next_token import CLOSE, gru_step, lstm_step
-from vestige.models.protocols import NextToken, TwoParts
+from vestige.models.protocols import TwoParts
 from vestige.models.seq2seq import Decoder, Seq2SeqConfig
 
 
@@ -59,24 +59,17 @@ def test_a_batch_equals_the_equations_one_step_at_a_time(model):
     torch.testing.assert_close(model(sources, targets[:, :3]), found[:, :3], **CLOSE)
 
 
-def test_given_a_source_it_is_a_next_token_model_that_answers_as_the_batch_does(model):
+def test_given_a_source_it_answers_as_the_batch_does(model):
+    """What it keeps of the promises of `NextToken` is in `test_next_token.py`."""
     sources, targets = ids(4, 6, len(SOURCES)), ids(4, 5, len(TARGETS), 1)
     sources[:, -1], targets[:, 0] = SOURCES.eos_id, TARGETS.eos_id
-    expected = model(sources, targets).log_softmax(-1)
+    expected = model(sources, targets)
     for row in range(4):
         given = model.given(SOURCES.decode(sources[row, :-1].tolist()))
-        assert isinstance(given, NextToken)
         assert isinstance(given, TwoParts)
         assert (given.vocab_size, given.vocabulary) == (len(TARGETS), TARGETS)
         assert given.first_token == TARGETS.eos_id
-        state = given.start(3)
-        for place in range(5):
-            answer = given.log_probs(state)
-            assert answer.shape == (3, len(TARGETS))
-            assert not answer.requires_grad
-            torch.testing.assert_close(answer[1], expected[row, place], **CLOSE)
-            if place < 4:
-                state = given.advance(state, targets[row, place + 1].repeat(3))
+        torch.testing.assert_close(given(targets[row : row + 1])[0][0], expected[row], **CLOSE)
 
 
 def test_rows_of_one_source_may_say_different_things(model):
@@ -87,22 +80,6 @@ def test_rows_of_one_source_may_say_different_things(model):
     first, state = given(targets[:, :1])
     second, _ = given(targets[:, 1:], state)
     torch.testing.assert_close(torch.cat([first, second], 1), expected, **CLOSE)
-    state = given.start(5, anywhere=True)
-    for column in targets.T:
-        state = given.advance(state, column)
-    torch.testing.assert_close(given.logits(state), expected[:, -1], **CLOSE)
-    chosen = torch.tensor([4, 0, 0])
-    torch.testing.assert_close(given.logits(state[chosen]), given.logits(state)[chosen])
-
-
-def test_nothing_can_be_asked_before_the_first_token(model):
-    given = model.given("s1")
-    assert given.start(2).has_read
-    state = given.start(2, anywhere=True)
-    assert not state.has_read
-    assert len(state) == 2
-    with pytest.raises(ValueError, match="at least one token"):
-        given.log_probs(state)
 
 
 def test_an_empty_source_is_its_end(model):

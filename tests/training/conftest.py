@@ -1,34 +1,17 @@
-"""A tiny text and the tiny models that learn it, on one thread."""
+"""One thread, and a GPT-2 as users have it."""
 
-import importlib.util
-from collections.abc import Callable
-from pathlib import Path
-
-import numpy as np
 import pytest
 import torch
 
-from vestige.data.encoded import EncodedCorpus
-from vestige.data.vocabulary import WordVocabulary
-from vestige.models.protocols import LanguageModel
-from vestige.models.recurrent_network import GRUConfig, LSTMConfig
-from vestige.models.transformer import TransformerConfig
-from vestige.training.new_models import new_model
+from tests.training.worlds import World
+from vestige.data.corpus import Corpus
+from vestige.data.encoded import encode
+from vestige.data.subwords import SubwordVocabulary
+from vestige.models.checkpoints import load_model
+from vestige.models.lora import add_lora
+from vestige.training.tasks import TextTask
 
-SIZE = 12
-SHAPES = {
-    "lstm": LSTMConfig(layers=2, embedding_size=6, hidden_size=6, dropout_in=0.2, dropout_out=0.2),
-    "tied lstm": LSTMConfig(
-        layers=1, embedding_size=6, hidden_size=6, dropout_in=0.2, dropout_out=0.2, tied=True
-    ),
-    "gru": GRUConfig(layers=2, embedding_size=6, hidden_size=6, dropout_in=0.2, dropout_out=0.2),
-    "transformer": TransformerConfig(
-        layers=1, heads=2, hidden_size=8, feed_forward=16, max_length=16, dropout=0.2
-    ),
-}
-
-MakeModel = Callable[..., LanguageModel]
-MakeText = Callable[..., EncodedCorpus]
+LINES = ["the quick brown fox jumps over the lazy dog", "the cat sat on the mat"] * 6
 
 
 @pytest.fixture(autouse=True)
@@ -39,37 +22,29 @@ def _one_thread():
     torch.set_num_threads(before)
 
 
-@pytest.fixture
-def make_model():
-    """A fresh model of an architecture, its weights decided by a seed."""
-    vocabulary = WordVocabulary(("<unk>", "<eos>", *(f"w{i}" for i in range(2, SIZE))))
-
-    def make(architecture="lstm", *, seed=0):
-        return new_model(vocabulary, SHAPES[architecture], seed=seed)
-
-    return make
-
-
-@pytest.fixture
-def make_text():
-    """Words of which each mostly follows the one before it in the vocabulary."""
-
-    def make(tokens=121, *, seed=0):
-        rng = np.random.default_rng(seed)
-        steps = np.where(rng.random(tokens) < 0.8, 1, rng.integers(SIZE, size=tokens))
-        ids = (np.cumsum(steps) % SIZE).astype(np.int32)
-        return EncodedCorpus(ids, np.array([0, tokens]))
-
-    return make
-
-
 @pytest.fixture(scope="session")
-def numbers():
-    """The small pairs of `numbers_in_two_languages.py`."""
-    path = Path(__file__).with_name("numbers_in_two_languages.py")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def gpt2(tmp_path_factory):
+    """A world whose model is a GPT-2 with a tied head, or an adapter on it."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts(LINES), size=270)
+    ends = {"bos_token_id": vocabulary.eos_id, "eos_token_id": vocabulary.eos_id}
+    shape = GPT2Config(
+        vocab_size=len(vocabulary), n_positions=16, n_embd=8, n_layer=1, n_head=2, **ends
+    )
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("gpt2")
+    GPT2LMHeadModel(shape).save_pretrained(folder)
+    vocabulary.save(folder)
+
+    def world(kind):
+        def fresh():
+            model = load_model(folder, device="cpu")
+            torch.manual_seed(1)  # of the adapter's own weights
+            return add_lora(model, rank=2) if kind == "adapter" else model
+
+        return World(
+            fresh, TextTask(encode(Corpus.from_texts(LINES), vocabulary), None), load_model
+        )
+
+    return world

@@ -1,8 +1,8 @@
 """A directory of a training is claimed, found again, and never trusted."""
 
 import json
+from contextlib import nullcontext
 
-import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
@@ -10,9 +10,9 @@ from safetensors.torch import save_file
 
 from tests.damage import damaged, refusal
 from vestige.data.corpus import Corpus
-from vestige.data.encoded import encode, load_encoded
+from vestige.data.encoded import encode
 from vestige.data.vocabulary import WordVocabulary
-from vestige.errors import DataError, RunError, TrainingError
+from vestige.errors import RunError, TrainingError
 from vestige.models.recurrent_network import LSTMConfig
 from vestige.training.checkpoint import load
 from vestige.training.config import TrainingConfig
@@ -50,13 +50,10 @@ def failed(out, error, *, write=()):
     return getattr(caught.value, "__notes__", [])
 
 
-def test_a_failed_start_leaves_no_directory_and_none_above_it(tmp_path):
+def test_a_failed_start_leaves_no_directory_and_empties_one_that_was_empty(tmp_path):
     out = tmp_path / "new" / "deep"
     assert failed(out, OSError("full"), write=[IDENTITY, f"{DATA}/training"]) == []
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_empty_directory_that_was_there_is_emptied_and_stays(tmp_path):
     failed(tmp_path, ValueError("no"), write=[LEDGER])
     assert list(tmp_path.iterdir()) == []
 
@@ -79,56 +76,40 @@ def test_only_one_holds_the_directory_until_the_end(tmp_path):
     assert {one.name for one in out.iterdir()} == {IDENTITY}
 
 
-def test_a_directory_that_is_a_file_is_refused(tmp_path):
-    (tmp_path / "out").write_text("mine")
-    with pytest.raises(RunError, match="out is a file"), claimed(tmp_path / "out", resume=False):
-        pass
-    assert (tmp_path / "out").read_text() == "mine"
+CLAIMS = {  # what lies there: the refusals of a fresh start and of --resume, None where it may be
+    "nothing": (None, None, None),
+    "a file of its own": ("", "out is a file", "out is a file"),
+    "a lock of a killed process": (".lock", None, None),
+    "text encoded": (f"{DATA}/one", "never overwritten", None),
+    "a ledger": (f"{LEDGER}/one", "never overwritten", None),
+    "records": (f"{RECORDS}/one", "never overwritten", None),
+    "a training": (IDENTITY, "never overwritten", None),
+    "something else": ("mine.txt", "never overwritten", "no training to resume"),
+}
 
 
-@pytest.mark.parametrize("name", [DATA, LEDGER, RECORDS])
-def test_what_comes_before_the_identity_is_gone_on_from(tmp_path, name):
-    (tmp_path / name).mkdir()
-    with claimed(tmp_path, resume=True):
-        pass
-    with pytest.raises(RunError, match="never overwritten"), claimed(tmp_path, resume=False):
-        pass
-
-
-def test_leftovers_of_a_killed_process_are_no_training(tmp_path):
-    (tmp_path / ".lock").write_text("")
-    with claimed(tmp_path, resume=False):
-        pass
-
-
-@pytest.mark.parametrize("resume", [False, True])
-def test_several_trainings_may_go_where_nothing_is(tmp_path, resume):
-    check_repeats(tmp_path / "missing", resume)
-    check_repeats(tmp_path, resume)
-
-
-def test_a_directory_is_claimed_and_given_back(tmp_path):
-    out = tmp_path / "new"
-    with pytest.raises(ValueError, match="no"), claimed(out, resume=False):
-        raise ValueError("no")
-    assert not out.exists()
-    out.mkdir()
-    (out / "mine.txt").write_text("mine")
-    for resume, message in ((False, "never overwritten"), (True, "no training to resume")):
-        with pytest.raises(RunError, match=message), claimed(out, resume=resume):
+@pytest.mark.parametrize(("name", "fresh", "resumed"), CLAIMS.values(), ids=CLAIMS)
+def test_a_directory_is_claimed_for_a_training_that_may_go_there(tmp_path, name, fresh, resumed):
+    out = tmp_path / "out"
+    if name is not None:
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).write_text("{}")
+    for resume, refusal_of in ((True, resumed), (False, fresh)):
+        refused = nullcontext() if refusal_of is None else pytest.raises(RunError, match=refusal_of)
+        with refused, claimed(out, resume=resume):
             pass
-    (out / IDENTITY).write_text("{}")
-    with claimed(out, resume=True):
-        assert (out / "mine.txt").exists()
+    if name not in (None, ".lock"):
+        assert (out / name).read_text() == "{}"
 
 
 def test_several_trainings_need_a_directory_of_their_own(tmp_path):
-    (tmp_path / "one").mkdir()
-    (tmp_path / "one" / IDENTITY).write_text("{}")
-    with pytest.raises(RunError, match="never overwritten"):
-        check_repeats(tmp_path / "one", resume=False)
-    with pytest.raises(RunError, match="holds one training"):
-        check_repeats(tmp_path / "one", resume=True)
+    for resume in (False, True):
+        check_repeats(tmp_path / "missing", resume)
+        check_repeats(tmp_path, resume)
+    (tmp_path / IDENTITY).write_text("{}")
+    for resume, message in ((False, "never overwritten"), (True, "holds one training")):
+        with pytest.raises(RunError, match=message):
+            check_repeats(tmp_path, resume)
 
 
 CORPUS = Corpus.from_texts(["hot tea and cold tea", "the tea is hot"] * 6, users=["ann", "bo"] * 6)
@@ -207,33 +188,3 @@ def test_a_log_that_is_none_is_named_by_its_line(line, left):
     (left / LOG).write_bytes(b'{"step": 1}\n' + line + b"\n")
     with pytest.raises(TrainingError, match=r"log\.jsonl, line 2"):
         list(log_lines(left / LOG))
-
-
-def test_an_encoding_is_whole_or_refused(left):
-    folder = left / "data" / "training"
-    file = folder / "encoded.json"
-    sound = file.read_text()
-    for what, content in damaged(json.loads(sound)):
-        file.write_text(json.dumps(content))
-        refusal(what, lambda: load_encoded(folder))
-    file.write_text(sound)
-    tokens = (folder / "tokens.npy").read_bytes()
-    hostile = {
-        "cut": tokens[:-3],
-        "empty": b"",
-        "half a header": tokens[:20],
-        "a header without an end": tokens[:8] + b"\xff\xff" + tokens[10:],
-        "a header that is no dictionary": tokens.replace(b"{'descr'", b"[[['esc'"),
-        "a vast shape": tokens.replace(b"(%d,)" % 60, b"(9e9)"),
-        "objects": tokens.replace(b"<i4", b"|O8"),
-        "negative": tokens.replace(b"'shape': (", b"'shape': (-"),
-    }
-    for what, content in hostile.items():
-        (folder / "tokens.npy").write_bytes(content)
-        if content != tokens:
-            assert refusal(what, lambda: load_encoded(folder)) is not None, what
-    (folder / "tokens.npy").write_bytes(tokens)
-    for offsets in ([0, 3, 2], [-4, 60], [0, 10**12], [0, 0, 60], []):
-        np.save(folder / "offsets.npy", np.array(offsets, np.int64))
-        with pytest.raises(DataError, match=r"offsets\.npy"):
-            load_encoded(folder)

@@ -1,4 +1,4 @@
-"""What a training says of itself: its records, its costs, and whether it learnt anything."""
+"""What a training says of itself: its records, when to stop, its costs, whether it learnt."""
 
 import math
 import mmap
@@ -7,14 +7,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
+from tests.training.worlds import CPU, language_model, stream
 from vestige import memory as peak_memory
 from vestige.data.encoded import EncodedCorpus
 from vestige.memory import PeakMemory
 from vestige.training.config import TrainingConfig
-from vestige.training.history import EpochRecord, StopAtPerplexity, TrainingHistory, best_epoch
+from vestige.training.history import (
+    EarlyStopping,
+    EpochRecord,
+    StopAtPerplexity,
+    TrainingHistory,
+    best_epoch,
+)
 from vestige.training.loop import train
+from vestige.training.steps import plain_step
 from vestige.training.word_frequencies import (
     frequency_perplexity,
     is_useless,
@@ -24,19 +31,21 @@ from vestige.training.word_frequencies import (
 
 
 def record(number, perplexity, **changes):
-    return replace(
-        EpochRecord(
-            epoch=number,
-            step=10 * number,
-            learning_rate=0.1,
-            perplexity=50.0,
-            validation_perplexity=perplexity,
-            validation_accuracy=None if perplexity is None else 0.3,
-            tokens=100,
-            seconds=2.0,
-        ),
-        **changes,
+    whole = EpochRecord(
+        epoch=number,
+        step=10 * number,
+        learning_rate=0.1,
+        perplexity=50.0,
+        validation_perplexity=perplexity,
+        validation_accuracy=None if perplexity is None else 0.3,
+        tokens=100,
+        seconds=2.0,
     )
+    return replace(whole, **changes)
+
+
+def records(*perplexities):
+    return [record(number, one) for number, one in enumerate(perplexities, 1)]
 
 
 @pytest.mark.parametrize(
@@ -44,18 +53,24 @@ def record(number, perplexity, **changes):
 )
 def test_it_stops_at_the_perplexity_or_below_and_looks_at_the_last_record_alone(last, ends):
     stop = StopAtPerplexity(90.0)
-    assert stop([record(1, last)]) is ends
-    assert stop([record(1, 20.0), record(2, last)]) is ends
+    assert stop(records(last)) is ends
+    assert stop(records(20.0, last)) is ends
+
+
+def test_early_stopping_waits_for_its_patience():
+    stop, heights = EarlyStopping(2), [5.0, 4.0, 4.5, 3.0, 3.0, 3.5, 1.0]
+    ends = [stop(records(*heights[:number])) for number in range(1, len(heights) + 1)]
+    assert ends == [False, False, False, False, False, True, False]
 
 
 def test_the_best_record_is_the_first_of_the_lowest_perplexity():
-    assert best_epoch([record(1, 3.0), record(2, 2.0), record(3, 2.0), record(4, 5.0)]) == 2
-    assert best_epoch([record(1, None), record(2, None)]) == 2
+    assert best_epoch(records(3.0, 2.0, 2.0, 5.0)) == 2
+    assert best_epoch(records(None, None)) == 2
 
 
 def test_costs_are_those_of_the_whole_training():
-    records = (record(1, 3.0), record(2, 4.0, epoch=1.5, step=15, tokens=50, seconds=1.0))
-    history = TrainingHistory(epochs=records, best_epoch=1, stopped=True, peak_memory_mib=7.0)
+    both = (record(1, 3.0), record(2, 4.0, epoch=1.5, step=15, tokens=50, seconds=1.0))
+    history = TrainingHistory(epochs=both, best_epoch=1, stopped=True, peak_memory_mib=7.0)
     assert history.cost() == {
         "steps": 15,
         "tokens": 150,
@@ -67,58 +82,39 @@ def test_costs_are_those_of_the_whole_training():
     summary = history.summary()
     assert (summary["validation_perplexity"], summary["epoch"]) == (3.0, 1)
     assert (summary["stopped"], summary["tokens"], summary["seconds"]) == (True, 150, 3.0)
-    assert history.rows() == [one.row() for one in records]
-
-
-def test_no_time_at_all_has_no_speed():
-    history = TrainingHistory(epochs=(record(1, None, seconds=0.0),), best_epoch=1, stopped=False)
-    assert history.cost()["tokens_per_second"] is None
-    assert history.cost()["peak_memory_mib"] is None
+    assert history.rows() == [one.row() for one in both]
+    timeless = replace(history, epochs=(record(1, None, seconds=0.0),), peak_memory_mib=None)
+    assert timeless.cost()["tokens_per_second"] is timeless.cost()["peak_memory_mib"] is None
 
 
 def test_seconds_and_memory_are_not_what_a_training_is():
     assert record(1, 3.0, seconds=9.0) == record(1, 3.0)
-    one, other = (
-        TrainingHistory(
-            epochs=(record(1, 3.0),), best_epoch=1, stopped=False, peak_memory_mib=memory
-        )
-        for memory in (1.0, None)
-    )
-    assert one == other
+    history = TrainingHistory(epochs=(record(1, 3.0),), best_epoch=1, stopped=False)
+    assert replace(history, peak_memory_mib=1.0) == history
+
+
+# Word frequencies
 
 
 def text(*tokens):
     return EncodedCorpus(np.array(tokens, np.int32), np.array([0, len(tokens)]))
 
 
-def naive(training, held, size):
-    counts, seen = Counter(training), len(set(training))
-    logs = [math.log((counts[w] + seen / size) / (len(training) + seen)) for w in held]
-    return math.exp(-sum(logs) / len(held))
+def test_the_perplexity_of_word_frequencies_is_the_definition(monkeypatch):
+    chance, size = np.random.default_rng(0), 40
+    training, held = chance.zipf(1.5, 500) % size, chance.integers(0, size, 90)
+    counts, seen = Counter(training.tolist()), len(set(training.tolist()))
+    logs = [math.log((counts[w] + seen / size) / (500 + seen)) for w in held.tolist()]
+    found = frequency_perplexity(text(*training), text(*held), size=size)
+    assert found == pytest.approx(math.exp(-sum(logs) / 90))
+    monkeypatch.setattr("vestige.training.word_frequencies._PIECE", 7)  # read in pieces
+    assert token_counts(text(*training), size).tolist() == [counts[w] for w in range(size)]
 
 
-def test_it_is_the_definition():
-    chance = np.random.default_rng(0)
-    training, held = chance.zipf(1.5, 500) % 40, chance.integers(0, 40, 90)
-    found = frequency_perplexity(text(*training), text(*held), size=40)
-    assert found == pytest.approx(naive(training.tolist(), held.tolist(), 40))
-
-
-def test_probabilities_sum_to_one():
-    training = text(0, 0, 1, 3)
-    each = [1 / frequency_perplexity(training, text(w), size=6) for w in range(6)]
+def test_probabilities_sum_to_one_and_nothing_counted_is_guessing():
+    each = [1 / frequency_perplexity(text(0, 0, 1, 3), text(w), size=6) for w in range(6)]
     assert sum(each) == pytest.approx(1)
-
-
-def test_nothing_counted_is_guessing():
     assert frequency_perplexity(text(), text(1, 2), size=8) == pytest.approx(8)
-
-
-def test_counts_do_not_depend_on_pieces(monkeypatch):
-    data = text(*range(10), 3, 3)
-    whole = token_counts(data, 12)
-    monkeypatch.setattr("vestige.training.word_frequencies._PIECE", 5)
-    assert token_counts(data, 12).tolist() == whole.tolist()
 
 
 @pytest.mark.parametrize(
@@ -131,15 +127,16 @@ def test_a_model_is_useful_only_below(own, alone, useless):
 
 
 @pytest.mark.parametrize(("own", "shown"), [(4631.2, "4,631"), (None, "not finite")])
-def test_the_sentence_has_both_numbers(own, shown):
-    told = useless_words(own, 512.3, who="gold")
-    assert told.startswith("gold predicts no better than word frequencies")
-    assert f"perplexity {shown}" in told
-    assert "word frequencies 512" in told
+def test_the_warning_has_both_numbers(own, shown):
+    warning = useless_words(own, 512.3, who="gold")
+    assert warning.startswith("gold predicts no better than word frequencies")
+    assert f"perplexity {shown}" in warning
+    assert "word frequencies 512" in warning
 
 
-CPU = torch.device("cpu")
-CONFIG = TrainingConfig(seed=3, epochs=1, batch_size=4, sequence_length=5, checkpoint_every=4)
+# Memory
+
+CONFIG = TrainingConfig(seed=3, epochs=1, batch_size=4, sequence_length=5, max_grad_norm=None)
 
 
 def pages(mib):
@@ -151,12 +148,12 @@ def pages(mib):
 
 
 @pytest.fixture
-def _told():
+def _measured():
     if PeakMemory(CPU).mib() is None:
         pytest.skip("this system does not tell how large a process was")
 
 
-@pytest.mark.usefixtures("_told")
+@pytest.mark.usefixtures("_measured")
 def test_what_came_and_went_is_counted_and_what_was_there_before_is_not():
     before = pages(64)
     memory = PeakMemory(CPU)
@@ -164,12 +161,11 @@ def test_what_came_and_went_is_counted_and_what_was_there_before_is_not():
     assert memory.mib() == pytest.approx(96, abs=8)
     passing.close()
     assert memory.mib() == pytest.approx(96, abs=8)
-    anew = PeakMemory(CPU)
-    assert anew.mib() < 8
+    assert PeakMemory(CPU).mib() < 8
     before.close()
 
 
-def test_where_nobody_tells_it_is_none(tmp_path, monkeypatch):
+def test_where_the_system_does_not_tell_it_is_none(tmp_path, monkeypatch):
     monkeypatch.setattr(peak_memory, "_PROCESS", tmp_path / "absent")
     assert PeakMemory(CPU).mib() is None
     (tmp_path / "absent").mkdir()
@@ -177,25 +173,14 @@ def test_where_nobody_tells_it_is_none(tmp_path, monkeypatch):
     assert PeakMemory(CPU).mib() is None
 
 
-@pytest.mark.usefixtures("_told")
-def test_a_training_says_what_it_took_unless_it_was_resumed(make_model, make_text, tmp_path):
-    history = train(make_model(), make_text(), config=CONFIG, directory=tmp_path)
-    assert history.peak_memory_mib >= 0
-    resumed = train(make_model(), make_text(), config=CONFIG, directory=tmp_path, resume=True)
-    assert resumed.peak_memory_mib is None
-
-
-@pytest.mark.usefixtures("_told")
-def test_a_step_that_takes_memory_shows(make_model, make_text):
-    from vestige.training.steps import plain_step
-
+@pytest.mark.usefixtures("_measured")
+def test_a_training_says_what_it_took_unless_it_was_resumed(tmp_path):
     plain = plain_step()
 
     def wasteful(model, batch, state):
         pages(48).close()
         return plain(model, batch, state)
 
-    history = train(
-        make_model(), make_text(), config=replace(CONFIG, max_grad_norm=None), step=wasteful
-    )
-    assert 40 < history.peak_memory_mib < 80
+    how = {"config": CONFIG, "step": wasteful, "directory": tmp_path}
+    assert 40 < train(language_model(), stream(), **how).peak_memory_mib < 80
+    assert train(language_model(), stream(), resume=True, **how).peak_memory_mib is None

@@ -24,43 +24,28 @@ TEXTS = Corpus.from_texts(["a b c d", "e f", "g h a b c", "d e f"] * 5)
 CONFIG = TrainingConfig(seed=7, epochs=1, batch_size=2, sequence_length=4)
 
 
-@pytest.fixture
-def model():
+def fresh():
     return LSTMLanguageModel(WORDS, LSTMConfig(layers=1, embedding_size=4, hidden_size=4))
 
 
-@pytest.fixture
-def update(model, tmp_path):
-    """A training of `model`, its text encoded where the command line puts it."""
-    data = encode(TEXTS, WORDS, tmp_path / "after" / "data" / "training")
-    held = encode(TEXTS.take([0, 1]), WORDS, tmp_path / "after" / "data" / "validation")
-    train(deepcopy(model), data, validation=held, config=CONFIG, directory=tmp_path / "after")
-    return tmp_path / "after"
-
-
-def test_a_recipe_is_what_the_update_read_and_how(update, model):
+def test_a_recipe_is_what_the_update_read_and_how(tmp_path):
+    model, update = fresh(), tmp_path / "after"
+    data = encode(TEXTS, WORDS, update / "data" / "training")
+    held = encode(TEXTS.take([0, 1]), WORDS, update / "data" / "validation")
+    train(deepcopy(model), data, validation=held, config=CONFIG, directory=update)
     recipe = Recipe.of(update)
     assert recipe.config == CONFIG
     assert recipe.tokens == sum(len(text.split()) + 1 for text in TEXTS)
     assert recipe.validation == 5 + 3
     assert recipe.seeded(12) == TrainingConfig(seed=12, epochs=1, batch_size=2, sequence_length=4)
     assert recipe.started(model, 12) is model
-
-
-def test_an_update_of_another_model_is_refused(update):
-    other = LSTMLanguageModel(WORDS, LSTMConfig(layers=1, embedding_size=4, hidden_size=4))
     with pytest.raises(TrainingError, match="did not start from the weights of BEFORE"):
-        Recipe.of(update).started(other, 0)
+        recipe.started(fresh(), 0)
 
-
-def test_a_defended_training_and_no_training_are_refused(update, tmp_path):
-    with pytest.raises(
-        TrainingError, match=r"no training of a language model|training\.json is missing"
-    ):
+    with pytest.raises(TrainingError, match=r"training\.json is missing"):
         Recipe.of(tmp_path)
     file = update / "training.json"
-    told = json.loads(file.read_text())
-    file.write_text(json.dumps({**told, "step": "dp_sgd_step"}))
+    file.write_text(json.dumps({**json.loads(file.read_text()), "step": "dp_sgd_step"}))
     with pytest.raises(TrainingError, match="was trained with a defence"):
         Recipe.of(update)
 
@@ -83,43 +68,39 @@ def test_parts_are_drawn_at_random_and_again_by_the_seed():
     one, again, other = (list(null_texts(corpus, WORDS, [40], seed=seed)[0]) for seed in (0, 0, 1))
     assert one == again != other
     assert np.mean([int(text[1:]) for text in one]) > 25
-
-
-def test_too_little_clean_text_is_told_with_what_is_needed():
     with pytest.raises(DataError, match=r"has 90 tokens; 2 parts need 120.*fewer"):
         null_texts(TEXTS, WORDS, [60, 60], seed=0)
 
 
 # Trainings of other programs
 
-TOLD = TrainerState(
-    epoch=2.5,
-    global_step=100,
-    train_batch_size=4,
-    num_input_tokens_seen=0,
-    log_history=[
+
+def write(folder, **changes):
+    """The state of a transformers training of 100 steps in 2.5 passes."""
+    rates = [
         {"step": 10, "epoch": 0.25, "learning_rate": 1e-4, "loss": 3.0, "grad_norm": float("nan")},
         {"step": 20, "epoch": 0.5, "learning_rate": 2e-4, "loss": 2.0},
         {"step": 100, "epoch": 2.5, "train_loss": 1.0},
-    ],
-)
-
-
-def write(folder, **changes):
+    ]
+    state = TrainerState(epoch=2.5, global_step=100, train_batch_size=4, log_history=rates)
+    state.num_input_tokens_seen = 0
     folder.mkdir(parents=True, exist_ok=True)
-    TOLD.save_to_json(folder / STATE)
     file = folder / STATE
+    state.save_to_json(file)
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
     return folder
 
 
 def test_a_trainers_state_tells_steps_epochs_batch_and_rate(tmp_path):
-    told = ForeignTraining.of(write(tmp_path))
-    assert (told.global_step, told.epoch) == (100, 2.5)
-    assert told.settings == {"epochs": 2, "batch_size": 4, "learning_rate": 2e-4}
+    (write(tmp_path) / "training_args.bin").write_bytes(
+        b"cos\nsystem\n(S'false'\ntR."
+    )  # not opened
+    found = ForeignTraining.of(tmp_path)
+    assert (found.global_step, found.epoch) == (100, 2.5)
+    assert found.settings == {"epochs": 2, "batch_size": 4, "learning_rate": 2e-4}
 
 
-def test_the_latest_checkpoint_is_asked_where_the_folder_tells_nothing(tmp_path):
+def test_the_latest_checkpoint_is_read_where_the_folder_has_no_state(tmp_path):
     write(tmp_path / "checkpoint-9", global_step=9)
     write(tmp_path / "checkpoint-10", global_step=10)
     (tmp_path / "checkpoint-last").mkdir()
@@ -129,10 +110,10 @@ def test_the_latest_checkpoint_is_asked_where_the_folder_tells_nothing(tmp_path)
 
 
 def test_tokens_are_those_seen_or_those_of_as_many_texts(tmp_path):
-    told = ForeignTraining.of(write(tmp_path))
+    found = ForeignTraining.of(write(tmp_path))
     # 100 steps of 4 texts in 2.5 passes are 160 texts, of 30 tokens each
-    assert told.tokens_of_text(epochs=2, batch_size=4, text_length=30.0) == 4800
-    assert told.tokens_of_text(epochs=2, batch_size=8, text_length=30.0) == 9600
+    assert found.tokens_of_text(epochs=2, batch_size=4, text_length=30.0) == 4800
+    assert found.tokens_of_text(epochs=2, batch_size=8, text_length=30.0) == 9600
     seen = ForeignTraining.of(write(tmp_path, num_input_tokens_seen=50_000))
     assert seen.tokens_of_text(epochs=2, batch_size=4, text_length=30.0) == 20_000
     unknown = ForeignTraining.of(tmp_path / "none")
@@ -144,20 +125,15 @@ def test_every_field_of_a_trainers_state_is_checked(tmp_path):
     sound = json.loads((write(tmp_path) / STATE).read_text())
 
     def use():
-        told = ForeignTraining.of(tmp_path)
-        TrainingConfig(seed=0, **told.settings)
-        told.tokens_of_text(epochs=1, batch_size=1, text_length=30.0)
+        found = ForeignTraining.of(tmp_path)
+        TrainingConfig(seed=0, **found.settings)
+        found.tokens_of_text(epochs=1, batch_size=1, text_length=30.0)
 
     messages = []
     for what, content in damaged(sound):
         (tmp_path / STATE).write_text(json.dumps(content))
         messages.append(refusal(what, use))
     assert any(message and STATE in message for message in messages)
-
-
-def test_a_pickle_beside_it_is_not_opened(tmp_path):
-    (write(tmp_path) / "training_args.bin").write_bytes(b"cos\nsystem\n(S'false'\ntR.")
-    assert ForeignTraining.of(tmp_path).global_step == 100
 
 
 @pytest.mark.parametrize("content", [b"[]", b"\xff", b'{"global_step": "many"}'])

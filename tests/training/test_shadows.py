@@ -131,6 +131,12 @@ def test_members_are_a_random_half_of_the_users_and_the_others_are_the_rest(jobs
         assert set(outside.users) == set(job.others)
         assert len(inside) + len(outside) == 36
     assert len({job.members for job in made}) > 5
+    fewer = jobs(count=3)
+    assert [job.digest for job in fewer] == [job.digest for job in made][:3]
+    texts = corpus()
+    turned = jobs(reference=texts.take(np.arange(len(texts))[::-1]))
+    assert [job.members for job in turned] == [job.members for job in fewer]
+    assert turned[0].digest != fewer[0].digest
 
 
 def test_every_user_is_a_member_of_one_of_each_pair():
@@ -139,18 +145,6 @@ def test_every_user_is_a_member_of_one_of_each_pair():
     assert all(sum(name in half for half in drawn) == 200 for name in names)
     first = [sum(name in half for half in drawn[::2]) for name in names]
     assert all(58 < count < 142 for count in first)  # six standard deviations of 7
-
-
-def test_the_order_of_documents_does_not_decide_who_is_a_member(jobs):
-    texts = corpus()
-    turned = texts.take(np.arange(len(texts))[::-1])
-    before, after = jobs(reference=texts), jobs(reference=turned)
-    assert [job.members for job in before] == [job.members for job in after]
-    assert before[0].digest != after[0].digest
-
-
-def test_a_plan_of_more_shadows_begins_with_those_of_a_plan_of_fewer(jobs):
-    assert [job.digest for job in jobs(count=5)][:3] == [job.digest for job in jobs(count=3)]
 
 
 def test_a_digest_is_decided_by_all_that_decides_the_model_and_by_nothing_else(jobs, tmp_path):
@@ -328,23 +322,30 @@ def test_four_shadows_killed_again_and_again_are_the_same_and_none_is_trained_tw
         assert shadow.sha256 == hashlib.sha256(weights(shadow)).hexdigest()
 
 
+def without(*columns):
+    """The corpus in two languages, without a column, or with these users."""
+    texts = corpus(users=2, documents=1)
+    given = {"sources": list(texts), "users": ["ann", "bo"]}
+    users = [name for name in columns if name not in given]
+    given = {name: values for name, values in given.items() if name not in columns}
+    return Corpus.from_texts(texts, **(given | ({"users": users} if users else {})))
+
+
 @pytest.mark.parametrize(
-    ("reference", "message"),
+    ("missing", "message"),
     [
-        (Corpus.from_texts(["a b"]), "column 'user'"),
-        (Corpus.from_texts(["a b", "c"], users=["ann", ""]), "documents without a user"),
-        (Corpus.from_texts(["a b", "c"], users=["ann", "ann"]), "2 users or more; it has 1"),
+        (["users"], "column 'user'"),
+        (["sources"], "column 'source'"),
+        (["ann", ""], "documents without a user"),
+        (["ann", "ann"], "2 users or more; it has 1"),
     ],
 )
-def test_a_reference_without_enough_users_is_refused(jobs, reference, message):
-    with pytest.raises(DataError, match=message):
-        jobs(reference=reference)
-
-
-def test_a_reference_without_sources_is_refused(tmp_path):
+def test_a_reference_without_sources_or_enough_users_is_refused(tmp_path, missing, message):
     translated = plan(task="translation", models=(Seq2SeqConfig(),))
-    with pytest.raises(DataError, match="column 'source'"):
-        shadow_jobs(translated, corpus(), VOCABULARY, tmp_path, source_vocabulary=VOCABULARY)
+    with pytest.raises(DataError, match=message):
+        shadow_jobs(
+            translated, without(*missing), VOCABULARY, tmp_path, source_vocabulary=VOCABULARY
+        )
 
 
 def test_a_training_that_cannot_begin_leaves_no_shadow(jobs):

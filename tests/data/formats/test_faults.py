@@ -53,7 +53,11 @@ TABLES = [
     (rows("null", A), "line 1: NoneType instead of a JSON object"),
     (rows("", " ", "null"), "line 3: NoneType instead of a JSON object"),
     ({"t.jsonl": b'{"text": "a"}\n{"text": "\xe9"}\n'}, "line 2, byte 11 (0xe9): not UTF-8"),
+    ({"t.jsonl": '{"text": "a"}'.encode("utf-16")}, "not UTF-8"),
+    ({"t.jsonl": b'{"text": 1' + b"0" * 5000 + b"}"}, "line 1"),
     ({"t.jsonl.gz": packed(JSONL)[:-20]}, "t.jsonl.gz is incomplete"),
+    ({"t.jsonl.gz": "text"}, "t.jsonl.gz"),
+    ({"t.csv": b"\0\0\0\0"}, "t.csv"),
     ({"t.csv": ""}, "no header line"),
     ({"t.csv": "\n\n"}, "no header line"),
     ({"t.csv": "id,body\n1,a\n"}, 'no column "text". Pass one of … id, body'),
@@ -63,6 +67,7 @@ TABLES = [
     ({"t.csv.gz": packed(CSV)[:-20]}, "t.csv.gz is incomplete"),
     ({"t.xyz": "a"}, "ends in no known table format"),
     ({"t.parquet": ""}, "invalid Parquet"),
+    ({"t.parquet": b"PAR1" + b"\xff" * 40 + b"PAR1"}, "invalid Parquet"),
 ]
 LINES = packed("one\ntwo\n" * 100)
 TEXT = [

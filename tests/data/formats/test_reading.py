@@ -158,40 +158,22 @@ def test_a_small_file_that_holds_more_than_memory_is_refused(tmp_path, monkeypat
             read_corpus(tmp_path / name)
 
 
-NESTED = pa.list_(pa.list_(pa.string()))
-HOSTILE = {
-    "lists": pa.array([[["a"]]], NESTED),
+COLUMNS = {
+    "lists": pa.array([[["a"]]], pa.list_(pa.list_(pa.string()))),
     "objects": pa.array([{"a": 1}]),
     "maps": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())),
     "numbers": pa.array([1]),
     "nothing": pa.nulls(1),
     "bytes": pa.array([b"\xff\xfe"]),
     "times": pa.array([10**9], pa.timestamp("s")),
-    "UTF-16": ("rows.jsonl", '{"text": "a"}'.encode("utf-16")),
-    "mixed encodings": ("rows.jsonl", b'{"text": "a"}\n{"text": "caf\xe9"}\n'),
-    "half a surrogate pair": ("rows.jsonl", b'{"text": "\\ud800"}\n'),
-    "deep": ("rows.jsonl", b'{"text": ' + b"[" * 10**5),
-    "a number of many digits": ("rows.jsonl", b'{"text": 1' + b"0" * 5000 + b"}"),
-    "a list": ("rows.jsonl", b'["a"]'),
-    "only nulls": ("rows.csv", b"\0\0\0\0"),
-    "rows of other lengths": ("rows.csv", b"text,x\na,b\nc\n"),
-    "not gzip": ("rows.jsonl.gz", b"text"),
-    "not Parquet": ("rows.parquet", b"PAR1" + b"\xff" * 40 + b"PAR1"),
-    "an empty file": ("rows.parquet", b""),
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_rows_are_refused_by_name(name, tmp_path):
-    if isinstance(HOSTILE[name], tuple):
-        file, content = HOSTILE[name]
-        (tmp_path / file).write_bytes(content)
-    else:
-        file = "rows.parquet"
-        pq.write_table(pa.table({"text": HOSTILE[name]}), tmp_path / file)
-    with pytest.raises(DataError, match=file.replace(".", r"\.")) as caught:
-        read_corpus(tmp_path / file)
-    assert isinstance(HOSTILE[name], tuple) or "text" in str(caught.value)
+@pytest.mark.parametrize("column", COLUMNS.values(), ids=COLUMNS)
+def test_a_column_of_no_text_is_refused_by_name(column, tmp_path):
+    pq.write_table(pa.table({"text": column}), tmp_path / "rows.parquet")
+    with pytest.raises(DataError, match=r"rows\.parquet.*text"):
+        read_corpus(tmp_path / "rows.parquet")
 
 
 def test_odd_letters_and_very_many_columns_are_read(tmp_path):
