@@ -156,9 +156,8 @@ def test_the_manifest_says_how_they_were_drawn(tmp_path):
 
 
 def test_other_kinds_have_no_such_record(tmp_path):
-    vestige.plant(
-        CORPUS, coin_flip=4, canary_kind="random", vocabulary=WORDS, out=tmp_path / "planted"
-    )
+    given = {"coin_flip": 4, "canary_kind": "random", "vocabulary": WORDS}
+    vestige.plant(CORPUS, **given, out=tmp_path / "planted")
     assert "sampling" not in json.loads((tmp_path / "planted" / "manifest.json").read_text())
     manifest = Manifest.load(tmp_path / "planted" / "manifest.json")
     assert manifest.sampling is None
@@ -239,13 +238,14 @@ def test_the_model_before_tells_what_was_learnt_from_what_was_likely():
     assert calibrated.separation.value > 0.95
 
 
-def test_exact_ranks_are_of_random_words():
-    canaries = sampled_canaries(CORPUS, phrases(10), seed=0)
-    with pytest.raises(ValueError, match="ranked among their controls"):
-        canary_exposure(writer(), canaries, seed=0, exact_budget=10)
-
-
-def test_one_control_is_too_few_to_rank_among():
-    canaries = sampled_canaries(CORPUS, phrases(2), seed=0)
-    with pytest.raises(DataError, match=r"1 sampled control, .* Plant more"):
-        canary_exposure(writer(), canaries, seed=0)
+@pytest.mark.parametrize(
+    ("number", "given", "says"),
+    [
+        (10, {"exact_budget": 10}, "ranked among their controls"),
+        (2, {}, r"1 sampled control, .* Plant more"),
+    ],
+)
+def test_what_cannot_rank_them_is_refused(number, given, says):
+    canaries = sampled_canaries(CORPUS, phrases(number), seed=0)
+    with pytest.raises((DataError, ValueError), match=says):
+        canary_exposure(writer(), canaries, seed=0, **given)
