@@ -139,53 +139,42 @@ def rows_of(out):
     return {row["name"]: row for row in results.load(out).rows}
 
 
-def test_a_run_directory_is_written(compared):
-    _, out = compared
-    run = results.load(out)
+def test_a_run_has_every_measure_in_its_rows(compared):
+    run = results.load(compared[1])
     assert run.result == "DefenceComparison"
     assert run.run["configuration"]["baseline"] == "plain"
     assert set(run.run["models"]) == {"plain", HOSTILE, "dp"}
-
-
-def test_every_measure_stands_in_the_rows(compared):
-    rows = rows_of(compared[1])
-    assert rows["plain"]["exposure"] > rows[HOSTILE]["exposure"]
-    assert rows["plain"]["completion_completed"] > 0
-    assert rows[HOSTILE]["tokens_ratio"] == pytest.approx(1.25)
-    assert (rows[HOSTILE]["steps"], rows[HOSTILE]["seconds"]) == (400, 8)
-    assert rows[HOSTILE]["users"] == 12
-    assert (rows["dp"]["epsilon"], rows["dp"]["unit"]) == (4.93, "sequence")
-    assert rows["plain"]["presentations_per_copy"] == 4
-    assert [point["copies"] for point in rows["plain"]["by_copies"]] == [1, 5]
-
-
-def test_samples_are_counted_in_the_training_data(runs, compared):
-    row = rows_of(compared[1])[HOSTILE]
-    counts = [2 + u for u in range(12)]
-    assert row["gap"] is not None
-    assert counts[-1] > counts[0]
-    assert row["top_drop"] is not None
+    rows = {row["name"]: row for row in run.rows}
+    plain, gold, private = rows["plain"], rows[HOSTILE], rows["dp"]
+    assert plain["exposure"] > gold["exposure"]
+    assert plain["completion_completed"] > 0
+    assert plain["presentations_per_copy"] == 4
+    assert [point["copies"] for point in plain["by_copies"]] == [1, 5]
+    assert gold["tokens_ratio"] == pytest.approx(1.25)
+    assert (gold["steps"], gold["seconds"], gold["users"]) == (400, 8, 12)
+    assert gold["gap"] is not None  # samples of a user are counted in the training data
+    assert gold["top_drop"] is not None
+    assert (private["epsilon"], private["unit"]) == (4.93, "sequence")
+    assert private["verdict"] == "useless"
 
 
 def test_the_terminal_shows_a_table_and_the_answer(compared):
     done, out = compared
-    assert "test perplexity" in done.stdout
     summary = results.load(out).summary
+    assert "test perplexity" in done.stdout
     assert done.stdout.startswith(f"UNDECIDED  {summary['advice']}\n")
     assert summary["answer"].removeprefix(summary["advice"]).strip() in done.stdout.split("\n")
     assert not [phrase for phrase in PLANTED if phrase in done.stdout + done.stderr]
 
 
-@pytest.fixture(scope="module")
-def page(compared):
-    return render([results.load(compared[1])], show_secrets=False)
-
-
-def test_no_phrase_and_no_markup_of_a_name_reaches_the_page(page):
+def test_no_phrase_and_no_markup_of_a_name_reaches_the_page(compared):
+    page = render([results.load(compared[1])], show_secrets=False)
     assert "Which defence should I use?" in page
     assert HOSTILE not in page
     assert "&lt;script&gt;" in page
     assert not [phrase for phrase in (*PLANTED, *CONTROLS) if phrase in page]
+    for shown in (compared[0].stdout, page):
+        assert "predicts no better than word frequencies" in shown
 
 
 @pytest.mark.slow
@@ -230,21 +219,6 @@ def test_one_training_of_each_has_no_verdict(runs, shell, tmp_path):
     assert kinds == ["undefended", "too few"]
     assert "A verdict needs 3 trainings of each, with different seeds" in done.stdout
     assert "not measured: the trainings have no common validation text; give --test" in done.stderr
-
-
-def test_models_no_better_than_word_frequencies_are_called_so(compared, page):
-    done, out = compared
-    assert rows_of(out)["dp"]["verdict"] == "useless"
-    assert "predicts no better than word frequencies" in done.stdout
-    assert "predicts no better than word frequencies" in page
-
-
-@pytest.mark.slow
-def test_json_is_the_summary_and_nothing_else(runs, shell, tmp_path):
-    words = ["compare", runs / "plain", runs / "gold", "--manifest", runs / "planted", "--json"]
-    done = shell(*words, "--out", tmp_path / "new")
-    summary = json.loads(done.stdout)
-    assert summary["trainings"] == 2
 
 
 def test_without_a_test_the_text_that_all_held_out_is_taken(runs, shell, tmp_path):
