@@ -3,9 +3,7 @@
 import re
 import subprocess
 import sys
-import textwrap
 from dataclasses import dataclass, fields
-from importlib import metadata
 
 import pytest
 from cyclopts import Parameter
@@ -14,12 +12,10 @@ from vestige.cli.app import run
 from vestige.cli.options import flags_of
 from vestige.defences.methods.private import DPSGD
 from vestige.defences.methods.regularizers import Goldfish
-from vestige.defences.registry import DEFENCES, NoDefence
-from vestige.preparation import defence_options
+from vestige.defences.registry import NoDefence
 from vestige.preparation.defence_options import DefenceOptions, as_defence, as_options
 from vestige.preparation.options import ModelOptions, TrainingOptions, reject_others
 from vestige.preparation.train import ONLY, train
-from vestige.registry import Registry
 from vestige.session import Session
 from vestige.training.config import TrainingConfig
 
@@ -94,26 +90,6 @@ def test_the_options_of_one_task_exist():
 
 # Defences
 
-THEIRS = '''
-    from dataclasses import dataclass
-    from typing import ClassVar
-    from vestige.defences.registry import register
-
-    @register
-    @dataclass(frozen=True, kw_only=True)
-    class Halved:
-        """Half of every gradient.
-
-        Attributes:
-            share: Share of the gradient that is kept.
-            steps: Steps at the beginning that are left alone.
-        """
-
-        name: ClassVar[str] = "halved"
-        steps: int
-        share: float = 0.5
-'''
-
 
 def test_a_name_with_its_settings_is_a_defence():
     options = DefenceOptions(defence="dp-sgd", epsilon=8.0, max_grad_norm=0.5)
@@ -129,24 +105,3 @@ def test_every_setting_is_an_option_of_all_its_defences():
     names = {one.name for one in fields(DefenceOptions)}
     assert {"epsilon", "weight", "pairing", "k", "unit", "local_epochs"} <= names
     assert "context" not in names
-
-
-def test_a_defence_of_another_package_has_options(tmp_path, monkeypatch):
-    (tmp_path / "their_options.py").write_text(textwrap.dedent(THEIRS))
-    monkeypatch.syspath_prepend(tmp_path)
-    point = metadata.EntryPoint("halved", "their_options", "vestige.defences")
-    monkeypatch.setattr(
-        metadata, "entry_points", lambda group: [point] if "defences" in group else []
-    )
-    fresh = Registry("defence", package="vestige.defences.methods", group="vestige.defences")
-    for name in DEFENCES.names():
-        fresh.add(name, DEFENCES[name])
-    monkeypatch.setattr("vestige.defences.registry.DEFENCES", fresh)
-    monkeypatch.delitem(sys.modules, "their_options", raising=False)
-    options = defence_options.options_class()
-    found = as_defence(options(defence="halved", share=0.25, steps=3))
-    assert (found.name, found.share, found.steps) == ("halved", 0.25, 3)
-    with pytest.raises(ValueError, match="`defence` halved needs `steps`"):
-        as_defence(options(defence="halved"))
-    parameter = options.__dataclass_fields__["share"].type.__metadata__[-1]
-    assert parameter.help == "halved: Share of the gradient that is kept. [0.5]"

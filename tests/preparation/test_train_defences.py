@@ -140,25 +140,6 @@ def test_users_are_protected_whole(tmp_path, told, defence, steps):
         assert len(local) == 3
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("defence", "asked", "recorded"),
-    [
-        (NOISY, {}, ("adam", 1e-3)),
-        (NOISY, {"learning_rate": 0.01}, ("adam", 0.01)),
-        (NOISY, {"optimizer": "sgd", "learning_rate": 0.1}, ("sgd", 0.1)),
-        (AVERAGED, {}, ("sgd", 1.0)),
-        (AVERAGED, {"learning_rate": 0.5}, ("sgd", 0.5)),
-        (AVERAGED, {"optimizer": "adam", "learning_rate": 0.01}, ("adam", 0.01)),
-    ],
-)
-def test_a_private_defence_has_a_usual_optimizer(tmp_path, defence, asked, recorded):
-    """Noise is learned through by Adam; a server averages with steps of 1."""
-    settings = defended(tmp_path / "out", defence, replace(PAIRS_OF_USERS, **asked)).record
-    settings = settings["configuration"]
-    assert (settings["optimizer"], settings["learning_rate"]) == recorded
-
-
 # Kills
 
 KILLED = """
