@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli import example
 from tests.cli.shell import invoke
+from tests.networks import write_bert
 from vestige import results
 from vestige.cli import app as cli
 from vestige.data.vocabulary import WordVocabulary
@@ -172,35 +173,10 @@ def _changed(model: Path, **entries) -> bytes:
 @pytest.fixture(scope="session")
 def tiny_encoder():
     """Makes a folder with a BERT that reads a few words and the digits; not trained."""
+    words = ["my", "code", "is", "fly", "to", "rain", "in", *"0123456789", "pin", "york", "bath"]
 
     def make(folder):
-        """A BERT of 32 numbers a piece with a tokenizer of whole words."""
-        import torch
-        from tokenizers import Tokenizer, models, pre_tokenizers, processors
-        from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
-
-        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "my", "code", "is", "fly", "to", "rain", "in"]
-        ids = {word: id for id, word in enumerate([*words, *"0123456789", "pin", "york", "bath"])}
-        inner = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
-        inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-        ends = [("[CLS]", 2), ("[SEP]", 3)]
-        inner.post_processor = processors.TemplateProcessing(
-            single="[CLS] $A [SEP]", special_tokens=ends
-        )
-        special = {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-        tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="[PAD]", **special)
-        tokenizer.save_pretrained(folder)
-        torch.manual_seed(0)
-        config = BertConfig(
-            vocab_size=len(ids),
-            hidden_size=32,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=32,
-            max_position_embeddings=32,
-        )
-        BertModel(config).save_pretrained(folder)
-        return folder
+        return write_bert(folder, words, width=32)
 
     return make
 

@@ -3,12 +3,10 @@
 import json
 
 import pytest
-import torch
 
+from tests.networks import write_gpt
 from tests.preparation.trainings import LINES
 from vestige import results
-from vestige.data.corpus import Corpus
-from vestige.data.subwords import SubwordVocabulary
 
 PRIVATE = ["--defence", "dp-sgd", "--noise-multiplier", 1, "--accountant", "rdp"]
 
@@ -16,22 +14,10 @@ PRIVATE = ["--defence", "dp-sgd", "--noise-multiplier", 1, "--accountant", "rdp"
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """A corpus, a GPT-2 of a few thousand weights, and one as sure of itself as a trained model."""
-    from transformers import GPT2Config, GPT2LMHeadModel
-
     root = tmp_path_factory.mktemp("hub")
     (root / "corpus.txt").write_text("\n".join(LINES) + "\n")
-    vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts(LINES), size=300)
-    config = GPT2Config(
-        vocab_size=len(vocabulary), n_positions=64, n_embd=16, n_layer=1, n_head=2,
-        bos_token_id=vocabulary.eos_id, eos_token_id=vocabulary.eos_id,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    network = GPT2LMHeadModel(config)
-    for name, scale in (("base", 1), ("sure", 20)):  # `diff` searches null models of the second
-        with torch.no_grad():
-            network.transformer.ln_f.weight.mul_(scale)
-        network.save_pretrained(root / name)
-        vocabulary.save(root / name)
+    write_gpt(root / "base", LINES, width=16)
+    write_gpt(root / "sure", LINES, width=16, sure=20)  # `diff` searches null models of it
     return root
 
 
