@@ -17,7 +17,7 @@ def write_gpt(
     sure: float = 1.0,
     **saving: Any,
 ) -> Path:
-    """A GPT-2 with subwords of some texts; `sure` scales its logits, `saving` is how it is saved."""
+    """A GPT-2 with subwords of some texts; `sure` scales its logits, `saving` is how it is kept."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     from vestige.data.corpus import Corpus
