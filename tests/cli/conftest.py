@@ -71,7 +71,6 @@ def workspace(tmp_path_factory, shell) -> Path:
         ("run-bad-json", "run.json", b"{"),
         ("run-list", "summary.json", b"[]"),
         ("run-later", "run.json", b'{"format": 99, "result": "UpdateDiff"}'),
-        ("run-hollow", "summary.json", b"{}"),
     ]:
         _broken(root / "run", root / name, file, content)
     _no_columns(root)
@@ -188,8 +187,7 @@ def refit(monkeypatch, capsys):
     monkeypatch.setattr(cli, "MODULES", {"refit": "tests.cli.example"})
 
     def call(words):
-        seen = []
-        real = example.refit
+        seen, real = [], example.refit
 
         def watched(*args, **kwargs):
             seen.append(real(*args, **kwargs))
@@ -197,10 +195,10 @@ def refit(monkeypatch, capsys):
 
         watched.__wrapped__, watched.__signature__ = real.__wrapped__, real.__signature__
         watched.__doc__ = real.__doc__
-        monkeypatch.setattr(example, "refit", watched)
-        code = cli.run(["refit", *words])
-        monkeypatch.setattr(example, "refit", real)
-        told = capsys.readouterr()
-        return code, seen[0].record if seen else None, told.out, told.err
+        with monkeypatch.context() as patch:
+            patch.setattr(example, "refit", watched)
+            code = cli.run(["refit", *words])
+        shown = capsys.readouterr()
+        return code, seen[0].record if seen else None, shown.out, shown.err
 
     return call

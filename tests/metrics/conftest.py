@@ -20,7 +20,6 @@ def auditing(peer):
 @pytest.fixture(scope="module")
 def at_a_threshold(auditing):
     """Drawn scores, and what jax_privacy says of them at a fixed threshold: a dict of both."""
-    import numpy as np
 
     def draw(seed):
         rng = np.random.default_rng(seed)
