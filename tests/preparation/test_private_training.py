@@ -189,14 +189,6 @@ def test_a_training_keeps_the_records_of_its_ancestors_and_its_ledger(place, tmp
 
 
 @pytest.mark.slow
-def test_a_budget_too_small_says_that_nothing_will_be_learned(place, tmp_path):
-    tight = DPSGD(epsilon=0.05, accountant="rdp")
-    _, start, _ = train(tmp_path / "new", from_=place / "public", defence=tight)
-    assert "The model will learn almost nothing" in start
-    assert "the noise is as large as the sum of 11.3 sequences, and a step has 8" in start
-
-
-@pytest.mark.slow
 def test_several_private_trainings_of_one_text_are_counted_together(place, tmp_path):
     told = Told()
     train(tmp_path / "new", from_=place / "public", defence=PRIVATE, seeds=2, monitor=told)
