@@ -81,9 +81,6 @@ def runs(tmp_path_factory):
     training(root / "gold", 0.1, defence="goldfish", tokens=11250)
     claim = {"epsilon": 4.93, "delta": 1e-5, "unit": "sequence"}
     training(root / "dp", 0.05, defence="dp-sgd", **claim)
-    for seed in range(3):
-        training(root / "plains" / f"seed-{seed}", 0.90 + seed / 100)
-        training(root / "golds" / f"seed-{seed}", 0.10 + seed / 100, defence="goldfish")
     shutil.copytree(root / "plain", root / "copy")
     training(root / "other-words", 0.5, words=(*WORDS[:-1], "window"))
     training(root / "no-users", 0.9, users=False)
@@ -96,9 +93,6 @@ def runs(tmp_path_factory):
     canaries = [Canary(phrase, "random", (), copies) for phrase, copies in PLANTED.items()]
     canaries += [Canary(phrase, "random", (), 0) for phrase in CONTROLS]
     _manifest(root / "planted", canaries)
-    flips = ["gate lamp red", "code mill blue", "red door green", "lamp gate mill"]
-    flips = [Canary(phrase, "coin-flip", (), n % 2) for n, phrase in enumerate(flips)]
-    _manifest(root / "flipped", canaries + flips)
     _manifest(root / "unknown", [Canary("purple window frame", "random", (), 3)])
     vocabulary = WordVocabulary(("<unk>", "<eos>", *WORDS[::-1]))
     _manifest(root / "foreign", canaries, vocabulary)
@@ -107,7 +101,6 @@ def runs(tmp_path_factory):
     sealed = (root / "planted" / "manifest.json").read_text()
     (root / "changed" / "manifest.json").write_text(sealed.replace("red mill", "red gate"))
     _table(root / "test.jsonl", corpus(seed=2))
-    _table(root / "one-user.jsonl", Corpus.from_texts(["red mill", "blue"], users=["user00"] * 2))
     (root / "file").write_text("not a directory")
     return root
 
@@ -133,10 +126,6 @@ def compared(runs, shell, tmp_path_factory):
     done = shell(*words, "--group", 3, "--out", out)
     assert done.finished, (done.stderr, done.exception)
     return done, out
-
-
-def rows_of(out):
-    return {row["name"]: row for row in results.load(out).rows}
 
 
 def test_a_run_has_every_measure_in_its_rows(compared):
@@ -178,72 +167,9 @@ def test_no_phrase_and_no_markup_of_a_name_reaches_the_page(compared):
 
 
 @pytest.mark.slow
-def test_coin_flips_in_the_manifest_are_audited(runs, shell, tmp_path):
-    words = ["compare", runs / "plain", runs / "dp", "--manifest", runs / "flipped"]
-    done = shell(*words, "--out", tmp_path / "new")
-    assert done.finished, (done.stderr, done.exception)
-    row = rows_of(tmp_path / "new")["dp"]
-    assert row["empirical_epsilon"] == 0
-    assert (row["audit_unit"], row["audit_claim"]) == ("sequence", 4.93)
-    assert row["audit_verdict"] == "underpowered"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "words",
-    [
-        "plains golds",
-        "plains=R/plains/seed-0 plains=R/plains/seed-1 plains=R/plains/seed-2 golds=R/golds",
-    ],
-)
-def test_several_trainings_of_a_name_are_compared_together(runs, shell, tmp_path, words):
-    given = [w.replace("R/", f"{runs}/") if "R/" in w else runs / w for w in words.split()]
-    given += ["--manifest", runs / "planted", "--test", runs / "test.jsonl", "--out"]
-    done = shell("compare", *given, tmp_path / "new")
-    assert done.finished, (done.stderr, done.exception)
-    row = rows_of(tmp_path / "new")["golds"]
-    assert row["trainings"] == 3
-    assert row["verdict"] != "too few"
-    assert row["exposure_change_high"] is not None
-    assert set(results.load(tmp_path / "new").run["models"]) == {
-        f"{name} {number}" for name in ("plains", "golds") for number in (1, 2, 3)
-    }
-
-
-@pytest.mark.slow
-def test_one_training_of_each_has_no_verdict(runs, shell, tmp_path):
-    words = ["compare", runs / "plain", runs / "no-users", "--baseline", "plain"]
-    done = shell(*words, "--manifest", runs / "planted", "--out", tmp_path / "new")
-    assert done.finished, (done.stderr, done.exception)
-    kinds = [row["verdict"] for row in rows_of(tmp_path / "new").values()]
-    assert kinds == ["undefended", "too few"]
-    assert "A verdict needs 3 trainings of each, with different seeds" in done.stdout
-    assert "not measured: the trainings have no common validation text; give --test" in done.stderr
-
-
-def test_without_a_test_the_text_that_all_held_out_is_taken(runs, shell, tmp_path):
-    done = shell("compare", runs / "plain", runs / "gold", "--out", tmp_path / "new")
-    assert done.finished, done.stderr
-    assert rows_of(tmp_path / "new")["gold"]["test_perplexity"] is not None
-    assert "also decided which weights were kept" in done.stderr
-    assert "give --manifest" in done.stderr
-
-
-def test_a_test_without_users_leaves_fairness_out_and_says_so(runs, shell, tmp_path):
-    words = ["compare", runs / "plain", runs / "gold", "--test", runs / "test.jsonl"]
-    done = shell(*words, "--out", tmp_path / "new")
-    assert done.finished, done.stderr
-    row = rows_of(tmp_path / "new")["gold"]
-    assert row["gap"] is None
-    assert row["perplexity_ratio"] is not None
-    assert "the test text has no users" in done.stderr
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "note"),
     [
-        ("plain gold --test one-user.jsonl --user author", "got one user only"),
         ("no-users again --test test.jsonl --user author", "train with --user"),
         ("plain gold --manifest no-control", "Exposure:"),
         ("plain gold bare --manifest planted --baseline plain", "no run/summary.json"),
