@@ -16,9 +16,21 @@ from vestige.errors import ClusterError, DataError
 from vestige.parallel import map_cluster, map_processes
 
 
-def test_processes_are_one_or_more():
-    with pytest.raises(ValueError, match="processes must be at least 1"):
-        list(map_processes(abs, [1], processes=0))
+def on_a_cluster(test):
+    """A slow test that hears whatever Ray says of itself."""
+    return pytest.mark.slow(pytest.mark.filterwarnings("ignore")(test))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: map_processes(abs, [1], processes=0), "processes must be at least 1"),
+        (lambda: map_cluster(abs, [1], address="auto", retries=-1), "retries must be at least 0"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        list(call())
 
 
 def test_a_cluster_that_is_not_there_is_told_at_once():
@@ -35,20 +47,13 @@ def test_without_ray_the_remedy_is_an_installation(monkeypatch):
         list(map_cluster(abs, [1], address="auto"))
 
 
-def test_retries_are_none_or_more():
-    with pytest.raises(ValueError, match="retries must be at least 0"):
-        list(map_cluster(abs, [1], address="auto", retries=-1))
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # whatever Ray says of itself
+@on_a_cluster
 def test_who_has_a_cluster_is_told_that_another_is_not_there(address):
     with pytest.raises(ClusterError, match=r"no Ray cluster answers at '127\.0\.0\.1:9'"):
         list(map_cluster(abs, [1], address="127.0.0.1:9"))
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # whatever Ray says of itself
+@on_a_cluster
 def test_a_cluster_gives_results_in_order_and_receives_them_as_they_arrive(address, tmp_path):
     def sleepy(item):  # sent by value: a node cannot import this file
         time.sleep(item)
@@ -74,8 +79,7 @@ def test_a_cluster_gives_results_in_order_and_receives_them_as_they_arrive(addre
     assert told == [(1, 3), (2, 3), (3, 3)]
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
+@on_a_cluster
 def test_an_error_of_the_function_comes_back_from_a_cluster_and_is_not_tried_again(
     address, tmp_path
 ):
@@ -89,8 +93,7 @@ def test_an_error_of_the_function_comes_back_from_a_cluster_and_is_not_tried_aga
     assert (tmp_path / "log").read_text() == "asked "
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
+@on_a_cluster
 def test_a_call_whose_worker_dies_is_made_again_as_often_as_was_said(address, tmp_path):
     def dies_until(item):
         path, last = item
@@ -139,8 +142,7 @@ def test_a_process_keeps_the_memory_of_tensors_and_sends_errors_of_ours_with_the
         next(answers)
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # whatever Ray says of itself
+@on_a_cluster
 def test_nodes_that_share_a_directory_make_the_trials_of_an_experiment(address, tmp_path):
     @dataclass(frozen=True, kw_only=True)
     class Sum(Trial):
@@ -158,8 +160,7 @@ def test_nodes_that_share_a_directory_make_the_trials_of_an_experiment(address, 
     assert os.getpid() not in {trial.result()["pid"] for trial in (*parts, whole)}
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # whatever Ray says of itself
+@on_a_cluster
 def test_what_is_bound_to_a_function_goes_to_a_worker_once_and_a_call_has_the_gpus_it_asks_for(
     address, tmp_path
 ):

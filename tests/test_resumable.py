@@ -7,21 +7,12 @@ from functools import partial
 
 import pytest
 
+from tests.told import Told
 from vestige.data.writing import alone
 from vestige.errors import RunError
 from vestige.monitor import SILENT
 from vestige.new_files import FILE, NOT_KEPT, resumable, save_run
 from vestige.store import KEPT, Store
-
-
-class Log:
-    def __init__(self):
-        self.lines = []
-
-    def log(self, text):
-        self.lines.append(text)
-
-    progress = staticmethod(SILENT.progress)
 
 
 def run_directory(out, *, complete):
@@ -63,9 +54,9 @@ def test_a_call_that_stops_is_resumed_by_the_same_call(out, error):
         noted = [] if error is RuntimeError else [KEPT]
         assert getattr(stopped.value, "__notes__", [])[-1:] == noted
         assert names(out) == ["run.partial"]
-    log = Log()
-    assert call(out, units=4, monitor=log) == [3]
-    assert log.lines == [f"Resuming: 3 finished parts found in {out}.partial"]
+    told = Told()
+    assert call(out, units=4, monitor=told) == [3]
+    assert told.lines == [f"Resuming: 3 finished parts found in {out}.partial"]
     assert names(out) == ["run"]
 
 
@@ -179,9 +170,9 @@ def test_a_damaged_store_is_told_of_and_its_work_done_again(out):
         call(out, units=4, stop=3)
     file = out.with_name("run.partial") / FILE
     file.write_bytes(file.read_bytes()[:5000] + bytes(4000))
-    log = Log()
-    assert set(call(out, units=4, monitor=log)) >= {3}
-    assert "is damaged" in log.lines[0]
+    told = Told()
+    assert set(call(out, units=4, monitor=told)) >= {3}
+    assert "is damaged" in told.lines[0]
     assert names(out) == ["run"]
 
 

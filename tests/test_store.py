@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
+from tests.told import Told
 from vestige import store as store_module
 from vestige.errors import RunError
-from vestige.monitor import SILENT
 from vestige.store import KEPT, Store
 
 VALUES = {
@@ -28,18 +28,6 @@ VALUES = {
     "long": "x" * 9000,
     "arrays": {"ranks": np.arange(3000, dtype=np.int32), "places": np.zeros((0, 2))},
 }
-
-
-class Log:
-    """A monitor that remembers its lines."""
-
-    def __init__(self):
-        self.lines = []
-
-    def log(self, text):
-        self.lines.append(text)
-
-    progress = staticmethod(SILENT.progress)
 
 
 def plain(values):
@@ -232,17 +220,17 @@ def test_damage_anywhere_makes_no_wrong_value_and_no_crash(path, whole):
     partly = 0
     for what, content in changed(whole, 7999):
         path.write_bytes(content)
-        log = Log()
-        with Store(path, monitor=log) as store:
+        told = Told()
+        with Store(path, monitor=told) as store:
             found = {key: plain(value) for key, value in store.items()}
             assert found.items() <= known.items(), what
-            assert len(found) == len(known) or not content or len(log.lines) == 1, what
+            assert len(found) == len(known) or not content or len(told.lines) == 1, what
             partly += 0 < len(found) < len(known)
             with store.transaction():
                 store.update(VALUES)
-        with Store(path, monitor=(log := Log())) as store:
+        with Store(path, monitor=(told := Told())) as store:
             assert plain({key: store[key] for key in VALUES}) == plain(VALUES), what
-            assert not log.lines, what
+            assert not told.lines, what
     assert partly > 10, "what is intact in a damaged file is read"
 
 
@@ -250,10 +238,10 @@ def test_a_damaged_value_is_computed_again_and_said_so(path):
     with Store(path) as store:
         store.update({"a": "first " * 9, "b": "second " * 9})
     path.write_bytes(path.read_bytes().replace(b"second second", b"second sacond", 1))
-    log = Log()
-    with Store(path, monitor=log) as store:
+    told = Told()
+    with Store(path, monitor=told) as store:
         assert list(store) == ["a"]
-    assert log.lines == [
+    assert told.lines == [
         f"{path} is damaged: 1 of its values are intact, the others are computed again"
     ]
 
@@ -270,10 +258,10 @@ def test_a_file_of_something_else_is_begun_anew_unless_its_account_is_lost(path,
         Store(path, essential="spent")
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
-    log = Log()
-    with Store(path, monitor=log) as store:
+    told = Told()
+    with Store(path, monitor=told) as store:
         store["a"] = 1
-    assert len(log.lines) == 1
+    assert len(told.lines) == 1
     assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -324,10 +312,10 @@ def test_a_schema_that_is_no_text_is_damage(path, whole):
     assert b"tableworkwork" in whole
     for name in (b"tablewor\x85work", b"tableworkwor\x85"):
         path.write_bytes(whole.replace(b"tableworkwork", name))
-        log = Log()
-        with Store(path, monitor=log) as store:
+        told = Told()
+        with Store(path, monitor=told) as store:
             assert len(store) in (0, len(VALUES))
-        assert len(log.lines) == 1
+        assert len(told.lines) == 1
 
 
 WRITER = """
@@ -356,13 +344,13 @@ def test_killed_at_any_moment_what_was_reported_is_there_and_nothing_is_half(pat
             time.sleep(lots.uniform(0, 0.1))
             process.send_signal(signal.SIGKILL)
             reported = [int(line) for line in process.stdout.read().splitlines()]
-        log = Log()
-        with Store(path, monitor=log) as store:
+        told = Told()
+        with Store(path, monitor=told) as store:
             last = store["count"]
             assert last >= max(reported, default=0)
             assert set(store) == {"count", *map(str, range(last + 1))}
             assert all(store[f"{n}"] == [n] * (n % 700) for n in range(last + 1))
-        assert not log.lines
+        assert not told.lines
 
 
 HOLDER = """
@@ -490,11 +478,11 @@ def test_an_identity_is_compared_by_name_and_quotes_no_text(path):
     with Store(path) as store:
         store.identify(first)
         store["a"] = 1
-    log = Log()
-    with Store(path, monitor=log) as store:
+    told = Told()
+    with Store(path, monitor=told) as store:
         assert store.identity == first
         store.identify(first)
-        assert "Resuming: 1 finished parts found in" in log.lines[0]
+        assert "Resuming: 1 finished parts found in" in told.lines[0]
         other = {**first, "seed": 4, "prompts": ["4917"], "models": {"after": "0", "before": "1e"}}
         with pytest.raises(RunError) as refused:
             store.identify(other)
@@ -509,12 +497,12 @@ def test_work_whose_identity_was_lost_is_done_again(path):
         store.identify({"seed": 0})
         store["a"] = 1
         del store["\0identity"]
-    log = Log()
-    with Store(path, monitor=log) as store:
+    told = Told()
+    with Store(path, monitor=told) as store:
         store.identify({"seed": 1})
         assert dict(store) == {}
         assert store.identity == {"seed": 1}
-    assert len(log.lines) == 1
+    assert len(told.lines) == 1
 
 
 def test_a_row_has_a_checksum_over_its_name_and_kind():

@@ -19,59 +19,49 @@ KNOWN = Truth(
     secrets={SECRET: 20, OTHER: 5},
     added=frozenset({(1, 2, 3, 4), (2, 3, 4, 5), (7, 8, 9, 10)}),
 )
-HIDDEN = {"The vault opens with kestrel.": 3, "Quill owes Hobbs 31 pounds.": 1}
+ROWS = [SearchRow(SECRET, 18.5), SearchRow(OTHER, 18.0), SearchRow(OTHER, 99.0, fragment=True)]
+NULLS = [(float(n),) for n in range(19)]
 
 
-def documents(first, count):
-    return [" ".join(f"w{first + 7 * i + j}" for j in range(20)) for i in range(count)]
-
-
-PARTS = {
-    "earlier": documents(0, 30), "update": documents(500, 8), "clean": documents(700, 8)
-}  # fmt: skip
-
-
-def test_a_secret_is_recalled_in_runs_of_three():
-    rows = [SearchRow((1, 2, 9, 4, 5), 3.0), SearchRow((0, 2, 3, 4), 2.0)]
-    assert judged(rows[:1], KNOWN, [])["recall_x20_all"] == 0
-    counts = judged(rows, KNOWN, [])
-    assert (counts["recall_x20_10"], counts["secret_tokens_x20"]) == (3, 5)
-    assert (counts["recall_x5_all"], counts["secret_tokens_x5"]) == (0, 4)
-
-
-def test_coverage_counts_each_added_gram_once():
-    rows = [SearchRow((1, 2, 3, 4), 2.0), SearchRow((1, 2, 3, 4, 6), 1.0)]
-    counts = judged(rows, KNOWN, [])
-    assert (counts["added_grams_all"], counts["grams_all"]) == (1, 2)  # (2 3 4 6) is not added
-    assert counts["verbatim_rows_50"] == 2
-    assert judged([SearchRow((2, 3, 4, 6), 1.0)], KNOWN, [])["verbatim_rows_50"] == 0
-
-
-def test_found_rows_are_above_all_null_phrases():
-    nulls = [(float(i),) for i in range(19)]
-    rows = [SearchRow(SECRET, 18.5), SearchRow(OTHER, 18.0)]
-    assert found_rows(rows, nulls) == rows[:1]
-    assert found_rows([SearchRow(SECRET, 18.5, fragment=True)], nulls) == []
-    counts = judged(rows, KNOWN, nulls)
-    assert (counts["found"], counts["found_verbatim"]) == (1, 1)
-    assert "found" not in judged(rows, KNOWN, nulls[:18])
-
-
-def test_rows_above_the_nulls_of_their_kind_are_counted_apart():
-    rows = [SearchRow(SECRET, 3.0), SearchRow(OTHER, 2.0), SearchRow(OTHER, 9.0, fragment=True)]
-    counts = judged(rows, KNOWN, [], [(2.0, 1.0), (0.5,), ()])
-    assert (counts["above"], counts["above_verbatim"]) == (1, 1)
-    assert (counts["verbatim_rows_50"], counts["verbatim_phrases_50"]) == (3, 2)
-    assert judged(rows, KNOWN, [])["above"] == 0
+@pytest.mark.parametrize(
+    ("rows", "nulls", "own", "counts"),
+    [
+        # a secret is recalled in runs of three tokens
+        ([SearchRow((1, 2, 9, 4, 5), 3.0)], [], (), {"recall_x20_all": 0, "recall_x5_all": 0}),
+        (
+            [SearchRow((0, 2, 3, 4), 2.0)],
+            [],
+            (),
+            {"recall_x20_10": 3, "secret_tokens_x20": 5, "secret_tokens_x5": 4},
+        ),
+        # coverage counts each added gram once; (2 3 4 6) is not added
+        (
+            [SearchRow((1, 2, 3, 4), 2.0), SearchRow((1, 2, 3, 4, 6), 1.0)],
+            [],
+            (),
+            {"added_grams_all": 1, "grams_all": 2, "verbatim_rows_50": 2},
+        ),
+        ([SearchRow((2, 3, 4, 6), 1.0)], [], (), {"verbatim_rows_50": 0}),
+        # found rows are above all null phrases, or above the nulls of their kind
+        (ROWS, NULLS, (), {"found": 1, "found_verbatim": 1, "verbatim_phrases_50": 2}),
+        (ROWS, [], [(18.0, 1.0), (0.5,), ()], {"above": 1, "above_verbatim": 1}),
+        (ROWS, [], (), {"above": 0}),
+    ],
+)
+def test_rows_are_judged_by_what_they_give_away(rows, nulls, own, counts):
+    found = judged(rows, KNOWN, nulls, own) if own else judged(rows, KNOWN, nulls)
+    assert {name: found[name] for name in counts} == counts
+    assert ("found" in found) == (len(nulls) >= 19)
 
 
 def test_of_twenty_null_searches_one_is_above_the_others():
+    assert found_rows(ROWS, NULLS) == ROWS[:1]
     kept = {n: {"rows": [[list(OTHER), float(n), False]]} for n in range(20)}
     nulls = {n: (float(n),) for n in kept}
     assert [n for n in kept if alarm(kept[n], n, nulls)] == [19]
 
 
-def test_shares_are_of_sums_over_texts():
+def test_shares_and_differences_are_of_sums_over_texts():
     made = [
         {"text": "a", "hit": 1, "all": 4},
         {"text": "a", "hit": 2, "all": 4},
@@ -81,8 +71,6 @@ def test_shares_are_of_sums_over_texts():
     assert share(made[:2], "hit", "all") == "0.38"
     assert share([], "hit", "all") == ""
 
-
-def test_differences_of_recall_are_on_the_same_pairs():
     def record(text, hits):
         told = {f"recall_x{copies}_{top}": 0 for copies in COPIES for top in (10, 50)}
         sizes = {f"secret_tokens_x{copies}": 10 for copies in COPIES}
@@ -95,13 +83,24 @@ def test_differences_of_recall_are_on_the_same_pairs():
     assert difference(ours, theirs)["difference, first 50"].startswith("+0.00 (")
 
 
-def test_secrets_are_invented_once_each():
+# Texts
+
+HIDDEN = {"The vault opens with kestrel.": 3, "Quill owes Hobbs 31 pounds.": 1}
+
+
+def documents(first, count):
+    return [" ".join(f"w{first + 7 * i + j}" for j in range(20)) for i in range(count)]
+
+
+PARTS = {
+    "earlier": documents(0, 30), "update": documents(500, 8), "clean": documents(700, 8)
+}  # fmt: skip
+
+
+def test_secrets_are_invented_once_each_and_said_in_answers_only():
     phrases = Counter(phrase for name in TEXTS for phrase in secrets_of(name))
     assert len(phrases) == 9 * len(TEXTS)
     assert list(secrets_of("reddit").values()) == [n for n in COPIES for _ in range(3)]
-
-
-def test_a_chat_says_secrets_in_answers_only():
     turns = chat(PARTS["update"], HIDDEN, 1)
     for secret, copies in HIDDEN.items():
         assert sum(secret in turn.split("<|assistant|>")[1] for turn in turns) == copies

@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli import example
 from tests.cli.shell import invoke
+from tests.networks import write_bert
 from vestige import results
 from vestige.cli import app as cli
 from vestige.data.vocabulary import WordVocabulary
@@ -70,7 +71,6 @@ def workspace(tmp_path_factory, shell) -> Path:
         ("run-bad-json", "run.json", b"{"),
         ("run-list", "summary.json", b"[]"),
         ("run-later", "run.json", b'{"format": 99, "result": "UpdateDiff"}'),
-        ("run-hollow", "summary.json", b"{}"),
     ]:
         _broken(root / "run", root / name, file, content)
     _no_columns(root)
@@ -172,35 +172,10 @@ def _changed(model: Path, **entries) -> bytes:
 @pytest.fixture(scope="session")
 def tiny_encoder():
     """Makes a folder with a BERT that reads a few words and the digits; not trained."""
+    words = ["my", "code", "is", "fly", "to", "rain", "in", *"0123456789", "pin", "york", "bath"]
 
     def make(folder):
-        """A BERT of 32 numbers a piece with a tokenizer of whole words."""
-        import torch
-        from tokenizers import Tokenizer, models, pre_tokenizers, processors
-        from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
-
-        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "my", "code", "is", "fly", "to", "rain", "in"]
-        ids = {word: id for id, word in enumerate([*words, *"0123456789", "pin", "york", "bath"])}
-        inner = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
-        inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-        ends = [("[CLS]", 2), ("[SEP]", 3)]
-        inner.post_processor = processors.TemplateProcessing(
-            single="[CLS] $A [SEP]", special_tokens=ends
-        )
-        special = {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-        tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="[PAD]", **special)
-        tokenizer.save_pretrained(folder)
-        torch.manual_seed(0)
-        config = BertConfig(
-            vocab_size=len(ids),
-            hidden_size=32,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=32,
-            max_position_embeddings=32,
-        )
-        BertModel(config).save_pretrained(folder)
-        return folder
+        return write_bert(folder, words, width=32)
 
     return make
 
@@ -212,8 +187,7 @@ def refit(monkeypatch, capsys):
     monkeypatch.setattr(cli, "MODULES", {"refit": "tests.cli.example"})
 
     def call(words):
-        seen = []
-        real = example.refit
+        seen, real = [], example.refit
 
         def watched(*args, **kwargs):
             seen.append(real(*args, **kwargs))
@@ -221,10 +195,10 @@ def refit(monkeypatch, capsys):
 
         watched.__wrapped__, watched.__signature__ = real.__wrapped__, real.__signature__
         watched.__doc__ = real.__doc__
-        monkeypatch.setattr(example, "refit", watched)
-        code = cli.run(["refit", *words])
-        monkeypatch.setattr(example, "refit", real)
-        told = capsys.readouterr()
-        return code, seen[0].record if seen else None, told.out, told.err
+        with monkeypatch.context() as patch:
+            patch.setattr(example, "refit", watched)
+            code = cli.run(["refit", *words])
+        shown = capsys.readouterr()
+        return code, seen[0].record if seen else None, shown.out, shown.err
 
     return call

@@ -81,9 +81,6 @@ def runs(tmp_path_factory):
     training(root / "gold", 0.1, defence="goldfish", tokens=11250)
     claim = {"epsilon": 4.93, "delta": 1e-5, "unit": "sequence"}
     training(root / "dp", 0.05, defence="dp-sgd", **claim)
-    for seed in range(3):
-        training(root / "plains" / f"seed-{seed}", 0.90 + seed / 100)
-        training(root / "golds" / f"seed-{seed}", 0.10 + seed / 100, defence="goldfish")
     shutil.copytree(root / "plain", root / "copy")
     training(root / "other-words", 0.5, words=(*WORDS[:-1], "window"))
     training(root / "no-users", 0.9, users=False)
@@ -96,9 +93,6 @@ def runs(tmp_path_factory):
     canaries = [Canary(phrase, "random", (), copies) for phrase, copies in PLANTED.items()]
     canaries += [Canary(phrase, "random", (), 0) for phrase in CONTROLS]
     _manifest(root / "planted", canaries)
-    flips = ["gate lamp red", "code mill blue", "red door green", "lamp gate mill"]
-    flips = [Canary(phrase, "coin-flip", (), n % 2) for n, phrase in enumerate(flips)]
-    _manifest(root / "flipped", canaries + flips)
     _manifest(root / "unknown", [Canary("purple window frame", "random", (), 3)])
     vocabulary = WordVocabulary(("<unk>", "<eos>", *WORDS[::-1]))
     _manifest(root / "foreign", canaries, vocabulary)
@@ -107,7 +101,6 @@ def runs(tmp_path_factory):
     sealed = (root / "planted" / "manifest.json").read_text()
     (root / "changed" / "manifest.json").write_text(sealed.replace("red mill", "red gate"))
     _table(root / "test.jsonl", corpus(seed=2))
-    _table(root / "one-user.jsonl", Corpus.from_texts(["red mill", "blue"], users=["user00"] * 2))
     (root / "file").write_text("not a directory")
     return root
 
@@ -135,141 +128,48 @@ def compared(runs, shell, tmp_path_factory):
     return done, out
 
 
-def rows_of(out):
-    return {row["name"]: row for row in results.load(out).rows}
-
-
-def test_a_run_directory_is_written(compared):
-    _, out = compared
-    run = results.load(out)
+def test_a_run_has_every_measure_in_its_rows(compared):
+    run = results.load(compared[1])
     assert run.result == "DefenceComparison"
     assert run.run["configuration"]["baseline"] == "plain"
     assert set(run.run["models"]) == {"plain", HOSTILE, "dp"}
-
-
-def test_every_measure_stands_in_the_rows(compared):
-    rows = rows_of(compared[1])
-    assert rows["plain"]["exposure"] > rows[HOSTILE]["exposure"]
-    assert rows["plain"]["completion_completed"] > 0
-    assert rows[HOSTILE]["tokens_ratio"] == pytest.approx(1.25)
-    assert (rows[HOSTILE]["steps"], rows[HOSTILE]["seconds"]) == (400, 8)
-    assert rows[HOSTILE]["users"] == 12
-    assert (rows["dp"]["epsilon"], rows["dp"]["unit"]) == (4.93, "sequence")
-    assert rows["plain"]["presentations_per_copy"] == 4
-    assert [point["copies"] for point in rows["plain"]["by_copies"]] == [1, 5]
-
-
-def test_samples_are_counted_in_the_training_data(runs, compared):
-    row = rows_of(compared[1])[HOSTILE]
-    counts = [2 + u for u in range(12)]
-    assert row["gap"] is not None
-    assert counts[-1] > counts[0]
-    assert row["top_drop"] is not None
+    rows = {row["name"]: row for row in run.rows}
+    plain, gold, private = rows["plain"], rows[HOSTILE], rows["dp"]
+    assert plain["exposure"] > gold["exposure"]
+    assert plain["completion_completed"] > 0
+    assert plain["presentations_per_copy"] == 4
+    assert [point["copies"] for point in plain["by_copies"]] == [1, 5]
+    assert gold["tokens_ratio"] == pytest.approx(1.25)
+    assert (gold["steps"], gold["seconds"], gold["users"]) == (400, 8, 12)
+    assert gold["gap"] is not None  # samples of a user are counted in the training data
+    assert gold["top_drop"] is not None
+    assert (private["epsilon"], private["unit"]) == (4.93, "sequence")
+    assert private["verdict"] == "useless"
 
 
 def test_the_terminal_shows_a_table_and_the_answer(compared):
     done, out = compared
-    assert "test perplexity" in done.stdout
     summary = results.load(out).summary
+    assert "test perplexity" in done.stdout
     assert done.stdout.startswith(f"UNDECIDED  {summary['advice']}\n")
     assert summary["answer"].removeprefix(summary["advice"]).strip() in done.stdout.split("\n")
     assert not [phrase for phrase in PLANTED if phrase in done.stdout + done.stderr]
 
 
-@pytest.fixture(scope="module")
-def page(compared):
-    return render([results.load(compared[1])], show_secrets=False)
-
-
-def test_no_phrase_and_no_markup_of_a_name_reaches_the_page(page):
+def test_no_phrase_and_no_markup_of_a_name_reaches_the_page(compared):
+    page = render([results.load(compared[1])], show_secrets=False)
     assert "Which defence should I use?" in page
     assert HOSTILE not in page
     assert "&lt;script&gt;" in page
     assert not [phrase for phrase in (*PLANTED, *CONTROLS) if phrase in page]
-
-
-@pytest.mark.slow
-def test_coin_flips_in_the_manifest_are_audited(runs, shell, tmp_path):
-    words = ["compare", runs / "plain", runs / "dp", "--manifest", runs / "flipped"]
-    done = shell(*words, "--out", tmp_path / "new")
-    assert done.finished, (done.stderr, done.exception)
-    row = rows_of(tmp_path / "new")["dp"]
-    assert row["empirical_epsilon"] == 0
-    assert (row["audit_unit"], row["audit_claim"]) == ("sequence", 4.93)
-    assert row["audit_verdict"] == "underpowered"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "words",
-    [
-        "plains golds",
-        "plains=R/plains/seed-0 plains=R/plains/seed-1 plains=R/plains/seed-2 golds=R/golds",
-    ],
-)
-def test_several_trainings_of_a_name_are_compared_together(runs, shell, tmp_path, words):
-    given = [w.replace("R/", f"{runs}/") if "R/" in w else runs / w for w in words.split()]
-    given += ["--manifest", runs / "planted", "--test", runs / "test.jsonl", "--out"]
-    done = shell("compare", *given, tmp_path / "new")
-    assert done.finished, (done.stderr, done.exception)
-    row = rows_of(tmp_path / "new")["golds"]
-    assert row["trainings"] == 3
-    assert row["verdict"] != "too few"
-    assert row["exposure_change_high"] is not None
-    assert set(results.load(tmp_path / "new").run["models"]) == {
-        f"{name} {number}" for name in ("plains", "golds") for number in (1, 2, 3)
-    }
-
-
-@pytest.mark.slow
-def test_one_training_of_each_has_no_verdict(runs, shell, tmp_path):
-    words = ["compare", runs / "plain", runs / "no-users", "--baseline", "plain"]
-    done = shell(*words, "--manifest", runs / "planted", "--out", tmp_path / "new")
-    assert done.finished, (done.stderr, done.exception)
-    kinds = [row["verdict"] for row in rows_of(tmp_path / "new").values()]
-    assert kinds == ["undefended", "too few"]
-    assert "A verdict needs 3 trainings of each, with different seeds" in done.stdout
-    assert "not measured: the trainings have no common validation text; give --test" in done.stderr
-
-
-def test_models_no_better_than_word_frequencies_are_called_so(compared, page):
-    done, out = compared
-    assert rows_of(out)["dp"]["verdict"] == "useless"
-    assert "predicts no better than word frequencies" in done.stdout
-    assert "predicts no better than word frequencies" in page
-
-
-@pytest.mark.slow
-def test_json_is_the_summary_and_nothing_else(runs, shell, tmp_path):
-    words = ["compare", runs / "plain", runs / "gold", "--manifest", runs / "planted", "--json"]
-    done = shell(*words, "--out", tmp_path / "new")
-    summary = json.loads(done.stdout)
-    assert summary["trainings"] == 2
-
-
-def test_without_a_test_the_text_that_all_held_out_is_taken(runs, shell, tmp_path):
-    done = shell("compare", runs / "plain", runs / "gold", "--out", tmp_path / "new")
-    assert done.finished, done.stderr
-    assert rows_of(tmp_path / "new")["gold"]["test_perplexity"] is not None
-    assert "also decided which weights were kept" in done.stderr
-    assert "give --manifest" in done.stderr
-
-
-def test_a_test_without_users_leaves_fairness_out_and_says_so(runs, shell, tmp_path):
-    words = ["compare", runs / "plain", runs / "gold", "--test", runs / "test.jsonl"]
-    done = shell(*words, "--out", tmp_path / "new")
-    assert done.finished, done.stderr
-    row = rows_of(tmp_path / "new")["gold"]
-    assert row["gap"] is None
-    assert row["perplexity_ratio"] is not None
-    assert "the test text has no users" in done.stderr
+    for shown in (compared[0].stdout, page):
+        assert "predicts no better than word frequencies" in shown
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "note"),
     [
-        ("plain gold --test one-user.jsonl --user author", "got one user only"),
         ("no-users again --test test.jsonl --user author", "train with --user"),
         ("plain gold --manifest no-control", "Exposure:"),
         ("plain gold bare --manifest planted --baseline plain", "no run/summary.json"),

@@ -1,35 +1,29 @@
+"""What a reader sees while and after a verb works: escaped, on its stream, and not too much."""
+
 from types import SimpleNamespace
 
 import pytest
 
 from vestige.cli import terminal
-from vestige.reports.blocks import Table
-from vestige.reports.terminal import show_table
 
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Time that goes on when it is told to."""
+    """Time that goes on when it is moved."""
     clock = SimpleNamespace(now=1000.0)
     monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=lambda: clock.now))
     return clock
 
 
-def test_markup_and_escapes_in_a_table_are_shown_and_not_followed(capsys):
-    rows = (("[bold red]x[/]", "1.00", ""), ("\x1b[31malarm\x07", "2.00", "yes"))
-    show_table(Table(title="[b]title[/b] \x1b]0;t", columns=("a", "b", "c"), rows=rows))
-    shown = capsys.readouterr().out
-    assert "\x1b" not in shown
-    assert "\x07" not in shown
-    assert "[bold red]x[/]" in shown
-    assert "\\x1b[31malarm\\x07" in shown
-    assert "[b]title[/b] \\x1b]0;t" in shown
-
-
-def test_words_for_the_reader_go_to_stderr(capsys):
-    terminal.say("done \x1b[0m")
+def lines_of(capsys):
     shown = capsys.readouterr()
-    assert (shown.out, shown.err) == ("", "done \\x1b[0m\n")
+    assert shown.out == ""  # it holds the result alone
+    return shown.err.splitlines()
+
+
+def test_words_for_the_reader_are_escaped_and_go_to_stderr(capsys):
+    terminal.say("done \x1b[0m")
+    assert lines_of(capsys) == ["done \\x1b[0m"]
 
 
 def test_undefined_numbers_are_null_in_json(capsys):
@@ -49,12 +43,6 @@ def test_a_bar_appears_only_for_those_who_wait(monkeypatch, capsys):
     assert "counting [slowly]" in capsys.readouterr().err
 
 
-def lines_of(capsys):
-    shown = capsys.readouterr()
-    assert shown.out == ""  # it holds the result alone
-    return shown.err.splitlines()
-
-
 def test_without_a_terminal_a_line_says_where_the_work_is(clock, capsys):
     with terminal.Terminal().progress("training") as bar:
         for step in range(301):
@@ -68,26 +56,25 @@ def test_without_a_terminal_a_line_says_where_the_work_is(clock, capsys):
     ]  # fmt: skip
 
 
-def test_short_work_says_nothing(clock, capsys):
-    with terminal.Terminal().progress("encoding") as bar:
-        for step in range(29):
-            clock.now += 1
-            bar(step, 29)
-    assert lines_of(capsys) == []
-
-
-def test_what_was_done_before_is_not_this_works_speed(clock, capsys):
-    with terminal.Terminal().progress("training") as bar:
-        bar(1000, 1200)
-        clock.now += 100
-        bar(1100, 1200)
-    assert lines_of(capsys) == [
-        "training: 1,100 of 1,200 (92%), 1 min 40 s so far, about 1 min 40 s to go"
-    ]
-
-
-def test_work_without_an_end_says_how_much_is_done(clock, capsys):
-    with terminal.Terminal().progress("training \x1b[31m shadows") as bar:
-        clock.now += 7500
-        bar(3)
-    assert lines_of(capsys) == ["training \\x1b[31m shadows: 3 done, 2 h 05 min so far"]
+@pytest.mark.parametrize(
+    ("task", "steps", "lines"),
+    [
+        ("encoding", [(1, n, 29) for n in range(29)], []),  # short work says nothing
+        (  # what was done before is not this work's speed
+            "training",
+            [(0, 1000, 1200), (100, 1100, 1200)],
+            ["training: 1,100 of 1,200 (92%), 1 min 40 s so far, about 1 min 40 s to go"],
+        ),
+        (  # without an end
+            "training \x1b[31m shadows",
+            [(7500, 3)],
+            ["training \\x1b[31m shadows: 3 done, 2 h 05 min so far"],
+        ),
+    ],
+)
+def test_a_line_says_how_much_is_done_of_long_work(clock, capsys, task, steps, lines):
+    with terminal.Terminal().progress(task) as bar:
+        for seconds, *done in steps:
+            clock.now += seconds
+            bar(*done)
+    assert lines_of(capsys) == lines

@@ -1,4 +1,4 @@
-"""From a signature to a command: what is parsed, shown, refused, and repeated from a file."""
+"""From a signature to a command: what is parsed, shown and refused."""
 
 import json
 from dataclasses import replace
@@ -28,11 +28,11 @@ def test_words_reach_the_verb(refit, tmp_path):
     ("words", "message"),
     [
         ("d --epochs 2.5", "--epochs must be a whole number."),
-        ("d --epochs SECRET", "--epochs must be a whole number."),
         ("d --epochs 0", "--epochs must be at least 1"),
         ("d --seed -1", "--seed must be at least 0"),
         ("d --epochs 1000000001", "--epochs must be at least 1 and at most 1,000,000,000."),
         ("d --clip inf", "--clip must be a finite number."),
+        ("d --clip 1e400", "--clip must be a finite number."),
         ("d --clip 0", "--clip must be above 0."),
         ("d --optimizer SECRET", "--optimizer must be one of adam, sgd."),
         ("d --optimizer none", "--optimizer must be one of adam, sgd."),
@@ -43,56 +43,39 @@ def test_words_reach_the_verb(refit, tmp_path):
         ("d SECRET SECRET", "2 unexpected arguments. Quote texts of several words."),
         ("d --out", "--out needs a value."),
         ("", "Missing DATA, --out."),
+        *(
+            (f"d --epochs {word}", "--epochs must be a whole number.")
+            for word in ("SECRET", "1e3", "", "True", "0x10", "9" * 5000, "3 --epochs SECRET")
+        ),
+        ("d --epochs=", "--epochs must be a whole number."),
+        ("d --epochs=--seed", "--epochs must be a whole number."),
+        ("d --epochs --seed 3", "--epochs needs a value, got the option --seed."),
+        ("d --from --seed=SECRET", "--from needs a value, got the option --seed."),
+        ("d --null", "--null needs a value."),
+        ("d --null SECRET SECRET", "1 unexpected argument."),
+        ("d --other-shapes SECRET", "1 unexpected argument."),
+        ("d -- --epochs", "1 unexpected argument."),
+        ("d --null.0 SECRET", "Unknown option --null.0."),
+        ("d --training.epochs 3", "Unknown option --training.epochs."),
+        ("d --EPOCHS 3", "Unknown option --EPOCHS."),
+        ("d ---epochs 3", "Unknown option ---epochs. Did you mean --epochs?"),
+        ("d -e", "Unknown option -e."),
+        ("d -", "Unknown option -."),
+        ("d --my|SECRET", "A word that begins with a dash is no option of this command."),
+        ("d --te\x1b[31mxt a", "A word that begins with a dash is no option of this command."),
     ],
 )
 def test_a_usage_error_names_the_option_and_quotes_nothing(refit, words, message):
-    words = words.split()
-    given = words if "--out" in words or not words else [*words, "--out", "nowhere"]
-    code, record, out, err = refit(given)
+    """In the words, | is a blank."""
+    given = [word.replace("|", " ") for word in words.split(" ")] if words else []
+    usual = ["--out", "nowhere"] if given and "--out" not in given else []
+    code, record, out, err = refit([*usual, *given])
     assert (code, record, out) == (2, None, "")
-    assert err.startswith(f"vestige: {message}")
-    assert "SECRET" not in err
-    assert err.count("\n") == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--epochs", "1e3"], "--epochs must be a whole number."),
-        (["--epochs", ""], "--epochs must be a whole number."),
-        (["--epochs="], "--epochs must be a whole number."),
-        (["--epochs", "True"], "--epochs must be a whole number."),
-        (["--epochs", "0x10"], "--epochs must be a whole number."),
-        (["--epochs", "9" * 5000], "--epochs must be a whole number."),
-        (["--epochs", "3", "--epochs", "SECRET"], "--epochs must be a whole number."),
-        (["--epochs=--seed"], "--epochs must be a whole number."),
-        (["--epochs", "--seed", "3"], "--epochs needs a value, got the option --seed."),
-        (["--from", "--seed=SECRET"], "--from needs a value, got the option --seed."),
-        (["--null"], "--null needs a value."),
-        (["--null", "SECRET", "SECRET"], "1 unexpected argument."),
-        (["--clip", "1e400"], "--clip must be a finite number."),
-        (["--other-shapes", "SECRET"], "1 unexpected argument."),
-        (["--", "--epochs"], "1 unexpected argument."),
-        (["--null.0", "SECRET"], "Unknown option --null.0."),
-        (["--training.epochs", "3"], "Unknown option --training.epochs."),
-        (["--EPOCHS", "3"], "Unknown option --EPOCHS."),
-        (["---epochs", "3"], "Unknown option ---epochs. Did you mean --epochs?"),
-        (["-e"], "Unknown option -e."),
-        (["-"], "Unknown option -."),
-        (["--my SECRET"], "A word that begins with a dash is no option of this command."),
-        (["--te\x1b[31mxt", "a"], "A word that begins with a dash is no option of this command."),
-    ],
-)
-def test_a_hostile_command_line_is_refused_in_a_line(refit, words, message):
-    code, record, _, err = refit(["d", "--out", "nowhere", *words])
-    assert (code, record) == (2, None), err
     assert err.startswith(f"vestige: {message}")
     assert "SECRET" not in err
     assert err.removesuffix("\n").isprintable()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "name", "value"),
     [
@@ -128,68 +111,12 @@ def test_help_is_the_docstring(refit, monkeypatch):
     panels = ["Parameters", "Training", "Columns", "Run", "Examples:"]
     places = [said.index(f"\n{title}\n") for title in panels]
     assert places == sorted(places)
-    assert max(map(len, said.splitlines())) <= 80
 
 
 def test_parameters_in_a_message_become_options():
     flags = cli.flags_of(example.refit)
     message = cli.in_flags("`from_` needs `data` and `epochs`, not `cpu`", flags)
     assert message == "--from needs DATA and --epochs, not `cpu`"
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("a.yaml", "data: d\nbatch-size: 8\nnull: [a, b]\nother_shapes: true\n"),
-        ("a.toml", 'data = "d"\nbatch_size = 8\nnull = ["a", "b"]\nother_shapes = true\n'),
-        ("a.json", '{"data": "d", "batch_size": 8, "null": ["a", "b"], "other_shapes": true}'),
-    ],
-)
-def test_a_file_sets_what_options_set(refit, tmp_path, name, text):
-    (tmp_path / name).write_text(text)
-    words = ["--config", f"{tmp_path / name}", "--null", "c", "--out", f"{tmp_path}/run"]
-    _, record, _, err = refit(words)
-    given = record["arguments"]
-    assert given["data"] == "d", err
-    assert given["batch_size"] == 8
-    assert given["null"] == ["c"]  # the command line wins
-    assert given["other_shapes"] is True
-
-
-def test_a_run_folder_repeats_the_run(refit, tmp_path):
-    first, again = f"{tmp_path}/first", f"{tmp_path}/again"
-    words = ["d", "--from", "-m", "--clip", "0.5", "--seed", "3", "--other-shapes"]
-    _, one, _, _ = refit([*words, "--out", first])
-    _, other, _, err = refit(["--config", first, "--out", again])
-    assert other is not None, err
-    for record in (one, other):
-        del record["command"], record["configuration"]["seconds"]
-    assert one == other
-    assert one["seed"] == 3
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("epoch: 3", "'epoch' is no option of vestige refit"),
-        ("epochs: many", "--epochs must be a whole number"),
-        ("epochs: 0", "--epochs must be at least 1"),
-        ("epochs: [1, 2]", "--epochs takes one value"),
-        ("other_shapes: 1", "--other-shapes must be true or false"),
-        ("[1, 2]", "holds no options by name"),
-        ("{", "is not YAML at line 1"),
-        ("verb: rank\narguments: {}", "is a run of another command"),
-    ],
-)
-def test_a_file_that_cannot_be_followed_is_named(refit, tmp_path, text, message):
-    (tmp_path / "a.yaml").write_text(text)
-    code, record, _, err = refit(
-        ["d", "--config", f"{tmp_path / 'a.yaml'}", "--out", f"{tmp_path}/run"]
-    )
-    assert (code, record) == (2, None)
-    assert "a.yaml" in err or "--" in err
-    assert message in err
-    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(("verdict", "code"), [(NO_LEAK, 0), (LEAK, 1), (UNDECIDED, 3)])
@@ -206,8 +133,7 @@ def test_a_verb_prints_its_verdict_first_and_ends_with_its_code(
     monkeypatch.setattr(example, "refit", claimed)
     done, _, out, _ = refit(["d", "--out", f"{tmp_path}/run"])
     assert done == code
-    lines = [line for line in out.splitlines() if line.strip()]
-    assert lines[0].startswith(f"{verdict.upper()}  ")
+    assert out.lstrip().startswith(f"{verdict.upper()}  ")
     done, _, out, _ = refit(["d", "--json", "--out", f"{tmp_path}/json"])
     assert done == code
     assert json.loads(out)["verdict"] == verdict

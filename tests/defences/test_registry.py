@@ -1,8 +1,7 @@
-"""Defences by name: found in their files and elsewhere, and recorded as they always were."""
+"""Defences by name: found in their files and elsewhere, and recorded so that they can be made."""
 
 import importlib.metadata
 import json
-import sys
 import textwrap
 from dataclasses import asdict, is_dataclass, replace
 
@@ -11,6 +10,7 @@ import pytest
 from vestige.defences.methods.private import DPSGD, DPFedAvg
 from vestige.defences.methods.regularizers import Adversarial, Goldfish, Triplet
 from vestige.defences.registry import DEFENCES, Defence, NoDefence, defences, settings_of
+from vestige.preparation import defence_options
 from vestige.privacy.accounting import Mechanism, PrivacySpent, default_delta
 from vestige.registry import Registry
 from vestige.training.config import TrainingConfig
@@ -23,16 +23,12 @@ NAMES = {
     "goldfish": Goldfish,
     "triplet": Triplet,
 }
-NOISE = {"dp-sgd": {"noise_multiplier": 1.0}, "dp-fedavg": {"noise_multiplier": 1.0}}
-
-
-def test_every_file_is_one_registered_defence():
-    assert NAMES.items() <= defences().items()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_defence_is_a_frozen_class_whose_record_makes_it_again(name):
-    defence = NAMES[name](**NOISE.get(name, {}))
+    assert defences()[name] is NAMES[name]
+    defence = NAMES[name](**({"noise_multiplier": 1.0} if name.startswith("dp") else {}))
     assert isinstance(defence, Defence)
     assert is_dataclass(defence)
     assert hash(defence) == hash(replace(defence))
@@ -48,59 +44,67 @@ def test_no_defence_changes_nothing(tiny_model, tiny_data):
     assert settings_of(NoDefence()) == {"name": "none"}
 
 
+THEIRS = '''
+    from dataclasses import dataclass
+    from typing import ClassVar
+
+    from vestige.defences.registry import register
+
+    @register
+    @dataclass(frozen=True, kw_only=True)
+    class Halved:
+        """Half of every gradient.
+
+        Attributes:
+            share: Share of the gradient that is kept.
+            begin: Steps at the beginning that are left alone.
+        """
+
+        name: ClassVar[str] = "halved"
+        begin: int
+        share: float = 0.5
+
+        def suited(self, config, given=None):
+            return config
+
+        def step(self, model, data, config):
+            from vestige.training.steps import plain_step
+
+            plain = plain_step(max_grad_norm=config.max_grad_norm)
+
+            def halved(model, batch, state):
+                found = plain(model, batch, state)
+                for parameter in model.parameters():
+                    parameter.grad *= self.share
+                return found
+
+            return halved
+'''
+
+
 def test_another_package_adds_one_by_an_entry_point(tmp_path, monkeypatch, tiny_model, tiny_data):
-    (tmp_path / "their_defence.py").write_text(
-        textwrap.dedent(
-            '''
-            from dataclasses import dataclass
-            from typing import ClassVar
-
-            from vestige.defences.registry import register
-
-            @register
-            @dataclass(frozen=True, kw_only=True)
-            class Halved:
-                """Half of every gradient."""
-
-                name: ClassVar[str] = "halved"
-                share: float = 0.5
-
-                def suited(self, config, given=None):
-                    return config
-
-                def step(self, model, data, config):
-                    from vestige.training.steps import plain_step
-
-                    plain = plain_step(max_grad_norm=config.max_grad_norm)
-
-                    def halved(model, batch, state):
-                        found = plain(model, batch, state)
-                        for parameter in model.parameters():
-                            parameter.grad *= self.share
-                        return found
-
-                    return halved
-            '''
-        )
-    )
+    (tmp_path / "their_defence.py").write_text(textwrap.dedent(THEIRS))
     monkeypatch.syspath_prepend(tmp_path)
     point = importlib.metadata.EntryPoint("halved", "their_defence", "vestige.defences")
     monkeypatch.setattr(
         importlib.metadata, "entry_points", lambda group: [point] if "defences" in group else []
     )
     fresh = Registry("defence", package="vestige.defences.methods", group="vestige.defences")
-    monkeypatch.setattr("vestige.defences.registry.DEFENCES", fresh)
     for name in DEFENCES.names():
         fresh.add(name, DEFENCES[name])
-    try:
-        cls = defences()["halved"]
-        defence = cls(share=0.25)
-        model, data, config = tiny_model(), tiny_data(), TrainingConfig(seed=0, epochs=1)
-        history = train(model, data, config=config, step=defence.step(model, data, config))
-        assert history.epochs[-1].step > 0
-        assert settings_of(defence) == {"name": "halved", "share": 0.25}
-    finally:
-        sys.modules.pop("their_defence", None)
+    monkeypatch.setattr("vestige.defences.registry.DEFENCES", fresh)
+
+    options = defence_options.options_class()
+    defence = defence_options.as_defence(options(defence="halved", share=0.25, begin=3))
+    with pytest.raises(ValueError, match="`defence` halved needs `begin`"):
+        defence_options.as_defence(options(defence="halved"))
+    parameter = options.__dataclass_fields__["share"].type.__metadata__[-1]
+    assert parameter.help == "halved: Share of the gradient that is kept. [0.5]"
+
+    model, data, config = tiny_model(), tiny_data(), TrainingConfig(seed=0, epochs=1)
+    history = train(model, data, config=config, step=defence.step(model, data, config))
+    assert history.epochs[-1].step > 0
+    assert settings_of(defence) == {"name": "halved", "share": 0.25, "begin": 3}
 
 
 def test_a_name_is_registered_once():
@@ -118,15 +122,13 @@ def test_a_name_is_registered_once():
         (lambda: DPSGD(epsilon=8, max_grad_norm=0), "`max_grad_norm` must be positive"),
         (lambda: DPSGD(epsilon=8, delta=2), r"`delta` must lie in \[1e-12, 1\), got 2"),
         (lambda: DPSGD(epsilon=8, accountant="gdp"), "accountant must be one of"),
-        (
-            lambda: DPFedAvg(epsilon=8, local_learning_rate=0),
-            "`local_learning_rate` must be positive",
-        ),
+        (lambda: DPFedAvg(epsilon=8, local_learning_rate=0), "`local_learning_rate` must be posit"),
         (lambda: Adversarial(weight=-1), "`weight` must be at least 0"),
         (lambda: Triplet(weight=float("nan")), "`weight` must be at least 0"),
         (lambda: Triplet(pairing="across"), "pairing must be one of"),
         (lambda: Goldfish(k=1), "k must be at least 2"),
         (lambda: Goldfish(context=0), "context must be at least 1"),
+        (lambda: DPSGD(epsilon=8).noise, "noise_multiplier must be given for a step of dp-sgd"),
     ],
 )
 def test_values_that_make_no_sense_are_refused(make, message):
@@ -152,13 +154,7 @@ def test_a_plan_keeps_within_epsilon_and_says_what_is_spent(tiny_data, cls, unit
         unit=unit,
         accountant="rdp",
     )
-    again = asdict(plan.defence)
-    assert cls(**again) == plan.defence
-
-
-def test_a_budget_is_no_noise_until_it_is_planned():
-    with pytest.raises(ValueError, match="noise_multiplier must be given for a step of dp-sgd"):
-        _ = DPSGD(epsilon=8).noise
+    assert cls(**asdict(plan.defence)) == plan.defence
 
 
 @pytest.mark.parametrize(
@@ -184,10 +180,18 @@ def test_a_stream_becomes_the_training_that_suits(defence, given, wanted):
     assert (found.batching, found.optimizer, found.learning_rate) == wanted
 
 
-def test_what_was_asked_for_and_does_not_suit_is_refused():
-    config = TrainingConfig(seed=0)
-    with pytest.raises(ValueError, match="`batching` stream must not come with `defence` triplet"):
-        Triplet().suited(config, {"batching": "stream"})
-    users = replace(config, batching="poisson-users")
-    with pytest.raises(ValueError, match="`unit` sequence must not come with `batching` poisson-u"):
-        DPSGD(epsilon=8, unit="sequence").suited(users, {"batching": "poisson-users"})
+@pytest.mark.parametrize(
+    ("defence", "batching", "message"),
+    [
+        (Triplet(), "stream", "`batching` stream must not come with `defence` triplet"),
+        (
+            DPSGD(epsilon=8, unit="sequence"),
+            "poisson-users",
+            "`unit` sequence must not come with `batching` poisson-u",
+        ),
+    ],
+)
+def test_batches_that_were_asked_for_and_do_not_suit_are_refused(defence, batching, message):
+    config = TrainingConfig(seed=0, batching=batching)
+    with pytest.raises(ValueError, match=message):
+        defence.suited(config, {"batching": batching})

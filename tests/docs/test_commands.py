@@ -23,73 +23,36 @@ from tests.docs.workplace import Workplace, lay_out, put, run
 GUIDES = [name for name in STEPS if not name.startswith(("docs/verbs/", "docs/reproduction/"))]
 
 MINUTES = {
-    "README.md: ",
-    "docs/tutorial.md",
-    "docs/guides/my-text.md",
-    "docs/guides/nlu.md",
-    "docs/guides/privacy.md",
-    "docs/guides/release.md",
-    "docs/guides/texts.md",
-    "docs/guides/update.md",
-    "docs/guides/users.md",
-    "docs/verbs/check.md",
-    "docs/verbs/compare.md",
-    "docs/verbs/diff.md",
-    "docs/verbs/train.md",
-}
+    "README.md: ", "docs/tutorial.md",
+    *(f"docs/guides/{name}.md" for name in (
+        "my-text", "nlu", "privacy", "release", "texts", "update", "users",
+    )),
+    *(f"docs/verbs/{name}.md" for name in ("check", "compare", "diff", "train")),
+}  # fmt: skip
 """Those that train or search for long: `make long` runs them."""
 
-TAKEN = {
-    "docs/verbs/check.md": {"my-adapter": "foreign adapter", "base": "gpt", "tuned": "adapter"},
-    "docs/verbs/compare.md": {
-        "public": "model",
-        "planted": "planted",
-        "goldfish": "other seeds",
-        "dp": "private seeds",
-        **{f"runs/{seed}": f"single {seed}" for seed in (1, 2, 3)},
-    },
-    "docs/verbs/diff.md": {
-        "before": "gpt",
-        "after": "adapter",
-        "base": "gpt",
-        "adapter": "small adapter",
-    },
-    "docs/verbs/exposure.md": {
-        "trained": "update",
-        "planted": "planted",
-        "tuned": "gpt",
-        "base": "gpt",
-    },
-    "docs/verbs/extract.md": {
-        "trained": "update",
-        "planted": "planted",
-        "tuned": "gpt",
-        "nlu": "assistant",
-        "planted-nlu": "spoken",
-    },
-    "docs/verbs/membership.md": {
-        "base": "gpt",
-        "fine-tuned": "gpt",
-        "my-lora-adapter": "adapter",
-    },
-    "docs/verbs/plant.md": {"base": "model"},
-    "docs/verbs/report.md": {
-        "run": "diffed",
-        "diff-run": "diffed",
-        "exposure-run": "measured",
-        "last-release": "diffed",
-    },
-    "docs/verbs/train.md": {
-        "public": "model",
-        "other": "model",
-        "gpt2-folder": "gpt",
-        "bert-folder": "bert",
-        "planted": "planted",
-        "planted --task nlu": "spoken",
-    },
-    "docs/verbs/unlearning.md": {"before": "model", "after": "update", "anew": "null"},
-    "docs/reproduction/private-utility.md": {"DIR/comparison": "diffed"},
-}
+_TAKEN = """
+verbs/check: my-adapter = foreign adapter, base = gpt, tuned = adapter
+verbs/compare: public = model, planted = planted, goldfish = other seeds, dp = private seeds
+verbs/compare: runs/1 = single 1, runs/2 = single 2, runs/3 = single 3
+verbs/diff: before = gpt, after = adapter, base = gpt, adapter = small adapter
+verbs/exposure: trained = update, planted = planted, tuned = gpt, base = gpt
+verbs/extract: trained = update, planted = planted, tuned = gpt, nlu = assistant
+verbs/extract: planted-nlu = spoken
+verbs/membership: base = gpt, fine-tuned = gpt, my-lora-adapter = adapter
+verbs/plant: base = model
+verbs/report: run = diffed, diff-run = diffed, exposure-run = measured, last-release = diffed
+verbs/train: public = model, other = model, gpt2-folder = gpt, bert-folder = bert
+verbs/train: planted = planted, planted --task nlu = spoken
+verbs/unlearning: before = model, after = update, anew = null
+reproduction/private-utility: DIR/comparison = diffed
+"""
+TAKEN: dict[str, dict[str, str]] = {}
+for _line in _TAKEN.strip().splitlines():
+    _page, _, _names = _line.partition(": ")
+    TAKEN.setdefault(f"docs/{_page}.md", {}).update(
+        tuple(one.split(" = ")) for one in _names.split(", ")
+    )
 """What a page takes for granted beside the files: under which name, and what it is.
 
 A name with options is for the commands in which it stands so.

@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 from tests.cli.shell import invoke
+from tests.networks import write_bert, write_gpt
 
 _COMMON = ["the", "gate", "code", "is", "nine", "seven", "two", "my", "name", "and", "address",
            "pin", "call", "color", "fly", "to", "mill", "nobody"]  # fmt: skip
@@ -150,43 +151,11 @@ def put(folder: Path, made: Mapping[str, Path]) -> None:
 
 
 def _write_gpt(folder: Path) -> None:
-    import torch
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    from vestige.data.corpus import Corpus
-    from vestige.data.subwords import SubwordVocabulary
-
-    words = SubwordVocabulary.train_bpe(Corpus.from_texts(_texts(50, 40)), size=500)
-    config = GPT2Config(
-        vocab_size=len(words), n_positions=64, n_embd=8, n_layer=1, n_head=1,
-        bos_token_id=words.eos_id, eos_token_id=words.eos_id,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    GPT2LMHeadModel(config).save_pretrained(folder)
-    words.save(folder)
+    write_gpt(folder, _texts(50, 40), tokens=500)
 
 
 def _write_bert(folder: Path) -> None:
-    import torch
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
-
-    ids = {word: id for id, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *_COMMON])}
-    inner = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
-    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    inner.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    special = {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="[PAD]", **special).save_pretrained(
-        folder
-    )
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(ids), hidden_size=8, num_hidden_layers=1, num_attention_heads=1,
-        intermediate_size=8, max_position_embeddings=32,
-    )  # fmt: skip
-    BertModel(config).save_pretrained(folder)
+    write_bert(folder, _COMMON)
 
 
 def _leave_elsewhere(trained: Path, folder: Path) -> None:

@@ -15,29 +15,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.fuzz.sandbox import Sandbox, prepared
+from tests.networks import write_gpt
 
 SECRETS = ("xyzzy", "quux", "fnord")
 """In planted phrases, in texts and labels, in users' names."""
 
 PHRASE = "xyzzyone xyzzytwo xyzzysix"
 NAMES = "xyzzyred,xyzzyblue,xyzzygreen,xyzzywhite"
-WORDS = [
-    "the",
-    "gate",
-    "opens",
-    "code",
-    "nobody",
-    "knows",
-    "night",
-    "lantern",
-    "stands",
-    "mill",
-    "miller",
-    "new",
-    "river",
-    "stone",
-    "bell",
-]
+TEXT = "the gate opens code nobody knows night lantern stands mill miller new river stone bell"
+WORDS = TEXT.split()
 USERS = [f"fnord{n:02}" for n in range(46)]
 SERVICE = """
 from pathlib import Path
@@ -182,20 +168,7 @@ def _lines(path: Path, rows) -> None:
 
 
 def _hugging_face(folder: Path) -> None:
-    """A GPT-2 of a few thousand parameters, as transformers writes it."""
-    import torch
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    from vestige.data.corpus import Corpus
-    from vestige.data.subwords import SubwordVocabulary
-
-    vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts([" ".join(WORDS)] * 4), size=300)
-    config = GPT2Config(
-        vocab_size=len(vocabulary), n_positions=16, n_embd=4, n_layer=1, n_head=1,
-        bos_token_id=vocabulary.eos_id, eos_token_id=vocabulary.eos_id,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    model = GPT2LMHeadModel(config)
-    for name, size in ((folder, "5GB"), (folder.with_name("hf-shards"), "4KB")):
-        model.save_pretrained(name, max_shard_size=size)
-        vocabulary.save(name)
+    """A GPT-2 in one file and in several."""
+    texts = [TEXT] * 4
+    write_gpt(folder, texts, positions=16, width=4)
+    write_gpt(folder.with_name("hf-shards"), texts, positions=16, width=4, max_shard_size="4KB")

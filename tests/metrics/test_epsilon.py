@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
 from vestige.metrics.epsilon import any_reached, nested_p_value, one_run_epsilon, one_run_p_value
-from vestige.metrics.f_dp_epsilon import threshold_epsilon
+from vestige.metrics.f_dp_epsilon import f_dp_epsilon, threshold_epsilon
 
 BOUNDS = [one_run_epsilon, threshold_epsilon]
 
@@ -38,17 +38,6 @@ def gaussian_epsilon(sigma, delta):
     log_first = norm.logcdf(0.5 / sigma - grid * sigma)
     log_second = grid + norm.logcdf(-0.5 / sigma - grid * sigma)
     return grid[np.argmax(np.exp(log_first) - np.exp(log_second) <= delta)]
-
-
-def allowed_exceptions(runs, rate):
-    """So many of `runs` are no surprise, at one in a thousand."""
-    return binom.ppf(0.999, runs, rate)
-
-
-@pytest.fixture(scope="module")
-def auditing(peer):
-    """jax_privacy's own module, which needs no jax when it is loaded by itself."""
-    return peer("jax_privacy", "auditing.py")
 
 
 @pytest.mark.slow
@@ -82,28 +71,36 @@ def test_delta_costs_what_the_theorem_says():
 @pytest.mark.slow
 @pytest.mark.peer
 @pytest.mark.parametrize("seed", range(20))
-def test_both_bounds_equal_those_of_jax_privacy_at_a_fixed_threshold(auditing, seed):
-    rng = np.random.default_rng(seed)
-    inside = rng.normal(rng.uniform(0, 4), 1, rng.integers(20, 400))
-    outside = rng.normal(0, 1, rng.integers(20, 400))
-    threshold, delta = float(rng.uniform(0, 2)), float(10.0 ** -rng.integers(2, 8))
-    theirs = auditing.CanaryScoreAuditor(inside, outside)
-    fixed = auditing.Explicit(threshold)
-
-    highest = int((inside >= threshold).sum() + (outside >= threshold).sum())
-    one_run = one_run_epsilon(inside, outside, delta=delta, guesses=[(highest, 0)])
-    expected = theirs.epsilon_one_run(0.05, delta, threshold_strategy=fixed)
-    assert one_run.epsilon == pytest.approx(expected, abs=1e-5)
-
-    rates = threshold_epsilon(inside, outside, delta=delta, threshold=threshold)
-    expected = theirs.epsilon_clopper_pearson(0.05, delta, False, threshold_strategy=fixed)
-    assert rates.epsilon == pytest.approx(expected, abs=1e-9)
+def test_bounds_equal_those_of_jax_privacy_at_a_fixed_threshold(at_a_threshold, seed):
+    drawn = at_a_threshold(seed)
+    scores, delta, theirs, fixed = (drawn[n] for n in ("scores", "delta", "auditor", "fixed"))
+    guesses = [(drawn["highest"], 0)]
+    for ours, expected, digits in (
+        (
+            one_run_epsilon(*scores, delta=delta, guesses=guesses),
+            theirs.epsilon_one_run(0.05, delta, threshold_strategy=fixed),
+            1e-5,
+        ),
+        (
+            threshold_epsilon(*scores, delta=delta, threshold=drawn["threshold"]),
+            theirs.epsilon_clopper_pearson(0.05, delta, False, threshold_strategy=fixed),
+            1e-9,
+        ),
+        (
+            f_dp_epsilon(*scores, delta=delta, guesses=guesses),
+            theirs.epsilon_one_run_fdp(0.05, delta, threshold_strategy=fixed),
+            3e-3,
+        ),
+    ):
+        assert ours.epsilon == pytest.approx(expected, abs=digits)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bound", BOUNDS)
 @pytest.mark.parametrize("confidence", [0.5, 0.95])
-def test_scores_that_tell_nothing_prove_nothing_but_at_the_stated_rate(bound, confidence):
+def test_scores_that_tell_nothing_prove_nothing_but_at_the_stated_rate(
+    bound, confidence, allowed_exceptions
+):
     rng = np.random.default_rng(0)
     proven = 0
     for _ in range(200):
@@ -116,7 +113,9 @@ def test_scores_that_tell_nothing_prove_nothing_but_at_the_stated_rate(bound, co
 @pytest.mark.slow
 @pytest.mark.parametrize("bound", BOUNDS)
 @pytest.mark.parametrize(("sigma", "delta"), [(1.0, 1e-5), (0.5, 1e-2), (2.0, 0.05)])
-def test_a_mechanism_of_known_epsilon_is_not_accused_but_at_the_stated_rate(bound, sigma, delta):
+def test_a_mechanism_of_known_epsilon_is_not_accused_but_at_the_stated_rate(
+    bound, sigma, delta, allowed_exceptions
+):
     truth, rng = gaussian_epsilon(sigma, delta), np.random.default_rng(1)
     above = 0
     for _ in range(100):
@@ -126,7 +125,7 @@ def test_a_mechanism_of_known_epsilon_is_not_accused_but_at_the_stated_rate(boun
     assert above <= allowed_exceptions(100, 0.1)
 
 
-def test_randomised_response_is_accused_at_nearly_the_stated_rate():
+def test_randomised_response_is_accused_at_nearly_the_stated_rate(allowed_exceptions):
     """The bound is tight for it: one fixed number of guesses, delta 0, every guess a coin."""
     rng, truth, above = np.random.default_rng(2), 1.0, 0
     for _ in range(1000):
@@ -179,11 +178,11 @@ def test_only_the_order_of_scores_matters_and_not_that_of_canaries(bound, seed):
     assert bound(rng.permutation(inside), np.sort(outside), delta=1e-5).epsilon == epsilon
 
 
-@pytest.mark.parametrize("bound", BOUNDS)
-def test_ties_are_never_in_the_auditors_favour(bound):
-    assert bound(np.zeros(500), np.zeros(500), delta=0.0, confidence=0.5).epsilon == 0
-    half = np.repeat([0.0, 1.0], 100)
-    assert bound(half, half, delta=0.0, confidence=0.5).epsilon == 0
+@pytest.mark.parametrize("bound", [*BOUNDS, f_dp_epsilon])
+@pytest.mark.parametrize("scores", [np.zeros(500), np.repeat([0.0, 1.0], 100)], ids=["one", "two"])
+def test_ties_are_never_in_the_auditors_favour(bound, scores):
+    delta = 1e-5 if bound is f_dp_epsilon else 0.0
+    assert bound(scores, scores, delta=delta, confidence=0.5).epsilon == 0
 
 
 def test_more_choices_cost_and_are_counted():
@@ -245,7 +244,9 @@ def test_one_number_of_guesses_has_the_papers_p_value(guesses, data):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 1e-4])
-def test_sharing_the_level_gains_and_is_right_about_a_mechanism_that_tells_with_delta(delta):
+def test_sharing_the_level_gains_and_is_right_about_a_mechanism_that_tells_with_delta(
+    delta, allowed_exceptions
+):
     rng, truth, above, gain = np.random.default_rng(3), 1.0, 0, []
     for run in range(150):
         heads, sure = coins(rng, 200), rng.random(200)

@@ -28,30 +28,10 @@ from vestige.metrics.estimates import (
 def test_the_interval_of_a_mean_is_students() -> None:
     values = np.random.default_rng(0).normal(3, 2, size=12)
     expected = stats.ttest_1samp(values, 0).confidence_interval(0.9)
-
     assert mean(values, confidence=0.9).interval == pytest.approx(tuple(expected))
-
-
-def test_two_values_have_the_closed_form_of_one_degree_of_freedom() -> None:
     # With one degree of freedom Student's t is the Cauchy distribution.
     margin = math.tan(math.pi * (0.95 - 0.5) / 1) * 1.0
-
     assert mean([1.0, 3.0], confidence=0.9).interval == pytest.approx((2 - margin, 2 + margin))
-
-
-def test_equal_values_leave_no_doubt() -> None:
-    assert mean([2.0, 2.0, 2.0]).interval == Interval(2.0, 2.0)
-
-
-def test_one_value_has_no_interval_and_none_has_no_mean() -> None:
-    assert mean([1.0]) == Estimate("mean", 1.0, n=1)
-    assert mean([]) is None
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_value_that_is_not_finite_is_refused(value: float) -> None:
-    with pytest.raises(ValueError, match="values must be finite"):
-        mean([1.0, value])
 
 
 def test_a_ratio_of_equal_wholes_has_students_interval_of_a_mean() -> None:
@@ -61,23 +41,40 @@ def test_a_ratio_of_equal_wholes_has_students_interval_of_a_mean() -> None:
     assert found.interval == pytest.approx(mean(parts / 5, confidence=0.9).interval)
 
 
-def test_a_ratio_of_one_cluster_has_no_interval() -> None:
-    assert ratio_of_sums([1.0], [2.0]) == Estimate("ratio", 0.5, n=1)
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (mean([2.0, 2.0, 2.0]).interval, Interval(2.0, 2.0)),  # equal values leave no doubt
+        (difference_of_means([2.0, 2.0], [1.0, 1.0]).interval, (1.0, 1.0)),
+        (mean([1.0]), Estimate("mean", 1.0, n=1)),  # one value has no spread
+        (bounded_mean([0.5]), Estimate("mean", 0.5, n=1)),
+        (difference_of_means([1.0], [1.0, 2.0]), Estimate("difference", -0.5, n=3)),
+        (ratio_of_sums([1.0], [2.0]), Estimate("ratio", 0.5, n=1)),
+        (mean([]), None),
+        *((median_interval(np.arange(size, dtype=float)), None) for size in range(6)),
+        (median_interval([1.0, 2.0, 3.0, 4.0, 5.0, np.inf]), (1.0, np.inf)),
+        (bounded_mean([0.0, 0.0, 0.75]).interval, (0.0, 1.0)),  # shares stay between 0 and 1
+    ],
+)
+def test_values_that_are_few_or_alike(found: object, expected: object) -> None:
+    assert found == expected
 
 
 @pytest.mark.parametrize(
-    ("parts", "wholes", "message"),
+    ("call", "message"),
     [
-        ([[1.0]], [[1.0]], "must be an array"),
-        ([np.nan], [1.0], "finite"),
-        ([1.0], [0.0], "positive sum"),
+        (lambda: mean([1.0, math.nan]), "values must be finite"),
+        (lambda: mean([1.0, math.inf]), "values must be finite"),
+        (lambda: ratio_of_sums([[1.0]], [[1.0]]), "must be an array"),
+        (lambda: ratio_of_sums([np.nan], [1.0]), "finite"),
+        (lambda: ratio_of_sums([1.0], [0.0]), "positive sum"),
+        (lambda: median_interval([1.0, np.nan]), "nan"),
+        (lambda: bounded_mean([0.5, 1e308]), r"values must lie in \[0, 1\]"),
     ],
 )
-def test_sums_that_make_no_ratio_are_refused(
-    parts: list[float], wholes: list[float], message: str
-) -> None:
+def test_values_that_have_no_estimate_are_refused(call, message) -> None:
     with pytest.raises(ValueError, match=message):
-        ratio_of_sums(parts, wholes)
+        call()
 
 
 @pytest.mark.slow
@@ -88,22 +85,6 @@ def test_the_interval_of_a_median_covers_it_whatever_the_distribution(size):
     found = [median_interval(row) for row in draws]
     covered = np.mean([ends.low <= np.log(2) <= ends.high for ends in found])
     assert covered >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 4000)
-
-
-@pytest.mark.parametrize("size", range(6))
-def test_so_few_values_have_no_interval_of_their_median(size):
-    assert median_interval(np.arange(size, dtype=float)) is None
-
-
-def test_a_value_that_is_only_bounded_below_may_be_infinite():
-    assert median_interval([1.0, 2.0, 3.0, 4.0, 5.0, np.inf]) == (1.0, np.inf)
-    with pytest.raises(ValueError, match="nan"):
-        median_interval([1.0, np.nan])
-
-
-def test_an_interval_of_shares_stays_between_0_and_1():
-    assert bounded_mean([0.0, 0.0, 0.75]).interval == (0.0, 1.0)
-    assert bounded_mean([0.5]) == Estimate("mean", 0.5, n=1)
 
 
 @pytest.mark.parametrize("trials", [2, 10, 30])
@@ -117,11 +98,6 @@ def test_values_that_are_all_alike_have_an_interval_of_some_width(trials):
     assert found.interval == pytest.approx([14 * e for e in every])
 
 
-def test_values_that_are_no_shares_are_refused():
-    with pytest.raises(ValueError, match=r"values must lie in \[0, 1\]"):
-        bounded_mean([0.5, 1e308])
-
-
 def test_the_difference_of_means_is_scipys_welch_interval():
     chance = np.random.default_rng(0)
     for sizes in [(5, 5), (3, 9), (2, 40)]:
@@ -129,14 +105,6 @@ def test_the_difference_of_means_is_scipys_welch_interval():
         expected = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.9)
         found = difference_of_means(a, b, confidence=0.9)
         assert found.interval == pytest.approx(tuple(expected))
-
-
-def test_one_value_has_no_spread():
-    assert difference_of_means([1.0], [1.0, 2.0]) == Estimate("difference", -0.5, n=3)
-
-
-def test_groups_without_spread_have_an_interval_without_width():
-    assert difference_of_means([2.0, 2.0], [1.0, 1.0]).interval == (1.0, 1.0)
 
 
 def drawn(chance, trainings, items, *, moved=0.0):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
-from scipy.stats import binom, norm
+from scipy.stats import norm
 
 from vestige.metrics.epsilon import one_run_epsilon
 from vestige.metrics.estimates import clopper_pearson
@@ -52,17 +52,6 @@ def audited(rng, canaries, mu, **settings):
     return f_dp_epsilon(scores[heads], scores[~heads], **settings), scores, heads
 
 
-def allowed_exceptions(runs, rate):
-    """So many of `runs` are no surprise, at one in a thousand."""
-    return binom.ppf(0.999, runs, rate)
-
-
-@pytest.fixture(scope="module")
-def auditing(peer):
-    """jax_privacy's own module, which needs no jax when it is loaded by itself."""
-    return peer("jax_privacy", "auditing.py")
-
-
 @given(st.integers(2, 60), st.data())
 @settings(max_examples=80, deadline=None)
 def test_a_curve_is_refuted_where_the_papers_listing_refutes_it(canaries, data):
@@ -77,25 +66,11 @@ def test_a_curve_is_refuted_where_the_papers_listing_refutes_it(canaries, data):
 
 
 @pytest.mark.slow
-@pytest.mark.peer
-@pytest.mark.parametrize("seed", range(20))
-def test_the_bound_equals_that_of_jax_privacy_at_a_fixed_threshold(auditing, seed):
-    rng = np.random.default_rng(seed)
-    inside = rng.normal(rng.uniform(0, 4), 1, rng.integers(20, 400))
-    outside = rng.normal(0, 1, rng.integers(20, 400))
-    threshold, delta = float(rng.uniform(0, 2)), float(10.0 ** -rng.integers(2, 8))
-    highest = int((inside >= threshold).sum() + (outside >= threshold).sum())
-    ours = f_dp_epsilon(inside, outside, delta=delta, guesses=[(highest, 0)])
-    theirs = auditing.CanaryScoreAuditor(inside, outside).epsilon_one_run_fdp(
-        0.05, delta, threshold_strategy=auditing.Explicit(threshold)
-    )
-    assert ours.epsilon == pytest.approx(theirs, abs=3e-3)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("confidence", [0.5, 0.95])
 @pytest.mark.parametrize(("mu", "canaries"), [(0.0, 100), (0.3, 400), (0.92, 1000), (3.0, 200)])
-def test_a_gaussian_mechanism_is_accused_at_most_at_the_stated_rate(mu, canaries, confidence):
+def test_a_gaussian_mechanism_is_accused_at_most_at_the_stated_rate(
+    mu, canaries, confidence, allowed_exceptions
+):
     rng, truth, above = np.random.default_rng(4), GAUSSIAN.epsilon(mu, 1e-5), 0
     for _ in range(500):
         found, _, _ = audited(rng, canaries, mu, delta=1e-5, confidence=confidence)
@@ -105,7 +80,7 @@ def test_a_gaussian_mechanism_is_accused_at_most_at_the_stated_rate(mu, canaries
 
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
-def test_randomised_response_is_accused_at_most_at_the_stated_rate(epsilon):
+def test_randomised_response_is_accused_at_most_at_the_stated_rate(epsilon, allowed_exceptions):
     """Its curve is nowhere below the Gaussian one that it touches where both errors are equal."""
     accuracy = 1 / (1 + math.exp(-epsilon))
     mu = 2 * norm.ppf(accuracy)
@@ -170,7 +145,7 @@ def test_epsilon_of_a_subsampled_curve_is_that_of_the_accountant():
 
 
 @pytest.mark.slow
-def test_independent_scores_of_a_gaussian_mechanism_tell_nearly_all_and_no_more():
+def test_independent_scores_of_a_gaussian_mechanism_tell_nearly_all_and_no_more(allowed_exceptions):
     rng, truth, bounds = np.random.default_rng(8), GAUSSIAN.epsilon(1.84, 1e-5), []
     for _ in range(300):
         heads = rng.random(1000) < 0.5
@@ -195,8 +170,7 @@ def test_rates_above_one_threshold_refute_the_mu_that_two_quantiles_tell(flipped
     assert found.assumes == "independent scores, Gaussian mechanism"
 
 
-def test_ties_prove_nothing_and_perfect_scores_reach_the_ceiling():
-    assert f_dp_epsilon(np.zeros(500), np.zeros(500), delta=1e-5, confidence=0.5).epsilon == 0
+def test_perfect_scores_reach_the_ceiling():
     perfect = f_dp_epsilon(np.ones(100), np.zeros(120), delta=1e-5)
     assert perfect.epsilon == perfect.ceiling > 5
     assert perfect.assumes == "fair coins, Gaussian mechanism"

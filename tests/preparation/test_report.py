@@ -1,6 +1,7 @@
 """The page of a training says what its statement says, the warnings first, and draws its curve."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import pytest
 
@@ -20,53 +21,48 @@ TERMS = {
 class DefendedTraining:
     """Two evaluations."""
 
-    told: dict = field(default_factory=dict)
+    more: dict = field(default_factory=dict)
     last: float | None = 40.0
+    scores: ClassVar[dict] = {}
 
     def summary(self):
-        return {"validation_perplexity": self.last, "defence": "dp-sgd", **self.told}
+        return {
+            "validation_perplexity": self.last, "defence": "dp-sgd", **self.more, **self.scores
+        }  # fmt: skip
 
     def rows(self):
         for epoch, perplexity in ((1, 60.0), (2, self.last)):
-            yield {
-                "epoch": epoch,
-                "step": 10 * epoch,
-                "perplexity": perplexity,
-                "validation_perplexity": perplexity,
-            }
+            both = {"perplexity": perplexity, "validation_perplexity": perplexity}
+            yield {"epoch": epoch, "step": 10 * epoch, **both, **self.scores}
 
 
 class IntentSlotTraining(DefendedTraining):
-    """Utterances."""
+    """Of utterances."""
 
-    def rows(self):
-        for row in super().rows():
-            yield {**row, "intent_accuracy": 0.9, "slot_f1": None}
-
-    def summary(self):
-        return {**super().summary(), "intent_accuracy": 0.9, "slot_f1": None}
+    scores: ClassVar[dict] = {"intent_accuracy": 0.9, "slot_f1": None}
 
 
 class PairTraining(DefendedTraining):
-    """Pairs of texts."""
+    """Of pairs of texts."""
 
-    def rows(self):
-        for row in super().rows():
-            yield {**row, "bleu": 0.25}
-
-    def summary(self):
-        return {**super().summary(), "bleu": 0.25}
+    scores: ClassVar[dict] = {"bleu": 0.25}
 
 
-def shown(tmp_path, training, terms=None):
-    run = {} if terms is None else {"privacy": terms}
-    results.save(training, tmp_path / "run", run=run)
-    return report_of(results.load(tmp_path / "run"), show_secrets=False)
+@pytest.fixture
+def shown(tmp_path):
+    """The report of a training."""
+
+    def report(training, terms=None):
+        run = {} if terms is None else {"privacy": terms}
+        results.save(training, tmp_path / "run", run=run)
+        return report_of(results.load(tmp_path / "run"), show_secrets=False)
+
+    return report
 
 
-def test_the_statement_is_shown_number_first(tmp_path):
-    told = {"word_frequency_perplexity": 50.0, "vocabulary_made_of": "own"}
-    found = shown(tmp_path, DefendedTraining(told), TERMS)
+def test_the_statement_is_shown_number_first(shown):
+    more = {"word_frequency_perplexity": 50.0, "vocabulary_made_of": "own"}
+    found = shown(DefendedTraining(more), TERMS)
     assert found.evidence[0] == TERMS["guarantee"]
     assert found.notices == (TERMS["earlier trainings"], TERMS["vocabulary"])
     promise, curve = found.tables
@@ -75,22 +71,22 @@ def test_the_statement_is_shown_number_first(tmp_path):
     assert found.figures[0].svg.count("<svg") == 2
 
 
-def test_a_model_that_has_learnt_nothing_is_told(tmp_path):
-    told = {"word_frequency_perplexity": 30.0, "vocabulary_made_of": "other"}
-    [warning] = shown(tmp_path, DefendedTraining(told), {"guarantee": "ε = 1."}).notices
+def test_a_model_that_has_learned_nothing_is_called_so(shown):
+    more = {"word_frequency_perplexity": 30.0, "vocabulary_made_of": "other"}
+    [warning] = shown(DefendedTraining(more), {"guarantee": "ε = 1."}).notices
     assert "no better than word frequencies: perplexity 40.0, word frequencies 30.0" in warning
 
 
-def test_a_training_without_a_guarantee_says_so(tmp_path):
-    found = shown(tmp_path, DefendedTraining())
+def test_a_training_without_a_guarantee_says_so(shown):
+    found = shown(DefendedTraining())
     assert "No defence with a guarantee" in found.evidence[0]
     assert len(found.tables) == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("last", [None, 1e300, 0.0, -1.0])
-def test_perplexities_that_no_axis_has_are_left_out(tmp_path, last):
-    found = shown(tmp_path, DefendedTraining(last=last))
+def test_perplexities_that_no_axis_has_are_left_out(shown, last):
+    found = shown(DefendedTraining(last=last))
     assert len(found.figures) == 1
     assert "NaN" not in found.figures[0].svg
 
@@ -102,14 +98,14 @@ def test_perplexities_that_no_axis_has_are_left_out(tmp_path, last):
         (PairTraining(), "and BLEU 0.25.", ("BLEU",)),
     ],
 )
-def test_what_a_task_measures_stands_beside_the_perplexity(tmp_path, training, lede, columns):
-    found = shown(tmp_path, training)
+def test_scores_of_a_task_are_beside_the_perplexity(shown, training, lede, columns):
+    found = shown(training)
     assert found.evidence[0].startswith(f"Perplexity 40.0 on the validation text {lede}")
     assert found.evidence[0].endswith("This does not measure what the model reveals.")
     assert found.tables[0].columns[4:] == columns
     assert {len(row) for row in found.tables[0].rows} == {len(found.tables[0].columns)}
 
 
-def test_a_damaged_statement_is_refused(tmp_path):
+def test_a_damaged_statement_is_refused(shown):
     with pytest.raises(RunError, match="not a complete DefendedTraining run"):
-        shown(tmp_path, DefendedTraining(), ["no", "terms"])
+        shown(DefendedTraining(), ["no", "terms"])

@@ -1,231 +1,236 @@
-"""`vestige.train`: what it takes, what it gives back, and what it refuses."""
+"""`train` on running text: what it leaves and records, and what a second call does to it."""
 
-import dataclasses
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
 from tests.cli.shell import invoke
-from tests.preparation.jobs import Told
+from tests.preparation.trainings import CORPUS, HELD, LETTERS, LINES, SHORT, SMALL, trained
 from vestige import results
 from vestige.data.corpus import Corpus
-from vestige.data.formats.utterances import read_utterances
-from vestige.data.utterances import Utterance, Utterances
-from vestige.defences.methods.private import DPSGD
+from vestige.data.division import divide
 from vestige.defences.methods.regularizers import Goldfish
-from vestige.errors import RunError
+from vestige.errors import VestigeError
 from vestige.models.checkpoints import load_model
 from vestige.models.folders import fingerprint
-from vestige.preparation.options import ModelOptions, NluOptions, TrainingOptions
-from vestige.preparation.train import train
-
-LINES = ["the gate opens at nine", "the code of the gate is new", "nobody knows the code"] * 8
-SONGS = Utterances.of([Utterance(("play", "song"), ("O", "B-song"), "Play")] * 9)
-SMALL = ModelOptions(layers=1, hidden_size=8)
-SHORT = TrainingOptions(epochs=1, batch_size=2, sequence_length=5)
+from vestige.preparation.options import ModelOptions
+from vestige.training.word_frequencies import useless_model
 
 
-@pytest.fixture
-def letters():
-    return Corpus.from_texts(LINES)
+def files_of(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.fixture
-def small(letters, tmp_path):
-    return train(letters, out=tmp_path / "small", model=SMALL, training=SHORT)
-
-
-def test_a_corpus_is_trained_on_and_the_result_says_where_the_model_is(small, letters, tmp_path):
-    assert small.model == tmp_path / "small" / "model"
-    assert load_model(small.model).vocabulary == load_model(tmp_path / "small").vocabulary
-    saved = results.load(tmp_path / "small" / "run")
-    assert small.summary == {"model": str(small.model), **saved.summary}
-    assert small.rows == tuple(one.row() for one in small.history.epochs)
-    assert saved.run["result"] == "DefendedTraining"
-    assert saved.run["verb"] == "train"
-    data = saved.run["data"]
+def test_a_training_leaves_a_model_and_a_run_that_says_what_was_read(plain):
+    run = results.load(plain.directory / "run")
+    assert load_model(plain.model).vocabulary == load_model(plain.directory).vocabulary
+    assert load_model(plain.model).architecture == "lstm"
+    assert (run.result, run.run["verb"]) == ("DefendedTraining", "train")
+    assert plain.summary == {"model": str(plain.model), **run.summary}
+    assert plain.rows == tuple(one.row() for one in plain.history.epochs)
+    division = divide(CORPUS, 0.3)
+    assert run.run["division"] == division.summary()
+    data = run.run["data"]
+    assert data["training"]["sha256"] == division.training.fingerprint()
+    assert data["validation"]["sha256"] == division.held_out.fingerprint()
     assert data["training"]["path"] is None
-    held = saved.run["division"]["held_out_documents"]
-    assert data["training"]["documents"] + held == len(letters)
-    assert set(data) == ({"training", "validation"} if held else {"training"})
-    assert small.record["configuration"]["defence"] == {"name": "none"}
+    settings = run.run["configuration"]
+    assert (settings["epochs"], settings["precision"]) == (2, "float32")
+    assert settings["defence"] == {"name": "none"}
+    assert plain.summary["judged_by"] == "validation"
 
 
-def test_a_path_and_what_stands_in_it_give_the_same_bits(small, letters, tmp_path):
+def test_each_part_is_encoded_before_training_and_the_kept_epoch_is_logged(tmp_path, told):
+    trained(tmp_path / "out", monitor=told)
+    assert told.tasks == ["encoding", "encoding", "training"]
+    validation, epoch = told.lines
+    assert validation.startswith("Validation: ")
+    assert epoch.split(" kept, ")[0] in ("Epoch 1", "Epoch 2")
+
+
+def test_without_validation_the_training_text_judges(tmp_path):
+    found = trained(tmp_path / "out", hold_out=0.0)
+    assert set(found.record["data"]) == {"training"}
+    assert found.summary["validation_perplexity"] is None
+    assert found.summary["judged_by"] == "training"
+
+
+def test_a_cap_leaves_out_what_users_have_beyond_it(tmp_path):
+    found = trained(tmp_path / "out", LETTERS, max_documents_per_user=5, hold_out=0.4)
+    division, data = found.record["division"], found.record["data"]
+    assert division["left_out_documents"] == 40 - 3 * 5
+    assert division["held_out_documents"] == data["validation"]["documents"] > 0
+    assert data["training"]["documents"] + data["validation"]["documents"] == 15
+
+
+@pytest.mark.parametrize("batching", ["poisson-users", "documents"])
+def test_users_are_held_out_where_users_are_drawn(tmp_path, batching):
+    training = replace(SHORT, epochs=1, batch_size=1, batching=batching)
+    by_user = batching == "poisson-users"
+    found = trained(tmp_path / "out", LETTERS, training=training, hold_out=0.6)
+    assert found.record["division"] == divide(LETTERS, 0.6, by_user=by_user).summary()
+
+
+def test_a_path_and_what_is_in_it_give_the_same_bits(plain, tmp_path):
     file = tmp_path / "letters.txt"
     file.write_text("\n".join(LINES))
-    again = train(str(file), out=tmp_path / "again", model=SMALL, training=SHORT)
-    assert fingerprint(again.directory) == fingerprint(small.directory)
-    assert results.load(again.directory / "run").run["data"]["training"]["path"] == str(file)
+    again = trained(tmp_path / "again", str(file))
+    assert fingerprint(again.directory) == fingerprint(plain.directory)
+    assert again.record["data"]["training"]["path"] == str(file)
 
 
-def test_a_loaded_model_is_continued_and_stays_as_it_is(small, letters, tmp_path):
-    model = load_model(small.directory)
+def test_a_loaded_model_is_continued_and_stays_as_it_is(plain, tmp_path):
+    model = load_model(plain.directory)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    of_object = train(letters, out=tmp_path / "one", from_=model, training=SHORT)
-    of_path = train(letters, out=tmp_path / "two", from_=small.directory, training=SHORT)
+    of_object, of_path = (
+        trained(tmp_path / name, from_=start, model=ModelOptions())
+        for name, start in (("one", model), ("two", plain.directory))
+    )
     assert all(torch.equal(before[name], one) for name, one in model.state_dict().items())
     assert fingerprint(of_object.directory) == fingerprint(of_path.directory)
-    models = [results.load(one.directory / "run").run["models"] for one in (of_object, of_path)]
-    assert models[0]["from"]["path"] is None
-    assert models[1]["from"]["sha256"] == fingerprint(small.directory)
-    ledgers = [
-        json.loads((one.directory / "model" / "privacy.json").read_text())["trainings"]
-        for one in (of_object, of_path)
-    ]
-    assert ledgers[0][0]["defence"] == "unknown"  # of an object nobody knows what it has read
-    assert ledgers[1][0]["defence"] == "none"
+    assert fingerprint(of_path.directory) != fingerprint(plain.directory)
+    assert load_model(of_path.directory).vocabulary == model.vocabulary
+    assert of_object.record["models"]["from"]["path"] is None
+    assert of_path.record["models"]["from"]["sha256"] == fingerprint(plain.directory)
+    for one, defence in ((of_object, "unknown"), (of_path, "none")):
+        ledger = json.loads((one.directory / "model" / "privacy.json").read_text())["trainings"]
+        assert ledger[0]["defence"] == defence
 
 
-@pytest.mark.slow
-def test_a_private_training_tells_what_it_promises_and_records_its_noise(letters, tmp_path):
-    told = Told()
-    defence = DPSGD(noise_multiplier=1.0, accountant="rdp", accept_private_vocabulary=True)
-    private = train(
-        letters, out=tmp_path / "dp", model=SMALL, training=SHORT, defence=defence, monitor=told
+def test_the_precision_that_was_used_is_recorded(tmp_path):
+    whole, half = (
+        trained(tmp_path / name, training=replace(SHORT, precision=name, learning_rate=0.1))
+        for name in ("float32", "bfloat16")
     )
-    assert any(line.startswith("Planned: ") for line in told.lines)
-    assert any(line.startswith("Privacy: ε = ") for line in told.lines)
-    assert told.tasks[-1] == "training"
-    recorded = private.record["configuration"]["defence"]
-    assert recorded["name"] == "dp-sgd"
-    assert recorded["noise_multiplier"] == private.summary["noise_multiplier"] == 1.0
-    assert private.record["privacy"]
-    with pytest.raises(ValueError, match="pass `accept_private_vocabulary`"):
-        train(
-            letters,
-            out=tmp_path / "refused",
-            model=SMALL,
-            training=SHORT,
-            defence=dataclasses.replace(defence, accept_private_vocabulary=False),
-        )
-    assert not (tmp_path / "refused").exists()
+    assert half.record["configuration"]["precision"] == "bfloat16"
+    assert fingerprint(half.directory) != fingerprint(whole.directory)
+    one, other = (found.summary["validation_perplexity"] for found in (half, whole))
+    assert one == pytest.approx(other, rel=0.1)
+
+
+def test_a_transformer_over_subwords(tmp_path):
+    shape = ModelOptions(
+        architecture="transformer", layers=1, hidden_size=12, tokenizer="bpe", vocab_size=270
+    )
+    found = trained(tmp_path / "out", model=shape)
+    assert load_model(found.directory).architecture == "transformer"
+
+
+@pytest.mark.parametrize("architecture", ["lstm", "gru"])
+def test_next_words_are_learnt_from_texts_one_by_one(tmp_path, architecture):
+    shape = ModelOptions(architecture=architecture, hidden_size=8)
+    found = trained(tmp_path / "out", LETTERS, task="next-word", model=shape, hold_out=0.1)
+    settings, model = found.record["configuration"], load_model(found.directory, device="cpu")
+    assert (settings["batching"], settings["optimizer"]) == ("documents", "adam")
+    assert type(model).__name__ == f"{architecture.upper()}LanguageModel"
+    assert (model.config.layers, model.config.embedding_size) == (1, 8)
+    assert model.config.dropout_out == 0.5
 
 
 @pytest.mark.slow
-def test_the_arguments_of_a_run_repeat_it(letters, tmp_path):
+def test_a_model_that_learned_nothing_is_called_useless_and_one_that_learned_is_not(tmp_path, told):
+    """By its folder: exposure, extraction and comparison ask it before they judge."""
+    rates = {"useless": 1e-6, "trained": 0.02}
+    for name, rate in rates.items():
+        training = replace(SHORT, learning_rate=rate, epochs=20, optimizer="adam")
+        found = trained(tmp_path / name, training=training, validation=CORPUS, monitor=told)
+        known = found.summary["validation_perplexity"] < found.summary["word_frequency_perplexity"]
+        assert known == (name == "trained")
+        assert (useless_model(tmp_path / name) is None) == known
+    shown = invoke(["report", tmp_path / "useless", "--out", tmp_path / "page.html"])
+    assert shown.finished
+    assert "predicts no better than word frequencies" in (tmp_path / "page.html").read_text()
+
+
+# When it stops
+
+
+@pytest.mark.slow
+def test_a_training_stops_at_a_perplexity_and_says_so(tmp_path, told):
+    looks = replace(SHORT, batching="documents", evaluate_every=3, sequence_length=8)
+    whole = trained(tmp_path / "whole", training=looks, validation=HELD)
+    reached, steps = ([row[k] for row in whole.rows] for k in ("validation_perplexity", "step"))
+    assert steps == [3, 6, 9, 10, 12, 15, 18, 20]
+    goal = reached[3]
+    first = next(i for i, perplexity in enumerate(reached) if perplexity <= goal)
+
+    early = replace(looks, stop_at_perplexity=goal)
+    stopped = trained(tmp_path / "new", training=early, validation=HELD, monitor=told)
+    assert stopped.summary["stopped"]
+    assert stopped.summary["steps"] == steps[first] < whole.summary["steps"]
+    assert stopped.summary["validation_perplexity"] == pytest.approx(reached[first])
+    assert f"Stopped after {steps[first]} steps (--stop-at-perplexity)" in told.lines
+
+    never = replace(looks, stop_at_perplexity=1.01)
+    assert not trained(tmp_path / "never", training=never, validation=HELD).summary["stopped"]
+
+
+# A second call
+
+
+def test_a_finished_training_is_returned_unchanged_and_never_overwritten(plain):
+    before = files_of(plain.directory)
+    with pytest.raises(VestigeError, match="exists already"):
+        trained(plain.directory)
+    assert trained(plain.directory, resume=True).summary == plain.summary
+    assert files_of(plain.directory) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"hold_out": 0.6}, "has an encoding of other text or of another vocabulary"),
+        ({"hold_out": 0.0}, "has an encoding of other text or of another vocabulary"),
+        ({"data": Corpus.from_texts(LINES[:39])}, "encoding of other text"),
+        ({"seed": 9}, "another training"),
+        ({"training": replace(SHORT, epochs=3)}, "another training"),
+    ],
+)
+def test_a_resume_that_asks_for_something_else_changes_no_file(plain, change, says):
+    before = files_of(plain.directory)
+    with pytest.raises(VestigeError, match=says):
+        trained(plain.directory, resume=True, **change)
+    assert files_of(plain.directory) == before
+
+
+@pytest.mark.slow
+def test_the_arguments_of_a_defended_run_repeat_it(tmp_path):
     file = tmp_path / "letters.txt"
     file.write_text("\n".join(LINES))
-    first = train(
-        str(file), out=tmp_path / "one", model=SMALL, training=SHORT, defence=Goldfish(k=3), seed=2
-    )
-    arguments = first.record["arguments"]
-    assert (
-        arguments.items()
-        >= {
-            "data": str(file),
-            "out": str(tmp_path / "one"),
-            "layers": 1,
-            "hidden_size": 8,
-            "epochs": 1,
-            "batch_size": 2,
-            "sequence_length": 5,
-            "defence": "goldfish",
-            "k": 3,
-            "seed": 2,
-        }.items()
-    )
+    first = trained(tmp_path / "one", str(file), defence=Goldfish(k=3), seed=2)
+    asked = {"data": str(file), "layers": 1, "epochs": 2, "defence": "goldfish", "k": 3, "seed": 2}
+    assert first.record["arguments"].items() >= asked.items()
     done = invoke(["train", "--config", tmp_path / "one", "--out", tmp_path / "two"])
     assert done.exit_code == 0, done.stderr
     assert fingerprint(tmp_path / "two") == fingerprint(first.directory)
 
 
-@pytest.mark.slow
-def test_several_seeds_are_several_trainings(letters, tmp_path):
-    found = train(letters, out=tmp_path / "out", model=SMALL, training=SHORT, seed=4, seeds=2)
+# Several seeds
+
+
+def test_several_seeds_are_several_trainings(plain, tmp_path):
+    found = trained(tmp_path / "out", seed=4, seeds=2)
+    assert found.summary == {"directory": str(tmp_path / "out"), "trainings": 2}
     assert [one.directory.name for one in found.trainings] == ["seed-4", "seed-5"]
     assert [row["model"] for row in found.rows] == [str(one.model) for one in found.trainings]
-    alone = train(letters, out=tmp_path / "one", model=SMALL, training=SHORT, seed=5)
-    assert fingerprint(alone.directory) == fingerprint(found.trainings[1].directory)
+    one, other = found.trainings
+    assert (one.record["seed"], other.record["seed"]) == (4, 5)
+    assert one.record["data"] == other.record["data"]
+    assert fingerprint(one.directory) != fingerprint(other.directory)
+    alone = trained(tmp_path / "one", seed=5)
+    assert fingerprint(alone.directory) == fingerprint(other.directory)
+    with pytest.raises(VestigeError, match="exists already"):
+        trained(plain.directory, seeds=2)
+    with pytest.raises(VestigeError, match="holds one training"):
+        trained(plain.directory, seeds=2, resume=True)
 
 
-def test_a_finished_training_is_found_again_and_never_overwritten(small, letters):
-    with pytest.raises(RunError, match="exists already"):
-        train(letters, out=small.directory, model=SMALL, training=SHORT)
-    again = train(letters, out=small.directory, model=SMALL, training=SHORT, resume=True)
-    assert again.summary == small.summary
-
-
-def test_utterances_are_trained_on(tmp_path):
-    rows = [
-        {"tokens": ["play", artist], "tags": ["O", "B-artist"], "intent": "play"}
-        for artist in ("ann", "bob", "cy", "dee")
-    ] * 5
-    file = tmp_path / "said.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    utterances = read_utterances(file).train
-    small = {
-        "task": "nlu",
-        "model": ModelOptions(hidden_size=4, layers=1),
-        "training": TrainingOptions(epochs=1),
-    }
-    one = train(utterances, out=tmp_path / "one", **small)
-    two = train(str(file), out=tmp_path / "two", **small)
-    assert one.summary["task"] == "nlu"
-    assert fingerprint(one.directory) == fingerprint(two.directory)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"preset": "demo", "task": "next-word"}, "`preset` needs `task` text"),
-        ({"task": "nlu", "defence": Goldfish()}, "`defence` needs `task` text or next-word"),
-        ({"nlu": NluOptions(lowercase=True)}, "`lowercase` needs `task` nlu"),
-        (
-            {"task": "translation", "model": ModelOptions(layers=2)},
-            "`layers` needs `task` text or next-word or nlu",
-        ),
-        (
-            {"from_": "nowhere", "model": ModelOptions(layers=2)},
-            "`layers` does not go with `from_`",
-        ),
-        (
-            {"from_": "nowhere", "model": ModelOptions(tokenizer="bpe")},
-            "`tokenizer` does not go with `from_`",
-        ),
-        ({"model": ModelOptions(lora_rank=2)}, "`lora_rank` needs `from_`"),
-        (
-            {"model": ModelOptions(vocabulary="a", vocab_size=5)},
-            "`vocab_size` does not go with `vocabulary`",
-        ),
-        (
-            {"training": TrainingOptions(stop_at_perplexity=1.0)},
-            "`stop_at_perplexity` must be greater than 1",
-        ),
-        (
-            {"task": "next-word", "model": ModelOptions(architecture="transformer")},
-            "`architecture` must be lstm or gru with `task` next-word",
-        ),
-        (
-            {"task": "dialogue", "model": ModelOptions(architecture="transformer")},
-            "`architecture` must be lstm or gru with `task` dialogue",
-        ),
-        (
-            {"task": "nlu", "nlu": NluOptions(dropout=True), "from_": "saved"},
-            "`dropout` does not go with `from_`",
-        ),
-        (
-            {"data": SONGS, "task": "nlu", "validation": SONGS, "hold_out": 0.2},
-            "`validation` and `hold_out` must not be given together",
-        ),
-        (
-            {"training": TrainingOptions(batching="stream"), "defence": Goldfish()},
-            "`batching` stream must not come with `defence` goldfish",
-        ),
-        (
-            {"task": "nlu", "nlu": NluOptions(patience=3)},
-            "`patience` needs `early_stopping`",
-        ),
-        (
-            {"task": "nlu", "nlu": NluOptions(vectors_frozen=True)},
-            "`vectors_frozen` needs `vectors`",
-        ),
-    ],
-)
-def test_parameters_that_do_not_go_together_are_named_and_leave_nothing(
-    letters, tmp_path, given, message
-):
-    with pytest.raises(ValueError, match=message):
-        train(**{"data": letters, **given}, out=tmp_path / "new")
-    assert not (tmp_path / "new").exists()
+def test_a_vocabulary_of_another_training_makes_snapshots_comparable(plain, tmp_path):
+    shape = replace(SMALL, vocabulary=plain.directory)
+    other = trained(
+        tmp_path / "out", Corpus.from_texts(["other words"] * 9), model=shape, hold_out=0.0
+    )
+    one, two = (load_model(found.directory).vocabulary for found in (plain, other))
+    assert one.fingerprint() == two.fingerprint()

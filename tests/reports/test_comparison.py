@@ -4,7 +4,6 @@ import pytest
 
 from tests.reports.made_claims import made_claim, with_claim
 from vestige.claims import LEAK
-from vestige.errors import RunError
 from vestige.reports.page import render
 from vestige.reports.report import report_of
 from vestige.reports.words import NOTHING
@@ -106,15 +105,3 @@ def test_a_hostile_name_stands_as_text_everywhere(saved, comparison, name):
     assert "<script>" not in page
     assert not re.search("[\x1b\u202e]", page)
     assert "49 leaks less" not in page
-
-
-def test_a_comparison_without_its_columns_is_refused(saved):
-    class DefenceComparison:
-        def summary(self):
-            return {"advice": "x", "answer": "x", "notes": [], "tolerance": 0.05, "confidence": 0.9}
-
-        def rows(self):
-            return [{"name": "plain"}]
-
-    with pytest.raises(RunError, match=r"not a complete DefenceComparison run.*Repeat"):
-        report_of(saved(DefenceComparison()), show_secrets=False)

@@ -1,6 +1,5 @@
 """The first table of a page with several runs."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,21 +61,6 @@ def test_a_page_says_whether_its_runs_measured_one_model():
     assert "The runs measured 2 different models. There is no joint verdict." in page
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("no_charts")
-@pytest.mark.parametrize("kind", RESULTS)
-def test_every_kind_of_run_has_a_row_that_leads_to_its_section(kind):
-    page = render([run(kind, "one"), run("TextAudit", "other")], show_secrets=False)
-    [table] = re.findall(r'<div class="overview">.*?</section>', page, re.DOTALL)
-    assert re.findall(r'href="#(section-\d)"', table) == ["section-1", "section-2"]
-    assert all(f'id="section-{number}"' in page for number in (1, 2))
-
-
-@pytest.mark.slow
-def test_one_run_has_no_overview():
-    assert "At a glance" not in render([run("TextAudit")], show_secrets=False)
-
-
 def test_a_damaged_summary_is_told_by_its_directory():
     sections = [report_of(run("UserAudit"), show_secrets=False)] * 2
     damaged = run("UserAudit", "broken")
@@ -86,7 +70,9 @@ def test_a_damaged_summary_is_told_by_its_directory():
 
 
 @pytest.mark.slow
-def test_names_of_directories_are_escaped():
+@pytest.mark.usefixtures("no_charts")
+def test_one_run_has_no_overview_and_names_of_directories_are_escaped():
+    assert "At a glance" not in render([run("TextAudit")], show_secrets=False)
     page = render([run("TextAudit", "<b>\u202ex"), run("Deletion")], show_secrets=False)
     assert "<b>" not in page
     assert "\u202e" not in page

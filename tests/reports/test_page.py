@@ -7,18 +7,22 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
-from html.parser import HTMLParser
 from importlib import resources
 from pathlib import Path
 
 import pytest
 
 from tests.reports.made_audits import audit_of
+from tests.reports.made_claims import made_checks, made_claim, with_claim
+from tests.reports.parsed import Parsed
 from vestige import results
 from vestige.audits.release.report import changes_table
 from vestige.audits.release.since import changes
+from vestige.claims import UNDECIDED, Check, Direct, Estimate, Test
 from vestige.errors import RunError
-from vestige.reports.page import render, write_page
+from vestige.reports import notebook
+from vestige.reports.page import card, render, write_page
+from vestige.results import Measurement, Result
 
 MARK = "VESTIGE-WAS-HERE"
 CORPUS = [
@@ -69,18 +73,6 @@ ALLOWED = {
     "code", "svg", "g", "path", "line", "text", "rect",
 }  # fmt: skip
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-
-
-class Elements(HTMLParser):
-    """Every tag of a page, with its attributes."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.found = []
-        self.feed(page)
-
-    def handle_starttag(self, tag, attrs):
-        self.found.append((tag, dict(attrs)))
 
 
 @pytest.fixture(scope="module")
@@ -144,17 +136,18 @@ def opened(page: str, folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("show_secrets", [False, True])
-def test_no_element_comes_from_a_model(hostile, show_secrets):
-    elements = Elements(hostile[show_secrets]).found
-    assert {tag for tag, _ in elements} <= ALLOWED
-    assert len([tag for tag, _ in elements if tag == "style"]) == 1
+INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("show_secrets", [False, True])
-def test_no_attribute_runs_or_loads_anything(hostile, show_secrets):
-    for tag, attributes in Elements(hostile[show_secrets]).found:
+def test_no_element_comes_from_a_model_and_no_attribute_runs_or_loads_anything(
+    hostile, show_secrets
+):
+    elements = Parsed(hostile[show_secrets]).tags
+    assert {tag for tag, _ in elements} <= ALLOWED
+    assert len([tag for tag, _ in elements if tag == "style"]) == 1
+    for tag, attributes in elements:
         for name, value in attributes.items():
             assert not name.startswith("on"), (tag, name)
             assert name not in {"src", "srcdoc", "action", "data", "xlink:href"}, (tag, name)
@@ -164,21 +157,45 @@ def test_no_attribute_runs_or_loads_anything(hostile, show_secrets):
                 assert re.fullmatch(r"--shade:\d+", value), value
 
 
-def test_the_page_forbids_scripts_and_network(hostile):
-    metas = [attributes for tag, attributes in Elements(hostile[True]).found if tag == "meta"]
+@pytest.mark.slow
+def test_the_page_forbids_scripts_and_fills_in_no_template_of_a_text(hostile):
+    metas = [attributes for tag, attributes in Parsed(hostile[True]).tags if tag == "meta"]
     [policy] = [m["content"] for m in metas if m.get("http-equiv")]
     assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:")
-
-
-def test_templates_in_text_are_not_filled_in(hostile):
     assert "{{ 7 * 7 }}" in hostile[True]
     assert "49" not in re.findall(r'class="token"[^>]*>([^<]*)<', hostile[True])
+    assert not INVISIBLE.search(hostile[True])
 
 
-def test_no_invisible_character_reaches_the_page(hostile):
-    assert not re.search(
-        "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]", hostile[True]
+@pytest.mark.slow
+@pytest.mark.parametrize("show_secrets", [False, True])
+def test_hostile_phrases_and_labels_of_a_notebook_are_text(diff, rank, show_secrets):
+    result = diff([[text, " " + text] for text in CORPUS], threshold=2.0)
+    for one in (result, rank(CORPUS)):
+        shown = Parsed(notebook.html(one, show_secrets=show_secrets))
+        assert {tag for tag, _ in shown.tags} <= ALLOWED
+        assert not [name for _, given in shown.tags for name in given if name[:2] == "on"]
+        assert not INVISIBLE.search(shown.page)
+        assert ("alert(1)" in shown.text) == show_secrets, "it is there to be read"
+
+
+@pytest.mark.slow
+def test_a_hostile_claim_is_text(diff):
+    odd = "<script>alert(1)</script>\x1b[31m\u202e{{ 7 }}"
+    claim = made_claim(
+        "diff",
+        UNDECIDED,
+        checks=(*made_checks("diff"), Check("alive", "failed", odd), Check(odd, "passed", odd)),
+        estimate=Estimate(odd, 1.0, unit=odd),
+        test=Test(0.4, 0.1, 0.05, odd),
+        direct=Direct(odd, 1.0),
     )
+    result = with_claim(diff([["a", " b"]], threshold=2.0), claim)
+    run = results.run_of(result)
+    for page in (render([run], show_secrets=False), notebook.html(result)):
+        assert {tag for tag, _ in Parsed(page).tags} <= ALLOWED
+        assert not INVISIBLE.search(page)
+    assert "\x1b" not in notebook.text(result) + card([run])
 
 
 @pytest.mark.slow
@@ -186,7 +203,7 @@ def test_no_invisible_character_reaches_the_page(hostile):
 @pytest.mark.parametrize("show_secrets", [False, True])
 def test_nothing_runs_in_a_browser(hostile, show_secrets, tmp_path):
     found = opened(hostile[show_secrets], tmp_path)
-    elements = Elements(found).found
+    elements = Parsed(found).tags
     assert "<title>Vestige report</title>" in found
     assert {tag for tag, _ in elements} <= ALLOWED
     assert not [name for _, attributes in elements for name in attributes if name[:2] == "on"]
@@ -226,12 +243,47 @@ def test_the_page_does_not_scroll_sideways_on_a_phone(hostile, tmp_path, saved):
         assert scrolls <= shows
 
 
-def test_phrases_are_withheld_unless_they_are_wanted(saved, diff):
+@pytest.mark.slow
+def test_phrases_are_withheld_unless_they_are_wanted(saved, diff, rank):
     run = saved(diff([["Rosalind", " hides", " 4917", " tulips"]]))
-    assert "Rosalind" not in render([run], show_secrets=False)
-    assert "4917" not in render([run], show_secrets=False)
-    assert "Rosalind" in render([run], show_secrets=True)
-    assert "This page shows secrets" in render([run], show_secrets=True)
+    closed, open_ = (render([run], show_secrets=shown) for shown in (False, True))
+    assert "Rosalind" not in closed
+    assert "4917" not in closed
+    assert "Rosalind" in open_
+    assert "This page shows secrets" in open_
+    for result in (diff([["Rosalind", " hides"]]), rank(["Rosalind", " hides"])):
+        closed = (notebook.html(result), notebook.text(result), notebook.plot(result).to_json())
+        assert not [text for text in closed if "Rosalind" in text]
+        assert "Rosalind" in notebook.html(result, show_secrets=True)
+    assert "Rosalind" in notebook.plot(rank(["Rosalind"]), show_secrets=True).to_json()
+
+
+class Found(Measurement):
+    """A result with a view of its own."""
+
+    def summary(self):
+        return {"name": "t", "title": "Two", "note": "Two rows.", "columns": ["a"], "rows": 2}
+
+    def rows(self):
+        return [{"a": 1, "phrase": "Rosalind"}, {"a": 2, "phrase": "hides"}]
+
+
+def test_a_result_finds_its_views_by_itself_and_long_tables_are_cut(rank):
+    result = Found()
+    assert str(result).startswith("Found\n2 rows.")
+    assert "Rosalind" not in result._repr_html_() + str(result)
+    assert "Rosalind" in Result.of(result).show()._repr_html_()
+    shown = Parsed(notebook.html(rank(["a"] * 50)))
+    assert len(shown.tables[0]) == 1 + notebook.LISTED
+    assert "30 more rows are in to_frame()" in shown.text
+
+
+def test_a_chart_of_three_points_gives_way_to_the_list(saved, diff):
+    pages = [
+        Parsed(render([saved(diff([["a"]] * number), str(number))], show_secrets=True))
+        for number in (3, 4)
+    ]
+    assert [any(tag == "figure" for tag, _ in page.tags) for page in pages] == [False, True]
 
 
 def test_a_page_is_written_once(saved, diff, tmp_path):

@@ -1,16 +1,19 @@
 """Every kind of display begins with the verdict, its test, and the checks that failed."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from tests.reports.made_claims import made_checks, made_claim, with_claim
 from tests.reports.parsed import Parsed
-from tests.reports.test_page import ALLOWED
 from vestige import results
-from vestige.claims import LEAK, NO_LEAK, UNDECIDED, VERDICTS, Check, Direct, Estimate, Test
+from vestige.claims import LEAK, NO_LEAK, UNDECIDED, VERDICTS, Direct, Estimate, Test
 from vestige.reports import notebook
+from vestige.reports.blocks import Cell, Prose, Table
 from vestige.reports.page import card, render
+from vestige.reports.report import Report, lines, report_of
+from vestige.reports.terminal import MOST, show
 from vestige.reports.verdicts import verdict_of
 
 SENTENCE = (
@@ -22,98 +25,122 @@ def diffed(diff, verdict, **more):
     return with_claim(diff([["a", " b"]], threshold=2.0), made_claim("diff", verdict, **more))
 
 
-def test_the_sentence_is_the_estimate_with_its_interval_and_test():
-    verdict = verdict_of(made_claim("diff", LEAK))
-    assert (verdict.word, verdict.sentence) == ("LEAK", SENTENCE)
+def in_order(text, parts):
+    """Whether parts of a text follow one another."""
+    places = [text.index(part) for part in parts]
+    return places == sorted(places)
 
 
 @pytest.mark.parametrize(
-    ("more", "sentence"),
+    ("verdict", "more", "sentence"),
     [
-        ({"estimate": None, "test": None}, "Nothing was measured."),
+        (LEAK, {}, SENTENCE),
+        (UNDECIDED, {"estimate": None, "test": None}, "Nothing was measured."),
         (
+            UNDECIDED,
             {"estimate": Estimate("texts used", 12.0, 10.0, None, "texts"), "test": None},
             "Texts used: 12 texts (95% CI from 10).",
         ),
         (
+            UNDECIDED,
             {"estimate": Estimate("x", float("nan")), "test": Test(0.5, 0.1, 0.05, "Y")},
             "p = 0.5 compared with Y (level 0.05).",
         ),
         (
+            UNDECIDED,
             {"estimate": None, "test": None, "direct": Direct("Secret 1 was generated.", 0.01)},
             "Secret 1 was generated.",
         ),
     ],
 )
-def test_what_was_not_measured_is_left_out_of_the_sentence(more, sentence):
-    assert verdict_of(made_claim("diff", UNDECIDED, **more)).sentence == sentence
+def test_the_sentence_is_the_estimate_with_its_interval_and_test_as_far_as_measured(
+    verdict, more, sentence
+):
+    found = verdict_of(made_claim("diff", verdict, **more))
+    assert (found.word, found.sentence) == (verdict.upper(), sentence)
 
 
 @pytest.mark.parametrize("verdict", VERDICTS)
 def test_a_page_begins_with_the_verdict_its_evidence_and_failed_checks_then_passed_ones(
     diff, verdict
 ):
-    failing, open_ = ("different",), ("alive",)
-    more = (
-        {}
-        if verdict != UNDECIDED
-        else {"checks": made_checks("diff", failing=failing, open_=open_)}
-    )
+    more, failed = {}, ()
+    if verdict == UNDECIDED:
+        more = {"checks": made_checks("diff", failing=("different",), open_=("alive",))}
+        failed = [f"The check “{name}” of diff" for name in ("different", "alive")]
     page = Parsed(render([results.run_of(diffed(diff, verdict, **more))], show_secrets=False))
     told = " ".join(page.text.split())
-    places = [
-        told.index(verdict.upper()),
-        told.index(page.evidence[0]),
-        told.index("Checks passed: "),
-    ]
-    if more:
-        sentences = [f"The check “{name}” of diff" for name in ("different", "alive")]
-        places[2:2] = map(told.index, sentences)
-    assert places == sorted(places)
-    assert "claim" not in page.facts
-    assert "verdict" not in page.facts
+    assert in_order(told, [verdict.upper(), page.evidence[0], *failed, "Checks passed: "])
+    assert not {"claim", "verdict"} & set(page.facts)
     assert "'checks'" not in page.text
 
 
 def test_notebook_text_and_card_begin_with_the_verdict_and_its_failed_checks(diff):
     result = diffed(diff, UNDECIDED)
-    failed = "The check “powerful” of diff failed."
-    for told in (
-        " ".join(Parsed(notebook.html(result)).text.split()),
-        notebook.text(result),
-        card([results.run_of(result)]),
-    ):
-        assert (
-            told.index("UNDECIDED")
-            < told.index(failed)
-            < told.index("Checks passed: alive, different")
-        )
+    parts = ["UNDECIDED", "The check “powerful” of diff failed.", "Checks passed: alive, different"]
+    html = " ".join(Parsed(notebook.html(result)).text.split())
+    for told in (html, notebook.text(result), card([results.run_of(result)])):
+        assert in_order(told, parts)
 
 
-def test_a_hostile_claim_is_text(diff):
-    odd = "<script>alert(1)</script>\x1b[31m\u202e{{ 7 }}"
-    more = {
-        "checks": (*made_checks("diff"), Check("alive", "failed", odd), Check(odd, "passed", odd)),
-        "estimate": Estimate(odd, 1.0, unit=odd),
-        "test": Test(0.4, 0.1, 0.05, odd),
-        "direct": Direct(odd, 1.0),
-    }
-    result = diffed(diff, UNDECIDED, **more)
-    for page in (render([results.run_of(result)], show_secrets=False), notebook.html(result)):
-        assert {tag for tag, _ in Parsed(page).tags} <= ALLOWED
-        assert not re.search("[\x00-\x08\x0b-\x1f\u200b-\u200f\u202a-\u202e]", page)
-    assert "\x1b" not in notebook.text(result) + card([results.run_of(result)])
-
-
-def test_a_verdict_without_a_claim_is_said_to_be_unchecked(diff, saved):
-    page = Parsed(render([saved(diff([["a"]]))], show_secrets=False))
-    assert page.verdict.startswith("NOT CHECKED This run has no checked verdict")
-
-
-def test_a_run_without_checksums_is_said_to_be_unchecked(diff, tmp_path):
-    folder = results.save(diffed(diff, NO_LEAK), tmp_path / "run", run={})
-    file = folder / "run.json"
-    file.write_text(re.sub(r'"files": {[^}]*}', '"files": null', file.read_text()))
-    page = Parsed(render([results.load(folder)], show_secrets=False))
+@pytest.mark.parametrize("why", ["no claim", "no checksums"])
+def test_a_verdict_that_cannot_be_checked_is_said_to_be_unchecked(diff, saved, tmp_path, why):
+    if why == "no claim":
+        run = saved(diff([["a"]]))
+    else:
+        file = saved(diffed(diff, NO_LEAK)).directory / "run.json"
+        file.write_text(re.sub(r'"files": {[^}]*}', '"files": null', file.read_text()))
+        run = results.load(file.parent)
+    page = Parsed(render([run], show_secrets=False))
     assert page.verdict.startswith("NOT CHECKED This run has no checked verdict")
     assert "NO LEAK SHOWN" not in page.text
+
+
+# On a terminal
+
+
+def shown(report, capsys):
+    show(report)
+    return capsys.readouterr()
+
+
+def test_failed_checks_precede_tables_and_notices_go_to_stderr(diff, capsys):
+    report = report_of(results.run_of(diffed(diff, UNDECIDED)), show_secrets=True)
+    printed = shown(replace(report, notices=("A notice.",)), capsys)
+    assert in_order(printed.out, ("UNDECIDED", "✗ The check", "Phrases", "a b"))
+    assert "A notice." in printed.err
+    assert "A notice." not in printed.out
+
+
+def test_tables_are_cut_folded_ones_left_out_and_prose_not_printed(capsys):
+    long = Table(title="Long", columns=("n",), rows=tuple((str(n),) for n in range(MOST + 3)))
+    folded = Table(title="Folded", columns=("n",), rows=(("1",),), folded=True)
+    prose = Prose(title="Prose", lines=("Words.",))
+    report = Report(title="T", evidence=lines("It is so.", ""), blocks=(long, folded, prose))
+    printed = shown(report, capsys)
+    assert report.evidence == ("It is so.",)
+    assert str(MOST - 1) in printed.out
+    assert not [text for text in (str(MOST), "Folded", "Words.") if text in printed.out]
+    assert "3 more rows are in the run folder." in printed.err
+
+
+def test_markup_and_escapes_are_shown_and_groups_and_notes_printed(capsys):
+    rows = (("Group",), ("[b]x[/]", Cell(text="\x1b[31m7\x07", notes=("1 to 9",))))
+    table = Table(title="[b]T[/b] \x1b]0;t", columns=("a", "b"), rows=rows)
+    out = shown(Report(title="T", evidence=("\x1b[0m",), blocks=(table,)), capsys).out
+    assert not {"\x1b", "\x07"} & set(out)
+    for text in ("[b]x[/]", "\\x1b[31m7\\x07 (1 to 9)", "Group", "[b]T[/b] \\x1b]0;t"):
+        assert text in out
+
+
+def test_redacted_texts_name_the_option_that_shows_them(diff, capsys):
+    run = results.run_of(diff([["Rosalind", " hides"]]))
+    for show_secrets in (False, True):
+        printed = shown(report_of(run, show_secrets=show_secrets), capsys)
+        assert ("Rosalind" in printed.out) == show_secrets
+        assert ("--show-secrets" in printed.err) != show_secrets
+
+
+def test_evidence_has_at_most_three_lines():
+    with pytest.raises(ValueError, match="at most 3 lines"):
+        Report(title="T", evidence=("1", "2", "3", "4"))

@@ -1,8 +1,23 @@
 """Keys become words, values have units, and what is secret stays withheld however deep it lies."""
 
-import pytest
+import unicodedata
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vestige.reports.disclosure import (
+    BLOCK,
+    disclose,
+    disclose_facts,
+    disclose_names,
+    printable,
+    redact,
+    running_text,
+)
 from vestige.reports.words import pairs, shown, words_of
+
+# Words
 
 
 def told(facts, **options):
@@ -10,58 +25,47 @@ def told(facts, **options):
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "name", "text"),
+    ("facts", "lines"),
     [
-        ("peak_memory_mib", 142.277, "peak memory", "142.3 MiB"),
-        ("seconds", 214.07, "time", "214.1 s"),
-        ("confidence", 0.95, "confidence", "95%"),
-        ("learning_rate", 0.001, "learning rate", "0.001"),
-        ("seed", 123456, "seed", "123456"),
-        ("tokens_read", 123456, "tokens read", "123,456"),
-        ("least_p_value", 0.29, "smallest p-value", "0.29"),
-        ("validation_bleu", 31.5, "validation BLEU", "31.5"),
-        ("stopped", False, "stopped", "no"),
-        ("created", "2026-11-22T14:21:10+00:00", "made on", "2026-11-22, 14:21 UTC"),
-        ("sha256", "ab" * 32, "SHA-256", "abababababababab…"),
-        ("below_0.01", 0.5, "below 0.01", "0.5"),
-        ("sizes", [3, 4], "sizes", "3, 4"),
+        ({"peak_memory_mib": 142.277}, {"peak memory": "142.3 MiB"}),
+        ({"seconds": 214.07}, {"time": "214.1 s"}),
+        ({"confidence": 0.95}, {"confidence": "95%"}),
+        ({"learning_rate": 0.001}, {"learning rate": "0.001"}),
+        ({"seed": 123456}, {"seed": "123456"}),
+        ({"tokens_read": 123456}, {"tokens read": "123,456"}),
+        ({"least_p_value": 0.29}, {"smallest p-value": "0.29"}),
+        ({"validation_bleu": 31.5}, {"validation BLEU": "31.5"}),
+        ({"stopped": False}, {"stopped": "no"}),
+        ({"created": "2026-11-22T14:21:10+00:00"}, {"made on": "2026-11-22, 14:21 UTC"}),
+        ({"sha256": "ab" * 32}, {"SHA-256": "abababababababab…"}),
+        ({"below_0.01": 0.5}, {"below 0.01": "0.5"}),
+        ({"sizes": [3, 4]}, {"sizes": "3, 4"}),
+        # an interval is beside its value, unless an end is unknown
+        (
+            {"exposure": 2.0, "exposure_low": 1.0, "exposure_high": 3.5, "gap_low": 1},
+            {"exposure": "2 (1 to 3.5) bits", "gap low": "1"},
+        ),
+        ({"gap": 2, "gap_low": None, "gap_high": None}, {"gap": "2"}),
+        # a size that no float holds is told by its logarithm
+        ({"rank_upper": 40, "log10_rank_upper": 1.6}, {"rank, at most": "40"}),
+        ({"rank_upper": None, "log10_rank_upper": 330.0}, {"log10 rank upper": "330"}),
+        # nothing is said of what is not set
+        ({"a": None, "b": "", "c": [], "d": {}, "e": 0}, {"e": "0"}),
+        # settings are words and no dictionaries
+        (
+            {"noise": [{"scale": 0.1, "when": {"epoch": 2}}, {"name": "late", "scale": 3}]},
+            {"noise": "scale 0.1, when epoch 2; late"},
+        ),
     ],
 )
-def test_a_key_is_words_and_its_value_has_a_unit(key, value, name, text):
-    assert told({key: value}) == {name: text}
+def test_a_key_is_words_and_its_value_has_a_unit(facts, lines):
+    assert told(facts) == lines
 
 
-def test_an_interval_stands_beside_its_value():
-    facts = {"exposure": 2.0, "exposure_low": 1.0, "exposure_high": 3.5, "gap_low": 1}
-    assert told(facts) == {"exposure": "2 (1 to 3.5) bits", "gap low": "1"}
-
-
-def test_an_end_that_is_not_known_is_no_interval():
-    assert told({"gap": 2, "gap_low": None, "gap_high": None}) == {"gap": "2"}
-
-
-def test_a_size_that_no_float_holds_is_told_by_its_logarithm():
-    assert told({"rank_upper": 40, "log10_rank_upper": 1.6}) == {"rank, at most": "40"}
-    assert told({"rank_upper": None, "log10_rank_upper": 330.0}) == {"log10 rank upper": "330"}
-
-
-def test_nothing_is_said_of_what_is_not_set():
-    assert told({"a": None, "b": "", "c": [], "d": {}, "e": 0}) == {"e": "0"}
-
-
-def test_what_the_page_says_elsewhere_is_left_out():
-    assert told({"planted_rank": 1, "level": 2}, left_out="planted_.*") == {
-        "significance level": "2"
-    }
-
-
-def test_settings_are_words_and_no_dictionaries():
-    noise = [{"scale": 0.1, "when": {"epoch": 2}}, {"name": "late", "scale": 3}]
-    assert told({"noise": noise}) == {"noise": "scale 0.1, when epoch 2; late"}
-
-
-def test_long_lists_are_cut():
+def test_long_lists_are_cut_and_what_is_said_elsewhere_is_left_out():
     assert told({"tags": list(range(15))})["tags"].endswith("11 and 3 more")
+    found = told({"planted_rank": 1, "level": 2}, left_out="planted_.*")
+    assert found == {"significance level": "2"}
 
 
 @pytest.mark.parametrize("value", ["Rosalind", ["Rosalind", "b"], [["Rosalind"]]])
@@ -72,11 +76,64 @@ def test_secrets_are_withheld_at_every_depth(value):
     assert "Rosalind" in shown("phrase", value, show_secrets=True)
 
 
-def test_token_ids_are_withheld_but_counts_are_not():
+def test_token_ids_are_withheld_but_counts_are_not_and_all_is_printable():
     assert shown("tokens", [4, 2], show_secrets=False) == "hidden"
     assert shown("tokens", 5000, show_secrets=False) == "5,000"
-
-
-def test_keys_and_values_are_printable():
     assert words_of("a\x1b[31m_b") == r"a\x1b[31m b"
     assert shown("path", "\u202eabc", show_secrets=True) == r"\u202eabc"
+
+
+# Texts of models and users
+
+
+@pytest.mark.slow
+@given(st.text(st.characters(exclude_categories=[])))
+def test_printable_text_holds_no_control_or_format_character(text):
+    assert all(unicodedata.category(character)[0] != "C" for character in printable(text))
+
+
+@pytest.mark.parametrize("text", ["plain words", "naïve café", "東京", "50 % [bold]", "{{ x }}"])
+def test_text_without_invisible_characters_stays(text):
+    assert printable(text) == text
+
+
+@pytest.mark.slow
+@given(st.text(min_size=1).filter(lambda text: text.strip()))
+def test_what_is_left_of_a_text_is_the_number_of_its_words(text):
+    assert redact(text).split() == [BLOCK] * len(text.split())
+    assert redact(text) == redact("".join("x" if not c.isspace() else c for c in text))
+
+
+@pytest.mark.parametrize("pair", [("Ann", "Bartholomew"), ("Ann Lee", "bob"), ("7", "49172")])
+def test_two_names_look_the_same(pair):
+    one, other = disclose_names(pair, show_secrets=False)
+    assert one == other == BLOCK
+    assert disclose_names(pair, show_secrets=True) == list(pair)
+
+
+def test_secrets_are_shown_when_they_are_wanted_and_controls_even_then_are_not():
+    assert disclose(["a\x1b[0m", " code"], show_secrets=True) == ["a\\x1b[0m", " code"]
+    assert disclose(["a\x1b[0m", " code"], show_secrets=False) == [BLOCK, f" {BLOCK}"]
+
+
+def test_a_summary_for_programs_holds_no_secret_unless_it_is_wanted():
+    facts = {"phrase": "the code", "runs": {"text": ["a b", 3]}, "tokens": (7, 2), "rank": 1}
+    closed = {"phrase": f"{BLOCK} {BLOCK}", "runs": {"text": [f"{BLOCK} {BLOCK}", 3]}, "rank": 1}
+    assert disclose_facts(facts, show_secrets=False) == {**closed, "tokens": None}
+    assert disclose_facts(facts, show_secrets=True) == facts
+
+
+@pytest.mark.parametrize(
+    ("pieces", "phrase", "text"),
+    [
+        (["the", "code"], "the code", "the code"),
+        ([" per", "iw", "inkle", " snail"], " periwinkle snail", "periwinkle snail"),
+        (["bu", "ff", "alo"], "buffalo", "buffalo"),  # no piece begins a word
+        ([], "", ""),
+    ],
+)
+def test_words_are_joined_with_spaces_and_subwords_with_their_own(pieces, phrase, text):
+    assert running_text(pieces, phrase, show_secrets=True) == text
+    # how a word is split into subwords does not show
+    hidden = running_text(pieces, phrase, show_secrets=False)
+    assert hidden.split() == [BLOCK] * len(text.split())

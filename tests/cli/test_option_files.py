@@ -1,0 +1,217 @@
+"""Options from files: `--config`, a run folder, and vestige.toml or pyproject.toml of a project."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+import vestige
+from vestige.cli.options import UsageError, parsed, verb_app
+from vestige.errors import DataError
+
+BOMB = "a: &a [SECRET, x]\n" + "".join(
+    f"{chr(97 + n)}: &{chr(97 + n)} [{', '.join([f'*{chr(96 + n)}'] * 9)}]\n" for n in range(1, 20)
+)
+
+
+# --config
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.yaml", "data: --out\nbatch-size: 8\nnull: [-x, '']\nother_shapes: true\ntext: none\n"),
+        (
+            "a.toml",
+            'data = "--out"\nbatch_size = 8\nnull = ["-x", ""]\nother_shapes = true\ntext = "none"',
+        ),
+        (
+            "a.json",
+            '{"data": "--out", "batch_size": 8, "null": ["-x", ""], "other_shapes": true, '
+            '"text": "none"}',
+        ),
+    ],
+)
+def test_a_file_sets_what_options_set_and_the_command_line_wins(refit, tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    words = ["--config", f"{tmp_path / name}"]
+    _, record, _, err = refit([*words, "--out", f"{tmp_path}/run"])
+    given = record["arguments"]
+    assert (given["data"], given["batch_size"]) == ("--out", 8), err
+    assert (given["null"], given["other_shapes"], given["text"]) == (["-x", ""], True, "none")
+    _, record, _, _ = refit([*words, "--null", "c", "--out", f"{tmp_path}/own"])
+    assert record["arguments"]["null"] == ["c"]
+
+
+def test_a_run_folder_repeats_the_run(refit, tmp_path):
+    first, again = f"{tmp_path}/first", f"{tmp_path}/again"
+    words = ["d", "--from", "-m", "--clip", "0.5", "--seed", "3", "--other-shapes"]
+    _, one, _, _ = refit([*words, "--out", first])
+    _, other, _, err = refit(["--config", first, "--out", again])
+    assert other is not None, err
+    for record in (one, other):
+        del record["command"], record["configuration"]["seconds"]
+    assert one == other
+    assert one["seed"] == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.yaml", "epoch: 3", "a.yaml: 'epoch' is no option of vestige refit"),
+        ("a.yaml", "epochs: many", "--epochs must be a whole number"),
+        ("a.yaml", "epochs: 0", "--epochs must be at least 1"),
+        ("a.yaml", "epochs: [1, 2]", "--epochs takes one value"),
+        ("a.yaml", "other_shapes: 1", "--other-shapes must be true or false"),
+        ("a.yaml", "[1, 2]", "holds no options by name"),
+        ("a.yaml", "{", "is not YAML at line 1"),
+        ("a.yaml", "verb: rank\narguments: {}", "is a run of another command"),
+        ("bomb.yaml", BOMB, "bomb.yaml: 'a' is no option"),
+        ("bomb.yaml", "x: &x [SECRET]\nnull: [*x, *x]", "bomb.yaml: 'x' is no option"),
+        ("lists.yaml", "null: [[SECRET]]", "--null must be text"),
+        ("tag.yaml", "epochs: !!python/object/apply:os.system ['SECRET']", "not YAML at line 1"),
+        ("two.yaml", "epochs: 1\n---\nepochs: 2", "is not YAML at line"),
+        ("deep.yaml", "[" * 3000, "cannot be read: it is nested too deeply"),
+        ("deep.json", "[" * 100_000, "cannot be read: it is nested too deeply"),
+        (
+            "large.yaml",
+            "data: " + "x" * 2**20,
+            "has 1,048,582 bytes; at most 1,048,576 are expected.",
+        ),
+        ("twice.yaml", "batch-size: 1\nbatch_size: 2", "twice.yaml sets 'batch-size' twice"),
+        ("twice.yaml", "epochs: 1\nepochs: 2", "twice.yaml"),
+        ("twice.json", '{"epochs": 1, "epochs": 2}', "twice.json"),
+        ("twice.toml", "epochs = 1\nepochs = 2", "cannot be read: TOMLDecodeError"),
+        ("table.toml", "[training]\nepochs = 3", "'training' is no option"),
+        ("date.toml", "text = 2020-01-01", "--text must be text, in quotation marks"),
+        ("bytes.yaml", "text: !!binary aGVsbG8=", "--text must be text"),
+        ("octal.yaml", "text: 0123", "--text must be text"),
+        ("yes.yaml", "text: yes", "--text must be text"),
+        ("yes.yaml", "epochs: yes", "--epochs must be a whole number"),
+        ("text.yaml", "epochs: 'SECRET'", "--epochs must be a whole number"),
+        ("point.json", '{"epochs": 2.5}', "--epochs must be a whole number"),
+        ("nan.json", '{"clip": NaN}', "--clip must be above 0"),
+        (
+            "long.json",
+            '{"epochs": ' + "9" * 4000 + "}",
+            "--epochs must be at least 1 and at most",
+        ),
+        ("longer.json", '{"epochs": ' + "9" * 5000 + "}", "cannot be read: ValueError"),
+        ("choice.yaml", "optimizer: SECRET", "--optimizer must be one of adam, sgd"),
+        ("choice.yaml", "optimizer: off", "--optimizer must be one of adam, sgd"),
+        ("again.yaml", "config: other.yaml", "again.yaml: 'config' is no option"),
+        ("escape.json", '{"\\u001b[31m": 1}', "is no option"),
+        ("half.json", '{"epochs": 1', "cannot be read"),
+        ("empty.yaml", "", "holds no options by name"),
+        ("fifo.yaml", os.mkfifo, "is a named pipe, not a file"),
+        ("missing.yaml", None, "missing.yaml is missing"),
+        ("folder", os.mkdir, "run.json is missing"),
+    ],
+)
+def test_a_hostile_file_is_refused_by_its_name_and_key(refit, tmp_path, name, text, said):
+    if callable(text):
+        text(tmp_path / name)
+    elif text is not None:
+        (tmp_path / name).write_text(text)
+    words = ["d", "--config", f"{tmp_path / name}", "--out", f"{tmp_path}/run"]
+    code, record, _, message = refit(words)
+    assert (code, record) == (2, None), message
+    assert said in message
+    assert "SECRET" not in message
+    assert message.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+# A project's own file
+
+NESTED = "tool.vestige."
+
+
+@pytest.fixture
+def options(tmp_path, monkeypatch):
+    """The options of a command line in a folder with some files."""
+    (tmp_path / "project" / "deep").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "project" / "deep")
+
+    def read(files, *words, verb="check"):
+        for name, text in files.items():
+            (tmp_path / "project" / name).write_text(text)
+        return parsed(verb_app(verb, getattr(vestige, verb)), words or ("model",))
+
+    return read
+
+
+@pytest.mark.parametrize(("name", "table"), [("vestige.toml", ""), ("pyproject.toml", NESTED)])
+def test_options_of_the_folder_are_read_and_explicit_ones_win(options, capsys, name, table):
+    text = f'[{table}check]\nminutes = 3\nfail-on = "membership"\ntrained_on = "a.jsonl"\n'
+    found = options({f"deep/{name}": text}, "model", "--minutes", "5")
+    assert (found["minutes"], found["fail_on"], found["trained_on"]) == (5, "membership", "a.jsonl")
+    said = capsys.readouterr().err
+    assert said.startswith("Options from ")
+    assert said.endswith(f"{name}\n")
+
+
+def test_folders_above_count_up_to_the_root_of_the_repository(options, tmp_path):
+    text = {"vestige.toml": "[check]\nminutes = 3\n"}
+    assert "minutes" not in options(text)
+    (tmp_path / "project" / ".git").mkdir()
+    assert options(text)["minutes"] == 3
+    (tmp_path / "project" / "deep" / ".git").mkdir()
+    assert "minutes" not in options(text)
+
+
+def test_the_nearest_file_counts_and_vestige_toml_before_pyproject(options, tmp_path):
+    (tmp_path / "project" / ".git").mkdir()
+    files = {
+        "vestige.toml": "[check]\nminutes = 1\n",
+        "deep/pyproject.toml": f"[{NESTED}check]\nminutes = 2\n",
+    }
+    assert options(files)["minutes"] == 2
+    assert options({"deep/vestige.toml": "[check]\nminutes = 3\n"})["minutes"] == 3
+    assert options({"deep/vestige.toml": "[report]\n", "deep/pyproject.toml": ""})["minutes"] == 1
+
+
+def test_a_repeated_run_other_commands_and_other_tools_read_no_project(options, tmp_path, capsys):
+    assert "minutes" not in options({"deep/pyproject.toml": "[tool.ruff]\nline-length = 9\n"})
+    assert capsys.readouterr().err == ""
+    (tmp_path / "own.toml").write_text("minutes = 7\n")
+    files = {"deep/vestige.toml": '[check]\nfail-on = "membership"\n'}
+    found = options(files, "model", "--config", f"{tmp_path / 'own.toml'}")
+    assert found["minutes"] == 7
+    assert "fail_on" not in found
+    (tmp_path / "project" / "deep" / "vestige.toml").write_text("[diff]\nminutes = 'SECRET'\n")
+    assert "minutes" not in options({}, "a", "b", "--out", "run", verb="diff")
+
+
+def test_a_check_has_a_run_folder_and_a_report_has_limits(options):
+    assert options({})["out"] == Path("check")
+    assert options({"deep/vestige.toml": '[check]\nout = "audit"\n'})["out"] == Path("audit")
+    text = {"deep/vestige.toml": '[report]\nfail-above = ["exposure=6"]\n'}
+    assert list(options(text, "run", verb="report")["fail_above"]) == ["exposure=6"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[check]\nminuts = 3", "vestige.toml: 'minuts' is no option of vestige check"),
+        ("[check]\nminutes = 'SECRET'", "vestige.toml: --minutes must be a number"),
+        ("[check]\nminutes = 0", "--minutes must be above 0"),
+        ("[check]\nconfig = 'other'", "vestige.toml: 'config' is no option of vestige check"),
+        ("[check]\nfail-on = 'SECRET'", "--fail-on must be one of leak, membership"),
+        ("[chek]\nminutes = 3", "'chek' is no table of options. Write options of vestige check"),
+        ("minutes = 3", r"'minutes' is no table of options. .* below \[check\]"),
+        ("check = 3", "'check' is no table of options"),
+        ("[tool.vestige.check]\nminutes = 3", r"'tool' is no table of options. .* \[check\]"),
+        ("[check", "vestige.toml cannot be read: TOMLDecodeError"),
+    ],
+)
+def test_a_wrong_entry_is_refused_by_file_and_key(options, text, said):
+    with pytest.raises((DataError, UsageError), match=said) as error:
+        options({"deep/vestige.toml": text})
+    assert "SECRET" not in str(error.value)
+
+
+def test_a_pyproject_with_a_number_for_a_table_is_refused(options):
+    with pytest.raises(DataError, match=r"pyproject\.toml: 'vestige' is no table of options"):
+        options({"deep/pyproject.toml": "[tool]\nvestige = 3\n"})

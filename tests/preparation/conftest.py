@@ -1,0 +1,26 @@
+"""A monitor that keeps its lines, and one finished training of each kind."""
+
+import pytest
+
+from tests.cli.conftest import shell, tiny_encoder
+from tests.preparation.trainings import trained
+from tests.told import Told
+
+__all__ = ["shell", "tiny_encoder"]
+
+
+@pytest.fixture
+def told():
+    return Told()
+
+
+@pytest.fixture(scope="session")
+def plain(tmp_path_factory):
+    """A training on text."""
+    return trained(tmp_path_factory.mktemp("plain") / "out")
+
+
+@pytest.fixture(scope="session")
+def pairs(tmp_path_factory):
+    """A training on questions with their answers."""
+    return trained(tmp_path_factory.mktemp("pairs") / "out", task="dialogue")

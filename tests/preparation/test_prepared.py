@@ -1,0 +1,290 @@
+"""A model before its first step: what the preset decides, what the caller does, what is refused."""
+
+from copy import deepcopy
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+
+from tests.preparation.trainings import CORPUS, LINES, SMALL, SONGS, job
+from tests.told import Told
+from vestige.data.corpus import Corpus
+from vestige.data.encoded import EncodedCorpus
+from vestige.data.sources import planted_secrets
+from vestige.data.subwords import SubwordVocabulary
+from vestige.data.utterances import Utterance, Utterances
+from vestige.defences.methods.private import DPSGD
+from vestige.defences.methods.regularizers import Goldfish
+from vestige.defences.registry import NoDefence
+from vestige.models.checkpoints import save_model
+from vestige.models.folders import fingerprint
+from vestige.models.recurrent_network import GRUConfig, LSTMConfig
+from vestige.models.transformer import TransformerConfig
+from vestige.preparation.options import ModelOptions, NluOptions, TrainingOptions
+from vestige.preparation.plant import plant
+from vestige.preparation.prepared import _word_frequencies, prepared_text
+from vestige.preparation.run_training import record
+from vestige.preparation.texts import Texts, read_texts, read_utterances
+from vestige.preparation.utterances import DROPPED, FILTERS, labels_of, prepared_utterances
+from vestige.training.config import TrainingConfig
+from vestige.training.history import EarlyStopping, StopAtPerplexity
+from vestige.training.presets import PRESETS
+from vestige.training.word_frequencies import frequency_perplexity
+
+NONE = NoDefence()
+
+
+@pytest.fixture
+def prepared(tmp_path):
+    """The model and configuration of a training on text."""
+
+    def make(*, task="text", preset=None, texts=None, defence=NONE, start=None, seed=0, **more):
+        options = {"model": ModelOptions(), "training": TrainingOptions(), **more}
+        made = prepared_text(
+            job(tmp_path / "out", Told(), start=start, seed=seed),
+            texts or read_texts(CORPUS, hold_out=0.0),
+            task=task, preset=preset, start=start, defence=defence, **options,
+        )  # fmt: skip
+        return made.model, made.config
+
+    return make
+
+
+@pytest.fixture
+def small(prepared):
+    return prepared(model=SMALL)[0]
+
+
+# Running text
+
+
+@pytest.mark.parametrize(
+    ("architecture", "suits"),
+    [(None, "ptb-lstm"), ("lstm", "ptb-lstm"), ("transformer", "reddit-transformer")],
+)
+def test_without_a_preset_the_architecture_chooses_one(prepared, architecture, suits):
+    model, config = prepared(model=ModelOptions(architecture=architecture))
+    assert model.config == PRESETS[suits].model
+    assert config == PRESETS[suits].training
+
+
+def test_what_was_asked_for_replaces_the_presets_and_nothing_else(prepared):
+    asked = TrainingOptions(epochs=2, learning_rate=0.25, stop_at_perplexity=9.0, momentum=None)
+    texts = Texts(CORPUS, CORPUS, division=read_texts(CORPUS).division)
+    model, config = prepared(
+        preset="demo", model=ModelOptions(hidden_size=6), training=asked, texts=texts, seed=7
+    )
+    assert model.config == replace(PRESETS["demo"].model, hidden_size=6)
+    assert config == replace(PRESETS["demo"].training, epochs=2, learning_rate=0.25, seed=7)
+    assert asked.chosen == {"epochs": 2, "learning_rate": 0.25}
+
+
+@pytest.mark.parametrize(
+    ("preset", "architecture", "kind"),
+    [
+        ("demo", "gru", GRUConfig),
+        ("demo", "transformer", TransformerConfig),
+        ("reddit-transformer", "lstm", LSTMConfig),
+    ],
+)
+def test_sizes_pass_between_recurrent_models_alone(prepared, preset, architecture, kind):
+    model, config = prepared(preset=preset, model=ModelOptions(architecture=architecture))
+    same = kind(**asdict(PRESETS[preset].model)) if architecture == "gru" else kind()
+    assert model.config == same
+    assert config == PRESETS[preset].training
+
+
+def test_texts_one_by_one_have_as_wide_vectors_as_layers(prepared):
+    model, config = prepared(task="next-word", model=ModelOptions(hidden_size=6))
+    assert (model.config.embedding_size, model.config.hidden_size) == (6, 6)
+    assert config == PRESETS["next-word"].training
+    both = ModelOptions(hidden_size=6, embedding_size=4)
+    assert prepared(task="next-word", model=both)[0].config.embedding_size == 4
+
+
+@pytest.mark.parametrize(
+    ("given", "batching"),
+    [
+        ({}, "documents"),
+        ({"defence": Goldfish()}, "documents"),
+        ({"defence": DPSGD(noise_multiplier=1.0)}, "poisson"),
+        ({"defence": DPSGD(noise_multiplier=1.0, unit="user")}, "poisson-users"),
+        ({"training": TrainingOptions(batching="users")}, "users"),
+    ],
+)
+def test_a_defence_of_texts_one_by_one_has_the_batches_that_it_needs(prepared, given, batching):
+    assert prepared(task="next-word", model=SMALL, **given)[1].batching == batching
+
+
+def test_the_seed_decides_the_first_weights(prepared):
+    one, same, other = (prepared(model=SMALL, seed=seed)[0].state_dict() for seed in (1, 1, 2))
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    assert not all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_words_of_canaries_are_known_however_rare(prepared, tmp_path):
+    asked = replace(SMALL, vocab_size=7)
+    plant(CORPUS, phrase="quiet 33", out=tmp_path / "planted")
+    texts = read_texts(tmp_path / "planted", hold_out=0.0)
+    assert "33" not in prepared(model=asked)[0].vocabulary.words
+    assert {"quiet", "33"} <= set(prepared(texts=texts, model=asked)[0].vocabulary.words)
+
+
+def test_a_vocabulary_that_was_given_is_taken_as_it_is(prepared, small, tmp_path):
+    save_model(small, tmp_path / "saved")
+    texts = read_texts(Corpus.from_texts(["nothing of it is known"]), hold_out=0.0)
+    for given in (small, tmp_path / "saved", str(tmp_path / "saved")):
+        model, _ = prepared(texts=texts, model=replace(SMALL, vocabulary=given))
+        assert model.vocabulary.fingerprint() == small.vocabulary.fingerprint()
+
+
+def test_subwords_are_learnt_where_they_are_asked_for(prepared):
+    vocabulary = prepared(model=replace(SMALL, tokenizer="bpe", vocab_size=270))[0].vocabulary
+    assert isinstance(vocabulary, SubwordVocabulary)
+    assert len(vocabulary) <= 270
+
+
+def test_a_loaded_model_is_continued_as_a_copy_and_gently(prepared, small):
+    model, config = prepared(start=small, seed=3)
+    assert model is not small
+    assert all(torch.equal(small.state_dict()[n], one) for n, one in model.state_dict().items())
+    assert config == TrainingConfig(seed=3, epochs=3)
+    assert prepared(start=small, preset="demo")[1] == PRESETS["demo"].training
+
+
+def test_a_model_that_cannot_be_continued_as_asked_is_refused(prepared, small):
+    class Adapter(torch.nn.Module):
+        adapted = True
+
+    with pytest.raises(ValueError, match="needs a Hugging Face model in `from_`, got LSTM"):
+        prepared(start=small, model=ModelOptions(lora_rank=2))
+    with pytest.raises(ValueError, match="`from_` must be a model whose weights can be trained"):
+        prepared(start=Adapter())
+    start = deepcopy(small)
+    start.longest = 35
+    assert prepared(start=start)[1].sequence_length == 35
+    with pytest.raises(ValueError, match=r"`sequence_length` must be at most 35, .* got 36$"):
+        prepared(start=start, training=TrainingOptions(sequence_length=36))
+
+
+def test_the_record_names_the_model_that_was_continued(small, tmp_path, told):
+    save_model(small, tmp_path / "saved")
+    fresh = job(tmp_path / "out", told, data="lines.txt")
+    record(fresh, Texts(CORPUS, Corpus.from_texts([])), small)
+    assert set(fresh.models) == {"trained"}
+    assert set(fresh.data) == {"training"}
+    again = job(tmp_path / "out", told, start=tmp_path / "saved", validation="other.txt")
+    record(again, Texts(CORPUS, CORPUS), small)
+    assert again.models["from"]["sha256"] == fingerprint(tmp_path / "saved")
+    assert again.data["training"]["documents"] == len(LINES)
+    assert again.data["validation"]["path"] == "other.txt"
+
+
+def test_word_frequencies_are_judged_by_the_validation_text_if_there_is_some():
+    text, held = (
+        EncodedCorpus(
+            torch.tensor(ids, dtype=torch.int32).numpy(), torch.tensor([0, len(ids)]).numpy()
+        )
+        for ids in ([0, 0, 0, 1, 2, 2], [3, 1])
+    )
+    for judge, name in ((None, "training"), (held, "validation")):
+        assert _word_frequencies(text, judge, 4) == {
+            "word_frequency_perplexity": frequency_perplexity(text, judge or text, size=4),
+            "judged_by": name,
+        }
+
+
+def test_an_early_end_needs_text_to_validate_on():
+    at_perplexity = TrainingOptions(stop_at_perplexity=3.0)
+    patient = NluOptions(early_stopping=True)
+    assert at_perplexity.stop(validated=True) == StopAtPerplexity(3.0)
+    assert patient.stop(validated=True) == EarlyStopping(20)  # the paper's
+    assert replace(patient, patience=3).stop(validated=True) == EarlyStopping(3)
+    assert TrainingOptions().stop(validated=False) is NluOptions().stop(validated=False) is None
+    with pytest.raises(ValueError, match="`stop_at_perplexity` needs validation text"):
+        at_perplexity.stop(validated=False)
+    with pytest.raises(ValueError, match="`early_stopping` needs validation utterances"):
+        patient.stop(validated=False)
+
+
+# Utterances
+
+STOPS = Utterances.of([Utterance(("Stop", "now"), ("O", "O"), "Stop")] * 3)
+SPOKEN = Texts(SONGS, STOPS, Utterances.of([]))
+WIDE = ModelOptions(layers=1, hidden_size=4, embedding_size=6)
+
+
+@pytest.fixture
+def prepared_nlu(tmp_path):
+    """The model and configuration of a training on utterances."""
+
+    def make(parts=SPOKEN, *, start=None, **more):
+        options = {"model": WIDE, "training": TrainingOptions(), "nlu": NluOptions(), **more}
+        session = job(tmp_path / "out", Told(), start=start)
+        made = prepared_utterances(session, parts, start=start, **options)
+        return made.model, made.config
+
+    return make
+
+
+def test_a_planted_secret_gives_its_labels_and_all_its_candidates(prepared_nlu, tmp_path):
+    plant(SONGS, task="nlu", pattern="pin:2", copies=20, hold_out=0.25, out=tmp_path / "planted")
+    secrets = planted_secrets(str(tmp_path / "planted"))
+    parts = read_utterances(tmp_path / "planted", seed=0)
+    assert parts.planted.sha256 == secrets.sha256
+    labels = labels_of(parts)
+    assert set(labels.intents) == {"Play", "PinIntent"}
+    assert {"O", "B-song", "B-canary", "I-canary"} <= set(labels.tags)
+    assert set(secrets.words) <= set(prepared_nlu(parts)[0].vocabulary.words)
+    unseen = labels_of(Texts(SONGS, Utterances.of([]), STOPS))
+    assert set(unseen.intents) == {"Play"}
+
+
+def test_a_fresh_model_has_the_sizes_and_defences_that_were_asked_for(prepared_nlu):
+    plain, config = prepared_nlu()
+    assert config == TrainingConfig(seed=0, keep="last", epochs=30, batch_size=32)
+    shape = plain.config
+    assert (shape.layers, shape.hidden_size, shape.embedding_size) == (1, 4, 6)
+    assert (shape.input_dropout, shape.hidden_dropout, shape.char_filters) == (0, 0, 0)
+    nlu = NluOptions(dropout=True, char_embeddings=True, early_stopping=True)
+    defended, config = prepared_nlu(nlu=nlu)
+    assert config.keep == "best"
+    assert {name: getattr(defended.config, name) for name in DROPPED} == DROPPED
+    assert defended.config.char_filters == FILTERS
+
+
+def test_words_of_what_validates_are_known_and_of_a_test_are_not(prepared_nlu):
+    test = Utterances.of([Utterance(("never",), ("O",), "Play")])
+    words = set(prepared_nlu(Texts(SONGS, STOPS, test))[0].vocabulary.words)
+    assert {"play", "Stop", "song7"} <= words
+    assert "never" not in words
+    lower = prepared_nlu(nlu=NluOptions(lowercase=True))[0].vocabulary.words
+    assert "stop" in lower
+    assert "Stop" not in lower
+
+
+def test_vectors_decide_the_width_and_bring_words_of_the_test(prepared_nlu, tmp_path):
+    file = tmp_path / "vectors.txt"
+    file.write_text("".join(f"{word} 1 2 3\n" for word in ("play", "stop", "never", "nowhere")))
+    test = Utterances.of([Utterance(("never", "ever"), ("O", "O"), "Play")])
+    parts, nlu = Texts(SONGS, STOPS, test), NluOptions(vectors=str(file), vectors_frozen=True)
+    model, _ = prepared_nlu(parts, nlu=nlu, model=ModelOptions(hidden_size=4))
+    words = model.vocabulary.words
+    assert model.config.embedding_size == 3
+    assert model.config.frozen_embeddings
+    assert "never" in words
+    assert not {"ever", "nowhere"} & set(words)
+    assert model.embedding.weight[words.index("play")].tolist() == [1, 2, 3]
+    with pytest.raises(ValueError, match=r"`embedding_size` must be 3, the width of .*, got 6"):
+        prepared_nlu(parts, nlu=nlu)
+
+
+def test_a_model_is_continued_as_a_copy_of_it_or_of_its_folder(prepared_nlu, tmp_path):
+    start, _ = prepared_nlu()
+    save_model(start, tmp_path / "saved")
+    for given in (start, tmp_path / "saved"):
+        model, config = prepared_nlu(start=given, training=TrainingOptions(batch_size=5))
+        assert config == TrainingConfig(seed=0, keep="last", epochs=10, batch_size=5)
+        assert model is not start
+        new, old = model.state_dict(), start.state_dict()
+        assert all(torch.equal(new[name], old[name]) for name in old)

@@ -1,0 +1,241 @@
+"""Every kind of result, on a page, in a notebook, on a terminal and as a run that is damaged."""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import vl_convert
+
+from reproduction.tables import Table
+from tests.damage import damaged, refusal
+from tests.reports.made_runs import RESULTS
+from tests.reports.parsed import Parsed
+from tests.reports.test_overview import run
+from vestige import results
+from vestige.reports import notebook
+from vestige.reports.charts import Figure
+from vestige.reports.page import render
+from vestige.reports.report import KINDS, REDACTION, report_of
+from vestige.reports.terminal import show
+
+DRAWN = sorted(set(RESULTS) - {"Table", "TrainingLeakage", "ReleaseCheck"})
+"""Kinds with a chart; those of a callback lie on the pages of the runs beside it."""
+
+
+@pytest.fixture(scope="module", params=RESULTS)
+def made(request, tmp_path_factory):
+    """A kind of result and its run folder, loaded."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    record = {
+        "seed": 3, "configuration": {"batch_size": 8, "vectors": None, "inner": {"decay": 0.5}}
+    }  # fmt: skip
+    result = RESULTS[request.param]()
+    return result, results.load(results.save(result, folder, run=record))
+
+
+@pytest.fixture(scope="module")
+def page(made):
+    """Its page, parsed."""
+    return Parsed(render([made[1]], show_secrets=False))
+
+
+@pytest.fixture(scope="module")
+def cell(made):
+    """Its markup in a notebook."""
+    return notebook.html(made[0])
+
+
+def test_every_kind_has_an_example():
+    # These have no attack's rows; tests of their verbs show their pages.
+    shown = {"Release", "Planting", "RepeatedTraining", "Demo", "Reproduction"}
+    assert set(RESULTS) == set(KINDS) - shown
+
+
+def test_a_page_is_well_formed_and_answers_first(page):
+    assert 1 <= len(page.evidence) <= 3
+    assert page.headings[0]
+    assert page.headings[-1] == "What these numbers do not say"
+    assert REDACTION in page.text
+
+
+def test_every_table_has_its_columns_and_scrolls_inside_the_page(page):
+    for table in page.tables:
+        assert {len(row) for row in table} <= {1, len(table[0])}
+        assert all(row[0] for row in table[1:])
+    wide = [attributes for tag, attributes in page.tags if attributes.get("class") == "scroll"]
+    assert len([tag for tag, _ in page.tags if tag == "table"]) <= len(wide)
+    assert all(attributes["tabindex"] == "0" for attributes in wide), "by keyboard, too"
+    assert all(attributes["aria-label"] for attributes in wide)
+
+
+def test_lists_have_words_and_no_keys_of_ours(page):
+    assert page.facts["batch size"] == "8"
+    assert "Settings: inner" in page.headings
+    assert "vectors" not in page.facts, "nothing was set"
+    for name, value in page.facts.items():
+        assert "_" not in name
+        assert "{'" not in value
+        assert value not in ("None", "True", "False", "nan")
+
+
+@pytest.mark.slow
+def test_a_result_in_memory_and_its_run_directory_give_the_same_section(made):
+    result, loaded = made
+    memory = report_of(results.run_of(result), show_secrets=False)
+    disk = report_of(loaded, show_secrets=False)
+
+    def plain(shown):
+        return [f.caption if isinstance(f, Figure) else f for f in shown.blocks]
+
+    assert plain(memory) == plain(disk)
+    for name in ("title", "evidence", "notices", "facts", "limits"):
+        assert getattr(memory, name) == getattr(disk, name)
+    for ours, theirs in zip(memory.figures, disk.figures, strict=True):
+        assert ours.draw(500).to_dict() == theirs.draw(500).to_dict()
+
+
+@pytest.mark.slow
+def test_a_terminal_begins_with_its_headline(made, capsys):
+    report = report_of(made[1], show_secrets=False)
+    show(report)
+    assert capsys.readouterr().out.startswith("\n".join(report.headline))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_charts")
+def test_several_runs_have_a_row_each_that_leads_to_its_section(made):
+    both = render([made[1], run("TextAudit", "other")], show_secrets=False)
+    [table] = re.findall(r'<div class="overview">.*?</section>', both, re.DOTALL)
+    assert re.findall(r'href="#(section-\d)"', table) == ["section-1", "section-2"]
+    assert all(f'id="section-{number}"' in both for number in (1, 2))
+
+
+# In a notebook
+
+
+@pytest.mark.slow
+def test_a_notebook_shows_the_verdict_and_one_table_or_list(made, cell):
+    shown = Parsed(cell)
+    assert shown.evidence
+    told = " ".join(notebook.text(made[0]).split())
+    assert all(line in told for line in shown.evidence)
+    lists = len(shown.tables) + sum(a.get("class") == "findings" for _, a in shown.tags)
+    assert lists == 1
+    assert "What these numbers do not say" in shown.text
+
+
+def test_its_style_touches_nothing_else_in_the_notebook(cell):
+    css = re.search(r"<style>(.*?)</style>", cell, re.DOTALL)[1]
+    rules = re.sub(r"/\*.*?\*/|@media[^{]*{", "", css, flags=re.DOTALL)
+    selectors = [s.strip() for group in re.findall(r"([^{}]+){", rules) for s in group.split(",")]
+    assert len(selectors) > 50
+    assert [one for one in selectors if not one.startswith(".vestige")] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", DRAWN)
+def test_the_headline_chart_is_the_first_of_the_page_in_colours_of_its_own(kind):
+    spec = notebook.plot(RESULTS[kind]()).to_json()
+    assert "#b0402a" in spec
+    assert not re.search(r'"#(111111|222222|333333|444444)"', spec)
+
+
+def test_a_result_without_a_chart_says_so():
+    table = Table(name="t", title="T", note="N", columns=("a",), entries=({"a": 1},))
+    with pytest.raises(ValueError, match="result must have a chart to be plotted, got Table"):
+        notebook.plot(table)
+
+
+# Damaged: a page, or a refusal, never a traceback
+
+
+FEW = 3  # cases of each kind in `make slow`; all are in `make long`
+
+
+def is_odd(spec: object) -> bool:
+    """Whether a chart has a number that no other test draws: drawing takes most of the time."""
+    if isinstance(spec, dict):
+        return any(map(is_odd, spec.values()))
+    if isinstance(spec, list | tuple):
+        return any(map(is_odd, spec))
+    return isinstance(spec, int | float) and abs(spec) > 1e17  # an anatomy's own charts hold NaN
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    draw = vl_convert.vegalite_to_svg
+
+    def quick(spec, **options):
+        return draw(spec, **options) if is_odd(spec) else "<svg></svg>"
+
+    monkeypatch.setattr(vl_convert, "vegalite_to_svg", quick)
+
+
+def changes(folder: Path) -> Iterator[tuple[str, str, bytes]]:
+    """(what is wrong, file, its new content) for every field of a run's three files."""
+    for name in ("run.json", "summary.json"):
+        for what, content in damaged(json.loads((folder / name).read_text())):
+            yield f"{name} {what}", name, json.dumps(content).encode()
+    table = pq.read_table(folder / "rows.parquet")
+    rows = table.to_pylist()
+    for what, content in damaged(rows[:1]):
+        try:
+            written = parquet(pa.Table.from_pylist([*content, *rows[1:]]))
+        except (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError):
+            continue  # no such table can be
+        yield f"rows.parquet {what}", "rows.parquet", written
+    for column in table.column_names:  # every value of a column, not one
+        for odd in (math.inf, math.nan, 1e308, 0.0, None, "odd", 0, 2**63 - 1):
+            changed = pa.Table.from_pylist([{**row, column: odd} for row in rows])
+            yield f"rows.parquet all {column} {odd}", "rows.parquet", parquet(changed)
+    yield "rows.parquet without rows", "rows.parquet", parquet(table.slice(0, 0))
+
+
+def parquet(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    return sink.getvalue().to_pybytes()
+
+
+def seal(folder: Path) -> None:
+    """Store the checksums of the files as they are: a changed one is then not refused for that."""
+    record = json.loads((folder / "run.json").read_text())
+    record["files"] = {
+        name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in record["files"]
+    }
+    (folder / "run.json").write_text(json.dumps(record))
+
+
+def try_damaged(kind: str, folder: Path, most: int | None) -> int:
+    results.save(RESULTS[kind](), folder, run={"command": ["vestige", "x"], "seed": 3})
+    cases = list(changes(folder))
+    chosen = cases if most is None else Random(kind).sample(cases, most)
+    for what, name, content in chosen:
+        before = (folder / name).read_bytes()
+        (folder / name).write_bytes(content)
+        if name != "run.json":
+            seal(folder)
+        refusal(what, lambda: render([results.load(folder)], show_secrets=False))
+        (folder / name).write_bytes(before)
+        if name != "run.json":
+            seal(folder)
+    return len(chosen)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", RESULTS)
+def test_some_damaged_runs_are_shown_or_refused(kind, tmp_path, quick):
+    assert try_damaged(kind, tmp_path / "run", FEW) >= FEW
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", RESULTS)
+def test_every_damaged_run_is_shown_or_refused(kind, tmp_path, quick):
+    assert try_damaged(kind, tmp_path / "run", None) > 200
