@@ -80,6 +80,10 @@ def test_a_before_that_knew_nothing_decides_nothing():
     found = verified(RETRAINED, RETRAINED)
     assert found.verdict == UNDECIDED
     assert answer_of(found).startswith("BEFORE is not shown to know the 40 deleted texts")
+    # No share is left of nothing: the headline is what AFTER knows.
+    headline, summary = found.claim.estimate, found.summary
+    assert headline.value == summary["after_knows"]
+    assert headline.interval == (summary["after_knows_low"], summary["after_knows_high"])
 
 
 @pytest.mark.slow
