@@ -78,7 +78,6 @@ def test_seen_texts_come_back_and_others_do_not(model):
     assert told["sampled_difference_low"] > 0.3
     assert told["sampled_per_10000"] == pytest.approx(told["sampled"] * 1e4 / 5)
     assert told["exact"] > told["reference_exact"] + 0.3
-    assert told["edit_difference_low"] > 0
 
 
 @pytest.mark.slow
