@@ -48,32 +48,36 @@ class Stop(KeyboardInterrupt):
 
 @pytest.fixture
 def stopped(run, monkeypatch):
-    """Runs a search that Ctrl-C ends when so many entries are stored; returns their keys."""
+    """Runs a search that Ctrl-C ends as soon as a function of the stored keys is true; without a
+    function it ends by itself. Returns the keys."""
 
-    def search(out, entries=10**9, **options):
+    def search(out, until=None, **options):
         keys, add = [], Store.__setitem__
 
         def adding(store, key, value):
             own = not key.startswith("\0")  # others are the store's
-            if own and len(keys) == entries:
+            if own and until is not None and until(keys):
                 raise Stop
             add(store, key, value)
             keys.extend([key] * own)
 
         with monkeypatch.context() as patch:
             patch.setattr(Store, "__setitem__", adding)
-            if entries == 10**9:
+            if until is None:
                 run(out, **options)
                 return keys
             with pytest.raises(Stop) as stop:
                 run(out, **options)
         assert not out.exists()
-        partial = out.with_name(f"{out.name}.partial")
-        assert partial.exists() == (entries > 0)
-        assert getattr(stop.value, "__notes__", []) == ([KEPT] if entries else [])
+        assert out.with_name(f"{out.name}.partial").exists() == bool(keys)
+        assert getattr(stop.value, "__notes__", []) == ([KEPT] if keys else [])
         return keys
 
     return search
+
+
+def stored(number):
+    return lambda keys: len(keys) == number
 
 
 @pytest.mark.slow
@@ -82,7 +86,7 @@ def test_stopped_at_any_unit_it_resumes_to_the_same_rows(whole, run, stopped, tm
     assert total > 6
     for entries in (0, 1, 2, total // 2, total - 2, total - 1):
         out = tmp_path / f"run-{entries}"
-        stopped(out, entries)
+        stopped(out, stored(entries))
         assert same(run(out), whole)
         assert results.load(out).rows == list(plain(whole.rows))
         assert not out.with_name(f"{out.name}.partial").exists()
@@ -93,8 +97,7 @@ def test_null_models_that_were_searched_are_not_opened_again(
     run, stopped, snapshots, tmp_path, monkeypatch
 ):
     two = {"null": snapshots / "nulls"}
-    finished = 1 + stopped(tmp_path / "count", **two).index("scores")
-    stopped(tmp_path / "run", finished, **two)
+    stopped(tmp_path / "run", lambda keys: "scores" in keys, **two)
     searched, search = [], searches.search
     monkeypatch.setattr(
         searches, "search", lambda *given, **how: searched.append(given) or search(*given, **how)
@@ -105,7 +108,7 @@ def test_null_models_that_were_searched_are_not_opened_again(
 
 @pytest.mark.slow
 def test_another_search_is_refused_and_more_nulls_or_rows_resume(run, stopped, tmp_path):
-    stopped(tmp_path / "run", 3, null=())
+    stopped(tmp_path / "run", stored(3), null=())
     for options, difference in (
         ({"delta": 0.03}, "score"),
         ({"seed": 4}, "seed 0 and not 4"),
