@@ -11,7 +11,6 @@ from tests.preparation.trainings import CORPUS, HELD, LETTERS, LINES, SHORT, SMA
 from vestige import results
 from vestige.data.corpus import Corpus
 from vestige.data.division import divide
-from vestige.defences.methods.regularizers import Goldfish
 from vestige.errors import VestigeError
 from vestige.models.checkpoints import load_model
 from vestige.models.folders import fingerprint
@@ -193,18 +192,6 @@ def test_a_resume_that_asks_for_something_else_changes_no_file(plain, change, sa
     with pytest.raises(VestigeError, match=says):
         trained(plain.directory, resume=True, **change)
     assert files_of(plain.directory) == before
-
-
-@pytest.mark.slow
-def test_the_arguments_of_a_defended_run_repeat_it(tmp_path):
-    file = tmp_path / "letters.txt"
-    file.write_text("\n".join(LINES))
-    first = trained(tmp_path / "one", str(file), defence=Goldfish(k=3), seed=2)
-    asked = {"data": str(file), "layers": 1, "epochs": 2, "defence": "goldfish", "k": 3, "seed": 2}
-    assert first.record["arguments"].items() >= asked.items()
-    done = invoke(["train", "--config", tmp_path / "one", "--out", tmp_path / "two"])
-    assert done.exit_code == 0, done.stderr
-    assert fingerprint(tmp_path / "two") == fingerprint(first.directory)
 
 
 # Several seeds
