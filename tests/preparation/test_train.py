@@ -197,6 +197,7 @@ def test_a_resume_that_asks_for_something_else_changes_no_file(plain, change, sa
 # Several seeds
 
 
+@pytest.mark.slow
 def test_several_seeds_are_several_trainings(plain, tmp_path):
     found = trained(tmp_path / "out", seed=4, seeds=2)
     assert found.summary == {"directory": str(tmp_path / "out"), "trainings": 2}
