@@ -46,7 +46,10 @@ RUNS = {
     "plant nlu": Run(None, "plant W/said.jsonl NLU PIN --candidates n=SET", False),
     "verify": Run(None, "plant W/planted --verify", False),
     "verify nlu": Run(None, "plant W/planted-nlu --verify", False),
-    "train": Run("DefendedTraining", "train W/planted-known TINY --vocabulary W/before"),
+    "train": Run(
+        "DefendedTraining",
+        "train W/planted-known TINY --vocabulary W/before --defence goldfish --goldfish-k 3",
+    ),
     "train private": Run(
         "DefendedTraining",
         "train W/corpus.jsonl --from W/trained --epochs 1 --device cpu --defence dp-sgd "

@@ -1,4 +1,6 @@
-"""Try many cases and print what became of them: `python -m tests.fuzz --cases 5000 --seed 1`.
+"""Try many new cases and print a command for each cause of a complaint when it is first found.
+
+python -m tests.fuzz --cases 5000 --seed 1
 
 --cases N       how many, over all verbs and formats
 --seed N        another seed, other cases
@@ -8,13 +10,20 @@
 
 import argparse
 import tempfile
+import time
+from collections import Counter
 from pathlib import Path
 
-from tests.fuzz.cases import Bench, Case
+import hypothesis
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fuzz.arguments import command_lines, verbs
+from tests.fuzz.cases import LONG, Bench, Case
+from tests.fuzz.formats import FORMATS, damaged
 from tests.fuzz.oracles import complaints
 from tests.fuzz.sandbox import Sandbox
-from tests.fuzz.table import Table
-from tests.fuzz.trials import trials
+from tests.fuzz.trials import each_of
 from tests.fuzz.world import make_world
 
 
@@ -28,17 +37,58 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="vestige-fuzz-") as folder:
         sandbox = Sandbox(Path(folder))
         bench = Bench(sandbox, make_world(sandbox))
-        table = Table()
         try:
             if asked.repeat:
-                tried = bench.attempt(Case.read(asked.repeat))
-                print(tried.outcome.stdout, tried.outcome.stderr, sep="\n")
-                table.add(tried, complaints(tried))
+                _repeat(bench, Case.read(asked.repeat))
             else:
-                trials(bench, table, cases=asked.cases, seed=asked.seed, only=asked.only)
+                _try_many(bench, asked.cases, asked.seed, asked.only)
         finally:
-            print(table.text(), flush=True)
             sandbox.close()
+
+
+def _repeat(bench: Bench, case: Case) -> None:
+    tried = bench.attempt(case)
+    print(tried.outcome.stdout, tried.outcome.stderr, sep="\n")
+    for complaint in complaints(tried):
+        print(f"{complaint.kind} | {complaint.key}\n{complaint.text}")
+
+
+def _try_many(bench: Bench, cases: int, seed: int, only: str | None) -> None:
+    """As many cases of each verb and of each format."""
+    strategies = {verb: command_lines(verb) for verb in verbs()}
+    strategies |= {format: damaged(bench.world, format) for format in FORMATS}
+    if only is not None:
+        strategies = {name: strategies[name] for name in only.split(",")}
+    causes: Counter[tuple[str, str]] = Counter()
+    for name, strategy in strategies.items():
+        started = time.monotonic()
+        share = cases // len(strategies) // (10 if name in LONG else 1)
+        _try_each(bench, strategy, share, seed, causes)
+        print(f"{name}: {time.monotonic() - started:.0f} s", flush=True)
+    for (kind, key), times in sorted(causes.items()):
+        print(f"{times} times {kind} | {key}")
+
+
+def _try_each(
+    bench: Bench,
+    strategy: st.SearchStrategy[Case],
+    cases: int,
+    seed: int,
+    causes: Counter[tuple[str, str]],
+) -> None:
+    @hypothesis.seed(seed)
+    @each_of(cases, drawn=True)
+    @given(strategy)
+    def each(case: Case) -> None:
+        for complaint in complaints(bench.attempt(case)):
+            cause = complaint.kind, complaint.key
+            if not causes[cause]:
+                text = f"{complaint.text[-1500:]}\n    {case.written()[:3000]}"
+                shown = f"## {complaint.kind} | {complaint.key}\n\n{text}\n"
+                print(shown.encode("utf-8", "backslashreplace").decode(), flush=True)
+            causes[cause] += 1
+
+    each()
 
 
 if __name__ == "__main__":

@@ -109,6 +109,7 @@ def test_the_same_seed_plants_the_same():
     assert one == same != other
 
 
+@pytest.mark.slow
 def test_secrets_are_withheld_on_the_terminal_unless_they_are_wanted(shell, tmp_path):
     write_utterances(SONGS, tmp_path / "songs.jsonl")
     words = ["plant", tmp_path / "songs.jsonl", "--task", "nlu", "--pattern", "color:4"]

@@ -3,6 +3,7 @@
 from copy import deepcopy
 from dataclasses import asdict, replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -69,14 +70,13 @@ def test_without_a_preset_the_architecture_chooses_one(prepared, architecture, s
 
 
 def test_what_was_asked_for_replaces_the_presets_and_nothing_else(prepared):
-    asked = TrainingOptions(epochs=2, learning_rate=0.25, stop_at_perplexity=9.0, momentum=None)
-    texts = Texts(CORPUS, CORPUS, division=read_texts(CORPUS).division)
+    asked = TrainingOptions(epochs=2, learning_rate=0.25)
+    assert asked.chosen == {"epochs": 2, "learning_rate": 0.25}
     model, config = prepared(
-        preset="demo", model=ModelOptions(hidden_size=6), training=asked, texts=texts, seed=7
+        preset="demo", model=ModelOptions(hidden_size=6), training=asked, seed=7
     )
     assert model.config == replace(PRESETS["demo"].model, hidden_size=6)
     assert config == replace(PRESETS["demo"].training, epochs=2, learning_rate=0.25, seed=7)
-    assert asked.chosen == {"epochs": 2, "learning_rate": 0.25}
 
 
 @pytest.mark.parametrize(
@@ -182,9 +182,7 @@ def test_the_record_names_the_model_that_was_continued(small, tmp_path, told):
 
 def test_word_frequencies_are_judged_by_the_validation_text_if_there_is_some():
     text, held = (
-        EncodedCorpus(
-            torch.tensor(ids, dtype=torch.int32).numpy(), torch.tensor([0, len(ids)]).numpy()
-        )
+        EncodedCorpus(np.array(ids, np.int32), np.array([0, len(ids)]))
         for ids in ([0, 0, 0, 1, 2, 2], [3, 1])
     )
     for judge, name in ((None, "training"), (held, "validation")):

@@ -34,8 +34,12 @@ from vestige.training.directory import IDENTITY
 CONFIG = TrainingConfig(seed=0, epochs=2, batch_size=4, sequence_length=6, batching="poisson")
 PRIVATE = DPSGD(noise_multiplier=2.0, delta=1e-5, accountant="rdp")
 DATA = EncodedCorpus(np.zeros(40, np.int32), np.arange(0, 41, 2))
-PLAN = PRIVATE.planned(DATA, CONFIG)
 MECHANISM = Mechanism(noise_multiplier=2.0, sample_rate=4 / 20, steps=10)
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return PRIVATE.planned(DATA, CONFIG)
 
 
 def records(*texts):
@@ -147,10 +151,10 @@ def test_damaged_records_are_named(tmp_path):
 # A private training
 
 
-def test_the_entry_of_a_private_training_has_the_plans_numbers(tmp_path):
+def test_the_entry_of_a_private_training_has_the_plans_numbers(tmp_path, plan):
     found = begun(tmp_path, records("a"))
-    entry = entry_of(PRIVATE, PLAN, CONFIG, found)
-    assert (PLAN.sample_rate, PLAN.units, PLAN.steps) == (4 / 20, 20, 2 * 20 // 4)
+    entry = entry_of(PRIVATE, plan, CONFIG, found)
+    assert (plan.sample_rate, plan.units, plan.steps) == (4 / 20, 20, 2 * 20 // 4)
     assert entry.mechanism == MECHANISM
     assert entry.epsilon == pytest.approx(MECHANISM.epsilon(1e-5, "rdp"))
     assert (entry.unit, entry.sequence_length, entry.delta) == ("sequence", 6, 1e-5)
@@ -186,29 +190,29 @@ def test_a_vocabulary_of_the_private_text_is_refused_unless_it_was_accepted(tmp_
     check_vocabulary(PRIVATE, other, continued=False)
 
 
-def test_a_statement_counts_what_was_held_out_and_what_was_read_before(tmp_path):
+def test_a_statement_counts_what_was_held_out_and_what_was_read_before(tmp_path, plan):
     first = trained(tmp_path / "first", "a", "line 1")
     corpus = Corpus.from_texts([f"line {number}" for number in range(20)])
     texts = read_texts(corpus, hold_out=0.3)
     found = begun(tmp_path / "out", texts.records, start=first)
-    statement = statement_of(PLAN, entry_of(PRIVATE, PLAN, CONFIG, found), texts, found)
+    statement = statement_of(plan, entry_of(PRIVATE, plan, CONFIG, found), texts, found)
     assert statement.held_out == len(texts.held) > 0
     learnt_again = "line 1" in set(texts.division.training)
     assert len(statement.ancestry.shared) == int(learnt_again)
     assert bool(statement.ancestry.reasons) == learnt_again
 
 
-def test_a_promise_is_logged_before_and_after(tmp_path, told):
+def test_a_promise_is_logged_before_and_after(tmp_path, told, plan):
     texts = read_texts(CORPUS)
     found = begun(tmp_path / "out", texts.records)
-    statement = statement_of(PLAN, entry_of(PRIVATE, PLAN, CONFIG, found), texts, found)
+    statement = statement_of(plan, entry_of(PRIVATE, plan, CONFIG, found), texts, found)
     announce(statement, CONFIG.batch_size, told)
     assert told.lines[0] == "dp-sgd: 20 sequences, noise multiplier 2, clip 1, 10 steps"
     assert told.lines[1].startswith("Planned: ")
     assert any(line.startswith("The model will learn almost nothing") for line in told.lines)
     before = len(told.lines)
-    done = conclude(statement, PLAN, 4, tmp_path / "out" / "run", told)
-    assert (done.taken, done.planned) == (PLAN.spent(4), PLAN.spent(10))
+    done = conclude(statement, plan, 4, tmp_path / "out" / "run", told)
+    assert (done.taken, done.planned) == (plan.spent(4), plan.spent(10))
     assert told.lines[before].startswith("Privacy: ")
     assert told.lines[-1] == f"Full statement: vestige report {tmp_path}/out/run"
 

@@ -11,7 +11,6 @@ from tests.preparation.trainings import CORPUS, HELD, LETTERS, LINES, SHORT, SMA
 from vestige import results
 from vestige.data.corpus import Corpus
 from vestige.data.division import divide
-from vestige.defences.methods.regularizers import Goldfish
 from vestige.errors import VestigeError
 from vestige.models.checkpoints import load_model
 from vestige.models.folders import fingerprint
@@ -195,21 +194,10 @@ def test_a_resume_that_asks_for_something_else_changes_no_file(plain, change, sa
     assert files_of(plain.directory) == before
 
 
-@pytest.mark.slow
-def test_the_arguments_of_a_defended_run_repeat_it(tmp_path):
-    file = tmp_path / "letters.txt"
-    file.write_text("\n".join(LINES))
-    first = trained(tmp_path / "one", str(file), defence=Goldfish(k=3), seed=2)
-    asked = {"data": str(file), "layers": 1, "epochs": 2, "defence": "goldfish", "k": 3, "seed": 2}
-    assert first.record["arguments"].items() >= asked.items()
-    done = invoke(["train", "--config", tmp_path / "one", "--out", tmp_path / "two"])
-    assert done.exit_code == 0, done.stderr
-    assert fingerprint(tmp_path / "two") == fingerprint(first.directory)
-
-
 # Several seeds
 
 
+@pytest.mark.slow
 def test_several_seeds_are_several_trainings(plain, tmp_path):
     found = trained(tmp_path / "out", seed=4, seeds=2)
     assert found.summary == {"directory": str(tmp_path / "out"), "trainings": 2}

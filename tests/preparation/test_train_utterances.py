@@ -180,6 +180,7 @@ def test_a_hugging_face_encoder_is_fine_tuned_and_goes_on(planted, tiny_encoder,
     assert trained(tmp_path / "two", str(planted), **more, resume=True).summary["epoch"] == 1
 
 
+@pytest.mark.slow
 def test_the_terminal_shows_the_scores_of_the_test_part_or_else_of_the_validation(
     planted, tmp_path
 ):
