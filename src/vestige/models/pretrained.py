@@ -3,7 +3,7 @@
 Never runs code from a model's folder and never reads pickle.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
@@ -40,7 +40,15 @@ def load(
     Raises:
         ModelError: it is not a whole model of a supported kind.
     """
-    network, address = _read(source, dtype=dtype, device=device)
+    from transformers import AutoModelForCausalLM
+
+    def unlike(config: Any) -> str | None:
+        seq2seq = getattr(config, "is_encoder_decoder", False)
+        return "it is an encoder-decoder, not a causal language model" if seq2seq else None
+
+    network, address = read_pretrained(
+        source, AutoModelForCausalLM, unlike, REMEDY, dtype=dtype, device=device
+    )
     # An adapter names its base by this: a relative path would not outlive the working directory.
     network.name_or_path = str(Path(source).absolute()) if Path(source).exists() else str(source)
     vocabulary = SubwordVocabulary.from_pretrained(address)
@@ -52,28 +60,48 @@ def load(
         raise ModelError(f"{source} cannot be queried: {error}", remedy=REMEDY) from error
 
 
-def _read(
-    source: str | Path, *, dtype: torch.dtype, device: torch.device | None
+def read_pretrained(
+    source: str | Path,
+    kind: Any,
+    unlike: Callable[[Any], str | None],
+    remedy: str,
+    *,
+    spare: tuple[str, ...] = (),
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | None = CPU,
 ) -> tuple[Any, str]:
-    """The network, and the folder, file or hub name of its tokenizer."""
+    """A network of transformers, and the folder, file or hub name of its tokenizer.
+
+    Args:
+        source: a folder, a GGUF file or a hub name.
+        kind: the class that reads it, such as `AutoModelForCausalLM`.
+        unlike: says what is wrong with a configuration; None where nothing is.
+        remedy: for a model of another kind.
+        spare: prefixes of weights that may be absent.
+        dtype, device: see `load`.
+
+    Raises:
+        ModelError: it is not a whole model of this kind.
+    """
     import transformers
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig
 
     name = str(source)
-    folder, weights, packed = _found(Path(source))
+    folder, weights, packed = _found(Path(source), remedy)
     # Weights that stay packed would be multiplied by code from the hub; older versions unpack.
     unpacked = getattr(transformers, "GgufConfig", None) if packed else None
     plain = {} if unpacked is None else {"quantization_config": unpacked(dequantize=True)}
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False, **packed)
-        if getattr(config, "is_encoder_decoder", False):
-            raise ValueError("it is an encoder-decoder, not a causal language model")
+        problem = unlike(config)
+        if problem is not None:
+            raise ValueError(problem)
         if weights:
             held = (gguf_weights(weights[0]) if packed else held_numbers(weights)).total()
-            build = partial(AutoModelForCausalLM.from_config, config)
+            build = partial(kind.from_config, config)
             require_filled(held, build, dtype=dtype, device=device)
         with _quiet():  # the report is judged below
-            network, report = AutoModelForCausalLM.from_pretrained(
+            network, report = kind.from_pretrained(
                 folder,
                 config=config,
                 dtype=dtype,
@@ -85,14 +113,15 @@ def _read(
                 **plain,
             )
     except Exception as error:  # KeyError to SafetensorError, by what is wrong with the files
-        raise ModelError(f"{name} cannot be loaded: {error}", remedy=REMEDY) from error
+        raise ModelError(f"{name} cannot be loaded: {error}", remedy=remedy) from error
     # What a file lacks, transformers fills with random numbers and goes on.
-    absent = [*report["missing_keys"], *report["mismatched_keys"]]
+    missing = [key for key in report["missing_keys"] if not key.startswith(spare)]
+    absent = [*missing, *report["mismatched_keys"]]
     if absent:
         raise ModelError(
             f"the weights in {name} do not fit its config.json: {len(absent)} are missing or have "
             f"another shape, such as {absent[0]}",
-            remedy=REMEDY,
+            remedy=remedy,
         )
     if packed:  # what is read is a plain network, and is saved as one
         network.hf_quantizer, network.is_quantized = None, False
@@ -100,7 +129,7 @@ def _read(
     return network, str(Path(folder, *packed.values()))
 
 
-def _found(place: Path) -> tuple[str, list[Path], dict[str, str]]:
+def _found(place: Path, remedy: str) -> tuple[str, list[Path], dict[str, str]]:
     """Folder or hub name, its files of weights if they are here, and its GGUF file by name."""
     if (file := gguf_file(place)) is not None:
         gguf_weights(file)
@@ -110,10 +139,10 @@ def _found(place: Path) -> tuple[str, list[Path], dict[str, str]]:
     if not place.is_dir() and not in_reach(name):
         place = downloaded(name) or place
         if not place.is_dir():
-            raise ModelError(f"{name}: no such folder or hub model", remedy=REMEDY)
+            raise ModelError(f"{name}: no such folder or hub model", remedy=remedy)
     if not place.is_dir():
         return name, [], {}
-    packing = require_sound(place, remedy=REMEDY).get("quantization_config")
+    packing = require_sound(place, remedy=remedy).get("quantization_config")
     if isinstance(packing, dict) and packing.get("quant_method") == "bitsandbytes":
         _require_package("bitsandbytes", f"{place} has weights packed by bitsandbytes")
     return str(place), pretrained_files(place), {}
