@@ -71,6 +71,13 @@ def test_fiellers_ends_solve_its_equation():
         assert rest.value**2 / spread == pytest.approx(stats.t.isf(0.025, 24) ** 2)
 
 
+def test_a_share_needs_two_texts_a_side():
+    one, two = (seeded(3, 50.0, 20.0, count=(n, 60), hardness=0.1) for n in (1, 2))
+    assert share_left(*one) is None
+    found = share_left(*two)
+    assert found.low < found.value < found.high
+
+
 def test_a_retrained_model_removes_how_hard_texts_are():
     before, after, retrained = seeded(4, 1.0, 0.1, 0.0, hardness=1.0)
     alone, beside = verify(before, after), verify(before, after, retrained=retrained)
