@@ -10,6 +10,7 @@ import inspect
 import string
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -88,13 +89,8 @@ def table(
 ) -> Callable[[_Make], _Make]:
     """Declare that a function computes the rows of a table, or of several that are alike.
 
-    It takes a `Work` and, by name, what `scales.toml` holds for it; types are its annotations.
-
-    Args:
-        paper: one of `PAPERS`.
-        names: of the tables; the first one names the caption.
-        remark: what the rows say, added to the note.
-        chart: an SVG of the rows, saved beside the table.
+    It takes a `Work` and, by name, what `scales.toml` holds for it; types are its annotations. The
+    first name is that of the caption. `remark` is added to the note, `chart` is saved as SVG.
     """
 
     def declare(make: _Make) -> _Make:
@@ -133,17 +129,13 @@ def reproduce(
     """Compute tables and figures of a paper; what is there already is found again.
 
     Args:
-        paper: one of `PAPERS`.
-        scale: one of `SCALES`.
+        paper, scale: of `PAPERS` and `SCALES`.
         directory: where stages, run folders and `tables.md` are kept.
-        data: the folder of corpora; smoke needs none.
-        tables: names; none: all.
+        data, map_fn, monitor: see `Work`.
+        tables: names, or ValueError; none: all.
         record: what the run folders say besides the configuration, such as the command.
-        map_fn: `map`, or one over processes, for stages that do not wait for one another.
-        monitor: gets what is being done.
 
     Raises:
-        ValueError: there is no table of a name.
         RunError: the directory holds a table of another configuration.
     """
     every = tables_of(paper)
@@ -154,14 +146,13 @@ def reproduce(
     configurations = {name: one.configuration(settings[name]) for name, one in wanted.items()}
     saved = directory / "results"
     done = {name: load_table(saved / name, configuration=configurations[name]) for name in wanted}
-    work = Work(directory, data=data, map_fn=map_fn, monitor=monitor)
-    for name, one in wanted.items():
-        if done[name] is None:
-            monitor.log(f"filling {name}")
-            done[name] = made = _filled(one, work, settings[name])
-            run = {**(record or {}), "configuration": configurations[name]}
-            results.save(made, saved / name, run=run)
-    work.close()
+    with closing(Work(directory, data=data, map_fn=map_fn, monitor=monitor)) as work:
+        for name, one in wanted.items():
+            if done[name] is None:
+                monitor.log(f"filling {name}")
+                done[name] = made = _filled(one, work, settings[name])
+                run = {**(record or {}), "configuration": configurations[name]}
+                results.save(made, saved / name, run=run)
     found = [one for one in done.values() if one is not None]
     write_text(directory / "tables.md", markdown(_all_tables(saved, found)))
     return found
@@ -187,11 +178,8 @@ def caption(
 ) -> tuple[str, str, tuple[str, ...]]:
     """A table's title, note and printed columns (none: all that hold no list).
 
-    Args:
-        paper: its folder holds `captions.toml`.
-        name: a section of the file.
-        values: of the names in braces. Texts above the sections are values as well; the columns
-            `shown` above them follow a table's own.
+    Names in braces are replaced by `values` or by texts above the sections of `captions.toml`; the
+    columns `shown` above them follow a table's own.
     """
     read = _toml(paper, "captions.toml")
     own = read[name]
@@ -205,19 +193,10 @@ def caption(
 
 
 def paper_numbers(paper: str, table: str, *, key: int) -> dict[tuple[Value, ...], Row]:
-    """The rows of a paper's table, from `paper_<table>.csv` in its folder.
+    """The rows of a paper's table by the values of its first `key` columns.
 
-    Args:
-        paper: the folder.
-        table: names the file.
-        key: so many of the first columns name a row.
-
-    Returns:
-        By the key columns' values, the other columns by name. What reads as a number is one, and
-        an empty cell, which the paper leaves out, is None.
-
-    Raises:
-        ValueError: two rows have the same key, or a row has more or fewer cells than the first.
+    In `paper_<table>.csv` an empty cell, which the paper leaves out, is None. ValueError if two
+    rows have the same key, or a row has more or fewer cells than the first.
 
     Example:
         >>> paper_numbers("updates", "table1", key=4)["ptb", "rnn", "all-low", 50]

@@ -22,8 +22,8 @@ import inspect
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cached_property, partial, update_wrapper
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache, cached_property, partial, update_wrapper
 from pathlib import Path
 from typing import Any
 
@@ -138,8 +138,7 @@ class Work:
         with self.monitor.progress("stages") as step:
             while waiting:
                 ready = [c for c in waiting.values() if not any(n.key in waiting for n in c.needs)]
-                alone = replace(self, map_fn=map, monitor=SILENT)
-                for key in self.map_fn(partial(_compute, alone), ready):
+                for key in self.map_fn(self._compute, ready):
                     del waiting[key]
                     done = total - len(waiting)
                     self.monitor.log(f"finished {key} ({done} of {total})")
@@ -160,6 +159,12 @@ class Work:
         """Close the file of results."""
         if "_store" in self.__dict__:
             self.__dict__.pop("_store").close()
+
+    @property
+    def _compute(self) -> Callable[[Call], str]:
+        if self.map_fn is map:
+            return partial(_compute, self)
+        return partial(_compute_away, self.out, self.data)
 
     @cached_property
     def _store(self) -> Store:
@@ -202,8 +207,15 @@ def _compute(work: Work, call: Call) -> str:
         work._store[call.key] = value if _is_arrays(value) else json.loads(to_json(value))
         if call.stage.outputs:
             work._store[_record(call)] = work._files(call)
-    work.close()
     return call.key
+
+
+def _compute_away(out: Path, data: Path | None, call: Call) -> str:
+    """The same in another process, which opens the file of results once."""
+    return _compute(_here(out, data), call)
+
+
+_here = cache(Work)
 
 
 def _record(call: Call) -> str:

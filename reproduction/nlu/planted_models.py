@@ -135,17 +135,8 @@ def attack(
 ) -> dict[str, Any]:
     """Attack the secret of one pattern in models that are alike, one model after the other.
 
-    Args:
-        models: of `train_planted`.
-        secrets: of each model.
-        pattern: such as "pin:4".
-        weights: `LAST` or `BEST`.
-        method: `PAPER`, `TRIVIAL` or `OURS`.
-        known: the secret's first words that the attacker knows (Table 4's area code).
-        budget, sample: see `BUDGET`, for our attack.
-
-    Returns:
-        the summary and the rows of the `Extraction`.
+    The attacker knows so many first words of the secret (Table 4's area code). The result has the
+    summary and the rows of the `Extraction`.
     """
     ours = method == OURS
     each: list[Extraction] = []

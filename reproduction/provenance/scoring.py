@@ -106,18 +106,10 @@ def decide(observed: Observations, method: Method, *, k: int, seed: int = 0) -> 
 
 
 def histogram_scores(words: RankedWords, learned_from: ArrayLike, *, bins: int = BINS) -> Floats:
-    """The paper's score of every user.
+    """(u,) the paper's scores of users: distances to the machine's plane, above 0 for members.
 
-    Args:
-        words: with shadow models.
-        learned_from: users, of whom each shadow model was trained on about half.
-        bins: of the histogram.
-
-    Returns:
-        (u,) distances to the machine's plane, above 0 for members.
-
-    Raises:
-        ValueError: the shadow models have no members among the users, or no others.
+    It learns from users of whom each shadow model was trained on about half; ValueError if these
+    are all members, or none.
     """
     from sklearn.svm import LinearSVC
 

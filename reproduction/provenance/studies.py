@@ -32,12 +32,7 @@ def chosen_words(
 ) -> NDArray[np.bool_]:
     """(w,) the words of each user's queries: as many, and chosen alike, for all of them.
 
-    Args:
-        observed: about all words.
-        count: queries of a user.
-        k: words that the target shows.
-        how: the way to choose.
-        single: queries are single words, not texts.
+    Queries are texts or `single` words; the target shows k words.
     """
     words, queries = observed.words, observed.words.queries
     if how == "rare-sum":
@@ -79,9 +74,7 @@ def numbered_texts(observed: Observations, *, learnt: int) -> pd.DataFrame:
     """Every text, by number: its user, whether that is a member, whether it is one of the member's
     further texts, and its number from 0 among the user's of that kind.
 
-    Args:
-        observed: of which the audited texts come first and the further texts last.
-        learnt: audited texts; a member's texts after these are further ones.
+    The audited texts, `learnt` in number, come first and the further texts last.
     """
     queries = observed.words.queries
     words = pd.DataFrame({"text": queries.texts, "user": queries.users})

@@ -18,7 +18,7 @@ import pandas as pd  # type: ignore[import-untyped]
 
 from reproduction.papers import Row, paper_numbers, table
 from reproduction.provenance.audited_texts import documents_by
-from reproduction.provenance.audits import Audit, AuditTrial
+from reproduction.provenance.audits import Audit, AuditTrial, Observations, Target
 from reproduction.provenance.nulls import NullAudits, null_audit, null_row
 from reproduction.provenance.obfuscation import obfuscation
 from reproduction.provenance.private import (
@@ -78,9 +78,7 @@ def table1(work: Work, targets: Audits) -> Iterator[Row]:
 def whole_vocabulary(work: Work, targets: Audits) -> Iterator[Row]:
     """Both audits where the whole vocabulary is shown."""
     for audit in targets:
-        observed = trial_of(audit, work).observe()
-        for method in METHODS:
-            row = audit_row(observed, method, k=WHOLE, dataset=audit.name)
+        for row in both(trial_of(audit, work).observe(), dataset=audit.name):
             yield {**row, "paper_auc": 1.0}
 
 
@@ -89,10 +87,9 @@ def table2(work: Work, others: Audits) -> Iterator[Row]:
     """Shadows of other shapes."""
     paper = paper_numbers("provenance", "table2", key=1)
     for audit in others:
-        observed = trial_of(audit, work).observe()
-        for method in METHODS:
-            row = audit_row(observed, method, k=WHOLE, dataset=audit.name)
-            yield {**row, "paper_auc": paper.get((audit.text.dataset,), {}).get("paper_auc")}
+        known = paper.get((audit.text.dataset,), {})
+        for row in both(trial_of(audit, work).observe(), dataset=audit.name):
+            yield {**row, "paper_auc": known.get("paper_auc")}
 
 
 @table("provenance", "table3")
@@ -102,10 +99,10 @@ def table3(work: Work, targets: Audits, crossed: Audits, shown: Counts) -> Itera
     for audit in (*targets, *crossed):
         domain = "same" if audit.domain is None else "cross"
         observed = trial_of(audit, work).observe()
-        for k, method in product(shown, METHODS):
-            row = audit_row(observed, method, k=k, dataset=audit.name, domain=domain)
+        for k in shown:
             known = paper.get((audit.text.dataset, k, domain), {})
-            yield {**row, "paper_auc": known.get("paper_auc")}
+            for row in both(observed, k, dataset=audit.name, domain=domain):
+                yield {**row, "paper_auc": known.get("paper_auc")}
 
 
 @table("provenance", "figure2")
@@ -113,8 +110,8 @@ def figure2(work: Work, crowds: Audits) -> Iterator[Row]:
     """Audits of more and more users."""
     for audit in crowds:
         observed = trial_of(audit, work).observe()
-        for k, method in product((WHOLE, 50), METHODS):
-            yield audit_row(observed, method, k=k, users=len(observed.members))
+        for k in (WHOLE, 50):
+            yield from both(observed, k, users=len(observed.members))
 
 
 @table("provenance", "figure3")
@@ -133,8 +130,7 @@ def figure3(work: Work, targets: Audits, queries: Counts, calls: Counts) -> Iter
         for counts, k, selections, single in ways:
             for how, count in product(selections, counts):
                 mask = chosen_words(observed, count, k=k, how=how, single=single)
-                for method in METHODS:
-                    row = audit_row(observed.take(mask), method, k=k, dataset=audit.name)
+                for row in both(observed.take(mask), k, dataset=audit.name):
                     yield {**row, "selection": how, "queries": count, "words": single}
 
 
@@ -142,8 +138,7 @@ def figure3(work: Work, targets: Audits, queries: Counts, calls: Counts) -> Iter
 def figure4(work: Work, targets: Audits, noise: tuple[float, ...]) -> Iterator[Row]:
     """Texts that were not learnt among a member's."""
     for share, observed in with_noise(trial_of(targets[0], work), noise):
-        for method in METHODS:
-            row = audit_row(observed, method, k=WHOLE, dataset=targets[0].name)
+        for row in both(observed, dataset=targets[0].name):
             yield {**row, "noise": share, "members": len(observed.members)}
 
 
@@ -151,12 +146,9 @@ def figure4(work: Work, targets: Audits, noise: tuple[float, ...]) -> Iterator[R
 def table5(work: Work, targets: Audits, obfuscations: tuple[str, ...]) -> Iterator[Row]:
     """Texts that were changed: in ways "none", "apertium", "synonyms", "reversed" (for tests)."""
     paper = paper_numbers("provenance", "table5", key=1)
-    ways = {name: obfuscation(name) for name in obfuscations}
-    for name, change in ways.items():
-        observed = trial_of(targets[0], work).observe(change)
-        for method in METHODS:
-            row = audit_row(observed, method, k=WHOLE, dataset=targets[0].name)
-            known = paper.get((name,), {})
+    for name, change in {name: obfuscation(name) for name in obfuscations}.items():
+        known = paper.get((name,), {})
+        for row in both(trial_of(targets[0], work).observe(change), dataset=targets[0].name):
             yield {**row, "obfuscation": name, "paper_auc": known.get("paper_auc")}
 
 
@@ -194,9 +186,9 @@ def private(work: Work, crowds: Audits, dp_training: PrivateTraining) -> Iterato
         if target is not None:
             spent = dp_training.epsilon(len(trial.texts.members))
             guarantee = {"epsilon": spent, "delta": dp_training.delta}
-        for k, method in product((WHOLE, 500, 50), METHODS):
-            labels = {"dataset": crowds[-1].name, **guarantee, **_scores(observed.target)}
-            yield {**labels, **audit_row(observed, method, k=k)}
+        labels = {"dataset": crowds[-1].name, **guarantee, **_scores(observed.target)}
+        for k in (WHOLE, 500, 50):
+            yield from both(observed, k, **labels)
 
 
 @table("provenance", "figure8")
@@ -223,7 +215,13 @@ def memory(work: Work, targets: Audits, ablated: int) -> Iterator[Row]:
                 yield {"dataset": audit.name, **row}
 
 
-def _scores(target: Any) -> Row:
+def both(observed: Observations, k: int = WHOLE, **labels: object) -> Iterator[Row]:
+    """The rows of both audits where the target shows k words."""
+    for method in METHODS:
+        yield audit_row(observed, method, k=k, **labels)
+
+
+def _scores(target: Target) -> Row:
     return {
         "accuracy_in": target.inside.accuracy,
         "accuracy_out": target.outside.accuracy,

@@ -52,19 +52,10 @@ def measured_training(
     *,
     folder: Path,
 ) -> dict[str, Any]:
-    """Train until the test perplexity reaches the last level.
+    """Train on the users' planted text until the test perplexity reaches the last, lowest level.
 
-    Args:
-        users: their planted text is learnt; their test text decides which perplexity is reached.
-        config: how the model learns; its seed draws fresh weights too.
-        shape: of the model.
-        defence: under which it learns.
-        levels: perplexities on the test text, falling.
-        folder: the models of the levels are in its `levels`.
-
-    Returns:
-        seconds of learning, what was measured at the evaluations (`watched`), and, by level as
-        text, what was measured when the training reached it (`levels`).
+    The result has seconds of learning, what was measured at the evaluations (`watched`), and, by
+    level as text, what was measured when the training reached it (`levels`).
     """
     measured = Measures(users, config, tuple(levels), folder)
     snapshot(

@@ -163,13 +163,7 @@ def table5(
 ) -> Iterator[Row]:
     """Table 5: a row for each phrase, a column for each update, named as in the paper's file.
 
-    Args:
-        work: where models are kept.
-        setting: its `words` are those of D_orig.
-        added: the text's name.
-        retrained: extra text in percent of D_orig.
-        continued: the same, for continued training.
-        shown: phrases followed, at most.
+    The text of the name `added` is in every update, with extra text in percent of D_orig.
     """
     paper = paper_numbers("updates", "table5", key=1)
     text, _ = read_text(added, work.data)

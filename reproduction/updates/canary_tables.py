@@ -32,13 +32,9 @@ def table1(
 ) -> Iterator[Row]:
     """Table 1: a row for each canary, with its ranks in the first training.
 
-    The paper's WikiText-103 is under the name of our text, WikiText-2.
-
-    Args:
-        work: where models are kept.
-        planting: the canaries.
-        budget: of the bounded search for the exact rank.
-        trainings: of each model, from other seeds and with the copies at other positions.
+    The paper's WikiText-103 is under the name of our text, WikiText-2. `budget` is that of the
+    bounded search for the exact rank; several `trainings` of each model have other seeds and the
+    copies at other positions.
     """
     paper = paper_numbers("updates", "table1", key=4)
     material = prepare(planting.setting, work)
@@ -75,12 +71,8 @@ def pair_of(planting: Planting, material: Material, copies: int, number: int = 0
 
 
 def profile_chart(rows: Rows) -> str:
-    """Figure 1 as SVG: gain by position, a line for each canary and number of copies.
-
-    Args:
-        rows: with pattern, copies, position (from 1) and gain. All-low canaries are dashed, as in
-            the paper.
-    """
+    """Figure 1 as SVG: gain by position, a line for each canary and number of copies; all-low
+    canaries are dashed, as in the paper."""
     kept = ("pattern", "copies", "position", "gain")
     values = [{name: row[name] for name in kept} for row in rows]
     patterns = list(dict.fromkeys(row["pattern"] for row in values))
@@ -124,14 +116,9 @@ def table2(
 ) -> Iterator[Row]:
     """Table 2: a row for each update and number of copies.
 
-    Args:
-        work: where models are kept.
-        setting: its `words` are those of D_orig.
-        copies: the paper's two frequencies, as numbers of copies.
-        phrases: mixed canaries for each number of copies, planted together.
-        retrained: extra text in percent of D_orig.
-        continued: the same, for continued training.
-        two_stage: extra text of each stage, or None for no such update.
+    The `words` of the setting are those of D_orig; `copies` are the paper's two frequencies, and so
+    many mixed `phrases` are planted for each. The kinds of update are given by their extra text in
+    percent of D_orig.
     """
     paper = paper_numbers("updates", "table2", key=3)
     material = extended(setting, work, (*retrained, *continued))

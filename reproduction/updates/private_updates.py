@@ -47,14 +47,8 @@ def rq5(
 ) -> Iterator[Row]:
     """RQ5: a row for each epsilon; None (undefended) first.
 
-    Args:
-        work: where models are kept.
-        planting: the canaries of Table 1.
-        private: how the private pairs learn, with Poisson sampling; its seed is not used.
-        budget: of the bounded search for the exact rank.
-        epsilons, delta: of each private training.
-        max_grad_norm: what a sequence's gradient is clipped to.
-        copies: of each canary; one of the undefended models'.
+    `private` is how the private pairs learn, with Poisson sampling; its seed is not used. Epsilon
+    and delta are of each private training by itself.
     """
     paper = paper_numbers("updates", "rq5", key=1)
     material = prepare(planting.setting, work)

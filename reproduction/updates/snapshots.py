@@ -123,21 +123,11 @@ def train(
     adapter: Adapter | None = None,
     folder: Path,
 ) -> dict[str, Any]:
-    """Train a snapshot: a language model that has learnt a corpus.
+    """Train a snapshot: a language model that has learnt a corpus, or an adapter in its place.
 
-    Args:
-        corpus: what it learns.
-        vocabulary: what the ids mean.
-        config: how it learns; its seed draws fresh weights too.
-        start: the shape of fresh weights, or a finished snapshot to continue.
-        validation: decides which epoch is kept; None: the last is.
-        defence: under which it learns.
-        adapter: learns in place of the weights.
-        folder: the model is in its `model`.
-
-    Returns:
-        perplexity and accuracy of the epoch whose weights are kept, that epoch, and the number
-        format.
+    It starts from fresh weights, drawn by the seed of `config`, or from a finished snapshot. The
+    validation text decides which epoch is kept; without it the last is. The result has perplexity
+    and accuracy of that epoch, the epoch, and the number format.
     """
 
     def started() -> LanguageModel:
@@ -254,13 +244,9 @@ def prepare(
     extra_words: Sequence[int] = (),
     read_too: Sequence[Corpus] = (),
 ) -> Material:
-    """Read what a setting needs.
+    """Read what a setting needs, with extra texts of some sizes.
 
-    Args:
-        setting: what to read.
-        work: its `data` is the folder of corpora.
-        extra_words: sizes of the extra texts.
-        read_too: texts whose words the vocabulary shall know as well as the original's.
+    The vocabulary is that of the original text and of those that are `read_too`.
     """
     text, validation = read_text(setting.dataset, work.data)
     original, extras = text, []
@@ -281,14 +267,10 @@ def prepare(
 def extended(
     setting: Setting, work: Work, percents: Iterable[int], *, read_too: Sequence[Corpus] = ()
 ) -> Material:
-    """A setting with extra texts, each holding the smaller ones, and as large a text for later.
+    """A setting with extra texts, each holding the smaller ones.
 
-    Returns:
-        Material with `percents`; its last extra part is for later and as large as the largest
-        extra text.
-
-    Raises:
-        ValueError: the setting takes all of its text.
+    The last extra part is for a later update and as large as the largest extra text. ValueError if
+    the setting takes all of its text.
     """
     if setting.words is None:
         raise ValueError(f"words must be given where text is added, got {setting}")

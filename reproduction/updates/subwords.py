@@ -164,12 +164,7 @@ def subwords(
 ) -> Iterator[Row]:
     """A row for each repetition, kind of update, search and score.
 
-    Args:
-        work: where models are kept.
-        mail: the texts.
-        learning: the models.
-        seeds: repetitions; the model before a repetition's update is the null of the one before.
-        searches: each is tried with every score.
+    The model before a repetition's update is the null of the repetition before it.
     """
     texts = {seed: texts_of(mail, work.data, seed) for seed in seeds}
     before = {seed: learning.earlier(read, seed) for seed, read in texts.items()}
