@@ -48,7 +48,8 @@ class Stage:
         self, function: Callable[..., Any], *, version: int = 1, outputs: Sequence[str] = ()
     ) -> None:
         update_wrapper(self, function)
-        self.function, self.version, self.outputs = function, version, tuple(outputs)
+        self.name, self.function = function.__name__, function
+        self.version, self.outputs = version, tuple(outputs)
         parameters = inspect.signature(function).parameters.values()
         self.given = [one.name for one in parameters if one.name in GIVEN]
         self.signature = inspect.Signature([p for p in parameters if p.name not in GIVEN])
@@ -59,7 +60,7 @@ class Stage:
         return Call(self, bound.arguments)
 
     def __reduce__(self) -> str:
-        return self.__qualname__  # pickled by name, as functions are
+        return self.name  # pickled by name, as functions are
 
 
 def stage(
@@ -87,7 +88,7 @@ class Call:
         """Equal for equal descriptions."""
         described = _described([self.stage.version, self.arguments])
         digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
-        return f"{self.stage.__name__}-{digest[:16]}"
+        return f"{self.stage.name}-{digest[:16]}"
 
     @property
     def needs(self) -> Iterator["Call"]:

@@ -143,6 +143,7 @@ def attack(
     for model, planted in zip(models, secrets, strict=True):
         asked, truth = without_known(planted.secret(pattern), known)
         network = load_intent_slot(model.folder / weights, device="cpu")
+        assert isinstance(network, IntentSlotModel)
         extraction = extract_secrets(
             objective_of(network, asked),
             attack=OURS if ours else ATTACKS[method],

@@ -46,6 +46,7 @@ from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode, encode_pairs, sources_of
 from vestige.data.token_queries import token_queries
 from vestige.data.users import disjoint_groups, documents_of, of_length, users_with
+from vestige.data.vocabulary import WordVocabulary
 from vestige.metrics.estimates import columns, mean
 from vestige.models.checkpoints import load_model, load_seq2seq
 from vestige.training.shadow_jobs import ShadowJob, ShadowPlan, shadow_jobs
@@ -193,7 +194,8 @@ def trainings(
     task = TASKS[null.dataset]
     usual: Any = preset_for(task)
     learnt = people.of(people.members)
-    vocabulary, sources = vocabulary_of(learnt, null.vocabulary_size), None
+    vocabulary = vocabulary_of(learnt, null.vocabulary_size)
+    sources: WordVocabulary | None = None
     if task != "next-word":
         sources = vocabulary_of(sources_of(learnt), null.vocabulary_size)
     plan = ShadowPlan(

@@ -14,6 +14,7 @@ from reproduction.texts import random_parts, read_text, vocabulary_of
 from vestige.data.canaries.phrases import frequency_canaries
 from vestige.data.canaries.texts import Canary, plant
 from vestige.data.corpus import Corpus
+from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import Vocabulary, WordVocabulary, word_counts
 from vestige.defences.registry import Defence, NoDefence
 from vestige.models.checkpoints import load_model
@@ -85,6 +86,7 @@ class GPT2:
         """The untrained model."""
         from transformers import GPT2Config, GPT2LMHeadModel
 
+        assert isinstance(vocabulary, SubwordVocabulary)
         settings = GPT2Config(
             vocab_size=len(vocabulary), n_positions=256, n_embd=self.width, n_layer=4, n_head=4,
             resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
