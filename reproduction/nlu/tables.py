@@ -187,7 +187,7 @@ def figures3to5(
             planted = models_of(dataset.text, learner, patterns, copies, range(trials))
             for pattern in patterns:
                 canary, _, words = pattern.partition(":")
-                names = {"dataset": dataset.text.dataset, "canary": canary}
+                names: Row = {"dataset": dataset.text.dataset, "canary": canary}
                 names |= {"length": int(words), "copies": copies}
                 lines += attacks(planted, pattern, names)
     yield from rows_of(work, lines)

@@ -11,12 +11,18 @@ from reproduction.papers import Row, Rows, paper_numbers, table
 from reproduction.stages import Call, Work
 from reproduction.tables import cell
 from reproduction.updates.exposures import exposures, scores_of, token_profile
-from reproduction.updates.snapshots import Material, Planting, Setting, extended, prepare
+from reproduction.updates.snapshots import (
+    Material,
+    Planting,
+    Setting,
+    extended,
+    models_of,
+    prepare,
+)
 from vestige.data.canaries.phrases import frequency_canaries
 from vestige.data.canaries.texts import Canary
 from vestige.data.corpus import Corpus
 from vestige.metrics.estimates import mean
-from vestige.models.checkpoints import load_model
 
 DRAWN = ("all-low", "high-to-low")
 """Patterns of Figure 1."""
@@ -45,11 +51,10 @@ def table1(
     work.all(call for pairs in updates.values() for pair in pairs for call in pair)
     for copies, pairs in updates.items():
         _, canaries = material.with_copies(planting, copies, seed=copies)
-        finished = [work.all(pair) for pair in pairs]
-        learnt = material.learnt(*finished[0])
-        (before, after), *later = [[load_model(one.folder) for one in pair] for pair in finished]
-        scores = [scores_of(*models, canaries) for models in later]
-        for row in exposures(before, after, canaries, budget=budget):
+        first, *later = [work.all(pair) for pair in pairs]
+        learnt = material.learnt(*first)
+        scores = [scores_of(*models_of(pair), canaries) for pair in later]
+        for row in exposures(*models_of(first), canaries, budget=budget):
             key = (learnt["dataset"], learnt["model"], row["pattern"], row["copies"])
             yield {
                 **learnt,
@@ -96,8 +101,7 @@ def figure1(work: Work, planting: Planting) -> Iterator[Row]:
     material = prepare(planting.setting, work)
     for copies in planting.copies:
         _, canaries = material.with_copies(planting, copies, seed=copies)
-        pair = work.all(pair_of(planting, material, copies))
-        before, after = (load_model(one.folder) for one in pair)
+        before, after = models_of(work.all(pair_of(planting, material, copies)))
         for canary in canaries:
             if canary.planted and canary.pattern in DRAWN:
                 for row in token_profile(before, after, canary):
@@ -135,12 +139,11 @@ def table2(
         updates["continued", percent] = material.continued(percent, text, original), canaries
     if two_stage is not None:
         first, canaries = updates["continued", two_stage]
-        after = material.snapshot(material.extras[-1], seed=500 + two_stage, start=first)
-        updates["two-stage", two_stage] = after, canaries
+        second = material.snapshot(material.extras[-1], seed=500 + two_stage, start=first)
+        updates["two-stage", two_stage] = second, canaries
     before, *finished = work.all([original, *(call for call, _ in updates.values())])
     for ((update, percent), (_, canaries)), after in zip(updates.items(), finished, strict=True):
-        models = load_model(before.folder), load_model(after.folder)
-        found = list(exposures(*models, canaries, budget=None))
+        found = list(exposures(*models_of([before, after]), canaries, budget=None))
         for number, frequency in zip(copies, FREQUENCIES, strict=True):
             yield {
                 "update": update,

@@ -17,12 +17,11 @@ from reproduction.papers import Row, paper_numbers, table
 from reproduction.stages import Call, Work
 from reproduction.updates.canary_tables import pair_of
 from reproduction.updates.exposures import exposures
-from reproduction.updates.snapshots import Planting, prepare, train
+from reproduction.updates.snapshots import Planting, models_of, prepare, train
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.vocabulary import Vocabulary
 from vestige.defences.methods.private import DPSGD
-from vestige.models.checkpoints import load_model
 from vestige.privacy.accounting import Mechanism, noise_for
 from vestige.training.config import TrainingConfig
 from vestige.training.sequences import SequenceBatches, Sequences
@@ -58,7 +57,7 @@ def rq5(
     spent: dict[float | None, Row] = {None: {}}
     for epsilon in epsilons:
         trainings = [
-            private_training(of, private, epsilon, delta, max_grad_norm) for of in undefended
+            private_training(plain, private, epsilon, delta, max_grad_norm) for plain in undefended
         ]
         pairs[epsilon] = [call for call, _ in trainings]
         mechanism = trainings[1][1]
@@ -69,17 +68,15 @@ def rq5(
             "steps": mechanism.steps,
         }
     work.all(call for pair in pairs.values() for call in pair)
-    for epsilon, pair in pairs.items():
+    for asked, pair in pairs.items():
         before, after = work.all(pair)
-        found = exposures(
-            load_model(before.folder), load_model(after.folder), canaries, budget=budget
-        )
+        found = exposures(*models_of([before, after]), canaries, budget=budget)
         row = next(one for one in found if one["pattern"] == PATTERN)
-        known = paper.get((epsilon,), {})
+        known = paper.get((asked,), {})
         yield {
-            "defence": "none" if epsilon is None else "dp-sgd",
-            "asked_epsilon": epsilon,
-            **spent[epsilon],
+            "defence": "none" if asked is None else "dp-sgd",
+            "asked_epsilon": asked,
+            **spent[asked],
             **{name: after.value[name] for name in ("accuracy", "perplexity", "epoch")},
             **{name: row[name] for name in SHOWN},
             **{f"paper_{name}": value for name, value in known.items()},

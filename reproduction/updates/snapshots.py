@@ -162,6 +162,12 @@ def train(
     }
 
 
+def models_of(pair: Iterable[Finished]) -> tuple[LanguageModel, LanguageModel]:
+    """The models before and after an update."""
+    before, after = (load_model(one.folder) for one in pair)
+    return before, after
+
+
 @dataclass(frozen=True, kw_only=True)
 class Material:
     """A setting, read.
