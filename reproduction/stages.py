@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from vestige.data.writing import make_directory
 from vestige.monitor import SILENT, Monitor
 from vestige.results import to_json
 from vestige.store import Store
@@ -136,10 +137,12 @@ class Work:
         for call in calls:
             self._add_missing(call, waiting)
         total = len(waiting)
+        here = self.map_fn is map
+        compute = self._compute if here else partial(_compute_away, self.out, self.data)
         with self.monitor.progress("stages") as step:
             while waiting:
                 ready = [c for c in waiting.values() if not any(n.key in waiting for n in c.needs)]
-                for key in self.map_fn(self._compute, ready):
+                for key in self.map_fn(compute, ready):
                     del waiting[key]
                     done = total - len(waiting)
                     self.monitor.log(f"finished {key} ({done} of {total})")
@@ -161,12 +164,6 @@ class Work:
         if "_store" in self.__dict__:
             self.__dict__.pop("_store").close()
 
-    @property
-    def _compute(self) -> Callable[[Call], str]:
-        if self.map_fn is map:
-            return partial(_compute, self)
-        return partial(_compute_away, self.out, self.data)
-
     @cached_property
     def _store(self) -> Store:
         return Store(self.out / STORE, monitor=self.monitor, shared=True)
@@ -179,6 +176,24 @@ class Work:
         for needed in call.needs:
             self._add_missing(needed, waiting)
         waiting[call.key] = call
+
+    def _compute(self, call: Call) -> str:
+        """Compute a call whose needs are finished; its key."""
+        folder = self.out / FOLDERS / call.key
+        if (self.out / STORE).exists() and self._recorded(call) not in (None, self._files(call)):
+            shutil.rmtree(folder, ignore_errors=True)
+            del self._store[_record(call)]
+        if call.stage.outputs:
+            make_directory(folder)
+        arguments = {name: _passed(value, self) for name, value in call.arguments.items()}
+        given = {"folder": folder, "work": self}
+        given = {name: given[name] for name in call.stage.given}
+        value = call.stage.function(**arguments, **given)
+        with self._store.transaction():
+            self._store[call.key] = value if _is_arrays(value) else json.loads(to_json(value))
+            if call.stage.outputs:
+                self._store[_record(call)] = self._files(call)
+        return call.key
 
     def _recorded(self, call: Call) -> dict[str, str] | None:
         """SHA-256 of the files that a finished call wrote, by path in its folder."""
@@ -193,27 +208,9 @@ class Work:
         return {file.relative_to(folder).as_posix(): _sha256(file) for file in sorted(inner)}
 
 
-def _compute(work: Work, call: Call) -> str:
-    """Compute a call whose needs are finished; its key."""
-    folder = work.out / FOLDERS / call.key
-    if (work.out / STORE).exists() and work._recorded(call) not in (None, work._files(call)):
-        shutil.rmtree(folder, ignore_errors=True)
-        del work._store[_record(call)]
-    if call.stage.outputs:
-        folder.mkdir(parents=True, exist_ok=True)
-    given = {"folder": folder, "work": work}
-    arguments = {name: _passed(value, work) for name, value in call.arguments.items()}
-    value = call.stage.function(**arguments, **{name: given[name] for name in call.stage.given})
-    with work._store.transaction():
-        work._store[call.key] = value if _is_arrays(value) else json.loads(to_json(value))
-        if call.stage.outputs:
-            work._store[_record(call)] = work._files(call)
-    return call.key
-
-
 def _compute_away(out: Path, data: Path | None, call: Call) -> str:
-    """The same in another process, which opens the file of results once."""
-    return _compute(_here(out, data), call)
+    """`Work._compute` in another process, which opens the file of results once."""
+    return _here(out, data)._compute(call)
 
 
 _here = cache(Work)
