@@ -1,1 +1,7 @@
-"""One room a paper: its numbers as data, three scales, trials that are kept, and `run`."""
+"""Tables and figures of four papers, recomputed with the public API; not part of the wheel.
+
+`python -m reproduction PAPER --out DIR` calls the functions that PAPER/tables.py declares with
+`@table` (papers.py). Their arguments are in PAPER/scales.toml, their titles and notes in
+PAPER/captions.toml, the paper's own numbers in PAPER/paper_*.csv. What takes long is a `@stage`
+(stages.py), which is kept, resumed and shared by tables.
+"""

@@ -1,14 +1,17 @@
-"""The tables of papers: declared with `@table`, computed once, and found again.
+"""The tables of papers: functions declared with `@table`, computed once, and found again.
 
-A paper is a folder with the module `tables`, which declares its tables, and with data:
-`scales.toml` (what is computed at each scale), `captions.toml` (titles, notes and columns) and
-`paper_NAME.csv` (the paper's own numbers).
+A paper is a folder with the module `tables`, and with data: `scales.toml` (the arguments of the
+tables at each scale), `captions.toml` (titles, notes and columns) and `paper_NAME.csv` (the paper's
+own numbers).
 """
 
 import csv
+import inspect
+import string
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, is_dataclass
+from contextlib import closing
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
@@ -17,13 +20,11 @@ from typing import Any, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter
 
-from reproduction.runner import MapFn, Trial, run_trials
+from reproduction.stages import MapFn, Work
 from reproduction.tables import Table, load_table, markdown, read_table
 from vestige import _validate, results
 from vestige.data.writing import write_text
 from vestige.monitor import SILENT, Monitor
-from vestige.training.shadow_jobs import ShadowJob
-from vestige.training.shadows import train_shadows
 
 PAPERS = ("updates", "regularization", "nlu", "provenance")
 SCALES = ("smoke", "small", "full")
@@ -33,29 +34,7 @@ Value = str | int | float | None
 Numbers = Mapping[tuple[Value, ...], Mapping[str, Any]]
 """Columns by the values of the key columns."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """How a table is made.
-
-    Attributes:
-        trials: made first, each once for all tables.
-        shadows: target and shadow models of audits, trained next.
-        rows: then computes the table.
-        values: of the names in braces in the caption.
-        remark: what the rows say, added to the note.
-        chart: an SVG of the rows, saved beside the table.
-    """
-
-    trials: Sequence[Trial] = ()
-    shadows: Sequence[ShadowJob] = ()
-    rows: Callable[[], Iterable[Mapping[str, Any]]]
-    values: Mapping[str, object] = field(default_factory=dict)
-    remark: Callable[[Rows], str] = lambda rows: ""
-    chart: Callable[[Rows], str] | None = None
-
-
-Make = Callable[[Any, Path, Path | None], Plan]
+Make = Callable[..., Iterable[Mapping[str, Any]]]
 _Make = TypeVar("_Make", bound=Make)
 
 
@@ -66,44 +45,58 @@ class PaperTable:
     paper: str
     name: str
     caption: str
-    section: str
-    folder: str
     make: Make
+    remark: Callable[[Rows], str]
+    chart: Callable[[Rows], str] | None
 
-    def settings(self, scale: str) -> Any:
-        """The first argument of `make`, read from the scale's section of `scales.toml`."""
-        given = scales_of(self.paper)[scale]
-        wanted = next(iter(get_type_hints(self.make).values()))
-        return TypeAdapter(wanted).validate_python(given[self.section] if self.section else given)
+    @property
+    def parameters(self) -> dict[str, TypeAdapter[Any]]:
+        """The parameters of `make` behind the first one, with what reads their values."""
+        hints = get_type_hints(self.make)
+        names = list(inspect.signature(self.make).parameters)[1:]
+        return {name: TypeAdapter(hints[name]) for name in names}
+
+    def settings(self, scale: str) -> dict[str, Any]:
+        """The arguments of `make` behind the first one at a scale, defaults included.
+
+        They are those of the scale's section with the table's name, or of the whole scale.
+        """
+        of_scale = scales_of(self.paper)[scale]
+        given = of_scale.get(self.name, of_scale)
+        of = self.parameters
+        if self.name in of_scale and (unknown := sorted(set(given) - set(of))):
+            raise ValueError(f"{self.paper}/scales.toml: {self.name} takes no {unknown}")
+        values = {name: of[name].validate_python(given[name]) for name in of if name in given}
+        bound = inspect.signature(self.make).bind(None, **values)
+        bound.apply_defaults()
+        return {name: bound.arguments[name] for name in of}
+
+    def configuration(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings as the run folder records them."""
+        of = self.parameters
+        plain = {name: of[name].dump_python(value, mode="json") for name, value in settings.items()}
+        return {"settings": plain}
 
 
 _TABLES: dict[str, dict[str, PaperTable]] = {paper: {} for paper in PAPERS}
 
 
 def table(
-    paper: str, *names: str, section: str | None = None, folder: str | None = None
+    paper: str,
+    *names: str,
+    remark: Callable[[Rows], str] = lambda rows: "",
+    chart: Callable[[Rows], str] | None = None,
 ) -> Callable[[_Make], _Make]:
-    """Declare that a function plans a table, or several that are alike.
+    """Declare that a function computes the rows of a table, or of several that are alike.
 
-    The function takes its settings, the directory for trials and the folder of corpora. The type
-    of the settings is that of its annotation.
-
-    Args:
-        paper: one of `PAPERS`.
-        names: of the tables; the first one names the caption.
-        section: of the scale, which holds the settings; "": the whole scale. Default: the name.
-        folder: of the trials, below the output folder. Default: the first name.
+    It takes a `Work` and, by name, what `scales.toml` holds for it; types are its annotations. The
+    first name is that of the caption. `remark` is added to the note, `chart` is saved as SVG.
     """
 
     def declare(make: _Make) -> _Make:
         for name in names:
             _TABLES[paper][name] = PaperTable(
-                paper=paper,
-                name=name,
-                caption=names[0],
-                section=name if section is None else section,
-                folder=names[0] if folder is None else folder,
-                make=make,
+                paper=paper, name=name, caption=names[0], make=make, remark=remark, chart=chart
             )
         return make
 
@@ -117,8 +110,8 @@ def tables_of(paper: str) -> Mapping[str, PaperTable]:
     return _TABLES[paper]
 
 
-def settings_of(paper: str, table: str, scale: str) -> Any:
-    """What a table is computed from, at a scale."""
+def settings_of(paper: str, table: str, scale: str) -> dict[str, Any]:
+    """The arguments of a table at a scale."""
     return tables_of(paper)[table].settings(scale)
 
 
@@ -136,55 +129,45 @@ def reproduce(
     """Compute tables and figures of a paper; what is there already is found again.
 
     Args:
-        paper: one of `PAPERS`.
-        scale: one of `SCALES`.
-        directory: where trials, run folders and `tables.md` are kept.
-        data: the folder of corpora; smoke needs none.
-        tables: names; none: all.
+        paper, scale: of `PAPERS` and `SCALES`.
+        directory: where stages, run folders and `tables.md` are kept.
+        data, map_fn, monitor: see `Work`.
+        tables: names, or ValueError; none: all.
         record: what the run folders say besides the configuration, such as the command.
-        map_fn: `map`, or one over processes, for trials that do not wait for one another.
-        monitor: gets what is being done.
 
     Raises:
-        ValueError: there is no table of a name.
-        RunError: the directory holds a table or trial of another configuration.
+        RunError: the directory holds a table of another configuration.
     """
     every = tables_of(paper)
     for name in tables:
         _validate.one_of(tuple(every), table=name)
     wanted = {name: one for name, one in every.items() if not tables or name in tables}
     settings = {name: one.settings(scale) for name, one in wanted.items()}
-    configurations = {name: {"settings": _plain(one)} for name, one in settings.items()}
+    configurations = {name: one.configuration(settings[name]) for name, one in wanted.items()}
     saved = directory / "results"
     done = {name: load_table(saved / name, configuration=configurations[name]) for name in wanted}
-    plans = {
-        name: one.make(settings[name], directory / one.folder, data)
-        for name, one in wanted.items()
-        if done[name] is None
-    }
-    trials = [trial for plan in plans.values() for trial in plan.trials]
-    run_trials(trials, map_fn=map_fn, monitor=monitor)
-    for name, plan in plans.items():
-        monitor.log(f"filling {name}")
-        train_shadows(plan.shadows, map_fn=map_fn, say=monitor.log)
-        done[name] = made = _filled(wanted[name], plan, directory)
-        run = {**(record or {}), "configuration": configurations[name]}
-        results.save(made, saved / name, run=run)
+    with closing(Work(directory, data=data, map_fn=map_fn, monitor=monitor)) as work:
+        for name, one in wanted.items():
+            if done[name] is None:
+                monitor.log(f"filling {name}")
+                done[name] = made = _filled(one, work, settings[name])
+                run = {**(record or {}), "configuration": configurations[name]}
+                results.save(made, saved / name, run=run)
     found = [one for one in done.values() if one is not None]
     write_text(directory / "tables.md", markdown(_all_tables(saved, found)))
     return found
 
 
-def _filled(of: PaperTable, plan: Plan, directory: Path) -> Table:
+def _filled(of: PaperTable, work: Work, settings: Mapping[str, Any]) -> Table:
     """The table with its rows; its chart is written to the directory."""
-    rows = list(plan.rows())
-    if plan.chart is not None:
-        write_text(directory / f"{of.name}.svg", plan.chart(rows))
-    title, note, columns = caption(of.paper, of.caption, plan.values)
+    rows = list(of.make(work, **settings))
+    if of.chart is not None:
+        write_text(work.out / f"{of.name}.svg", of.chart(rows))
+    title, note, columns = caption(of.paper, of.caption, settings)
     return Table(
         name=of.name,
         title=title,
-        note=f"{note} {plan.remark(rows)}".strip(),
+        note=f"{note} {of.remark(rows)}".strip(),
         columns=columns or _scalar_columns(rows),
         entries=tuple(rows),
     )
@@ -195,34 +178,25 @@ def caption(
 ) -> tuple[str, str, tuple[str, ...]]:
     """A table's title, note and printed columns (none: all that hold no list).
 
-    Args:
-        paper: its folder holds `captions.toml`.
-        name: a section of the file.
-        values: of the names in braces. Texts above the sections are values as well; the columns
-            `shown` above them follow a table's own.
+    Names in braces are replaced by `values` or by texts above the sections of `captions.toml`; the
+    columns `shown` above them follow a table's own.
     """
     read = _toml(paper, "captions.toml")
-    texts = {key: text.format(**values) for key, text in read.items() if isinstance(text, str)}
     own = read[name]
-    title, note = (own.get(key, "").format(**values, **texts) for key in ("title", "note"))
+    parts = [own.get(key, "") for key in ("title", "note")]
+    for key, text in read.items():
+        if isinstance(text, str):
+            parts = [part.replace(f"{{{key}}}", text) for part in parts]
+    title, note = (_Caption().format(part, **values) for part in parts)
     columns = tuple(own.get("columns", ()))
     return title, note, (*columns, *read.get("shown", ())) if columns else ()
 
 
 def paper_numbers(paper: str, table: str, *, key: int) -> dict[tuple[Value, ...], Row]:
-    """The rows of a paper's table, from `paper_<table>.csv` in its folder.
+    """The rows of a paper's table by the values of its first `key` columns.
 
-    Args:
-        paper: the folder.
-        table: names the file.
-        key: so many of the first columns name a row.
-
-    Returns:
-        By the key columns' values, the other columns by name. What reads as a number is one, and
-        an empty cell, which the paper leaves out, is None.
-
-    Raises:
-        ValueError: two rows have the same key, or a row has more or fewer cells than the first.
+    In `paper_<table>.csv` an empty cell, which the paper leaves out, is None. ValueError if two
+    rows have the same key, or a row has more or fewer cells than the first.
 
     Example:
         >>> paper_numbers("updates", "table1", key=4)["ptb", "rnn", "all-low", 50]
@@ -276,10 +250,12 @@ def _toml(paper: str, name: str) -> dict[str, Any]:
     return tomllib.loads(files("reproduction").joinpath(paper, name).read_text("utf-8"))
 
 
-def _plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+class _Caption(string.Formatter):
+    """Formats several values one after the other."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        joined = ", ".join(map(str, value)) if isinstance(value, tuple) else value
+        return str(super().format_field(joined, format_spec))
 
 
 def _scalar_columns(rows: Rows) -> tuple[str, ...]:

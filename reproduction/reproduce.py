@@ -124,5 +124,5 @@ def _rows(tables: "Sequence[Table]") -> Iterator[Mapping[str, Any]]:
 
 def _worth_keeping(out: Path) -> bool:
     """Whether a failed call has left something to go on from."""
-    kept: Iterable[str] = ("checkpoint.safetensors", "run.json", "trial.json", "shadow.json")
+    kept: Iterable[str] = ("checkpoint.safetensors", "run.json", "stages.sqlite", "shadow.json")
     return any(any(out.rglob(name)) for name in kept)

@@ -4,13 +4,11 @@ import os
 import signal
 import sys
 import time
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from reproduction.runner import Trial, run_trials
 from vestige import parallel
 from vestige.errors import ClusterError, DataError
 from vestige.parallel import map_cluster, map_processes
@@ -140,24 +138,6 @@ def test_a_process_keeps_the_memory_of_tensors_and_sends_errors_of_ours_with_the
     assert next(answers) is True
     with pytest.raises(DataError, match=r"item 7 cannot be used\. Give another one\."):
         next(answers)
-
-
-@on_a_cluster
-def test_nodes_that_share_a_directory_make_the_trials_of_an_experiment(address, tmp_path):
-    @dataclass(frozen=True, kw_only=True)
-    class Sum(Trial):
-        number: int
-        parts: tuple = ()
-
-        def make(self):
-            own = sum(part.result()["sum"] for part in self.parts)
-            return {"sum": self.number + own, "pid": os.getpid()}
-
-    parts = tuple(Sum(directory=tmp_path / str(n), number=n) for n in (1, 2))
-    whole = Sum(directory=tmp_path / "whole", number=3, parts=parts)
-    run_trials([whole], map_fn=partial(map_cluster, address=address))
-    assert whole.result()["sum"] == 6
-    assert os.getpid() not in {trial.result()["pid"] for trial in (*parts, whole)}
 
 
 @on_a_cluster

@@ -44,13 +44,7 @@ def discrete_optimization(
 ) -> Candidates:
     """The most probable words of each start, ranked by their own loss.
 
-    Args:
-        starts: number of starts; the best by the words' loss is taken.
-        scale: logits start from N(0, scale^2); 0: one start from zero.
-        epochs: steps.
-
-    Raises:
-        ValueError: a setting is out of range, or there are several starts from zero.
+    Logits start from N(0, scale^2), with 0 from zero, of which there is one start.
     """
     _validate.at_least(1, starts=starts, epochs=epochs)
     _validate.at_least(0, scale=scale)
@@ -123,11 +117,8 @@ def _descend(
     epochs: int,
     progress: Progress | None,
 ) -> Tensor:
-    """Adam from starts (trials, starts, ...), as many starts at once as fit.
-
-    Args:
-        loss: the summed loss of some of the starts (trials, k, ...), given the epoch, from 0.
-    """
+    """Adam from starts (trials, starts, ...), as many at once as fit, by their summed loss at an
+    epoch from 0."""
     parts = torch.split(start, at_once, dim=1)
     done = []
     for number, part in enumerate(parts):

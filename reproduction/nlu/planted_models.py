@@ -1,19 +1,22 @@
-"""Intent-and-slot models that have learnt a corpus with planted secrets.
+"""Intent-and-slot models that have learnt a corpus with planted secrets, and attacks on them.
 
 The undefended model has the weights of its last epoch. Early stopping needs no training of its
 own: it is the same training, and its model has the weights of the best epoch before its patience
 was at an end.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from reproduction.nlu.paper_attacks import ATTACKS
 from reproduction.nlu.utterance_texts import Parts, UtteranceText, read_parts
-from reproduction.runner import Trial
+from reproduction.stages import Finished, Work, stage
+from vestige.audits.extraction.objective import objective_of
+from vestige.audits.extraction.unknown_words import Extraction, extract_secrets
 from vestige.data.canaries.patterns import SecretPattern, paper_pattern
 from vestige.data.canaries.utterances import SecretCanary, plant_secrets, secret_canaries
 from vestige.data.utterances import Utterances
@@ -27,6 +30,10 @@ from vestige.training.new_models import new_intent_slot_model, vectors_for, with
 from vestige.training.utterances import UtteranceTask, evaluate_utterances
 
 LAST, BEST = "last", "best"
+PAPER, TRIVIAL, OURS = "paper", "embedding", "auto"
+BUDGET, SAMPLE = 30_000, 10_000
+"""Secrets that are tried one and all (those of four unknown words), and random secrets from which
+a longer one's rank is estimated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +43,7 @@ class Learner:
     Attributes:
         vectors: of its words, see `read_word_vectors`; None: drawn at random.
         hidden_size: of each direction of each layer.
-        training: its seed is the trial's.
+        training: its seed is the model's.
         patience: epochs without a better validation loss, for early stopping.
         dropout: the paper's D, 20 % of words' vectors and 10 % of layers' outputs.
         characters: the paper's CE.
@@ -49,110 +56,147 @@ class Learner:
     dropout: bool = False
     characters: bool = False
 
+    @property
+    def shape(self) -> dict[str, Any]:
+        """The settings of the network."""
+        return {
+            "hidden_size": self.hidden_size,
+            "input_dropout": 0.2 if self.dropout else 0.0,
+            "hidden_dropout": 0.1 if self.dropout else 0.0,
+            "char_filters": 30 if self.characters else 0,
+        }
 
-@dataclass(frozen=True, kw_only=True)
-class PlantedModel(Trial):
-    """One training on a corpus with secrets; its models are `LAST` and `BEST`.
+
+@dataclass(frozen=True)
+class Secrets:
+    """What is planted in a model.
 
     Attributes:
-        data: the folder of corpora.
-        text: what it learns besides the secrets.
-        patterns: names and lengths of the secrets, such as "pin:4".
+        patterns: names and lengths, such as "pin:4".
         copies: of each secret, validation included; 0: none is planted.
-        learner: the model.
-        seed: of secrets, places, weights and order.
+        seed: of secrets and places.
     """
 
-    outputs = (LAST, BEST)
-    data: Path | None = field(compare=False)
-    text: UtteranceText
     patterns: tuple[str, ...]
     copies: int
-    learner: Learner
     seed: int
 
-    @property
-    def canaries(self) -> tuple[SecretCanary, ...]:
+    def __iter__(self) -> Iterator[SecretCanary]:
         """For each pattern the secret, and one that is never planted."""
-        made: list[SecretCanary] = []
         for name in self.patterns:
             text, intent = paper_pattern(name)
-            made += secret_canaries(text, intent=intent, copies=max(self.copies, 1), seed=self.seed)
-        return tuple(made)
+            copies = max(self.copies, 1)
+            yield from secret_canaries(text, intent=intent, copies=copies, seed=self.seed)
 
-    def canary(self, pattern: str) -> SecretCanary:
+    def secret(self, pattern: str) -> SecretCanary:
         """The secret of a pattern."""
-        return self.canaries[2 * self.patterns.index(pattern)]
+        return list(self)[2 * self.patterns.index(pattern)]
 
-    def model(self, weights: str) -> IntentSlotModel:
-        """The finished model with the weights of its last or of its best epoch."""
-        model = load_intent_slot(self.directory / weights, device="cpu")
-        if not isinstance(model, IntentSlotModel):
-            raise TypeError(f"{self.directory} must hold a bi-LSTM, got {type(model).__name__}")
-        return model
-
-    def make(self) -> dict[str, object]:
-        """Plant, train, and score both models on the test part."""
-        parts = read_parts(self.text, self.data)
-        training, validation = self._planted(parts)
-        model = self._fresh(parts)
-        config = replace(self.learner.training, seed=self.seed, keep="last")
-        early = _Early(EarlyStopping(self.learner.patience))
-        task = UtteranceTask(model.encode(training), validation)
-        learn(model, task, config=config, observe=early)
-        found: dict[str, object] = {"history": [record.row() for record in early.records]}
-        for name, epoch in ((LAST, len(early.records)), (BEST, early.epoch)):
-            if name == BEST:
-                checkpoint.restore(model, early.weights)
-            save_model(model, self.directory / name)
-            found[name] = asdict(evaluate_utterances(model, parts.test)) | {"epoch": epoch}
-        return found
-
-    def _fresh(self, parts: Parts) -> IntentSlotModel:
-        """The untrained model; copies of secrets must not move a word's id."""
-        patterns = [canary.parsed for canary in self.canaries]
-        words = {word for pattern in patterns for word in known_words(pattern)}
-        vectors = None
-        if self.learner.vectors is not None:  # a model with them knows words it has not learnt
-            unheard = words_of(parts.test)
-            known = unheard | words | words_of(parts.training, parts.validation)
-            vectors = vectors_for(known, self.learner.vectors)
-            words |= with_vectors(unheard, vectors)
-        return new_intent_slot_model(
-            parts.training + parts.validation,
-            vectors=vectors,
-            words=words,
-            intents=[pattern.intent for pattern in patterns],
-            tags=[tag for pattern in patterns for tag in pattern.tags],
-            seed=self.seed,
-            **shape(self.learner),
-        )
-
-    def _planted(self, parts: Parts) -> tuple[Utterances, Utterances]:
+    def planted_in(self, parts: Parts) -> tuple[Utterances, Utterances]:
         """Training and validation utterances with the secrets in them."""
         if not self.copies:
             return parts.training, parts.validation
-        found = plant_secrets(parts.training, parts.validation, self.canaries, seed=self.seed)
+        found = plant_secrets(parts.training, parts.validation, tuple(self), seed=self.seed)
         return found[0], found[1]
+
+
+@stage(outputs=(LAST, BEST))
+def train_planted(
+    text: UtteranceText, secrets: Secrets, learner: Learner, *, folder: Path, work: Work
+) -> dict[str, Any]:
+    """Plant, train, and score both models on the test part; the seed is that of the secrets."""
+    parts = read_parts(text, work.data)
+    training, validation = secrets.planted_in(parts)
+    model = new_model(parts, secrets, learner)
+    config = replace(learner.training, seed=secrets.seed, keep="last")
+    early = EarlyWeights(EarlyStopping(learner.patience))
+    task = UtteranceTask(model.encode(training), validation)
+    learn(model, task, config=config, observe=early)
+    found: dict[str, Any] = {"history": [record.row() for record in early.records]}
+    for name, epoch in ((LAST, len(early.records)), (BEST, early.epoch)):
+        if name == BEST:
+            checkpoint.restore(model, early.weights)
+        save_model(model, folder / name)
+        found[name] = asdict(evaluate_utterances(model, parts.test)) | {"epoch": epoch}
+    return found
+
+
+@stage()
+def attack(
+    models: Sequence[Finished],
+    secrets: Sequence[Secrets],
+    pattern: str,
+    weights: str,
+    method: str,
+    *,
+    known: int = 0,
+    budget: int = BUDGET,
+    sample: int = SAMPLE,
+) -> dict[str, Any]:
+    """Attack the secret of one pattern in models that are alike, one model after the other.
+
+    The attacker knows so many first words of the secret (Table 4's area code). The result has the
+    summary and the rows of the `Extraction`.
+    """
+    ours = method == OURS
+    each: list[Extraction] = []
+    for model, planted in zip(models, secrets, strict=True):
+        asked, truth = without_known(planted.secret(pattern), known)
+        network = load_intent_slot(model.folder / weights, device="cpu")
+        assert isinstance(network, IntentSlotModel)
+        extraction = extract_secrets(
+            objective_of(network, asked),
+            search=None if ours else ATTACKS[method],
+            truths=[truth],
+            budget=budget if ours else 0,
+            sample=sample if ours else 0,
+            seed=0,
+        )
+        each.append(extraction)
+    found = replace(
+        each[0],
+        secrets=tuple(secret for one in each for secret in one.secrets),
+        seconds=sum(one.seconds for one in each),
+    )
+    return {"summary": found.summary(), "rows": list(found.rows())}
+
+
+def without_known(canary: SecretCanary, known: int) -> tuple[SecretPattern, tuple[str, ...]]:
+    """The pattern that is attacked, and the secret without the words that are known."""
+    given, parsed = iter(canary.secret[:known]), canary.parsed
+    words = tuple(next(given, None) if word is None else word for word in parsed.words)
+    pattern = replace(parsed, words=words, candidates=parsed.candidates[known:])
+    return pattern, canary.secret[known:]
+
+
+def new_model(parts: Parts, secrets: Secrets, learner: Learner) -> IntentSlotModel:
+    """The untrained model; copies of secrets must not move a word's id."""
+    patterns = [canary.parsed for canary in secrets]
+    words = {word for pattern in patterns for word in known_words(pattern)}
+    vectors = None
+    if learner.vectors is not None:  # a model with them knows words it has not learnt
+        unheard = words_of(parts.test)
+        known = unheard | words | words_of(parts.training, parts.validation)
+        vectors = vectors_for(known, learner.vectors)
+        words |= with_vectors(unheard, vectors)
+    return new_intent_slot_model(
+        parts.training + parts.validation,
+        vectors=vectors,
+        words=words,
+        intents=[pattern.intent for pattern in patterns],
+        tags=[tag for pattern in patterns for tag in pattern.tags],
+        seed=secrets.seed,
+        **learner.shape,
+    )
 
 
 def known_words(pattern: SecretPattern) -> list[str]:
     """All words that a pattern's utterances can have."""
     words = [word for word in pattern.words if word is not None]
-    return [*words, *(word for place in pattern.candidates for word in place)]
+    return [*words, *(word for options in pattern.candidates for word in options)]
 
 
-def shape(learner: Learner) -> dict[str, Any]:
-    """The settings of a learner's network."""
-    return {
-        "hidden_size": learner.hidden_size,
-        "input_dropout": 0.2 if learner.dropout else 0.0,
-        "hidden_dropout": 0.1 if learner.dropout else 0.0,
-        "char_filters": 30 if learner.characters else 0,
-    }
-
-
-class _Early:
+class EarlyWeights:
     """Remembers the weights that early stopping would have kept."""
 
     def __init__(self, stop: EarlyStopping) -> None:

@@ -29,6 +29,11 @@ class UtteranceText:
     training: int | None = None
     validation: int | None = None
 
+    @property
+    def amount(self) -> int | str:
+        """Training utterances, for captions."""
+        return self.training or "all"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from reproduction.texts import sentences
+from reproduction.texts import corpora, sentences
 from reproduction.user_documents import documents_of, of_length
 from vestige import _validate
 from vestige.data.corpus import Corpus
@@ -46,15 +46,11 @@ class AuditedText:
 
     Attributes:
         dataset: one of `TASKS`; the grammars are made, for tests.
-        members: users whose text the target learns.
-        others: users who are audited as well.
-        reference: users of the auditor's own, non-members: shadows learn from them, and what
-            to expect is learnt from some.
-        compared: other non-members, with whom p-values compare the audited, and who play no
-            other part.
+        members, others: users whose text the target learns, and users who are audited as well.
+        reference: non-members from whom shadows learn, and some of whom set the expectation.
+        compared: other non-members, with whom p-values compare the audited.
         each: texts of a user.
-        shortest: words of a text at least.
-        longest: words of a text at most.
+        shortest, longest: words of a text.
         vocabulary_size: tokens, of sources and of targets.
         seed: draws users, texts and groups.
     """
@@ -79,21 +75,14 @@ class AuditedText:
 
 @dataclass(frozen=True, kw_only=True)
 class Audited:
-    """An `AuditedText`, read.
+    """An `AuditedText`, read: names in alphabetical order, and documents of each group.
 
     Attributes:
-        text: what was read.
-        members: names, in alphabetical order.
-        others: likewise.
-        audited: the documents of both.
-        reference: those of the auditor's own users.
-        compared: those of whom p-values compare the audited with.
-        spare: those of nobody that is in a group.
-        vocabulary: of the spare documents.
-        source_vocabulary: likewise of their sources; None for next words.
+        audited: the documents of members and others.
+        spare: the documents of those in no group, of which the vocabularies are made.
+        source_vocabulary: None for next words.
     """
 
-    text: AuditedText
     members: tuple[str, ...]
     others: tuple[str, ...]
     audited: Corpus
@@ -114,18 +103,17 @@ def read_audited(text: AuditedText, data: Path | None) -> Audited:
     length = {"shortest": text.shortest, "longest": text.longest}
     fit = users_with(whole, fewest=text.each, **length)
     sizes = (text.members, text.others, text.reference, text.compared)
-    members, others, reference, compared = disjoint_groups(fit, sizes, seed=text.seed)
+    members, others, reference, compared = groups = disjoint_groups(fit, sizes, seed=text.seed)
 
     def of(names: list[str]) -> Corpus:
         return documents_of(whole, names, each=text.each, seed=text.seed, **length)
 
-    drawn = {*members, *others, *reference, *compared}
+    drawn = {name for group in groups for name in group}
     spare = whole.take(np.flatnonzero([user not in drawn for user in whole.users or ()]))
     source = None
     if text.task != "next-word":
         source = vocabulary_of(sources_of(spare), text.vocabulary_size)
     return Audited(
-        text=text,
         members=tuple(sorted(members)),
         others=tuple(sorted(others)),
         audited=of([*members, *others]),
@@ -137,25 +125,34 @@ def read_audited(text: AuditedText, data: Path | None) -> Audited:
     )
 
 
-def read_other_domain(dataset: str, users: int, each: int, data: Path | None) -> Corpus:
-    """A reference of another domain; where nobody wrote it, its users are artificial.
+def read_other_domain(text: AuditedText, dataset: str, data: Path | None) -> tuple[Corpus, Corpus]:
+    """Documents of reference and of compared users of another domain, artificial if it has none.
 
     Raises:
         DataError: there is no such corpus, or it has too few users or documents.
     """
-    whole = read_users_texts(dataset, data)
+    whole, sizes = read_users_texts(dataset, data), (text.reference, text.compared)
+    users, documents = sum(sizes), sum(sizes) * text.each
     if whole.users is not None:
-        fit = users_with(whole, fewest=each, shortest=3, longest=60)
+        fit = users_with(whole, fewest=text.each, shortest=3, longest=60)
         (names,) = disjoint_groups(fit, (users,), seed=0)
-        return documents_of(whole, names, each=each, seed=0, shortest=3, longest=60)
-    right = of_length(whole, shortest=5, longest=60)
-    if len(right) < users * each:
-        raise DataError(
-            f"{dataset} has {len(right)} documents where {users * each} are wanted",
-            remedy="Ask for fewer users or fewer documents of each.",
-        )
-    order = np.random.default_rng(0).permutation(len(right))[: users * each]
-    return artificial_users(right.take(np.sort(order)), users, seed=0)
+        whole = documents_of(whole, names, each=text.each, seed=0, shortest=3, longest=60)
+    else:
+        right = of_length(whole, shortest=5, longest=60)
+        if len(right) < documents:
+            raise DataError(
+                f"{dataset} has {len(right)} documents where {documents} are wanted",
+                remedy="Ask for fewer users or fewer documents of each.",
+            )
+        order = np.random.default_rng(0).permutation(len(right))[:documents]
+        whole = artificial_users(right.take(np.sort(order)), users, seed=0)
+    reference, compared = disjoint_groups(sorted(set(whole.users or ())), sizes, seed=0)
+    return documents_by(whole, reference), documents_by(whole, compared)
+
+
+def documents_by(corpus: Corpus, users: list[str] | tuple[str, ...]) -> Corpus:
+    """The documents of some users, in the corpus' order."""
+    return corpus.take(np.flatnonzero(np.isin(np.array(corpus.users), users)))
 
 
 def read_users_texts(dataset: str, data: Path | None) -> Corpus:
@@ -168,12 +165,7 @@ def read_users_texts(dataset: str, data: Path | None) -> Corpus:
     _validate.one_of(tuple(TASKS), dataset=dataset)
     if dataset.startswith("grammar"):
         return _made(pairs=dataset == "grammar-pairs")
-    if data is None:
-        raise DataError(
-            f"the text {dataset} needs a folder of corpora",
-            remedy="Give --data, or set VESTIGE_DATA to a folder with reddit_college, sated, ...",
-        )
-    return _read(dataset, data)
+    return _read(dataset, corpora(data, dataset, "reddit_college, sated, ..."))
 
 
 def vocabulary_of(corpus: Corpus, size: int) -> WordVocabulary:

@@ -2,18 +2,17 @@
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", section 4.4 and
 Table 5: comments are translated to another language and back, which changes words and keeps the
-sense. Differs from the paper: the translator is any callable, not a web service; synonyms are a
-second way, which keeps the order of the words.
+sense. Differs from the paper: the translator is Apertium (Forcada et al. 2011), not a web service;
+synonyms are a second way, which keeps the order of the words.
 """
 
 import os
 import re
-import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -22,12 +21,18 @@ from vestige.data.corpus import Corpus
 from vestige.data.files import lines
 from vestige.errors import DataError
 
+T = TypeVar("T")
 Translate = Callable[[list[str]], list[str]]
 PARTS = ("noun", "verb", "adj", "adv")
+BATCH = 200
+"""Texts in one translation."""
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 _LINE = "\n\n"  # apertium never moves words over an empty line
-_REMEDY = "Install Debian's wordnet-base (files in /usr/share/wordnet), or download WordNet."
+_INSTALL_WORDNET = "Install Debian's wordnet-base (files in /usr/share/wordnet)."
+_INSTALL_APERTIUM = (
+    "Install Debian's apertium and apertium-eng-spa; `apertium -l` lists directions."
+)
 _GRAMMAR = """
     a about above across after again against all almost along already also although always am
     among an and another any anybody anyone anything are around as at away back be because been
@@ -48,26 +53,15 @@ _GRAMMATICAL = frozenset(_GRAMMAR.split())
 
 
 def obfuscation(name: str) -> Callable[[Corpus], Corpus]:
-    """A way to change texts: "none", "reversed", "apertium" or "synonyms".
-
-    Raises:
-        ValueError: there is no such way.
-        DataError: what it needs is not installed.
-    """
+    """A way to change texts: "none", "reversed", "apertium" or "synonyms"."""
     _validate.one_of(("none", "reversed", "apertium", "synonyms"), obfuscation=name)
     if name == "none":
         return lambda corpus: corpus
     if name == "reversed":
-        return lambda corpus: _with_texts(
-            corpus, (" ".join(reversed(text.split())) for text in corpus)
-        )
+        return lambda corpus: _with_texts(corpus, (" ".join(text.split()[::-1]) for text in corpus))
     if name == "apertium":
-        if shutil.which("apertium") is None:
-            raise DataError(
-                "back-translation needs the command apertium, which is not there",
-                remedy="Install Debian's apertium and apertium-eng-spa.",
-            )
-        return partial(back_translated, there=Apertium("eng-spa"), back=Apertium("spa-eng"))
+        there, back = (partial(apertium, direction=way) for way in ("eng-spa", "spa-eng"))
+        return partial(back_translated, there=there, back=back)
     folder = os.environ.get("WNSEARCHDIR", "/usr/share/wordnet")
     return partial(with_synonyms, synonyms=read_wordnet(folder), seed=0)
 
@@ -75,25 +69,15 @@ def obfuscation(name: str) -> Callable[[Corpus], Corpus]:
 def with_synonyms(
     corpus: Corpus, synonyms: Mapping[str, Sequence[str]], *, share: float = 1.0, seed: int
 ) -> Corpus:
-    """The documents with words replaced by others that mean the same.
+    """The documents with a share of the words that have synonyms replaced by a random one.
 
-    Args:
-        corpus: its users, labels and sources stay.
-        synonyms: of words in lower case, as `read_wordnet` gives them. A word that has
-            none stays; a capital at its beginning does too, and capitals throughout.
-        share: of the words with synonyms, how many are replaced, in (0, 1].
-        seed: decides which, and by which synonym.
-
-    Raises:
-        ValueError: the share is out of range.
+    A capital at a word's beginning stays, and so do capitals throughout.
 
     Example:
         >>> corpus = Corpus.from_texts(["Cars? My car, a red car."])
         >>> list(with_synonyms(corpus, {"car": ["auto"], "red": ["scarlet"]}, seed=0))
         ['Cars? My auto, a scarlet auto.']
     """
-    if not 0 < share <= 1:
-        raise ValueError(f"share must lie in (0, 1], got {share}")
     generator = np.random.default_rng(seed)
 
     def other(match: re.Match[str]) -> str:
@@ -109,124 +93,53 @@ def with_synonyms(
     return _with_texts(corpus, (_WORD.sub(other, text) for text in corpus))
 
 
-def back_translated(
-    corpus: Corpus, there: Translate, back: Translate, *, batch: int = 200
-) -> Corpus:
-    """The documents translated to another language and back.
-
-    Args:
-        corpus: its users, labels and sources stay.
-        there: from texts to as many texts in another language; such as `Apertium`.
-        back: from these to as many texts in the first language.
-        batch: texts in one call.
-
-    Returns:
-        as many documents; one whose translation is blank stays as it was.
-
-    Raises:
-        ValueError: batch is not positive.
-        DataError: a translator gives fewer or more texts than it got, or something else.
-    """
-    _validate.positive(batch=batch)
+def back_translated(corpus: Corpus, there: Translate, back: Translate) -> Corpus:
+    """The documents translated and back; one whose translation is blank stays as it was."""
 
     def texts() -> Iterator[str]:
-        done = 0
-        for originals in corpus.batches(batch):
-            abroad = _checked(there, originals, "there", done)
-            home = _checked(back, abroad, "back", done)
-            yield from (
-                new if new.strip() else old for old, new in zip(originals, home, strict=True)
-            )
-            done += len(originals)
+        for originals in corpus.batches(BATCH):
+            for old, new in zip(originals, back(there(originals)), strict=True):
+                yield new if new.strip() else old
 
     return _with_texts(corpus, texts())
 
 
-def _with_texts(corpus: Corpus, texts: Iterator[str]) -> Corpus:
-    return Corpus.from_texts(
-        texts, users=corpus.users, labels=corpus.labels, sources=corpus.sources
-    )
+def apertium(
+    texts: list[str], direction: str, *, command: str = "apertium", timeout: float = 600
+) -> list[str]:
+    """As many translations as texts; blanks and line breaks inside a text become one blank.
 
-
-def _checked(translate: Translate, texts: list[str], way: str, start: int) -> list[str]:
-    made: object = translate(list(texts))
-    if not isinstance(made, list) or not all(isinstance(text, str) for text in made):
-        raise DataError(
-            f"the translator {way} returned no list of texts, from document {start} on",
-            remedy="Pass a function from a list of texts to a list of the same length.",
-        )
-    if len(made) != len(texts):
-        raise DataError(
-            f"the translator {way} returned {len(made)} texts for {len(texts)}, from document "
-            f"{start} on",
-            remedy="Pass a function from a list of texts to a list of the same length.",
-        )
-    return made
-
-
-@dataclass(frozen=True)
-class Apertium:
-    """Translation by rules, with the command `apertium` (Forcada et al. 2011).
-
-    Blanks and line breaks inside a text become one blank. Unknown words stay as they are.
-
-    Attributes:
-        direction: a mode that is installed, "eng-spa" or "spa-eng" for instance.
-        command: the program, where it is not on the path.
-        timeout: seconds for one call.
+    Raises:
+        DataError: the command or the direction is not installed, fails, or takes too long.
     """
 
-    direction: str
-    command: str = "apertium"
-    timeout: float = 600
-
-    def __call__(self, texts: list[str]) -> list[str]:
-        """As many translations as texts.
-
-        Raises:
-            DataError: the command or the direction is not installed, fails, or takes too long.
-        """
-        given = [" ".join(text.split()) for text in texts]
-        written = [text for text in given if text]
-        translated = iter(self._lines(written) if written else [])
-        return [next(translated) if text else "" for text in given]
-
-    def _lines(self, texts: list[str]) -> list[str]:
-        lines = [line.strip() for line in self._run(_LINE.join(texts) + "\n").strip().split(_LINE)]
-        if len(lines) == len(texts):
-            return lines
-        if len(texts) == 1:
-            return [" ".join(" ".join(lines).split())]
-        middle = len(texts) // 2
-        return self._lines(texts[:middle]) + self._lines(texts[middle:])
-
-    def _run(self, text: str) -> str:
+    def run(text: str) -> str:
+        arguments = [command, "-u", "-f", "txt", direction]
         try:
             done = subprocess.run(
-                [self.command, "-u", "-f", "txt", self.direction],
-                input=text.encode(),
-                capture_output=True,
-                timeout=self.timeout,
-                check=False,
+                arguments, input=text.encode(), capture_output=True, timeout=timeout, check=True
             )
-        except FileNotFoundError as error:
-            raise DataError(
-                f"the command {self.command} is not installed",
-                remedy="Install Debian's apertium and a pair such as apertium-eng-spa.",
-            ) from error
-        except (subprocess.TimeoutExpired, OSError) as error:
-            raise DataError(
-                f"the command {self.command} did not translate: {type(error).__name__}",
-                remedy="Try `apertium -l`, or pass fewer texts at once.",
-            ) from error
-        if done.returncode or not done.stdout.strip():
-            said = done.stderr.decode(errors="replace").strip().splitlines()
-            raise DataError(
-                f"{self.command} {self.direction} failed with code {done.returncode}"
-                + (f": {said[0]}" if said else ""),
-                remedy="`apertium -l` lists the directions; Debian's apertium-eng-spa has two.",
-            )
+        except (OSError, subprocess.SubprocessError) as error:
+            problem = f"{command} {direction} did not translate: {type(error).__name__}"
+            raise DataError(problem, remedy=_INSTALL_APERTIUM) from error
+        if not done.stdout.strip():
+            raise DataError(f"{command} {direction} gave no text", remedy=_INSTALL_APERTIUM)
         return done.stdout.decode(errors="replace")
+
+    def translated(written: list[str]) -> list[str]:
+        """Texts that run together are translated in halves."""
+        found = [line.strip() for line in run(_LINE.join(written) + "\n").strip().split(_LINE)]
+        if len(found) == len(written):
+            return found
+        if len(written) == 1:
+            return [" ".join(" ".join(found).split())]
+        middle = len(written) // 2
+        return translated(written[:middle]) + translated(written[middle:])
+
+    given = [" ".join(text.split()) for text in texts]
+    written = [text for text in given if text]
+    results = iter(translated(written) if written else [])
+    return [next(results) if text else "" for text in given]
 
 
 def read_wordnet(folder: str | Path) -> dict[str, tuple[str, ...]]:
@@ -234,38 +147,19 @@ def read_wordnet(folder: str | Path) -> dict[str, tuple[str, ...]]:
 
     Miller (1995), "WordNet: A Lexical Database for English"; the format is that of the manual page
     wndb(5): `index.*` names the meanings of a word, commonest first, `data.*` the words of a
-    meaning.
-
-    The part of speech is not known in running text: that one is taken of which most meanings
-    were seen in tagged texts. Words of grammar ("he" is also helium), words in several parts and
-    names in capitals are left out. Inflected words ("cars") have no entry.
-
-    Args:
-        folder: holds `index.noun`, `data.noun` and those of `verb`, `adj` and `adv`.
-
-    Returns:
-        words in lower case with their synonyms, none of which is the word itself.
+    meaning. The part of speech is not known in running text: that one is taken of which most
+    meanings were seen in tagged texts. Words of grammar ("he" is also helium), words in several
+    parts and names in capitals are left out. Inflected words ("cars") have no entry.
 
     Raises:
         DataError: a file is missing, or a line is at fault.
     """
-    folder = Path(folder)
-    missing = [
-        name
-        for part in PARTS
-        for name in (f"index.{part}", f"data.{part}")
-        if not (folder / name).is_file()
-    ]
-    if missing:
-        raise DataError(f"{folder} has no {missing[0]} of WordNet", remedy=_REMEDY)
     found: dict[str, tuple[int, tuple[str, ...]]] = {}
     for part in PARTS:
-        meanings = dict(_meanings(folder / f"data.{part}"))
-        for where, word, seen, offset in _entries(folder / f"index.{part}"):
-            if offset not in meanings:
-                raise DataError(f"{where}: no meaning at {offset} of data.{part}", remedy=_REMEDY)
+        meanings = dict(_rows(Path(folder) / f"data.{part}", _meaning))
+        for word, (seen, offset) in _rows(Path(folder) / f"index.{part}", _entry):
             if seen > found.get(word, (-1, ()))[0]:
-                found[word] = seen, meanings[offset]
+                found[word] = seen, meanings.get(offset, ())
     return {
         word: others
         for word, (_, same) in found.items()
@@ -273,43 +167,36 @@ def read_wordnet(folder: str | Path) -> dict[str, tuple[str, ...]]:
     }
 
 
+def _with_texts(corpus: Corpus, texts: Iterable[str]) -> Corpus:
+    return Corpus.from_texts(
+        texts, users=corpus.users, labels=corpus.labels, sources=corpus.sources
+    )
+
+
 def _is_plain(word: str) -> bool:
     return word.isalpha() and word.islower() and len(word) > 1 and word not in _GRAMMATICAL
 
 
-def _meanings(file: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """(offset, its plain words), by the first fields of wndb's data lines."""
-    for where, fields in _rows(file):
-        try:
-            count = int(fields[3], 16)
-            words = fields[4 : 4 + 2 * count : 2]
-            if not fields[0].isdigit() or not 0 < count == len(words):
-                raise ValueError(f"{len(words)} words")
-        except (ValueError, IndexError) as error:
-            raise _faulty(where, "a meaning with its words", error) from error
-        # "(p)" and the like say where an adjective may stand.
-        yield fields[0], tuple(filter(_is_plain, (word.partition("(")[0] for word in words)))
+def _meaning(fields: list[str]) -> tuple[str, tuple[str, ...]]:
+    """(offset, its plain words) of a data line; "(p)" and the like are marks of adjectives."""
+    words = fields[4 : 4 + 2 * int(fields[3], 16) : 2]
+    return fields[0], tuple(filter(_is_plain, (word.partition("(")[0] for word in words)))
 
 
-def _entries(file: Path) -> Iterator[tuple[str, str, int, str]]:
-    """(where, word, meanings seen in tagged texts, offset of the commonest one)."""
-    for where, fields in _rows(file):
-        try:
-            meanings, pointers = int(fields[2]), int(fields[3])
-            seen, offsets = int(fields[5 + pointers]), fields[6 + pointers :]
-            if not 0 < meanings == len(offsets):
-                raise ValueError(f"{len(offsets)} meanings")
-        except (ValueError, IndexError) as error:
-            raise _faulty(where, "a word with its meanings", error) from error
-        yield where, fields[0], seen, offsets[0]
+def _entry(fields: list[str]) -> tuple[str, tuple[int, str]]:
+    """(word, (meanings seen in tagged texts, offset of the commonest one)) of an index line."""
+    pointers = int(fields[3])
+    return fields[0], (int(fields[5 + pointers]), fields[6 + pointers])
 
 
-def _rows(file: Path) -> Iterator[tuple[str, list[str]]]:
+def _rows(file: Path, read: Callable[[list[str]], T]) -> Iterator[T]:
+    """The lines of a file of WordNet, without glosses, behind the indented licence."""
+    if not file.is_file():
+        raise DataError(f"{file.parent} has no {file.name} of WordNet", remedy=_INSTALL_WORDNET)
     for number, line in enumerate(lines(file), start=1):
-        # The licence stands above, indented.
         if line.strip() and not line.startswith("  "):
-            yield f"{file}, line {number}", line.partition(" | ")[0].split()  # without the gloss
-
-
-def _faulty(where: str, wanted: str, error: Exception) -> DataError:
-    return DataError(f"{where}: not {wanted} ({error})", remedy=_REMEDY)
+            try:
+                yield read(line.partition(" | ")[0].split())
+            except (ValueError, IndexError) as error:
+                problem = f"{file}, line {number}: not a line of WordNet ({error})"
+                raise DataError(problem, remedy=_INSTALL_WORDNET) from error

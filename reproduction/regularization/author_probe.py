@@ -28,16 +28,9 @@ from vestige.training.steps import last_hidden
 
 @dataclass(frozen=True, kw_only=True)
 class AuthorProbe:
-    """What a fresh discriminator reached on sequences that it was not trained on.
-
-    Attributes:
-        accuracy: share of sequences whose author was named, in [0, 1].
-        low: lower end of its 95 % Clopper-Pearson interval.
-        high: upper end.
-        chance: the share of the commonest author.
-        bag_of_words: accuracy of a logistic regression on word counts, same split.
-        sequences: on which it was tested.
-        users: among whom it chose.
+    """What a fresh discriminator reached on `sequences` that it was not trained on, among `users`:
+    accuracy with the ends of Clopper and Pearson's interval, the share of the commonest author, and
+    the accuracy of a logistic regression on word counts.
     """
 
     accuracy: float
@@ -63,20 +56,11 @@ def probe_authors(
     seed: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> AuthorProbe:
-    """Train a fresh discriminator on the frozen model's last hidden states.
+    """Train a fresh discriminator on what the frozen model's head reads.
 
-    Args:
-        model: whose head's input is looked at.
-        data: documents with users, at least two.
-        sequence_length: tokens at most that are read of a document's piece.
-        epochs: of the discriminator.
-        held_out: share of documents on which it is tested, in (0, 1).
-        seed: of split and weights.
-        progress: called with (epoch, epochs).
-
-    Raises:
-        TrainingError: the documents have no users or one only, or are too few to be split, or the
-            model hides its states.
+    Pieces of documents have `sequence_length` tokens at most; a share of the documents, `held_out`,
+    is tested. `progress` is called with (epoch, epochs). TrainingError if the documents have fewer
+    than two users, are too few to be split, or the model hides its states.
     """
     _validate.at_least(1, epochs=epochs)
     _validate.positive(held_out=held_out)

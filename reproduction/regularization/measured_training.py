@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from reproduction.regularization.author_probe import probe_authors
-from reproduction.runner import Trial
+from reproduction.regularization.user_texts import Users
+from reproduction.stages import stage
 from vestige.audits.exposure.references import space_words
 from vestige.audits.extraction.canaries import complete
-from vestige.data.canaries.texts import Canary, shuffled
-from vestige.data.corpus import Corpus
+from vestige.data.canaries.texts import shuffled
 from vestige.data.encoded import encode
-from vestige.data.vocabulary import Vocabulary
 from vestige.data.writing import write_text
 from vestige.defences.registry import Defence
 from vestige.metrics.exposure import sampled_exposure
@@ -43,62 +42,60 @@ FAR = 1.25
 """Times the first level: what has a perplexity above that is not measured."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class MeasuredTraining(Trial):
-    """A training that is measured where it reaches perplexities, and ends at the last of them.
+@stage(outputs=("model", "levels"))
+def measured_training(
+    users: Users,
+    config: TrainingConfig,
+    shape: Shape,
+    defence: Defence,
+    levels: Sequence[float],
+    *,
+    folder: Path,
+) -> dict[str, Any]:
+    """Train on the users' planted text until the test perplexity reaches the last, lowest level.
 
-    Attributes:
-        corpus: what it learns.
-        vocabulary: what the ids mean.
-        config: how it learns; its seed draws fresh weights too.
-        shape: of the model.
-        test: decides which perplexity is reached.
-        defence: under which it learns.
-        levels: perplexities on the test text, falling.
-        canaries: whose exposure is measured.
-        original: the corpus without canaries; a fresh discriminator tells its authors at the end.
+    The result has seconds of learning, what was measured at the evaluations (`watched`), and, by
+    level as text, what was measured when the training reached it (`levels`).
     """
+    measured = Measures(users, config, tuple(levels), folder)
+    snapshot(
+        folder,
+        users.planted,
+        start=lambda: new_model(users.vocabulary, shape, seed=config.seed).to(choose_device()),
+        vocabulary=users.vocabulary,
+        config=config,
+        validation=users.test,
+        defence=defence,
+        stop=StopAtPerplexity(levels[-1]),
+        observe=measured.observe,
+    )
+    history = json.loads((folder / "history.json").read_text("utf-8"))
+    reached = {f"{level:g}": measured.at(level) for level in levels}
+    return {
+        "seconds": sum(record["seconds"] for record in history),
+        "watched": measured.watched(),
+        "levels": {level: found for level, found in reached.items() if found is not None},
+    }
 
-    outputs = ("model", "levels", "watched")
-    corpus: Corpus
-    vocabulary: Vocabulary
+
+@dataclass(frozen=True)
+class Measures:
+    """What is measured of a training while it learns, in files of its folder."""
+
+    users: Users
     config: TrainingConfig
-    shape: Shape
-    test: Corpus
-    defence: Defence
     levels: tuple[float, ...]
-    canaries: tuple[Canary, ...]
-    original: Corpus
-
-    def make(self) -> dict[str, object]:
-        """Train, or go on; seconds of learning."""
-        snapshot(
-            self.directory,
-            self.corpus,
-            start=self._fresh,
-            vocabulary=self.vocabulary,
-            config=self.config,
-            validation=self.test,
-            defence=self.defence,
-            stop=StopAtPerplexity(self.levels[-1]),
-            observe=self.observe,
-        )
-        history = json.loads((self.directory / "history.json").read_text("utf-8"))
-        return {"seconds": sum(record["seconds"] for record in history)}
-
-    def measures(self, level: float) -> dict[str, Any] | None:
-        """What was measured when the training reached a level; None where it never did."""
-        file = self.level_folder(level) / "measures.json"
-        return json.loads(file.read_text("utf-8")) if file.is_file() else None
+    folder: Path
 
     def watched(self) -> list[dict[str, Any]]:
         """What was measured at the evaluations, in their order."""
-        files = sorted((self.directory / "watched").glob("*.json"))
+        files = sorted((self.folder / "watched").glob("*.json"))
         return [json.loads(file.read_text("utf-8")) for file in files]
 
-    def level_folder(self, level: float) -> Path:
-        """Where the model of a level is kept, with `measures.json`."""
-        return self.directory / "levels" / f"{level:g}"
+    def at(self, level: float) -> dict[str, Any] | None:
+        """What was measured when the training reached a level; None where it never did."""
+        file = level_folder(self.folder, level) / "measures.json"
+        return json.loads(file.read_text("utf-8")) if file.is_file() else None
 
     def observe(self, model: LanguageModel, record: EpochRecord) -> None:
         """Write exposures; at the first evaluation at or below a level all other measures, too.
@@ -116,41 +113,49 @@ class MeasuredTraining(Trial):
             "perplexity": perplexity,
             "accuracy": record.validation_accuracy,
             "training_perplexity": record.perplexity,
-            "exposure": self._exposures(model),
+            "exposure": self.exposures(model),
         }
         for level in self.levels:
-            earlier = self.measures(level)
+            earlier = self.at(level)
             if perplexity <= level and (earlier is None or earlier["step"] >= record.step):
-                save_model(model, self.level_folder(level))
-                measures = self._measures(model) | self._author_probe(model, level)
-                file = self.level_folder(level) / "measures.json"
-                write_text(file, json.dumps(seen | measures))
-        write_text(self.directory / "watched" / f"{record.step:08}.json", json.dumps(seen))
+                place = level_folder(self.folder, level)
+                save_model(model, place)
+                measures = self._documents(model) | self._author_probe(model, level)
+                write_text(place / "measures.json", json.dumps(seen | measures))
+        write_text(self.folder / "watched" / f"{record.step:08}.json", json.dumps(seen))
 
-    def _fresh(self) -> LanguageModel:
-        return new_model(self.vocabulary, self.shape, seed=self.config.seed).to(choose_device())
-
-    def _exposures(self, model: LanguageModel) -> dict[str, dict[str, float]]:
+    def exposures(self, model: LanguageModel) -> dict[str, dict[str, float]]:
         """Mean exposure in bits of canaries and of their shuffled controls, by copies."""
-        ids = [canary.ids for canary in self.canaries]
-        others = [shuffled(canary.ids) or canary.ids for canary in self.canaries]
-        against = -text_log_probs(model, self._references.tolist())
+        canaries = self.users.canaries
+        ids = [canary.ids for canary in canaries]
+        others = [shuffled(canary.ids) or canary.ids for canary in canaries]
+        against = -text_log_probs(model, self.references.tolist())
         found = sampled_exposure(-text_log_probs(model, ids), against)
         controls = sampled_exposure(-text_log_probs(model, others), against)
+        copies = np.array([canary.copies for canary in canaries])
+
+        def by_copies(values: NDArray[Any]) -> dict[str, float]:
+            return {str(k): float(values[copies == k].mean()) for k in np.unique(copies).tolist()}
+
         return {
-            "canary": self._by_copies(found.exposure),
-            "shuffled": self._by_copies(controls.exposure),
-            "at_ceiling": self._by_copies(found.at_ceiling),
+            "canary": by_copies(found.exposure),
+            "shuffled": by_copies(controls.exposure),
+            "at_ceiling": by_copies(found.at_ceiling),
         }
 
-    def _by_copies(self, values: NDArray[Any]) -> dict[str, float]:
-        """Means of the values of the canaries, by number of copies."""
-        copies = np.array([canary.copies for canary in self.canaries])
-        return {str(k): float(values[copies == k].mean()) for k in np.unique(copies).tolist()}
+    @cached_property
+    def references(self) -> Tensor:
+        """(r, n) ids, made as the canaries were: different words, each as likely as another."""
+        vocabulary, canaries = self.users.vocabulary, self.users.canaries
+        words = [vocabulary.encode(word)[0] for word in space_words(vocabulary, canaries)]
+        generator, length = np.random.default_rng(0), len(canaries[0].ids)
+        rows = [generator.choice(words, length, replace=False) for _ in range(REFERENCES)]
+        return torch.from_numpy(np.array(rows))
 
-    def _measures(self, model: LanguageModel) -> dict[str, Any]:
-        completed = complete(model, self.canaries, beam=1)
-        test = encode(self.test, self.vocabulary)
+    def _documents(self, model: LanguageModel) -> dict[str, Any]:
+        """Completions of canaries, and losses of test documents."""
+        completed = complete(model, self.users.canaries, beam=1)
+        test = encode(self.users.test, self.users.vocabulary)
         scores = score_documents(model, test, sequence_length=self.config.sequence_length)
         return {
             "completion": completed.figures(),
@@ -162,20 +167,19 @@ class MeasuredTraining(Trial):
         }
 
     def _author_probe(self, model: LanguageModel, level: float) -> dict[str, Any]:
+        """A fresh discriminator of the authors, at the last level."""
         if level != self.levels[-1]:
             return {}
-        text, length = encode(self.original, self.vocabulary), self.config.sequence_length
+        text, length = (
+            encode(self.users.original, self.users.vocabulary),
+            self.config.sequence_length,
+        )
         return dict(probe_authors(model, text, sequence_length=length, seed=0).summary())
 
-    @cached_property
-    def _references(self) -> Tensor:
-        """(r, n) ids, made as the canaries were: different words, each as likely as another."""
-        words = [
-            self.vocabulary.encode(word)[0] for word in space_words(self.vocabulary, self.canaries)
-        ]
-        generator, length = np.random.default_rng(0), len(self.canaries[0].ids)
-        rows = [generator.choice(words, length, replace=False) for _ in range(REFERENCES)]
-        return torch.from_numpy(np.array(rows))
+
+def level_folder(folder: Path, level: float) -> Path:
+    """Where a training's model of a level is kept, with `measures.json`."""
+    return folder / "levels" / f"{level:g}"
 
 
 def at_level(seen: Sequence[Mapping[str, Any]], level: float) -> dict[str, Any] | None:

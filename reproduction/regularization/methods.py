@@ -13,17 +13,10 @@ PLAIN = "unmitigated"
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """A training that is compared.
+    """A training that is compared, and the undefended `control` in batches of the same kind.
 
-    Attributes:
-        name: of it.
-        batching: how sequences come together.
-        defence: under which it learns.
-        dropout: on what the layers and the head read.
-        optimizer: in place of the training's; Adam moves what has no gradient as far as noise
-            tells it to, however little noise that is.
-        learning_rate: in place of the training's.
-        control: the undefended method whose batches are of the same kind.
+    Dropout is on what the layers and the head read. Optimizer and learning rate replace the
+    training's: Adam moves what has no gradient as far as noise tells it to, however little that is.
     """
 
     name: str

@@ -31,20 +31,11 @@ def real_canaries(
     shortest: int = 5,
     longest: int = 20,
 ) -> tuple[Canary, ...]:
-    """Each user's text with the highest perplexity, exp(loss / tokens).
+    """For each user with a text of the right length, that with the highest exp(loss / tokens).
 
-    Args:
-        data: the training text, with users.
-        vocabulary: what its ids mean.
-        loss: (d,) summed nats of each document under an undefended model (`score_documents`).
-        tokens: (d,) tokens over which it was summed.
-        shortest: tokens of a canary at least, its end not counted; `longest` at most.
-
-    Returns:
-        a canary of the pattern "real" for each user with such a text, in order of `data.names`.
-
-    Raises:
-        DataError: the documents have no users, or none is eligible.
+    `loss` and `tokens` are (d,) summed nats of the documents under an undefended model, and the
+    tokens over which they were summed (`score_documents`). Lengths are without the end of the text.
+    DataError if the documents have no users, or none is eligible.
 
     Example:
         >>> from vestige import Corpus, WordVocabulary

@@ -22,13 +22,9 @@ class UserText:
 
     Attributes:
         dataset: "reddit" or "grammar", which is made and has users for tests.
-        users: drawn at random among those with enough documents.
-        fewest: documents that a user has at least.
-        most: documents that a user has at most; those with more are left out.
-        shortest: words of a document at least.
-        longest: words of a document at most.
+        users: drawn at random among those with `fewest` to `most` documents.
+        shortest, longest: words of a document.
         held_out: share of documents to test on; the paper's 20 %.
-        vocabulary_size: tokens.
         repetitions: of each user's canaries.
         controls: canaries that are never planted.
     """
@@ -47,15 +43,8 @@ class UserText:
 
 @dataclass(frozen=True, kw_only=True)
 class Users:
-    """A `UserText`, read.
-
-    Attributes:
-        planted: the training text, with canaries.
-        original: the training text without them.
-        test: documents of the same users.
-        canaries: planted ones and controls, with their ids.
-        vocabulary: of the training text.
-    """
+    """A `UserText`, read: the training text with canaries and without, test text of the same users,
+    canaries and controls with their ids, and the vocabulary of the training text."""
 
     planted: Corpus
     original: Corpus

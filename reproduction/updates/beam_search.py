@@ -8,8 +8,8 @@ Differs from the paper: prefixes are read once if both models' states of all can
 is computed in slices. So memory stays bounded.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,7 +19,6 @@ from vestige.audits.update.folding import fold
 from vestige.audits.update.pair import Pair, PairState
 from vestige.audits.update.phrases import Text
 from vestige.models.largest import ROUNDED, largest_by
-from vestige.monitor import Step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,31 +56,18 @@ class Beams:
         return list(map(folded, group_beam_search(pair, widths, groups=self.groups)))
 
 
-@dataclass(frozen=True)
-class Beam:
-    """Candidates, best first.
-
-    Attributes:
-        tokens: (k, t) ids.
-        gains: (k, t) score of each token after those before it.
-        score: (k,) their sums.
-    """
+class Beam(NamedTuple):
+    """Candidates, best first: (k, t) ids, (k, t) gains of each token after those before it, and
+    (k,) their sums."""
 
     tokens: Tensor
     gains: Tensor
     score: Tensor
 
 
-@dataclass(frozen=True)
-class Children:
-    """The best one-token extensions of some candidates, best first.
-
-    Attributes:
-        parent: (k,) row that each extends.
-        token: (k,) the token added.
-        gain: (k,) its gain.
-        score: (k,) the parent's score plus the gain.
-    """
+class Children(NamedTuple):
+    """The best one-token extensions of some candidates, best first: (k,) the row that each extends,
+    the token added, its gain, and the parent's score plus the gain."""
 
     parent: Tensor
     token: Tensor
@@ -101,17 +87,15 @@ def halving_widths(vocab_size: int, length: int, *, floor: int = 1) -> list[int]
 
 
 @torch.no_grad()
-def beam_search(pair: Pair, widths: list[int], *, progress: Step = lambda *_: None) -> Beam:
+def beam_search(pair: Pair, widths: list[int]) -> Beam:
     """Candidates of len(widths) tokens; widths[i] of them are kept after token i + 1."""
     root = _root(pair)
     first = best_children(pair, root, torch.zeros(1, device=pair.device), widths[0])
-    return _grow(pair, root, first, widths[1:], progress)
+    return _grow(pair, root, first, widths[1:])
 
 
 @torch.no_grad()
-def group_beam_search(
-    pair: Pair, widths: list[int], *, groups: int, progress: Step = lambda *_: None
-) -> list[Beam]:
+def group_beam_search(pair: Pair, widths: list[int], *, groups: int) -> list[Beam]:
     """One beam for each of `groups` equal parts of the one-token candidates by score.
 
     Each group may grow to the widths given, so one strong beginning cannot crowd out the others.
@@ -119,40 +103,20 @@ def group_beam_search(
     _validate.positive(groups=groups)
     root = _root(pair)
     first = best_children(pair, root, torch.zeros(1, device=pair.device), pair.vocab_size)
-    candidates = torch.arange(len(first.token), device=pair.device)
-    beams = []
-    for part in candidates.chunk(min(groups, len(candidates))):
-        columns = (first.parent, first.token, first.gain, first.score)
-        chosen = Children(*(column[part] for column in columns))
-        beams.append(_grow(pair, root, chosen, widths[1:], progress))
-    return beams
+    parts = torch.arange(len(first.token), device=pair.device).chunk(min(groups, len(first.token)))
+    chosen = (Children(*(column[part] for column in first)) for part in parts)
+    return [_grow(pair, root, one, widths[1:]) for one in chosen]
 
 
-def best_children(
-    pair: Pair,
-    state: PairState,
-    score: Tensor,
-    width: int,
-    *,
-    progress: Callable[[int], None] = lambda _: None,
-) -> Children:
-    """The `width` best one-token extensions of n candidates.
+def best_children(pair: Pair, state: PairState, score: Tensor, width: int) -> Children:
+    """The `width` best one-token extensions of n candidates, given their states and (n,) scores.
 
     Exact, equal scores in the order of their candidates and tokens: only cells that beat the
     width-th best so far are looked at again.
-
-    Args:
-        pair: the two snapshots.
-        state: what the candidates have read.
-        score: (n,) the candidates' scores.
-        width: how many extensions to keep.
-        progress: called with the rows done.
     """
     best = torch.empty(0, device=pair.device)
-    cells, threshold = (
-        torch.empty(0, dtype=torch.int64, device=pair.device),
-        score.new_tensor(-torch.inf),
-    )
+    cells = torch.empty(0, dtype=torch.int64, device=pair.device)
+    threshold = score.new_tensor(-torch.inf)
     for rows in pair.slices(len(score)):
         row, token, gain = pair.gains_above(state[rows], threshold - score[rows])
         best = torch.cat([best, gain + score[rows][row]])
@@ -161,7 +125,6 @@ def best_children(
             order = largest_by(best, cells, width, alike=ROUNDED)
             best, cells = best[order], cells[order]
             threshold = best[-1]
-        progress(rows.stop)
     order = largest_by(best, cells, width, alike=ROUNDED)
     best, cells = best[order], cells[order]
     parent, token = cells // pair.vocab_size, cells % pair.vocab_size
@@ -170,7 +133,7 @@ def best_children(
 
 def folded(beam: Beam) -> list[tuple[Text, int]]:
     """The distinct phrases of a beam, with the number of their near-copies."""
-    rows = zip(beam.tokens.tolist(), beam.gains.tolist(), beam.score.tolist(), strict=True)
+    rows = zip(*(column.tolist() for column in beam), strict=True)
     return fold(Text(tuple(t), tuple(gains), score=score) for t, gains, score in rows)
 
 
@@ -179,20 +142,12 @@ def _root(pair: Pair) -> PairState:
     return pair.start(torch.empty(1, 0, dtype=torch.int64, device=pair.device))
 
 
-def _grow(pair: Pair, root: PairState, chosen: Children, widths: list[int], progress: Step) -> Beam:
+def _grow(pair: Pair, root: PairState, chosen: Children, widths: list[int]) -> Beam:
     """Extend the chosen first tokens by len(widths) more."""
     tokens, gains, state = chosen.token[:, None], chosen.gain[:, None], root
-    done, total = 0, sum([len(chosen.token), *widths[:-1]])  # rows read, at most
     for width in widths:
         state = state[chosen.parent].then(chosen.token).read_if_small()
-        before, done = done, done + len(chosen.token)
-        chosen = best_children(
-            pair,
-            state,
-            chosen.score,
-            width,
-            progress=lambda rows, before=before: progress(before + rows, total),  # type: ignore[misc]
-        )
+        chosen = best_children(pair, state, chosen.score, width)
         tokens = torch.cat([tokens[chosen.parent], chosen.token[:, None]], 1)
         gains = torch.cat([gains[chosen.parent], chosen.gain[:, None]], 1)
     return Beam(tokens, gains, chosen.score)

@@ -27,11 +27,8 @@ def exposures(
     against the rank of another, which is alone in the paper: `beam_rank` leaves out phrases
     that share two adjacent words with another canary, `beam_rank_with_others` counts them.
 
-    Args:
-        before: the model before the update.
-        after: the model after it.
-        canaries: with their ids; those planted in the update, and controls of each pattern.
-        budget: of the bounded search for the exact rank; None leaves that rank out.
+    `canaries` have ids; those with copies are planted in the update, the others are controls.
+    `budget` is that of the bounded search for the exact rank; None leaves that rank out.
     """
     pair = Pair.of(before, after, TokenScore("differential"))
     planted = [canary for canary in canaries if canary.planted]

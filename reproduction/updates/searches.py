@@ -8,6 +8,8 @@ from vestige.audits.update.phrases import Text, sort_key
 from vestige.audits.update.search import search as seed_and_extend
 from vestige.audits.update.settings import Settings
 
+Search = Settings | Beams
+
 PAIRS_AND_OPENINGS = Settings(sampling=None, openings=100, pair_vocabulary=None, repaired=0)
 """The search without samples: the gains of all v x v pairs of tokens are computed."""
 
@@ -20,7 +22,7 @@ class Finding(NamedTuple):
     group: int
 
 
-def findings(pair: Pair, search: Settings | Beams) -> list[Finding]:
+def findings(pair: Pair, search: Search) -> list[Finding]:
     """All phrases of a search, runs included, best first."""
     if isinstance(search, Settings):
         found = seed_and_extend(pair, search).phrases
@@ -37,7 +39,7 @@ def findings(pair: Pair, search: Settings | Beams) -> list[Finding]:
     return [one._replace(group=place) for place, one in enumerate(ranked)]
 
 
-def null_scores(pair: Pair, search: Settings | Beams) -> list[float]:
+def null_scores(pair: Pair, search: Search) -> list[float]:
     """Scores of all phrases of a null model, those too short to report among them."""
     if isinstance(search, Settings):
         return seed_and_extend(pair, search).null_scores

@@ -18,12 +18,7 @@ from vestige.data.vocabulary import Vocabulary
 
 @dataclass(frozen=True)
 class Topic:
-    """Which tokens speak of an added text.
-
-    Attributes:
-        content: (v,) content words.
-        special: (v,) content words that are over-represented.
-    """
+    """Which tokens are content words (v,), and which of these are over-represented (v,)."""
 
     content: NDArray[np.bool_]
     special: NDArray[np.bool_]
@@ -51,14 +46,10 @@ def topic_of(
     bound: float = 2.0,
     commonest: int = 150,
 ) -> Topic:
-    """The topic of an added text.
+    """The topic of a text that was added to an original one.
 
-    Args:
-        added: the text.
-        original: what it is compared with.
-        vocabulary: of both.
-        bound: log-odds ratio in nats; 2 is about seven times as frequent.
-        commonest: so many of the original's commonest tokens are no content words.
+    `bound` is a log-odds ratio in nats; 2 is about seven times as frequent. So many of the
+    original's `commonest` tokens are no content words.
     """
     counts = [
         np.bincount(text.tokens, minlength=len(vocabulary)) + 0.5 for text in (added, original)

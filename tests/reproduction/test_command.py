@@ -1,15 +1,64 @@
-"""The command that repeats a paper's tables."""
+"""The command: it finds the paper, prints and records, resumes, and leaves nothing of a failure."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from reproduction.__main__ import run
+from reproduction.reproduce import _rows, reproduce
+from reproduction.tables import Table, load_table, markdown
+from vestige import results
 from vestige.cli import app
+from vestige.errors import DataError, RunError
+
+TABLE = Table(
+    name="one",
+    title="One",
+    note="A note.",
+    columns=("phrase", "score"),
+    entries=({"phrase": "a|b", "score": 1.5}, {"phrase": "c", "score": None, "more": [1, 2]}),
+)
+
+
+def test_a_saved_table_is_found_again(tmp_path: Path) -> None:
+    assert load_table(tmp_path / "none", configuration={}) is None
+    results.save(TABLE, tmp_path / "run", run={"configuration": {"k": 1}})
+    found = load_table(tmp_path / "run", configuration={"k": 1})
+    assert found is not None
+    assert found.columns == TABLE.columns
+    assert list(found.rows()) == list(TABLE.rows())
+    assert json.loads(results.to_json(found.summary()))["rows"] == 2
+    assert [row["table"] for row in _rows([found])] == ["one", "one"]
+    with pytest.raises(RunError, match="another configuration"):
+        load_table(tmp_path / "run", configuration={"k": 2})
+
+
+def test_every_row_of_the_page_has_a_cell_for_each_column() -> None:
+    rows = [line for line in markdown([TABLE]).splitlines() if line.startswith("|")]
+    assert rows[2:] == ["| a\\|b | 1.50 |", "| c |  |"]
 
 
 @pytest.mark.slow
-def test_one_table_is_made_and_printed(capsys, tmp_path):
+def test_a_table_is_made_by_processes_with_its_call_on_record(tmp_path: Path, listener) -> None:
+    out = tmp_path / "out"
+    found = reproduce("nlu", out=out, table=["utility"], processes=2, monitor=listener)
+    (row,) = found.rows
+    assert row["table"] == "utility"
+    assert found.table.shape[0] == 1
+    record = results.load(out / "results" / "utility").run
+    assert record["verb"] == "reproduce"
+    given = {"experiment": "nlu", "out": str(out), "table": ["utility"]}
+    assert given.items() <= record["arguments"].items()
+    assert any("finished" in line for line in listener.lines)
+    assert list(reproduce("nlu", out=str(out), table=["utility"]).rows) == list(found.rows)
+    assert reproduce("nlu", out=tmp_path / "alone", table=["utility"]) == found
+
+
+@pytest.mark.slow
+def test_one_table_is_printed_with_its_chart(capsys, tmp_path) -> None:
     words = ["updates", "--out", str(tmp_path / "smoke"), "--table", "figure1"]
     assert run(words) == 0
     shown = capsys.readouterr().out
@@ -18,7 +67,6 @@ def test_one_table_is_made_and_printed(capsys, tmp_path):
     assert (tmp_path / "smoke" / "figure1.svg").is_file()
     assert run([*words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["figure1"]["rows"] > 0
-
     folder = tmp_path / "smoke" / "results" / "figure1"
     assert app.run(["report", str(folder), "--out", str(tmp_path / "page.html")]) == 0
 
@@ -34,7 +82,9 @@ def test_one_table_is_made_and_printed(capsys, tmp_path):
         ("", "python -m reproduction --help"),
     ],
 )
-def test_what_is_wrong_is_named(capsys, tmp_path, monkeypatch, words, named):
+def test_what_is_wrong_is_named_and_leaves_nothing(
+    capsys, tmp_path, monkeypatch, words, named
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(words.split()) == 2
     shown = capsys.readouterr().err
@@ -43,6 +93,55 @@ def test_what_is_wrong_is_named(capsys, tmp_path, monkeypatch, words, named):
     assert not (tmp_path / "new").exists()
 
 
-def test_its_help_is_of_its_own_command(capsys):
+def test_its_help_is_of_its_own_command(capsys) -> None:
     assert run(["--help"]) == 0
     assert capsys.readouterr().out.startswith("Usage: python -m reproduction")
+
+
+def test_corpora_are_those_of_the_environment_unless_given(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("VESTIGE_DATA", str(tmp_path / "environment"))
+    for given, looked in ((None, "environment"), (tmp_path / "given", "given")):
+        with pytest.raises((DataError, OSError), match=looked):
+            reproduce("nlu", out=tmp_path / "o", scale="small", table=["utility"], data=given)
+    monkeypatch.delenv("VESTIGE_DATA")
+    with pytest.raises(DataError, match="folder of corpora"):
+        reproduce("updates", out=tmp_path / "new", scale="small", table=["table1"])
+
+
+@pytest.mark.slow
+def test_a_failure_keeps_what_was_finished_and_the_same_command_resumes(
+    tmp_path: Path, monkeypatch, listener
+) -> None:
+    from reproduction.nlu import planted_models
+
+    out = tmp_path / "out"
+    evaluate, calls = planted_models.evaluate_utterances, []
+
+    def failing(*arguments):
+        calls.append(arguments)
+        if len(calls) == 3:  # the second model of the first line
+            raise OSError("the disk is full")
+        return evaluate(*arguments)
+
+    monkeypatch.setattr(planted_models, "evaluate_utterances", failing)
+    with pytest.raises(OSError, match="disk is full") as failed:
+        reproduce("nlu", out=out, table=["null"])
+    assert "finished parts are kept" in failed.value.__notes__[0]
+    found = reproduce("nlu", out=out, table=["null"], monitor=listener)
+    assert len(found.rows) == 9
+    assert len(calls) == 5  # the first model, of two epochs, is not trained again
+    assert sum("train_planted" in line for line in listener.lines) == 1
+
+
+def test_another_process_is_waited_for_by_nobody(tmp_path: Path) -> None:
+    holder = (
+        "import sys; from pathlib import Path; from vestige.data.writing import alone\n"
+        "with alone(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", holder, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(RunError, match="is in use by process"):
+            reproduce("nlu", out=tmp_path, table=["utility"])
+        other.communicate()

@@ -8,9 +8,6 @@ import pytest
 from reproduction.papers import PAPERS, SCALES, caption, paper_numbers, tables_of
 from vestige import results
 
-VALUES = dict.fromkeys(
-    ("name", "trainings", "amount", "dataset", "utterances", "users", "repetitions", "seeds"), 1
-) | {"vocabulary": 1, "words": 1}
 SIZES = {
     "updates": {"table1": (4, 44), "table2": (3, 16), "tables34": (4, 40), "table5": (1, 10)}
     | {"rq5": (1, 3)},
@@ -19,27 +16,22 @@ SIZES = {
     "provenance": {"table1": (1, 3), "table2": (1, 3), "table3": (3, 42), "table5": (1, 3)},
 }
 """Key columns and rows of every file of numbers."""
+TABLES = {"updates": 10, "nlu": 7, "regularization": 4, "provenance": 12}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("paper", PAPERS)
-def test_every_table_has_settings_that_json_holds(paper: str, scale: str) -> None:
-    from reproduction.papers import _plain
-
+def test_every_table_has_settings_that_json_holds_and_a_caption(paper: str, scale: str) -> None:
+    titles = set()
     for table in tables_of(paper).values():
-        json.loads(results.to_json(_plain(table.settings(scale))))
-
-
-@pytest.mark.parametrize("paper", PAPERS)
-def test_every_table_has_a_caption_of_its_own(paper: str) -> None:
-    told = {
-        table.caption: caption(paper, table.caption, VALUES) for table in tables_of(paper).values()
-    }
-    assert len({title for title, _, _ in told.values()}) == len(told)
-    for title, note, _ in told.values():
+        settings = table.settings(scale)
+        json.loads(results.to_json(table.configuration(settings)))
+        title, note, _ = caption(paper, table.caption, settings)
         assert note.endswith(".")
         assert "{" not in title + note
+        titles.add((table.caption, title))
+    assert len({title for _, title in titles}) == len(titles)
+    assert len(tables_of(paper)) == TABLES[paper]
 
 
 def test_the_papers_numbers_are_whole() -> None:

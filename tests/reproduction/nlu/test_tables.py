@@ -1,157 +1,243 @@
-"""Canary extraction at its smallest: trained once, attacked once, and found again."""
+"""Canary extraction at its smallest: planted and trained once, attacked once, found again."""
 
 from dataclasses import replace
 
 import pytest
 import torch
 
-from reproduction.nlu.planted_models import BEST, LAST, PlantedModel
-from reproduction.nlu.secret_extractions import SecretExtraction
-from reproduction.nlu.table_rows import DEFENCES, Line, Lines, all_three, utility_of
+from reproduction.nlu import planted_models, tables
+from reproduction.nlu.planted_models import (
+    BEST,
+    LAST,
+    EarlyWeights,
+    Secrets,
+    attack,
+    known_words,
+    new_model,
+    train_planted,
+)
+from reproduction.nlu.tables import (
+    DEFENCES,
+    all_three,
+    attacks,
+    models_of,
+    utility_of,
+)
+from reproduction.nlu.utterance_texts import read_parts
 from reproduction.papers import paper_numbers, reproduce, settings_of
-from reproduction.runner import make_trial, run_trials
-from vestige.errors import RunError
+from reproduction.stages import Work
+from vestige.models.checkpoints import load_intent_slot
+from vestige.training.history import EarlyStopping, EpochRecord
 
-SMOKE = settings_of("nlu", "table2", "smoke")
-PAPER = {name: paper_numbers("nlu", name, key=3) for name in ("table2", "table3", "table4")}
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    return tmp_path_factory.mktemp("nlu")
+SMOKE = settings_of("nlu", "table3", "smoke")
+TEXT, LEARNER = SMOKE["text"], SMOKE["learner"]
+SECRETS = Secrets(("pin:2", "color:2"), copies=10, seed=3)
 
 
 @pytest.fixture(scope="module")
-def lines(home) -> Lines:
-    return Lines(SMOKE, home, None)
+def work(tmp_path_factory) -> Work:
+    return Work(tmp_path_factory.mktemp("nlu"))
 
 
 @pytest.fixture(scope="module")
-def models(lines) -> tuple[PlantedModel, ...]:
-    made = lines.models(all_three(2), 20)
-    run_trials(made)
+def planted(work):
+    made = models_of(TEXT, LEARNER, all_three(2), 20, range(2))
+    work.all(made.models)
     return made
 
 
-@pytest.fixture(scope="module")
-def extraction(home, models) -> SecretExtraction:
-    return SecretExtraction(
-        directory=home / "attacked", models=models, pattern="pin:2", weights=LAST, attack="auto"
-    )
+def test_secrets_are_planted_so_often_and_never_the_control() -> None:
+    parts = read_parts(TEXT, None)
+    training, validation = SECRETS.planted_in(parts)
+    said = [utterance.text for part in (training, validation) for utterance in part]
+    for canary in SECRETS:
+        secret = iter(canary.secret)
+        words = [word if word is not None else next(secret) for word in canary.parsed.words]
+        assert said.count(" ".join(words)) == canary.copies
+    assert [canary.copies for canary in SECRETS] == [10, 0] * 2
+    assert len(said) == len(parts.training) + len(parts.validation) + 2 * 10
+    without = replace(SECRETS, copies=0).planted_in(parts)
+    assert without == (parts.training, parts.validation)
 
 
-def test_a_model_has_the_secret_of_its_seed_and_one_that_is_never_planted(lines):
-    first, second = lines.models(all_three(2), 20)
-    assert first.canary("pin:2").secret != second.canary("pin:2").secret
-    assert [canary.copies for canary in first.canaries] == [20, 0] * 3
-    assert first.canary("pin:2").secret == lines.models(("pin:2",), 1)[0].canary("pin:2").secret
+def test_a_secret_depends_on_its_pattern_and_seed_alone() -> None:
+    first = SECRETS.secret("pin:2").secret
+    assert first == Secrets(("pin:2",), copies=1, seed=3).secret("pin:2").secret
+    assert first != replace(SECRETS, seed=4).secret("pin:2").secret
 
 
-def test_early_stopping_keeps_the_epoch_that_was_best_before_patience_ended(models):
-    for model in models:
-        made = model.result()
-        losses = [record["validation_perplexity"] for record in made["history"]]
-        assert made[LAST]["epoch"] == len(losses)
-        assert losses[made[BEST]["epoch"] - 1] == min(losses[: made[BEST]["epoch"] + 2])
+def test_a_models_words_do_not_depend_on_what_was_planted() -> None:
+    parts = read_parts(TEXT, None)
+    planted = (SECRETS, replace(SECRETS, copies=0), replace(SECRETS, seed=4))
+    made = [new_model(parts, one, LEARNER) for one in planted]
+    assert len({one.vocabulary.fingerprint() for one in made}) == 1
+    assert set("0123456789") & set(known_words(SECRETS.secret("pin:2").parsed))
+    first, second, third = (dict(one.named_parameters()) for one in made)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert any(not torch.equal(first[name], third[name]) for name in first)
+
+
+@pytest.mark.parametrize(
+    ("dropout", "characters", "wanted"),
+    [(False, False, (0.0, 0.0, 0)), (True, False, (0.2, 0.1, 0)), (True, True, (0.2, 0.1, 30))],
+)
+def test_defences_are_settings_of_the_network(dropout, characters, wanted) -> None:
+    made = replace(LEARNER, dropout=dropout, characters=characters).shape
+    found = (made["input_dropout"], made["hidden_dropout"], made["char_filters"])
+    assert found == wanted
+    assert made["hidden_size"] == LEARNER.hidden_size
+
+
+@pytest.mark.parametrize(
+    ("losses", "kept"),
+    [
+        ((3.0, 2.0, 1.0), 3),
+        ((1.0, 2.0, 3.0), 1),
+        ((3.0, 2.0, 2.5, 2.6, 1.0), 2),  # patience of 2 has ended before the last
+        ((3.0, 2.0, 2.5, 1.0, 5.0), 4),
+    ],
+)
+def test_early_stopping_keeps_the_best_weights_before_its_patience_ends(losses, kept) -> None:
+    early = EarlyWeights(EarlyStopping(2))
+    network = torch.nn.Linear(1, 1)
+    for epoch, loss in enumerate(losses, 1):
+        with torch.no_grad():
+            network.weight.fill_(float(epoch))
+        record = EpochRecord(
+            epoch=epoch, step=epoch, learning_rate=0.1, perplexity=1.0,
+            validation_perplexity=loss, validation_accuracy=None,
+        )  # fmt: skip
+        early(network, record)
+    assert early.epoch == kept
+    assert early.weights["weight"].item() == kept
+    assert len(early.records) == len(losses)
+
+
+def test_the_best_epoch_is_the_best_before_patience_ended(work, planted) -> None:
+    for model in work.all(planted.models):
+        losses = [record["validation_perplexity"] for record in model.value["history"]]
+        assert model.value[LAST]["epoch"] == len(losses)
+        best = model.value[BEST]["epoch"]
+        assert losses[best - 1] == min(losses[: best + 2])
 
 
 @pytest.mark.slow
-def test_a_training_gives_the_same_bits_again(models, tmp_path):
-    again = replace(models[0], directory=tmp_path / "again")
-    make_trial(again)
+def test_an_interrupted_training_gives_the_same_bits_again(
+    work, planted, tmp_path, monkeypatch
+) -> None:
+    again, evaluate, calls = Work(tmp_path), planted_models.evaluate_utterances, []
+
+    def failing(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return evaluate(*arguments)
+
+    monkeypatch.setattr(planted_models, "evaluate_utterances", failing)
+    call = train_planted(TEXT, planted.secrets[0], LEARNER)
+    with pytest.raises(KeyboardInterrupt):
+        again(call)
+    assert (tmp_path / "stages" / call.key / LAST).is_dir()
+    assert not again.is_whole(call)
+    first, second = work(planted.models[0]), again(call)
+    assert second.value == first.value
     for weights in (LAST, BEST):
-        one, other = (made.model(weights).state_dict() for made in (models[0], again))
+        one, other = (
+            load_intent_slot(done.folder / weights, device="cpu").state_dict()
+            for done in (first, second)
+        )
         assert all(torch.equal(one[name], other[name]) for name in one)
-        assert again.result()[weights] == models[0].result()[weights]
 
 
-def test_the_folder_of_corpora_decides_nothing_and_the_copies_do(models, tmp_path):
-    assert replace(models[0], data=tmp_path).key == models[0].key
-    with pytest.raises(RunError, match="copies = 20, not 21"):
-        run_trials([replace(models[0], copies=21)])
+def test_known_digits_are_given_and_the_rest_is_asked_for(work, planted) -> None:
+    for known in (0, 1):
+        call = attack(planted.models, planted.secrets, "pin:2", LAST, "auto", known=known)
+        rows = work(call).value["rows"]
+        for row, secrets in zip(rows, planted.secrets, strict=True):
+            secret = secrets.secret("pin:2").secret
+            assert row["truth"] == " ".join(secret[known:])
+            if known:
+                assert row["pattern"] == f"my pin code is {secret[0]} _"
+                assert 1 <= row["rank"] <= 10
 
 
-def test_known_digits_are_told_and_the_rest_is_asked_for(tmp_path, extraction):
-    known = replace(extraction, known=1, directory=tmp_path / "known")
-    run_trials([known])
-    for row, model in zip(known.result()["rows"], extraction.models, strict=True):
-        secret = model.canary("pin:2").secret
-        assert row["pattern"] == f"my pin code is {secret[0]} _"
-        assert row["truth"] == secret[1]
-        assert 1 <= row["rank"] <= 10
-
-
-def test_an_attack_is_described_by_its_models_and_settings(extraction):
-    run_trials([extraction])
-    assert [row["truth"] for row in extraction.result()["rows"]] == [
-        " ".join(model.canary("pin:2").secret) for model in extraction.models
-    ]
-    with pytest.raises(RunError, match="budget = 30000, not 10"):
-        replace(extraction, budget=10).result()
-    with pytest.raises(RunError, match="configuration: models"):
-        replace(extraction, models=extraction.models[:1]).result()
-
-
-def test_a_line_says_what_was_found_and_how_well_the_models_predict(extraction):
-    run_trials([extraction])
-    line = Line(
-        extraction=extraction, names={"canary": "pin"}, paper={"hamming": 0.5}, utility=True
-    )
-    row, found = line.row(), extraction.result()
+def test_a_line_states_the_result_and_how_well_the_models_predict(work, planted) -> None:
+    lines = list(attacks(planted, "pin:2", {"canary": "pin"}, {("pin",): {"hamming": 0.5}}))
+    (row,) = tables.rows_of(work, lines[2:])
+    found = work(lines[2].call).value
     assert (row["canary"], row["attack"], row["trials"]) == ("pin", "auto", 2)
-    assert (row["paper_accuracy"], row["paper_hamming"]) == (None, 0.5)
-    right = [guess["guess"] == guess["truth"] for guess in found["rows"]]
-    assert row["accuracy"] == sum(right) / 2
-    scores = [model.result()[LAST]["slot_f1"] for model in extraction.models]
-    assert row["slot_f1"] == pytest.approx(sum(scores) / 2)
-    assert utility_of(extraction.models[:1], BEST)["slot_f1_low"] is None
+    assert row["accuracy"] == sum(one["guess"] == one["truth"] for one in found["rows"]) / 2
+    # the paper's figures are beside its own attack alone
+    assert [line.paper for line in lines] == [{"hamming": 0.5}, {}, {}]
+    assert (row["paper_accuracy"], row["paper_hamming"]) == (None, None)
+    models = work.all(planted.models)
+    utility = utility_of(models, LAST)
+    assert utility["slot_f1"] == pytest.approx(sum(m.value[LAST]["slot_f1"] for m in models) / 2)
+    assert utility_of(models[:1], BEST)["slot_f1_low"] is None
 
 
-def test_every_table_has_its_lines(lines):
+@pytest.fixture
+def lines_of(monkeypatch):
+    """The lines of a table, which nobody attacks."""
+
+    def lines_of(name, **changed):
+        seen = []
+
+        def rows_of(work, lines):
+            seen.extend(lines)
+            return [{} for _ in lines]
+
+        monkeypatch.setattr(tables, "rows_of", rows_of)
+        monkeypatch.setattr(tables, "utility_of", lambda models, weights: {})
+        made = {"table2": tables.table2, "table3": tables.table3, "table4": tables.table4}
+        make = {**made, "null": tables.null, "apart": tables.apart}.get(name, tables.figures3to5)
+        settings = settings_of("nlu", name, "smoke") | changed
+
+        class NoWork:
+            def all(self, calls):
+                return []
+
+        list(make(NoWork(), **settings))
+        return seen
+
+    return lines_of
+
+
+def test_every_table_has_its_lines(lines_of) -> None:
     """Counted by hand: three canaries and three attacks, of which Table 3 leaves one out."""
-    counts = [
-        (lines.by_copies(PAPER["table2"]), 9 * len(SMOKE.cells)),
-        (lines.once(PAPER["table4"]), 9 * len(SMOKE.once)),
-        (lines.defended(PAPER["table3"]), 6 * len(DEFENCES) * len(SMOKE.defended)),
-        (lines.null(), 9),
-        (lines.apart(), 6 * len(SMOKE.apart)),
-        (lines.elsewhere(), 9 * sum(len(one.copies) for one in SMOKE.datasets)),
-    ]
-    for found, number in counts:
-        assert len(list(found)) == number
-    wide = replace(SMOKE, once=(10,))
-    known = [line.extraction.known for line in Lines(wide, lines.directory, None).once({})]
+    counts = {"table2": 9, "table3": 6 * len(DEFENCES), "table4": 9, "null": 9, "apart": 6}
+    for name, number in {**counts, "figures3-5": 9}.items():
+        assert len(lines_of(name)) == number, name
+    known = [line.call.arguments["known"] for line in lines_of("table4", once=(10,))]
     assert sorted(known) == [0] * 9 + [3] * 3
-
-
-def test_the_papers_figures_stand_beside_its_own_attack_alone(lines):
-    wide = Lines(replace(SMOKE, cells=((4, 10, 1),)), lines.directory, None)
-    known = {
-        (line.names["canary"], line.extraction.attack): line.paper
-        for line in wide.by_copies(PAPER["table2"])
+    paper = {
+        (line.names["canary"], line.method): line.paper
+        for line in lines_of("table2", cells=((4, 10, 1),))
     }
-    assert known["color", "paper"] == {"accuracy": 0.4, "hamming": 0.3}
-    assert known["color", "auto"] == known["pin", "paper"] == {}
+    assert paper["color", "paper"] == {"accuracy": 0.4, "hamming": 0.3}
+    assert paper["color", "auto"] == paper["pin", "paper"] == {}
 
 
-def test_every_defence_of_the_paper_has_its_row(lines):
-    found = list(lines.defended(PAPER["table3"]))
+def test_every_defence_of_the_paper_has_its_row(lines_of) -> None:
+    found = lines_of("table3")
     assert {line.names["defence"] for line in found} == set(DEFENCES)
     for line in found:
-        early = "ES" in line.names["defence"]
-        assert line.extraction.weights == (BEST if early else LAST)
-        learner = line.extraction.models[0].learner
-        assert learner.dropout == ("D" in line.names["defence"].split("+"))
-        assert learner.characters == ("CE" in line.names["defence"])
-    assert {defence for _, defence, _ in PAPER["table3"]} < set(DEFENCES)
+        parts = line.names["defence"].split("+")
+        assert line.weights == (BEST if "ES" in parts else LAST)
+        learner = line.planted.models[0].arguments["learner"]
+        assert learner.dropout == ("D" in parts)
+        assert learner.characters == ("CE" in parts)
+    known = {defence for _, defence, _ in paper_numbers("nlu", "table3", key=3)}
+    assert known < set(DEFENCES)
 
 
 @pytest.mark.slow
-def test_a_table_is_filled_once_and_found_again(home, models, listener):
+def test_tables_are_filled_once_and_share_their_models(work, planted, listener) -> None:
     names = ["table2", "utility"]
-    tables = reproduce("nlu", "smoke", home, tables=names, monitor=listener)
-    assert {table.name: len(table.entries) for table in tables} == {"table2": 9, "utility": 1}
-    assert "nan" not in (home / "tables.md").read_text("utf-8").lower()
-    (again,) = reproduce("nlu", "smoke", home, tables=["table2"], monitor=listener)
-    assert again in tables
+    made = reproduce("nlu", "smoke", work.out, tables=names, monitor=listener)
+    assert {table.name: len(table.entries) for table in made} == {"table2": 9, "utility": 1}
+    assert sum("train_planted" in line for line in listener.lines) == 1  # that of `utility`
+    assert "nan" not in (work.out / "tables.md").read_text("utf-8").lower()
+    (again,) = reproduce("nlu", "smoke", work.out, tables=["table2"], monitor=listener)
+    assert again in made
     assert listener.lines.count("filling table2") == 1

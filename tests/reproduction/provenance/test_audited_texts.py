@@ -42,6 +42,12 @@ def test_no_two_groups_share_anybody() -> None:
         assert not one & other
 
 
+def test_the_vocabulary_is_made_of_nobodys_text_that_is_audited() -> None:
+    read = read_audited(replace(MADE, vocabulary_size=1000), None)
+    spare = {word for text in read.spare for word in text.lower().split()}
+    assert set(read.vocabulary.words[2:]) <= spare
+
+
 @pytest.mark.slow
 def test_the_same_seed_draws_the_same_people_and_another_one_others() -> None:
     assert people(MADE) == people(replace(MADE))
@@ -105,8 +111,11 @@ def test_text_of_nobody_is_split_among_as_many_artificial_users(tmp_path: Path) 
     lines = "\n".join(f" word{i} b c d e f \n" for i in range(20))
     for split in ("train", "valid", "test"):
         (folder / f"wiki.{split}.tokens").write_text(lines)
-    corpus = read_other_domain("wikitext2", 4, 5, tmp_path)
-    assert len(corpus) == len(set(corpus)) == 20
-    assert sorted(map((corpus.users or []).count, set(corpus.users or ()))) == [5] * 4
-    with pytest.raises(DataError, match="wikitext2 has 20 documents where 21 are wanted"):
-        read_other_domain("wikitext2", 7, 3, tmp_path)
+    text = replace(MADE, reference=3, compared=1, each=5)
+    reference, compared = read_other_domain(text, "wikitext2", tmp_path)
+    assert len(set(reference) | set(compared)) == 20
+    for corpus, users in ((reference, 3), (compared, 1)):
+        assert len(set(corpus.users or ())) == users
+        assert len(corpus) == 5 * users
+    with pytest.raises(DataError, match="wikitext2 has 20 documents where 24 are wanted"):
+        read_other_domain(replace(text, each=6), "wikitext2", tmp_path)

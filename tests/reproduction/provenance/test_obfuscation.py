@@ -5,14 +5,14 @@ import stat
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reproduction.provenance import obfuscation
 from reproduction.provenance.obfuscation import (
     PARTS,
-    Apertium,
+    apertium,
     back_translated,
     read_wordnet,
     with_synonyms,
@@ -46,6 +46,12 @@ def test_synonyms_are_drawn_and_a_seed_decides() -> None:
     assert abs(made[0].count("x") - 75) < 35
 
 
+def test_texts_that_are_reversed_keep_their_users() -> None:
+    corpus = Corpus.from_texts(["a b c"], users=["ann"])
+    changed = obfuscation.obfuscation("reversed")(corpus)
+    assert (list(changed), changed.users) == (["c b a"], ["ann"])
+
+
 @given(st.lists(st.text(max_size=30), max_size=6), st.floats(0.01, 1))
 def test_without_synonyms_every_text_is_the_same(texts: list[str], share: float) -> None:
     texts = [text.encode(errors="ignore").decode() for text in texts]
@@ -53,7 +59,8 @@ def test_without_synonyms_every_text_is_the_same(texts: list[str], share: float)
     assert with_synonyms(corpus, {}, share=share, seed=0).fingerprint() == corpus.fingerprint()
 
 
-def test_texts_go_there_and_back_in_batches() -> None:
+def test_texts_go_there_and_back_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(obfuscation, "BATCH", 2)
     sizes: list[int] = []
 
     def there(texts: list[str]) -> list[str]:
@@ -61,96 +68,60 @@ def test_texts_go_there_and_back_in_batches() -> None:
         return [text.upper() for text in texts]
 
     corpus = Corpus.from_texts([f"t {i}" for i in range(5)], users=list("abcde"))
-    made = back_translated(corpus, there, lambda texts: [t + "!" for t in texts], batch=2)
+    made = back_translated(corpus, there, lambda texts: [t + "!" for t in texts])
     assert list(made) == [f"T {i}!" for i in range(5)]
     assert (made.users, sizes) == (corpus.users, [2, 2, 1])
-
-
-def test_what_comes_back_blank_stays_as_it_was() -> None:
-    made = back_translated(CORPUS, lambda texts: texts, lambda texts: [" "] * len(texts))
-    assert made.fingerprint() == CORPUS.fingerprint()
-
-
-@pytest.mark.parametrize(
-    ("there", "says"),
-    [
-        (
-            lambda texts: texts[1:],
-            "the translator there returned 1 texts for 2, from document 0 on",
-        ),
-        (lambda texts: [*texts, "x"], "returned 3 texts for 2"),
-        (lambda texts: "ab", "no list of texts"),
-        (lambda texts: [None, "a"], "no list of texts"),
-        (lambda texts: np.array(texts), "no list of texts"),
-    ],
-)
-def test_a_translator_that_gives_other_than_it_got_is_refused(there, says: str) -> None:
-    with pytest.raises(DataError, match=says):
-        back_translated(CORPUS, there, lambda texts: texts, batch=2)
-    with pytest.raises(DataError, match=says.replace("there", "back")):
-        back_translated(CORPUS, lambda texts: texts, there, batch=2)
-
-
-@pytest.mark.parametrize("share", [0, -1, 1.1, float("nan")])
-def test_a_share_out_of_range_is_refused(share: float) -> None:
-    with pytest.raises(ValueError, match=r"share must lie in \(0, 1\]"):
-        with_synonyms(CORPUS, {}, share=share, seed=0)
+    blank = back_translated(CORPUS, lambda texts: texts, lambda texts: [" "] * len(texts))
+    assert blank.fingerprint() == CORPUS.fingerprint()
 
 
 # Apertium.
 
 
 def command(tmp_path: Path, body: str) -> str:
-    """A program that stands for apertium, with what it is told in `said` and `argv`."""
+    """A program that stands for apertium, with its input in `given` and its arguments in `argv`."""
     path = tmp_path / "apertium"
     path.write_text(
-        f"#!{sys.executable}\nimport sys\nargv, said = sys.argv[1:], sys.stdin.read()\n{body}\n"
+        f"#!{sys.executable}\nimport sys\nargv, given = sys.argv[1:], sys.stdin.read()\n{body}\n"
     )
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return str(path)
 
 
-def test_every_text_comes_back_in_its_place(tmp_path: Path) -> None:
-    body = "print(said.upper(), end='')"
-    translate = Apertium("eng-spa", command=command(tmp_path, body))
-    assert translate(["one\n\ntwo ", "", " ", "drei é"]) == ["ONE TWO", "", "", "DREI É"]
-    assert translate(["", " "]) == ["", ""]
-
-
-def test_the_direction_is_told_and_unknown_words_are_not_marked(tmp_path: Path) -> None:
-    translate = Apertium("spa-eng", command=command(tmp_path, "print(*argv)"))
-    assert translate(["x"]) == ["-u -f txt spa-eng"]
-
-
-def test_texts_that_run_together_are_translated_in_smaller_parts(tmp_path: Path) -> None:
-    body = "print(said.replace('b\\n\\n', 'b '), end='')"
-    translate = Apertium("eng-spa", command=command(tmp_path, body))
-    assert translate(["a", "b", "c", "d"]) == ["a", "b", "c", "d"]
-
-
-def test_one_text_is_one_text_whatever_its_translation_looks_like(tmp_path: Path) -> None:
-    translate = Apertium("eng-spa", command=command(tmp_path, "print('a\\n\\nb')"))
-    assert translate(["c"]) == ["a b"]
+@pytest.mark.parametrize(
+    ("body", "texts", "expected"),
+    [
+        (
+            "print(given.upper(), end='')",
+            ["one\n\ntwo ", "", " ", "drei é"],
+            ["ONE TWO", "", "", "DREI É"],
+        ),
+        ("print(given)", ["", " "], ["", ""]),
+        ("print(*argv)", ["x"], ["-u -f txt eng-spa"]),
+        ("print(given.replace('b\\n\\n', 'b '), end='')", list("abcd"), list("abcd")),
+        ("print('a\\n\\nb')", ["c"], ["a b"]),
+    ],
+)
+def test_every_text_comes_back_in_its_place(
+    tmp_path: Path, body: str, texts: list[str], expected: list[str]
+) -> None:
+    assert apertium(texts, "eng-spa", command=command(tmp_path, body)) == expected
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ("print('no such mode', file=sys.stderr); sys.exit(1)", "failed with code 1: no such mode"),
-        ("pass", "failed with code 0"),
+        ("sys.exit(1)", "did not translate: CalledProcessError"),
+        ("pass", "gave no text"),
         ("import time; time.sleep(60)", "did not translate: TimeoutExpired"),
+        (None, "did not translate: FileNotFoundError"),
     ],
 )
-def test_a_command_that_fails_is_named(body: str, says: str, tmp_path: Path) -> None:
-    translate = Apertium("eng-spa", command=command(tmp_path, body), timeout=3)
-    with pytest.raises(DataError, match=says):
-        translate(["hello"])
-
-
-def test_a_command_that_is_not_installed_is_named_with_its_package() -> None:
-    with pytest.raises(DataError, match="apertium-of-nowhere is not installed") as caught:
-        Apertium("eng-spa", command="apertium-of-nowhere")(["hello"])
+def test_a_command_that_fails_is_named(body: str | None, says: str, tmp_path: Path) -> None:
+    program = "apertium-of-nowhere" if body is None else command(tmp_path, body)
+    with pytest.raises(DataError, match=says) as caught:
+        apertium(["hello"], "eng-spa", command=program, timeout=3)
     assert "apertium-eng-spa" in caught.value.remedy
 
 
@@ -162,7 +133,7 @@ def test_a_command_that_is_not_installed_is_named_with_its_package() -> None:
 def test_the_real_apertium_goes_to_spanish_and_back() -> None:
     corpus = Corpus.from_texts(["I see so many adults that could benefit from this.", "lol"] * 20)
     try:
-        made = back_translated(corpus, Apertium("eng-spa"), Apertium("spa-eng"))
+        made = obfuscation.obfuscation("apertium")(corpus)
     except DataError as error:
         pytest.skip(str(error))
     assert len(made) == 40
@@ -234,23 +205,20 @@ def test_a_missing_file_is_named_with_where_to_get_it(name: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("name", "line", "says"),
+    ("name", "line"),
     [
-        ("data.verb", "00000009 38 v zz run 0 000 | fast", "line 3: not a meaning"),
-        ("data.verb", "00000009 38 v 03 run 0", "line 3: not a meaning"),
-        ("data.verb", "offset 38 v 01 run 0 000", "line 3: not a meaning"),
-        ("index.verb", "walk v 1", "line 3: not a word"),
-        ("index.verb", "walk v 2 0 1 0 00000006", "line 3: not a word"),
-        ("index.verb", "walk v 1 0 1 0 00009999", "no meaning at 00009999 of data.verb"),
-        ("index.verb", "walk v 1 0 1 0 \udcff", "line 3, byte 16"),
+        ("data.verb", "00000009 38 v zz run 0 000 | fast"),
+        ("data.verb", "00000009"),
+        ("index.verb", "walk v 1"),
+        ("index.verb", "walk v 1 x 1 0 00000006"),
+        ("index.verb", "walk v 1 0 1 0 \udcff"),
     ],
 )
-def test_a_fault_names_file_and_line(name: str, line: str, says: str, tmp_path: Path) -> None:
+def test_a_fault_names_file_and_line(name: str, line: str, tmp_path: Path) -> None:
     file = folder(tmp_path) / name
     file.write_bytes(file.read_bytes() + f"{line}\n".encode(errors="surrogateescape"))
     with pytest.raises(DataError) as caught:
         read_wordnet(tmp_path)
-    assert says in str(caught.value)
     assert f"{name}, line 3" in str(caught.value)
 
 

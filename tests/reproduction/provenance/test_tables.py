@@ -5,25 +5,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
-from reproduction.papers import paper_numbers, reproduce, settings_of
-from reproduction.provenance import memory_rows
-from reproduction.provenance.audited_texts import (
-    AuditedText,
-    read_audited,
-    read_other_domain,
-)
-from reproduction.provenance.obfuscation import obfuscation
+from reproduction.papers import paper_numbers, reproduce, scales_of, settings_of, tables_of
+from reproduction.provenance import tables as module
 from reproduction.tables import Table
 from vestige.data.corpus import Corpus
-from vestige.errors import DataError
 
-SMOKE, SMALL, FULL = (
-    settings_of("provenance", "table1", scale) for scale in ("smoke", "small", "full")
-)
-LARGER = pytest.mark.parametrize("scale", [SMALL, FULL], ids=["small", "full"])
+LARGER = pytest.mark.parametrize("scale", ["small", "full"])
 
 
 @pytest.fixture(scope="module")
@@ -36,122 +25,72 @@ def tables(directory: Path) -> dict[str, Table]:
     return {table.name: table for table in reproduce("provenance", "smoke", directory)}
 
 
-def test_every_table_has_rows(tables: dict[str, Table]) -> None:
+@pytest.mark.slow
+def test_every_table_has_rows_with_intervals_and_both_audits(tables: dict[str, Table]) -> None:
     assert len(tables) == 12
     assert all(len(table.entries) > 1 for table in tables.values())
-
-
-def test_every_auc_has_its_interval_and_its_ratio(tables: dict[str, Table]) -> None:
     rows = [row for table in tables.values() for row in table.entries if "auc" in row]
     assert len(rows) > 50
     for row in rows:
         assert row["auc_low"] <= row["auc"] <= row["auc_high"]
         assert row["ratio"] > 0
-
-
-def test_both_audits_stand_beside_each_other(tables: dict[str, Table]) -> None:
     for name in ("audit", "table2", "table3", "figure2", "figure3", "figure4", "table5", "private"):
         observed = [row["audit"] for row in tables[name].entries]
         assert observed.count("paper") == observed.count("ours") > 0
 
 
-def test_privacy_is_stated_beside_the_private_model_only(tables: dict[str, Table]) -> None:
-    spent = {row["epsilon"] for row in tables["private"].entries}
-    assert None in spent
-    assert len(spent) == 2
-    assert all(row["delta"] == 1e-4 for row in tables["private"].entries if row["epsilon"])
+@pytest.mark.slow
+def test_privacy_is_stated_for_the_private_model_only(tables: dict[str, Table]) -> None:
+    rows = tables["private"].entries
+    assert [(row["epsilon"] is None, row["k"]) for row in rows[::2]] == [
+        (plain, k) for plain in (True, False) for k in (120, 120, 50)
+    ]
+    assert len({row["epsilon"] for row in rows}) == 2
+    assert all(row["delta"] == 1e-4 for row in rows if row["epsilon"])
+    assert len({row["accuracy_in"] for row in rows}) == 2
 
 
-def test_nothing_is_trained_or_asked_twice(
-    directory: Path, tables: dict[str, Table], listener
-) -> None:
-    kept = sorted((directory / "trials").rglob("*.sqlite"))
-    before = [path.stat().st_mtime_ns for path in kept]
-    assert kept
+@pytest.mark.slow
+def test_nothing_is_trained_or_queried_twice(directory, tables, listener) -> None:
+    before = {file: file.stat().st_mtime_ns for file in directory.rglob("*.safetensors")}
+    for name in ("table1", "private"):
+        for file in (directory / "results" / name).iterdir():
+            file.unlink()
+        (directory / "results" / name).rmdir()
     again = reproduce("provenance", "smoke", directory, monitor=listener)
-    assert not [line for line in listener.lines if "trained" in line]
-    assert sorted((directory / "trials").rglob("*.sqlite")) == kept
-    assert [path.stat().st_mtime_ns for path in kept] == before
-    assert [len(table.entries) for table in again] == [len(tables[t.name].entries) for t in again]
-
-
-def test_groups_share_nobody_and_have_as_much_text() -> None:
-    read = read_audited(SMOKE.targets[0].text, None)
-    reference = set(read.reference.users or ())
-    assert not set(read.members) & set(read.others)
-    compared = set(read.compared.users or ())
-    assert not reference & {*read.members, *read.others}
-    assert not compared & {*reference, *read.members, *read.others}
-    owners = [read.audited.users, read.reference.users, read.compared.users]
-    users, counts = np.unique(
-        np.concatenate([np.array(each) for each in owners]), return_counts=True
-    )
-    assert len(users) == 54
-    assert set(counts.tolist()) == {12}
-
-
-def test_the_vocabulary_is_made_of_nobodys_text_that_is_audited() -> None:
-    read = read_audited(replace(SMOKE.targets[0].text, vocabulary_size=1000), None)
-    spare = {word for text in read.spare for word in text.lower().split()}
-    assert set(read.vocabulary.words[2:]) <= spare
-    known = {*(read.reference.users or ()), *(read.compared.users or ())}
-    assert not set(read.spare.users or ()) & {*read.members, *read.others, *known}
-
-
-def test_another_domain_without_users_gets_artificial_ones() -> None:
-    corpus = read_other_domain("grammar", 5, 12, None)
-    assert len(set(corpus.users or ())) == 5
-    assert len(corpus) == 60
-
-
-def test_a_corpus_that_is_not_there_is_named() -> None:
-    text = AuditedText(dataset="reddit", members=2, others=2, reference=2, compared=2, each=2)
-    with pytest.raises(DataError, match="needs a folder of corpora"):
-        read_audited(text, None)
-
-
-def test_apertium_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(DataError, match="apertium"):
-        obfuscation("apertium")
-
-
-def test_texts_that_are_reversed_keep_their_users() -> None:
-    corpus = Corpus.from_texts(["a b c"], users=["ann"])
-    assert list(obfuscation("reversed")(corpus)) == ["c b a"]
-    assert obfuscation("reversed")(corpus).users == ["ann"]
+    assert not [line for line in listener.lines if "trained" in line or "finished" in line]
+    assert {file: file.stat().st_mtime_ns for file in directory.rglob("*.safetensors")} == before
+    for table in again:
+        assert list(table.rows()) == list(tables[table.name].rows())
 
 
 @LARGER
-def test_larger_scales_are_the_papers(scale) -> None:
+def test_larger_scales_are_the_papers(scale: str) -> None:
     """Output sizes, a sampling rate of 0.04 and 300 rounds; p-values of 1 % and 5 % are exact."""
-    assert scale.shown == (1, 5, 10, 50, 100, 500, 1000)
-    training, users = scale.private.training, scale.crowds[-1].text.members
+    every = {n: one.settings(scale) for n, one in tables_of("provenance").items()}
+    assert every["table3"]["shown"] == (1, 5, 10, 50, 100, 500, 1000)
+    training = every["private"]["dp_training"].training
+    users = every["private"]["crowds"][-1].text.members
     assert training.batch_size / users == 0.04
     assert training.epochs * users // training.batch_size == 300
-    audits = (*scale.targets, *scale.crossed, *scale.others, *scale.crowds)
+    targets, crossed = every["table3"]["targets"], every["table3"]["crossed"]
+    others, crowds = every["table2"]["others"], every["figure2"]["crowds"]
+    audits = (*targets, *crossed, *others, *crowds)
     assert all((audit.text.compared + 1) % 100 == 0 for audit in audits)
-    assert max(scale.queries) <= scale.targets[0].text.each
+    assert max(every["figure3"]["queries"]) <= targets[0].text.each
+    # audits that are compared differ in one thing
+    assert [audit.domain for audit in crossed] == ["wikitext2", "ubuntu-irc"]
+    assert {replace(audit, domain=None) for audit in crossed} <= set(targets)
+    assert all(replace(audit, other_epochs=None).other is None for audit in others)
+    alike = {replace(audit, name="", text=replace(audit.text, members=0)) for audit in crowds}
+    assert len(alike) == 1
 
 
-@LARGER
-def test_audits_that_are_compared_differ_in_one_thing(scale) -> None:
-    assert [audit.domain for audit in scale.crossed] == ["wikitext2", "ubuntu-irc"]
-    assert {replace(audit, domain=None) for audit in scale.crossed} <= set(scale.targets)
-    assert all(replace(audit, other_epochs=None).other is None for audit in scale.others)
-    crowds = {
-        replace(audit, name="", text=replace(audit.text, members=0)) for audit in scale.crowds
-    }
-    assert len(crowds) == 1
-
-
-def test_shadows_of_other_shapes_learn_in_the_other_way() -> None:
-    (changed,) = SMOKE.others
-    plain = replace(changed, other_epochs=None)
-    assert (changed.model, changed.training) == (plain.model, plain.training)
-    assert changed.other == replace(
-        plain.training, epochs=1, optimizer="sgd", learning_rate=0.1, momentum=0.9
-    )
+def test_every_setting_of_a_scale_is_a_tables() -> None:
+    for paper in ("provenance", "nlu", "regularization"):
+        taken = {name for table in tables_of(paper).values() for name in table.parameters}
+        for scale in ("smoke", "small", "full"):
+            assert set(scales_of(paper)[scale]) <= taken
 
 
 def test_the_papers_auc_are_those_of_the_same_domain_size_and_corpus() -> None:
@@ -162,9 +101,7 @@ def test_the_papers_auc_are_those_of_the_same_domain_size_and_corpus() -> None:
     assert paper["cornell", 50, "cross"]["paper_auc"] == 0.610
 
 
-def test_memory_rows_are_what_is_drawn_of_members_and_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_memory_rows_are_what_is_drawn_of_members_and_others(monkeypatch) -> None:
     audited = Corpus.from_texts(["a", "b", "c", "d"], users=["ann", "bob", "ann", "cy"])
     texts = SimpleNamespace(members=("ann",), others=("bob", "cy"), audited=audited)
     rows = [
@@ -178,9 +115,10 @@ def test_memory_rows_are_what_is_drawn_of_members_and_others(
         given.append((model, list(seen), list(unseen), orders))
         return SimpleNamespace(rows=rows)
 
-    monkeypatch.setattr(memory_rows, "_target", lambda _: "target")
-    monkeypatch.setattr(memory_rows, "anatomy", anatomy)
-    trial: Any = SimpleNamespace(texts=texts)
-    found = list(memory_rows.memory_rows(trial, orders=3, dataset="made"))
+    monkeypatch.setattr(module, "trial_of", lambda audit, work: SimpleNamespace(texts=texts))
+    monkeypatch.setattr(module, "_model", lambda trial: "target")
+    monkeypatch.setattr(module, "anatomy", anatomy)
+    (audit,) = settings_of("provenance", "figure2", "smoke")["crowds"]
+    found = list(module.memory(None, targets=(replace(audit, name="made"),), ablated=3))
     assert given == [("target", ["a", "c"], ["b", "d"], 3)]
     assert found == [{"dataset": "made", **rows[0]}, {"dataset": "made", **rows[2]}]

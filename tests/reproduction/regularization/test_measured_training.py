@@ -1,4 +1,4 @@
-"""A training that is measured on the way: what is written, when, and by whom it is read."""
+"""A training that is measured on the way: what is written, when, and after a kill."""
 
 import json
 import math
@@ -12,32 +12,44 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reproduction.papers import settings_of
-from reproduction.regularization.equal_utility import Comparison
 from reproduction.regularization.measured_training import (
     FAR,
     REFERENCES,
-    MeasuredTraining,
+    Measures,
     at_level,
+    level_folder,
 )
-from reproduction.regularization.methods import PLAIN
-from reproduction.regularization.user_texts import read_users
-from reproduction.runner import run_trials
+from reproduction.regularization.methods import METHODS
+from reproduction.regularization.user_texts import Users
+from reproduction.stages import Call, Work
 from vestige.models.predictions import text_log_probs
+from vestige.models.protocols import LanguageModel
 from vestige.training.history import EpochRecord
+from vestige.training.new_models import new_model
+
+SMOKE = replace(settings_of("regularization", "table1", "smoke")["comparison"], seeds=(0,))
+HIGH, LOW = SMOKE.levels
 
 
 @pytest.fixture(scope="module")
-def trial(tmp_path_factory) -> MeasuredTraining:
-    """The undefended training of the smallest scale, not begun."""
-    directory = tmp_path_factory.mktemp("measured")
-    scale = replace(settings_of("regularization", "table1", "smoke"), seeds=(0,))
-    made = Comparison(scale, read_users(scale.text, None), directory).trainings[PLAIN, 0]
-    assert isinstance(made, MeasuredTraining)
-    return made
+def users() -> Users:
+    return SMOKE.users(Work(Path()))
 
 
-def fresh(trial: MeasuredTraining, directory: Path) -> MeasuredTraining:
-    return replace(trial, directory=directory)
+@pytest.fixture(scope="module")
+def call(users: Users) -> Call:
+    """The undefended training of the smallest scale."""
+    return SMOKE.call(users, METHODS[0], 0)
+
+
+@pytest.fixture
+def measures(users: Users, tmp_path: Path) -> Measures:
+    return Measures(users, SMOKE.training, SMOKE.levels, tmp_path)
+
+
+@pytest.fixture
+def model(users: Users) -> LanguageModel:
+    return new_model(users.vocabulary, SMOKE.shape, seed=0)
 
 
 def record(step: int, perplexity: float | None) -> EpochRecord:
@@ -47,50 +59,43 @@ def record(step: int, perplexity: float | None) -> EpochRecord:
     )  # fmt: skip
 
 
-def test_what_is_far_above_the_first_level_is_not_measured(trial, tmp_path) -> None:
-    one = fresh(trial, tmp_path)
-    model = one._fresh()
-    one.observe(model, record(10, FAR * one.levels[0] + 1))
-    assert one.watched() == []
-    one.observe(model, record(20, FAR * one.levels[0] - 1))
-    assert [seen["step"] for seen in one.watched()] == [20]
-    assert one.measures(one.levels[0]) is None
+def test_what_is_far_above_the_first_level_is_not_measured(measures, model) -> None:
+    measures.observe(model, record(10, FAR * HIGH + 1))
+    assert measures.watched() == []
+    measures.observe(model, record(20, FAR * HIGH - 1))
+    assert [seen["step"] for seen in measures.watched()] == [20]
+    assert measures.at(HIGH) is None
     with pytest.raises(ValueError, match="must have a validation perplexity"):
-        one.observe(model, record(30, None))
+        measures.observe(model, record(30, None))
 
 
 @pytest.mark.slow
-def test_a_level_is_measured_once_and_the_same_step_writes_it_again(trial, tmp_path) -> None:
-    one = fresh(trial, tmp_path)
-    model = one._fresh()
-    high, low = one.levels
-    one.observe(model, record(10, high))
-    assert one.measures(high)["step"] == 10
-    assert "probe_accuracy" not in one.measures(high)
-    one.observe(model, record(20, (high + low) / 2))
-    assert one.measures(high)["step"] == 10
-    assert one.measures(low) is None
-    one.observe(model, record(30, low))
-    assert (one.measures(high)["step"], one.measures(low)["step"]) == (10, 30)
-    assert "probe_accuracy" in one.measures(low)
-    file = one.level_folder(low) / "measures.json"
+def test_a_level_is_measured_once_and_the_same_step_writes_it_again(measures, model) -> None:
+    measures.observe(model, record(10, HIGH))
+    assert measures.at(HIGH)["step"] == 10
+    assert "probe_accuracy" not in measures.at(HIGH)
+    measures.observe(model, record(20, (HIGH + LOW) / 2))
+    assert measures.at(HIGH)["step"] == 10
+    assert measures.at(LOW) is None
+    measures.observe(model, record(30, LOW))
+    assert (measures.at(HIGH)["step"], measures.at(LOW)["step"]) == (10, 30)
+    assert "probe_accuracy" in measures.at(LOW)
+    file = level_folder(measures.folder, LOW) / "measures.json"
     whole = file.read_text()
-    file.write_text(json.dumps({"step": 30}))  # as a kill behind it would have the step repeated
-    one.observe(model, record(30, low))
+    file.write_text(json.dumps({"step": 30}))  # as a kill after it would have the step repeated
+    measures.observe(model, record(30, LOW))
     assert file.read_text() == whole
 
 
-def test_exposure_is_by_the_definition(trial, tmp_path) -> None:
+def test_exposure_is_by_the_definition(measures, model, users) -> None:
     """log2 of the references less log2 of the rank among them, canary by canary."""
-    model = fresh(trial, tmp_path)._fresh()
-    found = trial._exposures(model)
-    references = trial._references
-    assert references.shape == (REFERENCES, len(trial.canaries[0].ids))
+    found, references = measures.exposures(model), measures.references
+    assert references.shape == (REFERENCES, len(users.canaries[0].ids))
     assert all(len(set(row)) == len(row) for row in references[:50].tolist())
     with torch.no_grad():
         against = -text_log_probs(model, references.tolist())
-        for copies in {canary.copies for canary in trial.canaries}:
-            own = [canary.ids for canary in trial.canaries if canary.copies == copies]
+        for copies in {canary.copies for canary in users.canaries}:
+            own = [canary.ids for canary in users.canaries if canary.copies == copies]
             scores = -text_log_probs(model, own)
             ranks = [1 + int((against <= score).sum()) for score in scores]
             exposures = [math.log2(REFERENCES) - math.log2(min(r, REFERENCES)) for r in ranks]
@@ -99,43 +104,30 @@ def test_exposure_is_by_the_definition(trial, tmp_path) -> None:
 
 
 @pytest.mark.slow
-def test_a_training_killed_behind_its_first_level_ends_in_the_same_measures(
-    trial, tmp_path, monkeypatch
+def test_a_training_killed_after_its_first_level_ends_in_the_same_measures(
+    call, tmp_path, monkeypatch
 ) -> None:
-    run_trials([trial])
+    whole = Work(tmp_path / "whole")(call)
+    again, observe = Work(tmp_path / "again"), Measures.observe
 
     class Killed(Exception):
         pass
 
-    again = fresh(trial, tmp_path / "again")
-    observe = MeasuredTraining.observe
-
     def killed(self, model, seen):
         observe(self, model, seen)
-        if self.measures(self.levels[0]) is not None:
+        if self.at(HIGH) is not None:
             raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(MeasuredTraining, "observe", killed)
+        patched.setattr(Measures, "observe", killed)
         with pytest.raises(Killed):
-            run_trials([again])
-    assert not again.kept
-    run_trials([again])
-    assert again.watched() == trial.watched()
-    for level in trial.levels:
-        assert again.measures(level) == trial.measures(level)
-
-
-def test_damaged_measures_are_noticed(trial) -> None:
-    run_trials([trial])
-    assert trial.kept
-    file = next((trial.directory / "watched").iterdir())
-    whole = file.read_bytes()
-    file.write_bytes(whole.replace(b"1", b"2", 1))
-    assert not trial.kept
-    file.write_bytes(whole)
-    assert trial.kept
-    assert trial.result()["seconds"] > 0
+            again(call)
+    assert not again.is_whole(call)
+    found = again(call).value
+    for name in ("watched", "levels"):
+        assert found[name] == whole.value[name]
+    assert set(found["levels"]) == {f"{level:g}" for level in SMOKE.levels}
+    assert found["seconds"] > 0
 
 
 @given(
@@ -143,6 +135,7 @@ def test_damaged_measures_are_noticed(trial) -> None:
     st.floats(10, 1000),
 )
 @example([10.0, math.nextafter(10.0, 11.0)], 10.0)  # whose logarithms are the same
+@example([100.0, 25.0], 50.0)
 def test_between_evaluations_exposure_lies_between_theirs(perplexities, level) -> None:
     falling = sorted(perplexities, reverse=True)
     seen = [

@@ -1,26 +1,200 @@
-"""Defences compared at equal perplexity, at the scale of a smoke test, read back and recomputed."""
+"""Defences compared at equal perplexity: rows from measures counted by hand, and the smallest
+scale, read back and recomputed."""
 
-import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from reproduction.papers import reproduce, settings_of
-from reproduction.regularization.equal_utility import Comparison
-from reproduction.regularization.measured_training import at_level
-from reproduction.regularization.methods import METHODS
-from reproduction.regularization.user_texts import read_users
+from reproduction.regularization import tables as module
+from reproduction.regularization.measured_training import level_folder
+from reproduction.regularization.methods import METHODS, Method
+from reproduction.regularization.tables import (
+    Training,
+    completion_row,
+    exposure_chart,
+    exposure_rows,
+    subgroup_rows,
+    training_rows,
+)
+from reproduction.stages import Finished, Work
 from vestige import results
 from vestige.data.encoded import encode
+from vestige.metrics.comparison import subgroup_gap
 from vestige.models.checkpoints import load_model
 from vestige.models.predictions import text_log_probs
 from vestige.training.evaluate import score_documents
 
-SMOKE = settings_of("regularization", "table1", "smoke")
+PLAIN, OTHER = (
+    Method(name="unmitigated", batching="users"),
+    Method(name="triplet", batching="users"),
+)
+SMOKE = settings_of("regularization", "table1", "smoke")["comparison"]
+LEVELS = (200.0, 100.0)
 NAMES = ["figure2", "figure3ab", "figure3c", "table1"]
+
+
+@pytest.fixture
+def two_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the undefended training and one other are compared."""
+    monkeypatch.setattr(module, "METHODS", (PLAIN, OTHER))
+
+
+def trainings(**own: list[dict[str, Any]]) -> dict[str, list[Training]]:
+    """Finished trainings by method: `levels`, by number, and what was `watched`."""
+    return {
+        method: [
+            Training(seed, Finished({"seconds": 10.0 + seed, "watched": [], **value}, Path(), ""))
+            for seed, value in enumerate(values)
+        ]
+        for method, values in own.items()
+    }
+
+
+def seen(perplexity: float, exposure: float) -> dict[str, Any]:
+    """One evaluation: exposure of canaries of one copy and, twice that, of four."""
+    by_copies = {"1": exposure, "4": 2 * exposure}
+    others = {"shuffled": {"1": 0.5, "4": 0.5}, "at_ceiling": {"1": 0.0, "4": 0.25}}
+    found = {"canary": by_copies, **others}
+    return {"watched": [{"perplexity": perplexity, "step": 10, "epoch": 1.0, "exposure": found}]}
+
+
+@pytest.mark.usefixtures("two_methods")
+def test_exposures_are_means_over_seeds_and_differences_are_paired() -> None:
+    made = trainings(
+        unmitigated=[seen(100.0, exposure) for exposure in (1.0, 2.0, 3.0)],
+        triplet=[seen(90.0, exposure) for exposure in (0.5, 1.0, 3.0)],
+    )
+    rows = {(r["level"], r["training"], r["copies"]): r for r in exposure_rows(made, LEVELS)}
+    assert len(rows) == 2 * 2 * 2
+    plain, other = rows[100.0, "unmitigated", 1], rows[100.0, "triplet", 1]
+    assert (plain["exposure"], plain["seeds"], plain["against_control"]) == (2.0, 3, None)
+    margin = 4.302653 / 3**0.5  # Student's t, two degrees of freedom, deviation 1
+    assert (plain["exposure_low"], plain["exposure_high"]) == pytest.approx(
+        (2 - margin, 2 + margin)
+    )
+    assert other["against_control"] == pytest.approx((-0.5 - 1.0 + 0.0) / 3)
+    assert other["against_control_low"] < -0.5 < other["against_control_high"]
+    four = rows[100.0, "triplet", 4]
+    assert (four["presentations"], four["at_ceiling"], four["steps"]) == (4.0, 0.25, 10.0)
+    assert four["exposure"] == pytest.approx(2 * other["exposure"])
+
+
+@pytest.mark.usefixtures("two_methods")
+def test_a_training_that_never_reached_a_level_has_no_part_in_its_row() -> None:
+    made = trainings(
+        unmitigated=[seen(150.0, 1.0 + seed) for seed in range(3)],
+        triplet=[seen(150.0 if seed else 300.0, 1.0) for seed in range(3)],
+    )
+    rows = list(exposure_rows(made, LEVELS))
+    assert [row for row in rows if row["level"] == 100.0] == [
+        {"level": 100.0, "training": name, "seeds": 0} for name in ("unmitigated", "triplet")
+    ]
+    reached = [row for row in rows if row["level"] == 200.0 and row["training"] == "triplet"]
+    assert {row["seeds"] for row in reached} == {2}
+    assert reached[0]["against_control"] == pytest.approx(((1 - 2) + (1 - 3)) / 2)
+
+
+def test_completions_are_shares_over_all_trainings() -> None:
+    def found(one: int, four: int) -> dict[str, Any]:
+        rates = {"control_rate": 0.1, "shuffled_rate": 0.2}
+        return {"completed": {"1": [one, 10], "4": [four, 10]}, "completion": rates}
+
+    row = completion_row([found(n, 5) for n in range(3)], [(1, 1), (1, 2), (1, 3)], SMOKE.text)
+    assert row["synthetic"] == pytest.approx((0 + 1 + 2 + 15) / 60)
+    assert (row["of_4_copies"], row["of_4_copies_by_seed"]) == (pytest.approx(0.5), "5 5 5")
+    assert row["real"] == pytest.approx(3 / 6)
+    assert (row["never_planted"], row["other_order"]) == pytest.approx((0.1, 0.2))
+    nobody = completion_row([], [], SMOKE.text)
+    assert nobody["synthetic"] is nobody["real"] is nobody["never_planted"] is None
+
+
+@pytest.mark.usefixtures("two_methods")
+def test_a_gap_is_that_of_the_same_seed() -> None:
+    rng, tokens = np.random.default_rng(0), [5] * 8
+    losses = {name: rng.uniform(5, 20, (3, 8)).tolist() for name in ("unmitigated", "triplet")}
+    made = trainings(
+        **{
+            name: [{"levels": {"100": {"loss": one, "tokens": tokens}}} for one in loss]
+            for name, loss in losses.items()
+        }
+    )
+    groups = {"users": np.repeat(np.arange(4), 2), "samples": np.array([9, 5, 3, 1]), "k": 2}
+    (row,) = subgroup_rows(made, 100.0, **groups)
+    pairs = zip(losses["unmitigated"], losses["triplet"], strict=True)
+    gaps = [subgroup_gap(plain, own, tokens=tokens, **groups) for plain, own in pairs]
+    assert (row["training"], row["seeds"], row["paper_gap"]) == ("triplet", 3, 7.0)
+    assert row["gap"] == pytest.approx(np.mean([gap.gap.value for gap in gaps]))
+    assert row["top_low"] < row["top"] < row["top_high"]
+    never = trainings(unmitigated=[{"levels": {}}], triplet=[{"levels": {}}])
+    assert list(subgroup_rows(never, 100.0, **groups)) == [
+        {"level": 100.0, "training": "triplet", "seeds": 0, "paper_gap": 7.0}
+    ]
+
+
+@pytest.mark.usefixtures("two_methods")
+def test_trainings_are_described_at_their_levels_with_the_papers_perplexities() -> None:
+    made = trainings(
+        unmitigated=[
+            {"levels": {"200": {"perplexity": 190.0 + s, "step": 10 * s, "probe_accuracy": 0.5}}}
+            for s in range(3)
+        ],
+        triplet=[{"levels": {}} for _ in range(3)],
+    )
+    rows = {(row["level"], row["training"]): row for row in training_rows(made, LEVELS)}
+    row = rows[200.0, "unmitigated"]
+    assert (row["test_perplexity"], row["steps"], row["author_probe"]) == (191.0, 10.0, 0.5)
+    assert (row["paper_training"], row["paper_test"], row["seconds"]) == (93.5, 103.5, 11.0)
+    assert row["bag_of_words"] is None
+    none = rows[100.0, "triplet"]
+    assert (none["seeds"], none["test_perplexity"]) == (0, None)
+
+
+def test_the_chart_has_a_panel_for_each_level_and_leaves_empty_rows_out() -> None:
+    rows: list[Mapping[str, Any]] = [
+        {
+            "level": level, "training": name, "copies": copies, "exposure": 1.0 + copies,
+            "exposure_low": 0.5, "exposure_high": 3.0, "shuffled": 0.4,
+        }
+        for level in LEVELS
+        for name in ("unmitigated", "triplet")
+        for copies in (1, 4)
+    ]  # fmt: skip
+    svg = exposure_chart([*rows, {"level": 50.0, "training": "triplet", "seeds": 0}])
+    assert svg.startswith("<svg")
+    assert "exposure in bits" in svg
+    assert re.search(r">100<", svg)
+    assert not re.search(r">50<", svg)
+
+
+def test_every_method_and_seed_is_a_training_of_its_own() -> None:
+    users = SMOKE.users(Work(Path()))
+    calls = {(m.name, seed): SMOKE.call(users, m, seed) for m in METHODS for seed in SMOKE.seeds}
+    assert len({call.key for call in calls.values()}) == len(METHODS) * len(SMOKE.seeds)
+    noisy = calls["dp", 1].arguments["config"]
+    assert (noisy.optimizer, noisy.batching) == ("sgd", "poisson")
+    assert (noisy.seed, noisy.learning_rate) == (1, 20.0)
+    shape = calls["dropout 0.5", 0].arguments["shape"]
+    assert (shape.dropout_in, shape.dropout_out) == (0.5, 0.5)
+    plain = calls["unmitigated", 0].arguments
+    assert plain["config"] == replace(SMOKE.training, seed=0, batching="users")
+    assert plain["levels"] == SMOKE.levels
+
+
+def test_every_control_is_undefended_in_the_same_kind_of_batches() -> None:
+    by_name = {method.name: method for method in METHODS}
+    for method in METHODS:
+        control = by_name[method.control]
+        assert control.control == control.name
+        if method.name != "dp":  # whose sampled batches have no undefended counterpart
+            assert control.batching == method.batching
 
 
 @pytest.fixture(scope="module")
@@ -32,88 +206,63 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.fixture(scope="module")
-def trained(made: Path) -> Comparison:
-    return Comparison(SMOKE, read_users(SMOKE.text, None), made / "trainings")
-
-
-def test_every_figure_is_a_run_and_stands_in_the_page(made: Path) -> None:
+@pytest.mark.slow
+def test_every_figure_is_a_run_and_on_the_page(made: Path) -> None:
     page = (made / "tables.md").read_text()
     for name in NAMES:
         run = results.load(made / "results" / name)
         assert {row["training"] for row in run.rows} >= {m.name for m in METHODS[1:]}
         assert run.summary["title"] in page
     assert (made / "figure2.svg").read_text().startswith("<svg")
+    rows = results.load(made / "results" / "figure2").rows
+    exposure = {(r["training"], r["level"], r["copies"]): r["exposure"] for r in rows}
+    for row in rows:
+        if row["training"] in ("dp", "triplet, in-batch"):
+            control = "unmitigated, SGD" if row["training"] == "dp" else "unmitigated, mixed"
+            difference = row["exposure"] - exposure[control, row["level"], row["copies"]]
+            assert row["against_control"] == pytest.approx(difference)
+        if row["training"] == "unmitigated":
+            assert row["against_control"] is None
 
 
-def test_a_training_ends_where_it_reached_the_last_level(trained: Comparison) -> None:
-    for method in METHODS:
-        for seed in SMOKE.seeds:
-            seen = trained.trainings[method.name, seed].watched()
-            *before, last = [one["perplexity"] for one in seen]
+@pytest.mark.slow
+def test_a_level_keeps_the_model_that_first_reached_it(made: Path) -> None:
+    work = Work(made)
+    trained = SMOKE.trainings(work)
+    for every in trained.values():
+        for training in every:
+            *before, last = [one["perplexity"] for one in training.done.value["watched"]]
             assert last <= SMOKE.levels[-1] < min(before, default=float("inf"))
-
-
-def test_a_level_keeps_the_model_that_first_reached_it(trained: Comparison) -> None:
-    level, method = SMOKE.levels[0], METHODS[0]
-    folder = trained.trainings[method.name, 0].level_folder(level)
-    measures = json.loads((folder / "measures.json").read_text())
-    test = encode(trained.users.test, trained.users.vocabulary)
-    scores = score_documents(load_model(folder), test, sequence_length=12).evaluation()
+    users, training, level = SMOKE.users(work), trained["unmitigated"][0], SMOKE.levels[0]
+    measures = training.at(level)
+    model = load_model(level_folder(training.done.folder, level))
+    test = encode(users.test, users.vocabulary)
+    scores = score_documents(model, test, sequence_length=12).evaluation()
     assert scores.perplexity == pytest.approx(measures["perplexity"], rel=1e-5)
     assert sum(measures["loss"]) / sum(measures["tokens"]) == pytest.approx(
         np.log(scores.perplexity), rel=1e-5
     )
 
 
-def test_exposure_is_what_the_definition_says(trained: Comparison) -> None:
+@pytest.mark.slow
+def test_exposure_is_what_the_definition_says(made: Path) -> None:
     """Recounted for the canaries of four copies, with references drawn anew."""
-    level = SMOKE.levels[-1]
-    folder = trained.trainings[METHODS[0].name, 0].level_folder(level)
-    noted = json.loads((folder / "measures.json").read_text())["exposure"]["canary"]["4"]
-    model, canaries = load_model(folder), trained.users.canaries
+    work, level = Work(made), SMOKE.levels[-1]
+    training = SMOKE.trainings(work)["unmitigated"][0]
+    noted = training.at(level)["exposure"]["canary"]["4"]
+    model = load_model(level_folder(training.done.folder, level))
     words = [i for i, word in enumerate(model.vocabulary.words) if word.isalpha() and len(word) > 2]
     rng = np.random.default_rng(5)
     drawn = np.array([rng.choice(words, 5, replace=False) for _ in range(4096)])
-
-    def surprise(ids):
-        return -text_log_probs(model, np.asarray(ids).tolist())
-
-    against = np.sort(surprise(drawn))
-    own = surprise([c.ids for c in canaries if c.copies == 4])
-    ranks = 1 + np.searchsorted(against, own, side="right")
+    against = np.sort(-text_log_probs(model, drawn.tolist()))
+    canaries = [list(c.ids) for c in SMOKE.users(work).canaries if c.copies == 4]
+    ranks = 1 + np.searchsorted(against, -text_log_probs(model, canaries), side="right")
     assert noted == pytest.approx(fmean(12 - np.log2(ranks)), abs=0.25)
 
 
-def test_between_two_evaluations_all_is_read_in_proportion() -> None:
-    seen = [
-        {"perplexity": 100.0, "step": 10, "exposure": {"canary": {"1": 2.0}}},
-        {"perplexity": 25.0, "step": 30, "exposure": {"canary": {"1": 6.0}}},
-    ]
-    read = at_level(seen, 50.0)
-    assert read == {"perplexity": 50.0, "step": 20.0, "exposure": {"canary": {"1": 4.0}}}
-    assert at_level(seen, 10.0) is None
-    assert at_level(seen, 100.0) == seen[0]
-
-
-def test_a_method_is_set_against_the_undefended_one_in_its_own_batches(made: Path) -> None:
-    rows = results.load(made / "results" / "figure2").rows
-
-    def means(name: str) -> dict[tuple[float, int], float]:
-        return {(r["level"], r["copies"]): r["exposure"] for r in rows if r["training"] == name}
-
-    controls = {"dp": "unmitigated, SGD", "triplet, in-batch": "unmitigated, mixed"}
-    for name, control in controls.items():
-        undefended, own = means(control), means(name)
-        against = {
-            (r["level"], r["copies"]): r["against_control"] for r in rows if r["training"] == name
-        }
-        for key, value in own.items():
-            assert against[key] == pytest.approx(value - undefended[key])
-    assert all(r["against_control"] is None for r in rows if r["training"] == "unmitigated")
-
-
+@pytest.mark.slow
 def test_a_second_call_trains_nothing(made: Path) -> None:
     before = {file: file.stat().st_mtime_ns for file in made.rglob("*.safetensors")}
-    reproduce("regularization", "smoke", made)
+    tables = reproduce("regularization", "smoke", made)
+    assert [table.name for table in tables] == NAMES
     assert {file: file.stat().st_mtime_ns for file in made.rglob("*.safetensors")} == before

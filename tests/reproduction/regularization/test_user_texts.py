@@ -10,7 +10,7 @@ from reproduction.papers import settings_of
 from reproduction.regularization.user_texts import UserText, read_users
 from vestige.errors import DataError
 
-SMOKE = settings_of("regularization", "table1", "smoke")
+SMOKE = settings_of("regularization", "table1", "smoke")["comparison"]
 
 
 def test_every_user_has_enough_text_and_the_test_text_is_theirs() -> None:

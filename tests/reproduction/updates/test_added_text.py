@@ -1,15 +1,11 @@
 """Phrases of an added text: which are listed, and what is counted of them."""
 
+from pathlib import Path
+
 import pytest
 
-from reproduction.papers import settings_of
-from reproduction.updates.added_text import (
-    _best,
-    _followed,
-    _searches,
-    _text_of,
-    on_topic_counts,
-)
+from reproduction.stages import Work
+from reproduction.updates.added_text import SEARCHES, added_text, best_of, followed, on_topic_counts
 from reproduction.updates.searches import Finding
 from vestige.audits.update.phrases import Text
 
@@ -20,12 +16,12 @@ def finding(*tokens: int, score: float = 1.0, group: int = 0) -> Finding:
 
 def test_the_first_phrases_are_listed_and_runs_are_none() -> None:
     found = [finding(1), finding(2, 2, 2), finding(3), finding(4)]
-    assert [f.phrase.tokens for f in _best(found, 2, grouped=False)] == [(1,), (3,)]
+    assert [f.phrase.tokens for f in best_of(found, 2, grouped=False)] == [(1,), (3,)]
 
 
 def test_of_groups_the_first_of_each_is_listed() -> None:
     found = [finding(1, group=1), finding(2, group=0), finding(3, group=1), finding(4, group=0)]
-    assert [f.phrase.tokens for f in _best(found, 1, grouped=True)] == [(2,), (1,)]
+    assert [f.phrase.tokens for f in best_of(found, 1, grouped=True)] == [(2,), (1,)]
 
 
 def test_a_phrase_is_followed_once_with_its_highest_score(monkeypatch) -> None:
@@ -37,8 +33,8 @@ def test_a_phrase_is_followed_once_with_its_highest_score(monkeypatch) -> None:
     monkeypatch.setattr(
         "reproduction.updates.added_text.findings", lambda pair, search: found[pair]
     )
-    followed = _followed(["one", "two"], settings_of("updates", "table5", "smoke"))  # type: ignore[list-item]
-    assert followed == [(2,), (1,), (3,)]
+    assert followed(["one", "two"], 10) == [(2,), (1,), (3,)]  # type: ignore[list-item]
+    assert followed(["one", "two"], 1) == [(2,)]  # type: ignore[list-item]
 
 
 def rows(source: str, search: str, *of: tuple[bool, int, float]) -> list[dict[str, object]]:
@@ -80,17 +76,14 @@ def test_each_model_has_its_sentence() -> None:
     assert "hockey, transformer: group 0 of 1" in told
 
 
-def test_searches_have_the_length_and_groups_of_the_table() -> None:
-    (addition, _) = settings_of("updates", "tables3-4", "smoke")
-    searches = _searches(addition)
-    assert set(searches) == {"group", "vanilla", "group, smoothed", "seed and extend"}
-    assert searches["group"][0].groups == addition.groups  # type: ignore[union-attr]
-    assert {score for _, score in searches.values()} == {"relative", "smoothed"}
+def test_searches_are_the_papers_and_ours() -> None:
+    assert set(SEARCHES) == {"group", "vanilla", "group, smoothed", "seed and extend"}
+    assert {score for _, score in SEARCHES.values()} == {"relative", "smoothed"}
 
 
 def test_a_text_is_added_whole_or_in_a_random_part() -> None:
-    whole = _text_of("grammar-topic", None, None)
-    part = _text_of("grammar-topic", 100, None)
+    work = Work(Path())
+    whole, part = (added_text("grammar-topic", words, work) for words in (None, 100))
     assert set(part) <= set(whole)
     assert sum(len(text.split()) for text in part) == pytest.approx(100, abs=6)
-    assert list(part) == list(_text_of("grammar-topic", 100, None))
+    assert list(part) == list(added_text("grammar-topic", 100, work))

@@ -96,14 +96,6 @@ def test_the_beam_halves_down_to_its_floor():
     assert halving_widths(16, 6, floor=3) == [16, 8, 4, 3, 3, 3]
 
 
-def test_progress_ends_at_the_whole(random_table):
-    told = []
-    pair = Pair.of(random_table(0), random_table(1), DIFFERENTIAL)
-    beam_search(pair, [5, 25, 10], progress=lambda done, total: told.append((done, total)))
-    assert told[-1] == (30, 30)
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
-
-
 def test_equal_scores_stand_in_the_order_of_ids_on_every_processor(other_bits):
     """130 words, each as likely as nine others, in more than one block of cells."""
     places = torch.arange(130)

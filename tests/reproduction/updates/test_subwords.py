@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from reproduction.runner import run_trials
+from reproduction.stages import Work
 from reproduction.updates.searches import Finding, findings, null_scores
 from reproduction.updates.subwords import (
     ADAPTED,
     ADAPTER,
     FIRST,
     SECRETS,
-    Subwords,
+    Learning,
+    Mail,
     Texts,
     judged,
-    repetition,
-    texts,
+    texts_of,
 )
 from vestige.audits.update.nulls import NullScores
 from vestige.audits.update.pair import Pair
@@ -25,12 +25,16 @@ from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.settings import Settings
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
+from vestige.models.checkpoints import load_model
 
-SMALL = Subwords(earlier="grammar", update="grammar-topic", earlier_tokens=900, update_tokens=600,
-                 vocabulary_size=300, copies=2, width=16, lora_rank=2,
-                 first=replace(FIRST, epochs=1, batch_size=2, sequence_length=32),
-                 adapter=replace(ADAPTER, epochs=1, batch_size=2, sequence_length=32),
-                 )  # fmt: skip
+MAIL = Mail(earlier="grammar", update="grammar-topic", earlier_tokens=900, update_tokens=600,
+            vocabulary_size=300, copies=2)  # fmt: skip
+LEARNING = Learning(
+    width=16,
+    lora_rank=2,
+    first=replace(FIRST, epochs=1, batch_size=2, sequence_length=32),
+    adapter=replace(ADAPTER, epochs=1, batch_size=2, sequence_length=32),
+)
 
 
 def finding(*tokens: int, score: float) -> Finding:
@@ -39,7 +43,7 @@ def finding(*tokens: int, score: float) -> Finding:
 
 @pytest.mark.slow
 def test_only_secrets_and_their_places_depend_on_the_seed() -> None:
-    first, second = texts(SMALL, None, 0), texts(SMALL, None, 1)
+    first, second = texts_of(MAIL, None, 0), texts_of(MAIL, None, 1)
     assert list(first.earlier) == list(second.earlier)
     assert first.vocabulary.fingerprint() == second.vocabulary.fingerprint()
     for read, secrets in ((first, SECRETS[0]), (second, SECRETS[1])):
@@ -51,7 +55,7 @@ def test_only_secrets_and_their_places_depend_on_the_seed() -> None:
 
 @pytest.mark.slow
 def test_added_grams_stand_in_the_update_alone() -> None:
-    read = texts(SMALL, None, 0)
+    read = texts_of(MAIL, None, 0)
     ids = read.secrets[0]
     assert tuple(ids[2:6]) in read.added
     earlier = read.vocabulary.encode(next(iter(read.earlier)))
@@ -87,16 +91,16 @@ def test_a_diff_is_judged_by_hand() -> None:
 
 @pytest.mark.slow
 def test_an_adapter_learns_the_update_beside_the_snapshot_before_it(tmp_path: Path) -> None:
-    made = repetition(SMALL, tmp_path, None, seed=0, other=1)
-    run_trials([made.another, made.after["LoRA"]])
-    assert not made.after["all weights"].kept
-    before, later, read = made.before.model(), made.after["LoRA"].model(), made.texts
+    work, read = Work(tmp_path), texts_of(MAIL, None, 0)
+    calls = [LEARNING.earlier(read, seed) for seed in (0, 1)]
+    calls.append(LEARNING.updates(read, calls[0], 0)["LoRA"])
+    before, another, later = (load_model(done.folder) for done in work.all(calls))
     zero_at_first = ("lora_B", "lora_embedding_A")
     learnt = [
         n for n, p in later.named_parameters() if any(z in n for z in zero_at_first) and p.any()
     ]
     assert {layer for layer in ADAPTED if any(layer in name for name in learnt)} == set(ADAPTED)
-    pairs = [Pair.of(before, one, TokenScore("smoothed")) for one in (later, made.another.model())]
+    pairs = [Pair.of(before, one, TokenScore("smoothed")) for one in (later, another)]
     nulls = NullScores.of([null_scores(pairs[1], Settings())])
     assert judged(findings(pairs[0], Settings()), nulls, read)["secret_tokens"] == sum(
         map(len, read.secrets)

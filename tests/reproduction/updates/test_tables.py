@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from reproduction.papers import reproduce
+from reproduction.papers import reproduce, settings_of
+from reproduction.stages import Work
+from reproduction.updates.canary_tables import pair_of
+from reproduction.updates.snapshots import prepare
 from vestige import results
 from vestige.models.checkpoints import load_model
 
@@ -36,7 +39,6 @@ def test_every_table_is_a_run_and_stands_in_the_page(made: Path) -> None:
     assert (made / "figure1.svg").read_text().startswith("<svg")
 
 
-@pytest.mark.slow
 def test_a_second_call_trains_nothing_and_finds_the_same(made: Path) -> None:
     def stamps() -> dict[Path, int]:
         return {file: file.stat().st_mtime_ns for file in made.rglob("*.safetensors")}
@@ -60,21 +62,27 @@ def by_definition(before: Path, after: Path, phrase: str) -> float:
     return total
 
 
+def folders(made: Path, table: str, number: int = 0) -> list[Path]:
+    """The models before and after the first update of a table of canaries."""
+    planting, work = settings_of("updates", table, "smoke")["planting"], Work(made)
+    pair = pair_of(planting, prepare(planting.setting, work), planting.copies[0], number)
+    return [done.folder for done in work.all(pair)]
+
+
 def test_a_canary_scores_what_the_definition_says(made: Path) -> None:
     row = results.load(made / "results" / "table1").rows[0]
-    folder = made / "table1" / "grammar-rnn"
-    score = by_definition(folder / "copies-0", folder / f"copies-{row['copies']}", row["phrase"])
+    before, after = folders(made, "table1")
+    score = by_definition(before, after, row["phrase"])
     assert row["score"] == pytest.approx(score, abs=1e-6)
     assert (row["trainings"], row["interval"], row["mean_score"]) == (1, None, row["score"])
-    trained = json.loads((folder / "copies-0" / "training.json").read_text())
+    trained = json.loads((before / "training.json").read_text())
     assert f"torch.{row['precision']}" == trained["precision"]
 
 
 def test_every_training_of_a_canary_counts_in_its_mean_and_interval(made: Path) -> None:
-    folder = made / "table1" / "grammar-part"
+    pairs = [folders(made, "table1-reddit-rnn", number) for number in (0, 1)]
     for row in results.load(made / "results" / "table1-reddit-rnn").rows:
-        pairs = [("copies-0", "copies-5"), ("copies-0-again-1", "copies-5-again-1")]
-        scores = [by_definition(folder / a, folder / b, row["phrase"]) for a, b in pairs]
+        scores = [by_definition(*pair, row["phrase"]) for pair in pairs]
         assert scores[0] != scores[1]
         assert row["scores"] == pytest.approx(scores, abs=1e-6)
         assert row["mean_score"] == pytest.approx(sum(scores) / 2, abs=1e-6)

@@ -1,12 +1,12 @@
-"""Trials of an audit: a target, shadow models and their ranks of users' words, each computed once.
+"""The models of an audit of users, and ranks of everybody's words under them.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
-arXiv:1811.00513, section 4.1 and Algorithm 1. The target is kept as a shadow model is: in a
-folder that what decides it names, with what it scores on members' and others' text.
+arXiv:1811.00513, section 4.1 and Algorithm 1. The target is trained as a shadow model is, with its
+scores on members' and others' text; shapes and training are the paper's (appendix B.1).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -20,9 +20,9 @@ from reproduction.provenance.audited_texts import (
     read_audited,
     read_other_domain,
 )
+from reproduction.stages import Work, stage
 from vestige.audits.membership.ranked_words import (
     RankedWords,
-    Ranks,
     ShadowRanks,
     Texts,
     WordCounts,
@@ -31,11 +31,11 @@ from vestige.audits.membership.ranked_words import (
 from vestige.audits.membership.user_texts import FITTED, NonMembers
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode, encode_pairs
-from vestige.data.token_queries import TokenQueries, token_queries
-from vestige.data.users import disjoint_groups
+from vestige.data.token_queries import token_queries
+from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import load_model, load_seq2seq
-from vestige.store import Store
 from vestige.training.config import TrainingConfig
+from vestige.training.evaluate import Evaluation
 from vestige.training.presets import Preset, preset, preset_of
 from vestige.training.shadow_jobs import (
     ShadowConfig,
@@ -45,12 +45,12 @@ from vestige.training.shadow_jobs import (
     other_shapes,
     shadow_jobs,
 )
-from vestige.training.shadows import Shadow, train_shadows
+from vestige.training.shadows import train_shadows
 
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """Texts, models and shadows of one audit; shapes and training are the paper's (appendix B.1).
+    """Texts, models and shadows of one audit.
 
     Attributes:
         name: in tables.
@@ -96,15 +96,31 @@ def preset_for(task: Task) -> Preset[Any]:
     return preset("next-word") if task == "next-word" else preset_of(task)
 
 
+@dataclass(frozen=True)
+class Weights:
+    """A model, by the SHA-256 of its weights."""
+
+    sha256: str
+    model: Path = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A trained target, with its scores on members' and on others' text."""
+
+    weights: Weights
+    inside: Evaluation
+    outside: Evaluation
+
+
 @dataclass(frozen=True, kw_only=True)
 class Observations:
     """Ranks of the words of all users under target and shadows.
 
     Attributes:
         words: of all of these, with counts of public text; the target shows every rank.
-        members: places of the audited users whose text was learnt.
-        others: places of those whose text was not.
-        shadowed: places of the reference users, of whom each shadow has learnt about half.
+        members, others: indices of the audited users whose text was learnt, and was not.
+        shadowed: indices of the reference users, of whom each shadow has learnt about half.
         known: those of them that are fitted, and users that are compared.
         target: the finished target.
     """
@@ -114,7 +130,7 @@ class Observations:
     others: tuple[int, ...]
     shadowed: tuple[int, ...]
     known: NonMembers[int]
-    target: Shadow
+    target: Target
 
     @property
     def audited(self) -> tuple[int, ...]:
@@ -137,54 +153,31 @@ class Observations:
 
 @dataclass(frozen=True)
 class AuditTrial:
-    """An audit with the places where its models and ranks are kept.
-
-    Attributes:
-        audit: which.
-        directory: where models and ranks are kept.
-        data: the folder of corpora.
-    """
+    """An audit and where its models and ranks are kept."""
 
     audit: Audit
-    directory: Path
-    data: Path | None
+    work: Work
 
     @cached_property
     def texts(self) -> Audited:
         """The texts of the target's side."""
-        return read_audited(self.audit.text, self.data)
-
-    @property
-    def reference(self) -> Corpus:
-        """The shadows' text."""
-        return self._non_members[0]
-
-    @property
-    def compared(self) -> Corpus:
-        """Text of compared non-members."""
-        return self._non_members[1]
+        return read_audited(self.audit.text, self.work.data)
 
     @cached_property
-    def _non_members(self) -> tuple[Corpus, Corpus]:
+    def non_members(self) -> tuple[Corpus, Corpus]:
         """Text of shadows and of the compared, of the target's domain or another one."""
         if self.audit.domain is None:
             return self.texts.reference, self.texts.compared
-        text = self.audit.text
-        sizes = (text.reference, text.compared)
-        whole = read_other_domain(self.audit.domain, sum(sizes), text.each, self.data)
-        groups = disjoint_groups(sorted(set(whole.users or ())), sizes, seed=0)
-        owners = np.array(whole.users)
-        first, second = (whole.take(np.flatnonzero(np.isin(owners, group))) for group in groups)
-        return first, second
+        return read_other_domain(self.audit.text, self.audit.domain, self.work.data)
 
     @cached_property
-    def target(self) -> ShadowJob:
+    def target_job(self) -> ShadowJob:
         """The training of the target."""
         (job,) = self._jobs(self._plan(seed=0, count=1), self.texts.audited)
         return replace(job, members=self.texts.members, training=replace(job.training, seed=0))
 
     @cached_property
-    def shadows(self) -> list[ShadowJob]:
+    def shadow_jobs(self) -> list[ShadowJob]:
         """The trainings of the shadows."""
         audit = self.audit
         plan = self._plan(seed=1, count=audit.shadows)
@@ -192,7 +185,69 @@ class AuditTrial:
             every = other_shapes(seed=1, task=audit.text.task, training=audit.other)
             step = max(1, len(every.models) // audit.shadows)
             plan = replace(every, count=audit.shadows, models=every.models[::step])
-        return self._jobs(plan, self.reference)
+        return self._jobs(plan, self.non_members[0])
+
+    @property
+    def target(self) -> Target:
+        """The target, trained if it is not there."""
+        (done,) = train_shadows([self.target_job], say=self.work.monitor.log)
+        return Target(Weights(done.sha256, done.directory / "model"), done.inside, done.outside)
+
+    def observe(
+        self,
+        altered: Callable[[Corpus], Corpus] = lambda corpus: corpus,
+        *,
+        more: Corpus | None = None,
+        target: Target | None = None,
+    ) -> Observations:
+        """Ranks of everybody's words under target and shadows, which are trained first.
+
+        Args:
+            altered: what the auditor has in place of the audited users' true texts.
+            more: texts of yet other users, to be queried as well.
+            target: another one, that has learnt the same members.
+        """
+        texts, (reference, compared) = self.texts, self.non_members
+        corpora = [altered(texts.audited), reference, compared, *([] if more is None else [more])]
+        parts = [_without_labels(corpus) for corpus in corpora]
+        jobs = [self.target_job, *self.shadow_jobs]
+        _, *shadows = train_shadows(jobs, map_fn=self.work.map_fn, say=self.work.monitor.log)
+        target = target or self.target
+        ranks, *others = [
+            self._ranks(parts, weights)
+            for weights in (
+                target.weights,
+                *(Weights(shadow.sha256, shadow.directory / "model") for shadow in shadows),
+            )
+        ]
+        everything = encode(Corpus.concatenate(parts), texts.vocabulary)
+        queries = token_queries(everything, texts.vocabulary)
+        index = {name: at for at, name in enumerate(queries.names)}
+        size = len(texts.vocabulary)
+        shadowed = tuple(index[name] for name in sorted(set(reference.users or ())))
+        return Observations(
+            words=RankedWords(
+                queries=queries,
+                ranks=ranks[0],
+                k=size,
+                vocab_size=size,
+                counts=self._counts,
+                shadows=ShadowRanks.of(others, [one.members for one in shadows], queries.names),
+            ),
+            members=tuple(index[name] for name in texts.members),
+            others=tuple(index[name] for name in texts.others),
+            shadowed=shadowed,
+            known=NonMembers(
+                fitted=shadowed[:FITTED],
+                compared=tuple(index[name] for name in sorted(set(compared.users or ()))),
+            ),
+            target=target,
+        )
+
+    @cached_property
+    def _counts(self) -> WordCounts:
+        texts = self.texts
+        return WordCounts.of(encode(texts.spare, texts.vocabulary).tokens, len(texts.vocabulary))
 
     def _plan(self, *, seed: int, count: int) -> ShadowPlan:
         audit = self.audit
@@ -204,97 +259,47 @@ class AuditTrial:
             training=audit.training,
         )
 
-    @property
-    def jobs(self) -> list[ShadowJob]:
-        """All trainings."""
-        return [self.target, *self.shadows]
-
-    def observe(
-        self,
-        altered: Callable[[Corpus], Corpus] = lambda corpus: corpus,
-        *,
-        more: Corpus | None = None,
-        target: Shadow | None = None,
-    ) -> Observations:
-        """Ranks of everybody's words under target and shadows, which are trained first.
-
-        Args:
-            altered: what the auditor has in place of the audited users' true texts.
-            more: texts of yet other users, to be asked as well.
-            target: another one, that has learnt the same members.
-        """
-        texts = self.texts
-        corpora = [altered(texts.audited), self.reference, self.compared]
-        corpora += [] if more is None else [more]
-        parts = [_bare(corpus) for corpus in corpora]
-        trained, *shadows = train_shadows(self.jobs)
-        target = target or trained
-        asked = self._queries(Corpus.concatenate(parts))
-        queried = [(part, self._queries(part)) for part in parts]
-        ranks, *others = [self._ranks(model, queried) for model in (target, *shadows)]
-        size = len(texts.vocabulary)
-        place = {name: at for at, name in enumerate(asked.names)}
-        shadowed, compared = (
-            tuple(place[name] for name in sorted(set(corpus.users or ())))
-            for corpus in (self.reference, self.compared)
-        )
-        return Observations(
-            words=RankedWords(
-                queries=asked,
-                ranks=ranks[0],
-                k=size,
-                vocab_size=size,
-                counts=self._counts,
-                shadows=ShadowRanks.of(others, [one.members for one in shadows], asked.names),
-            ),
-            members=tuple(place[name] for name in texts.members),
-            others=tuple(place[name] for name in texts.others),
-            shadowed=shadowed,
-            known=NonMembers(fitted=shadowed[:FITTED], compared=compared),
-            target=target,
-        )
-
-    @cached_property
-    def _counts(self) -> WordCounts:
-        texts = self.texts
-        tokens = encode(texts.spare, texts.vocabulary).tokens
-        return WordCounts.of(tokens, len(texts.vocabulary))
-
     def _jobs(self, plan: ShadowPlan, corpus: Corpus) -> list[ShadowJob]:
+        texts = self.texts
         return shadow_jobs(
             plan,
             corpus,
-            self.texts.vocabulary,
-            self.directory / "models",
-            source_vocabulary=self.texts.source_vocabulary,
+            texts.vocabulary,
+            self.work.out / "models",
+            source_vocabulary=texts.source_vocabulary,
         )
 
-    def _encode(self, corpus: Corpus) -> Texts:
-        texts = self.texts
-        if texts.source_vocabulary is None:
-            return encode(corpus, texts.vocabulary)
-        return encode_pairs(corpus, texts.source_vocabulary, texts.vocabulary)
-
-    def _queries(self, corpus: Corpus) -> TokenQueries:
-        return token_queries(encode(corpus, self.texts.vocabulary), self.texts.vocabulary)
-
-    def _ranks(self, shadow: Shadow, queried: Sequence[tuple[Corpus, TokenQueries]]) -> Ranks:
+    def _ranks(
+        self, parts: Sequence[Corpus], weights: Weights
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Ranks and log-probabilities of all words, one corpus after the other."""
-        load = load_model if self.texts.source_vocabulary is None else load_seq2seq
-        found = []
-        with Store(self.directory / "ranks.sqlite") as store:
-            for part, asked in queried:
-                key = f"{shadow.sha256} {part.fingerprint()}"
-                if key not in store:
-                    model = load(shadow.directory / "model")
-                    computed = ranks_of(model, self._encode(part), asked)
-                    store[key] = dict(zip(("ranks", "log_probs"), computed, strict=True))
-                found.append(store[key])
-        ranks, log_probs = ([one[name] for one in found] for name in ("ranks", "log_probs"))
-        return np.concatenate(ranks), np.concatenate(log_probs)
+        vocabularies = self.texts.vocabulary, self.texts.source_vocabulary
+        found = self.work.all(word_ranks(weights, part, *vocabularies) for part in parts)
+        ranks, log_probs = (
+            np.concatenate([one.value[name] for one in found]) for name in ("ranks", "log_probs")
+        )
+        return ranks, log_probs
 
 
-def _bare(corpus: Corpus) -> Corpus:
+@stage()
+def word_ranks(
+    weights: Weights,
+    corpus: Corpus,
+    vocabulary: WordVocabulary,
+    source_vocabulary: WordVocabulary | None,
+) -> dict[str, Any]:
+    """Ranks and log-probabilities of every word of a corpus under a model."""
+    targets = encode(corpus, vocabulary)
+    texts: Texts = targets
+    load: Callable[..., Any] = load_model
+    if source_vocabulary is not None:
+        texts, load = encode_pairs(corpus, source_vocabulary, vocabulary), load_seq2seq
+    queries = token_queries(targets, vocabulary)
+    ranks, log_probs = ranks_of(load(weights.model), texts, queries)
+    return {"ranks": ranks, "log_probs": log_probs}
+
+
+def _without_labels(corpus: Corpus) -> Corpus:
     """Texts, users and sources: labels decide nothing."""
     wanted = [name for name in ("text", "user", "source") if name in corpus.table.column_names]
     return Corpus(corpus.table.select(wanted))

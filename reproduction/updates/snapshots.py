@@ -1,0 +1,289 @@
+"""What the tables of updates are made from: texts, a vocabulary, snapshots, canaries."""
+
+import itertools
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from reproduction.stages import Call, Finished, Work, stage
+from reproduction.texts import random_parts, read_text, vocabulary_of
+from vestige.data.canaries.phrases import frequency_canaries
+from vestige.data.canaries.texts import Canary, plant
+from vestige.data.corpus import Corpus
+from vestige.data.subwords import SubwordVocabulary
+from vestige.data.vocabulary import Vocabulary, WordVocabulary, word_counts
+from vestige.defences.registry import Defence, NoDefence
+from vestige.models.checkpoints import load_model
+from vestige.models.hugging_face import HuggingFaceLanguageModel
+from vestige.models.lora import add_lora
+from vestige.models.protocols import LanguageModel, choose_device
+from vestige.training.config import TrainingConfig
+from vestige.training.history import EpochRecord, best_epoch
+from vestige.training.new_models import new_model
+from vestige.training.presets import Shape
+from vestige.training.recipe import snapshot
+
+UNDEFENDED = NoDefence()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A text and the model that learns it.
+
+    Attributes:
+        name: in captions.
+        dataset: a name that `read_text` knows.
+        model: "rnn" or "transformer", the paper's words.
+        shape: of the model.
+        training: how it learns; each snapshot has a seed of its own.
+        vocabulary_size: tokens.
+        words: of the text before the update, drawn at random; None: all. The text to validate
+            on then has at most a fifth as many.
+    """
+
+    name: str
+    dataset: str
+    model: str
+    shape: Shape
+    training: TrainingConfig
+    vocabulary_size: int
+    words: int | None = None
+
+    @property
+    def amount(self) -> str:
+        """How much text, for captions."""
+        return "the whole text" if self.words is None else f"{self.words:,} words of the text"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planting:
+    """Canaries of each pattern in one dataset, a model for each number of copies.
+
+    Attributes:
+        setting: the dataset and the model.
+        copies: of each canary.
+        phrases: canaries by pattern; empty: made for the corpus.
+        controls: never planted, by pattern; needed where phrases are given.
+    """
+
+    setting: Setting
+    copies: tuple[int, ...]
+    phrases: dict[str, str] = field(default_factory=dict)
+    controls: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class GPT2:
+    """Fresh weights of a GPT-2 of four layers and a hidden size."""
+
+    width: int
+
+    def started(self, vocabulary: Vocabulary, seed: int) -> LanguageModel:
+        """The untrained model."""
+        from transformers import GPT2Config, GPT2LMHeadModel
+
+        assert isinstance(vocabulary, SubwordVocabulary)
+        settings = GPT2Config(
+            vocab_size=len(vocabulary), n_positions=256, n_embd=self.width, n_layer=4, n_head=4,
+            resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+            bos_token_id=vocabulary.eos_id, eos_token_id=vocabulary.eos_id,
+        )  # fmt: skip
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return HuggingFaceLanguageModel(GPT2LMHeadModel(settings), vocabulary)
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A fresh LoRA adapter on some layers of a model, with weights from its own seed."""
+
+    rank: int
+    layers: tuple[str, ...]
+    seed: int
+
+    def on(self, model: LanguageModel) -> LanguageModel:
+        """The model with the adapter."""
+        assert isinstance(model, HuggingFaceLanguageModel)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            return add_lora(model, rank=self.rank, alpha=2 * self.rank, target_modules=self.layers)
+
+
+@stage(outputs=("model",))
+def train(
+    corpus: Corpus,
+    vocabulary: Vocabulary,
+    config: TrainingConfig,
+    start: Shape | GPT2 | Finished,
+    *,
+    validation: Corpus | None = None,
+    defence: Defence = UNDEFENDED,
+    adapter: Adapter | None = None,
+    folder: Path,
+) -> dict[str, Any]:
+    """Train a snapshot: a language model that has learnt a corpus, or an adapter in its place.
+
+    It starts from fresh weights, drawn by the seed of `config`, or from a finished snapshot. The
+    validation text decides which epoch is kept; without it the last is. The result has perplexity
+    and accuracy of that epoch, the epoch, and the number format.
+    """
+
+    def started() -> LanguageModel:
+        if isinstance(start, Finished):
+            model = load_model(start.folder)
+        elif isinstance(start, GPT2):
+            model = start.started(vocabulary, config.seed)
+        else:
+            model = new_model(vocabulary, start, seed=config.seed).to(choose_device())
+        return model if adapter is None else adapter.on(model)
+
+    snapshot(
+        folder,
+        corpus,
+        start=started,
+        vocabulary=vocabulary,
+        config=config,
+        validation=validation,
+        defence=defence,
+    )
+    history = json.loads((folder / "history.json").read_text("utf-8"))
+    records = [EpochRecord(**record) for record in history]
+    kept = records[best_epoch(records) - 1]
+    trained = json.loads((folder / "training.json").read_text("utf-8"))
+    return {
+        "perplexity": kept.validation_perplexity,
+        "accuracy": kept.validation_accuracy,
+        "epoch": kept.epoch,
+        "precision": trained["precision"].removeprefix("torch."),
+    }
+
+
+def models_of(pair: Iterable[Finished]) -> tuple[LanguageModel, LanguageModel]:
+    """The models before and after an update."""
+    before, after = (load_model(one.folder) for one in pair)
+    return before, after
+
+
+@dataclass(frozen=True, kw_only=True)
+class Material:
+    """A setting, read.
+
+    Attributes:
+        setting: what was read.
+        original: the text before the update.
+        extras: further text of the same kind, disjoint parts.
+        validation: decides which epoch of a training is kept.
+        vocabulary: of all snapshots.
+        percents: rising; `extras[:i]` are percents[i] of the original's words.
+    """
+
+    setting: Setting
+    original: Corpus
+    extras: tuple[Corpus, ...]
+    validation: Corpus
+    vocabulary: WordVocabulary
+    percents: tuple[int, ...] = ()
+
+    def snapshot(self, corpus: Corpus, *, seed: int, start: Call | None = None) -> Call:
+        """The training of a snapshot, from fresh weights or from another snapshot."""
+        return train(
+            corpus,
+            self.vocabulary,
+            replace(self.setting.training, seed=seed),
+            self.setting.shape if start is None else start,
+            validation=self.validation,
+        )
+
+    def retrained(self, percent: int, corpus: Corpus) -> Call:
+        """Fresh weights that learn a text with so much extra text in it."""
+        return self.snapshot(corpus, seed=100 + percent)
+
+    def continued(self, percent: int, corpus: Corpus, start: Call) -> Call:
+        """A snapshot that goes on with so much extra text."""
+        return self.snapshot(corpus, seed=300 + percent, start=start)
+
+    def extra(self, percent: int) -> tuple[Corpus, ...]:
+        """The parts of the extra text of that size."""
+        return self.extras[: self.percents.index(percent)]
+
+    def learnt(self, before: Finished, after: Finished) -> dict[str, Any]:
+        """Columns that say how well two snapshots learnt, and in which number format."""
+        return {
+            "dataset": self.setting.dataset,
+            "model": self.setting.model,
+            **{
+                f"{name}_{role}": done.value[name]
+                for name in ("perplexity", "accuracy", "epoch")
+                for role, done in (("before", before), ("after", after))
+            },
+            "precision": after.value["precision"],
+        }
+
+    def planted(
+        self, corpus: Corpus, canaries: Sequence[Canary], *, seed: int
+    ) -> tuple[Corpus, tuple[Canary, ...]]:
+        """A text with canaries in it, and the canaries with their ids."""
+        text, manifest = plant(corpus, canaries, seed=seed, vocabulary=self.vocabulary)
+        return text, manifest.canaries
+
+    def with_copies(
+        self, planting: Planting, copies: int, *, seed: int
+    ) -> tuple[Corpus, tuple[Canary, ...]]:
+        """The text before the update with so many copies of each canary, and all canaries."""
+        counts = word_counts(self.original, self.vocabulary)
+        made: Sequence[Canary] = [
+            Canary(phrase, pattern, tuple(counts[self.vocabulary.encode(phrase)].tolist()), number)
+            for number, given in ((copies, planting.phrases), (0, planting.controls))
+            for pattern, phrase in given.items()
+        ]
+        if not planting.phrases:
+            made = frequency_canaries(self.original, self.vocabulary, copies=copies, seed=0)
+        return self.planted(self.original, made, seed=seed)
+
+
+def prepare(
+    setting: Setting,
+    work: Work,
+    *,
+    extra_words: Sequence[int] = (),
+    read_too: Sequence[Corpus] = (),
+) -> Material:
+    """Read what a setting needs, with extra texts of some sizes.
+
+    The vocabulary is that of the original text and of those that are `read_too`.
+    """
+    text, validation = read_text(setting.dataset, work.data)
+    original, extras = text, []
+    if setting.words is not None:
+        original, *extras = random_parts(text, [setting.words, *extra_words], seed=0)
+        held_out = min(setting.words // 5, sum(len(text.split()) for text in validation))
+        (validation,) = random_parts(validation, [held_out], seed=0)
+    known = Corpus.concatenate([original, *read_too])
+    return Material(
+        setting=setting,
+        original=original,
+        extras=tuple(extras),
+        validation=validation,
+        vocabulary=vocabulary_of(setting.dataset, known, size=setting.vocabulary_size),
+    )
+
+
+def extended(
+    setting: Setting, work: Work, percents: Iterable[int], *, read_too: Sequence[Corpus] = ()
+) -> Material:
+    """A setting with extra texts, each holding the smaller ones.
+
+    The last extra part is for a later update and as large as the largest extra text. ValueError if
+    the setting takes all of its text.
+    """
+    if setting.words is None:
+        raise ValueError(f"words must be given where text is added, got {setting}")
+    levels = sorted({0, *percents})
+    steps = [b - a for a, b in itertools.pairwise(levels)]
+    sizes = [round(setting.words * step / 100) for step in (*steps, levels[-1])]
+    material = prepare(setting, work, extra_words=sizes, read_too=read_too)
+    return replace(material, percents=tuple(levels))

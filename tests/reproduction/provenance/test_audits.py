@@ -1,0 +1,206 @@
+"""An audit trains, queries and keeps; noise, ranks and epsilon follow their definitions."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reproduction.papers import settings_of
+from reproduction.provenance import audits, studies
+from reproduction.provenance.audits import AuditTrial, Observations
+from reproduction.provenance.private import _mean_rank, frequency_ranks
+from reproduction.provenance.scoring import audit_row, decide
+from reproduction.provenance.studies import (
+    chosen_words,
+    further_texts,
+    numbered_texts,
+    with_further,
+)
+from reproduction.stages import Work
+from vestige.audits.membership.ranked_words import ranks_of
+from vestige.data.corpus import Corpus
+from vestige.data.encoded import encode
+from vestige.data.token_queries import token_queries
+from vestige.models.checkpoints import load_model
+
+TARGET = settings_of("provenance", "table1", "smoke")["targets"][0]
+PRIVATE = settings_of("provenance", "private", "small")["dp_training"]
+WHOLE = 10**9
+
+
+@pytest.fixture(scope="module")
+def trial(tmp_path_factory: pytest.TempPathFactory) -> AuditTrial:
+    return AuditTrial(TARGET, Work(tmp_path_factory.mktemp("trial")))
+
+
+@pytest.fixture(scope="module")
+def observed(trial: AuditTrial) -> Observations:
+    return trial.observe()
+
+
+def test_ranks_are_those_of_the_trained_target(trial: AuditTrial, observed: Observations) -> None:
+    vocabulary = trial.texts.vocabulary
+    texts = encode(trial.texts.audited, vocabulary)
+    own = token_queries(texts, vocabulary)
+    ranks = ranks_of(load_model(trial.target.weights.model), texts, own)[0]
+    assert observed.words.ranks[: len(own)].tolist() == ranks.tolist()
+    assert observed.words.queries.tokens[: len(own)].tolist() == own.tokens.tolist()
+
+
+def test_a_second_observation_computes_nothing(trial, observed, monkeypatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise AssertionError("ranks were computed again")
+
+    monkeypatch.setattr(audits, "ranks_of", fails)
+    again = trial.observe()
+    assert again.words.ranks.tolist() == observed.words.ranks.tolist()
+    assert again.words.shadows.log_probs.tolist() == observed.words.shadows.log_probs.tolist()
+
+
+def test_groups_are_disjoint_and_shadows_saw_half_of_the_reference(observed: Observations) -> None:
+    groups = (observed.members, observed.others, observed.shadowed, observed.known.compared)
+    users = [user for group in groups for user in group]
+    assert len(users) == len(set(users)) == len(observed.words.queries.names)
+    seen = observed.words.shadows.seen
+    assert seen[:, list(observed.shadowed)].sum(axis=1).tolist() == [12, 12]
+    assert not seen[:, [*observed.audited, *observed.known.compared]].any()
+
+
+def test_a_target_that_shows_k_words_reveals_no_rank_beyond(observed: Observations) -> None:
+    answers = observed.shown(5)
+    assert answers.shown.max() == 6
+    near = observed.words.ranks <= 5
+    assert answers.shown[near].tolist() == observed.words.ranks[near].tolist()
+    assert observed.shown(WHOLE).k == observed.words.vocab_size
+
+
+def test_some_words_keep_their_ranks_and_references(observed: Observations) -> None:
+    mask = np.arange(len(observed.words.queries)) % 3 == 0
+    part = observed.take(mask)
+    assert part.words.ranks.tolist() == observed.words.ranks[mask].tolist()
+    assert part.words.shadows.ranks.tolist() == observed.words.shadows.ranks[:, mask].tolist()
+    assert part.members == observed.members
+
+
+def test_a_text_that_was_altered_is_observed_anew(trial, observed) -> None:
+    def backwards(corpus: Corpus) -> Corpus:
+        turned = [" ".join(reversed(text.split())) for text in corpus]
+        return Corpus.from_texts(turned, users=corpus.users)
+
+    altered = trial.observe(backwards)
+    others = ~np.isin(observed.words.queries.users, observed.audited)
+    assert altered.words.ranks[others].tolist() == observed.words.ranks[others].tolist()
+    assert altered.words.ranks[~others].tolist() != observed.words.ranks[~others].tolist()
+
+
+@pytest.mark.parametrize("method", ["paper", "ours"])
+def test_a_row_states_the_decisions_about_members_then_others(observed, method) -> None:
+    found = decide(observed, method, k=WHOLE)
+    assert (len(found.members), len(found.others), len(found.called)) == (8, 8, 16)
+    if method == "ours":
+        assert found.called.tolist() == (found.p_values <= 0.05).tolist()
+        assert ((found.p_values >= 1 / 15) & (found.p_values <= 1)).all()
+    row = audit_row(observed, method, k=7, dataset="grammar")
+    assert (row["dataset"], row["audit"], row["k"]) == ("grammar", method, 7)
+    scores = observed.target
+    assert row["ratio"] == scores.outside.perplexity / scores.inside.perplexity
+
+
+def test_queries_are_as_many_for_everybody(observed: Observations) -> None:
+    for how in ("random", "rare", "rare-sum"):
+        texts = observed.words.queries.take(chosen_words(observed, 4, k=WHOLE, how=how))
+        for user in range(len(texts.names)):
+            assert len(np.unique(texts.texts[texts.users == user])) == 4
+    mask = chosen_words(observed, 9, k=20, how="informative", single=True)
+    assert set(observed.words.queries.take(mask).counts().tolist()) == {9}
+
+
+# Member 0 has texts 0 and 2, other 1 has texts 1 and 3; 4, 5 and 6 are further: two are 0's, the
+# last is 1's. Text 2 is two words long.
+TEXTS = np.array([0, 1, 2, 2, 3, 4, 5, 6])
+USERS = np.array([0, 1, 0, 0, 1, 0, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [(0, [0, 1, 2, 2, 3, 6]), (1, [1, 2, 2, 3, 4, 6]), (2, [1, 3, 4, 5, 6])],
+)
+def test_noise_replaces_a_members_first_texts_by_further_ones(count, expected) -> None:
+    asked = SimpleNamespace(texts=TEXTS, users=USERS, names=["ann", "bob"])
+    observed: Any = SimpleNamespace(words=SimpleNamespace(queries=asked), members=(0,))
+    texts = numbered_texts(observed, learnt=4)
+    assert texts.number.tolist() == [0, 0, 1, 1, 0, 1, 2]
+    assert texts[texts.further].index.tolist() == [4, 5]
+    assert TEXTS[with_further(texts, count)[TEXTS]].tolist() == expected
+
+
+@pytest.mark.parametrize(("most", "expected"), [(0, []), (1, ["g h"]), (9, ["g h", "i j k"])])
+def test_further_texts_are_members_own_of_the_right_length_and_not_learnt(
+    most: int, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learnt = Corpus.from_texts(["a b", "c d", "e f"], users=["ann", "ann", "bob"])
+    trial: Any = SimpleNamespace(
+        audit=SimpleNamespace(text=SimpleNamespace(dataset="made", shortest=2, longest=3)),
+        work=Work(Path()),
+        texts=SimpleNamespace(members=("ann",), audited=learnt),
+    )
+    texts = ["a b", "g", "g h", "x y", "c d", "i j k", "l m n o"]
+    users = ["ann", "ann", "ann", "bob", "ann", "ann", "ann"]
+    whole = Corpus.from_texts(texts, users=users)
+    monkeypatch.setattr(studies, "read_users_texts", lambda *_: whole)
+    found = further_texts(trial, most=most)
+    assert list(found) == expected
+    assert found.users == ["ann"] * len(expected)
+
+
+@pytest.mark.slow
+def test_epsilon_grows_with_rounds_and_as_noise_and_delta_fall() -> None:
+    longer = replace(PRIVATE, training=replace(PRIVATE.training, epochs=24))
+    quieter = replace(PRIVATE, defence=replace(PRIVATE.defence, noise_multiplier=0.7))
+    wide = replace(PRIVATE, defence=replace(PRIVATE.defence, max_grad_norm=10.0))
+    epsilon = PRIVATE.epsilon(500)
+    assert 0 < replace(PRIVATE, delta=1e-2).epsilon(500) < epsilon
+    assert epsilon == wide.epsilon(500)
+    assert epsilon < longer.epsilon(500)
+    assert epsilon < quieter.epsilon(500)
+
+
+def test_words_are_ranked_by_frequency_in_the_targets_text(trial: AuditTrial) -> None:
+    ranks = frequency_ranks(trial)
+    learnt, _ = trial.target_job.parts()
+    counts = np.bincount(encode(learnt, trial.texts.vocabulary).tokens, minlength=len(ranks))
+    assert sorted(ranks.tolist()) == list(range(1, len(ranks) + 1))
+    assert ranks[counts.argmax()] == 1
+    assert (np.diff(counts[np.argsort(ranks)]) <= 0).all()
+
+
+def test_a_mean_rank_is_of_these_users_words_with_its_interval() -> None:
+    words = SimpleNamespace(
+        ranks=np.array([1, 9, 3, 100]), queries=SimpleNamespace(users=np.array([0, 1, 0, 0]))
+    )
+    observed: Any = SimpleNamespace(words=words)
+    within = np.array([True, True, True, False])
+    row = _mean_rank(observed, within, (0,), "seen")
+    assert (row["seen"], row["seen_words"]) == (2.0, 2)
+    assert row["seen_high"] == pytest.approx(2 + 1.96 * np.std([1, 3], ddof=1) / np.sqrt(2))
+    alone = _mean_rank(observed, within, (1,), "seen")
+    assert (alone["seen"], alone["seen_low"], alone["seen_words"]) == (None, None, 1)
+
+
+def test_shadows_of_another_domain_learn_and_are_compared_there(tmp_path: Path) -> None:
+    trial = AuditTrial(replace(TARGET, domain="grammar"), Work(tmp_path))
+    reference, compared = (set(corpus.users or ()) for corpus in trial.non_members)
+    assert (len(reference), len(compared)) == (24, 14)
+    assert not reference & compared
+
+
+def test_shadows_of_other_shapes_learn_in_the_other_way() -> None:
+    (changed,) = settings_of("provenance", "table2", "smoke")["others"]
+    plain = replace(changed, other_epochs=None)
+    assert (changed.model, changed.training) == (plain.model, plain.training)
+    assert changed.other == replace(
+        plain.training, epochs=1, optimizer="sgd", learning_rate=0.1, momentum=0.9
+    )

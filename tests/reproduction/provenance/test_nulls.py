@@ -1,0 +1,152 @@
+"""Whole audits of people who were never in: everything is redrawn, the test can fail, and rows
+are shares and intervals by hand."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from reproduction.provenance import nulls, tables
+from reproduction.provenance.nulls import (
+    NullAudits,
+    _attainable,
+    _by_quarter,
+    drawn_people,
+    null_audit,
+    null_row,
+    trainings,
+)
+from reproduction.stages import Work
+
+NULL = NullAudits(
+    dataset="grammar", members=8, audited=8, known=40, fewest=6, most=12, epochs=2, repetitions=2
+)
+
+
+def test_everybody_plays_one_part_and_has_their_own_amount_of_text() -> None:
+    people = drawn_people(NULL, 3, None)
+    known = people.known
+    groups = (people.members, people.audited, known.counted, known.fitted, known.compared)
+    names = [name for group in groups for name in group]
+    assert len(names) == len(set(names)) == 56
+    users, counts = np.unique(np.array(people.texts.users), return_counts=True)
+    assert set(users) == set(names)
+    assert set(counts) == {12}  # in the grammar everybody has 20
+    taught = people.of(known.fitted, known.counted)
+    assert set(taught.users or ()) == {*known.fitted, *known.counted}
+
+
+def test_another_repetition_draws_everything_anew(tmp_path: Path) -> None:
+    first, second = (drawn_people(NULL, repetition, None) for repetition in (0, 1))
+    for part in ("members", "audited"):
+        assert set(getattr(first, part)) != set(getattr(second, part))
+    for part in ("counted", "fitted", "compared"):
+        assert set(getattr(first.known, part)) != set(getattr(second.known, part))
+    jobs = [trainings(NULL, n, people, tmp_path) for n, people in enumerate((first, second))]
+    digests = [job.digest for target, shadows in jobs for job in (target, *shadows)]
+    assert len(set(digests)) == 10
+    for people, (target, shadows) in zip((first, second), jobs, strict=True):
+        out = {*people.audited, *people.known.compared}
+        assert not out & set(target.members)
+        assert not out & {name for shadow in shadows for name in shadow.members}
+
+
+@pytest.mark.slow
+def test_people_who_were_learnt_do_not_pass_for_people_who_were_not(tmp_path, monkeypatch) -> None:
+    null, work = replace(NULL, epochs=25, shown=(0,)), Work(tmp_path)
+    honest = null_audit.function(null, 0, work=work)
+    trained = trainings
+
+    def leaking(*given: Any) -> Any:
+        target, shadows = trained(*given)
+        return replace(target, members=tuple(sorted(given[2].audited))), shadows
+
+    monkeypatch.setattr(nulls, "trainings", leaking)
+    leaked = null_audit.function(null, 0, work=work)
+    for out, learnt in zip(honest, leaked, strict=True):
+        assert np.mean(out["p_values"]) > 0.25
+        assert np.mean(learnt["p_values"]) < 0.15
+
+
+@pytest.mark.slow
+def test_the_unit_of_an_interval_is_the_audit(tmp_path: Path) -> None:
+    work = Work(tmp_path)
+    rows = list(tables.null(work, nulls=(NULL,)))
+    assert [row["dataset"] for row in rows] == ["grammar"] * 4 + ["all"] * 4
+    ways = [(True, None), (True, 50), (False, None), (False, 50)]
+    assert [(row["shadows"], row["k"]) for row in rows] == ways * 2
+    done = [work(null_audit(NULL, n)).value for n in range(2)]
+    shares = [np.mean(np.array(outcomes[0]["p_values"]) <= 0.05) for outcomes in done]
+    half = stats.t.ppf(0.975, 1) * abs(shares[0] - shares[1]) / 2
+    assert rows[0]["below_0.05"] == pytest.approx(np.mean(shares))
+    assert rows[0]["below_0.05_high"] == pytest.approx(np.mean(shares) + half)
+
+
+def outcome(p_values: list[float], *, scores: tuple[float, ...] = (1.0, 2.0), **more: Any) -> Any:
+    return {
+        "shadows": True,
+        "k": 50,
+        "p_values": p_values,
+        "words": list(range(len(p_values))),
+        "attainable": {"0.01": 0.0, "0.05": 0.04},
+        "scores": list(scores),
+        "compared": [0.5, 1.5],
+        **more,
+    }
+
+
+TWO = [
+    outcome([0.005, 0.05, 0.5, 0.6]),
+    outcome([0.02, 0.3, 0.4, 1.0, 0.9, 0.8, 0.7, 0.6], scores=(4.0, 4.0)),
+]
+
+
+def test_every_audit_weighs_the_same_and_a_difference_is_paired_within_it() -> None:
+    row = null_row(TWO)
+    assert (row["audits"], row["people"], row["k"]) == (2, 12, 50)
+    assert row["below_0.05"] == pytest.approx((2 / 4 + 1 / 8) / 2)  # pooled: 3 / 12
+    assert row["below_0.01"] == pytest.approx((1 / 4 + 0) / 2)
+    assert (row["score_never_in"], row["score_compared"]) == ((1.5 + 4) / 2, 1.0)
+    assert row["difference"] == ((1.5 - 1) + (4 - 1)) / 2
+    half = stats.t.ppf(0.975, 1) * np.std([0.5, 3.0], ddof=1) / np.sqrt(2)
+    assert row["difference_high"] == pytest.approx(1.75 + half)
+    one = null_row([{**TWO[0], "shadows": False, "k": 0}])
+    assert (one["k"], one["below_0.05"], one["below_0.05_low"]) == (None, 0.5, None)
+
+
+@pytest.mark.parametrize(
+    ("p_values", "words", "quarters"),
+    [
+        ([0.01, 0.5, 0.5, 0.04, 0.01, 0.5, 0.5, 0.5], [9, 1, 8, 2, 7, 3, 6, 4], [0.5, 0, 0.5, 0.5]),
+        ([0.05, 0.04, 0.2, 0.01, 0.6, 0.9, 0.02, 0.3], list(range(8)), [1, 0.5, 0, 0.5]),
+    ],
+)
+def test_quarters_go_by_words_whatever_the_order_of_people(p_values, words, quarters) -> None:
+    order = np.random.default_rng(0).permutation(8)
+    for places in (np.arange(8), order):
+        mixed = {"p_values": np.array(p_values)[places], "words": np.array(words)[places]}
+        assert _by_quarter(mixed).tolist() == quarters
+    assert np.mean(quarters) == np.mean(np.array(p_values) <= 0.05)
+
+
+@pytest.mark.parametrize("compared", [7, 19, 29, 66, 99])
+@pytest.mark.parametrize("level", [0.01, 0.05])
+def test_the_attainable_share_is_that_of_every_rank_being_as_likely(compared, level) -> None:
+    ranks = np.arange(1, compared + 2)
+    naive = np.mean([rank / (compared + 1) <= level + 1e-12 for rank in ranks])
+    assert _attainable([{"compared_with": compared}], level) == pytest.approx(naive)
+    both = [{"compared_with": compared}, {"compared_with": 9}]
+    assert _attainable(both, level) == pytest.approx(naive / 2)
+
+
+def test_uniform_p_values_give_a_share_inside_its_interval_as_often_as_it_says() -> None:
+    generator = np.random.default_rng(5)
+    covered = []
+    for _ in range(200):
+        audits = [outcome((generator.integers(1, 21, size=40) / 20).tolist()) for _ in range(12)]
+        row: Any = null_row(audits)
+        covered.append(row["below_0.05_low"] <= 0.05 <= row["below_0.05_high"])
+    assert 0.88 <= np.mean(covered) <= 0.99
