@@ -227,6 +227,7 @@ def test_a_phrase_without_another_order_and_one_that_is_impossible_have_gaps():
     model = TableModel(table[7], table[:7], SMALL)
     found = canary_exposure(model, canaries, seed=0, exact_budget=5)
     assert found.canaries[0]["shuffled_exposure"] is None
+    assert found.figures()["shuffled_exposure_planted"] is None
     assert found.canaries[0]["log_perplexity"] == np.inf
     assert found.canaries[0]["rank"] == found.canaries[0]["references"] + 1
     assert found.canaries[0]["exact_low"] is None

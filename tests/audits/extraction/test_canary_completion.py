@@ -151,6 +151,15 @@ def test_rates_and_their_intervals_are_the_counts_and_unknown_without_controls()
     assert [alone[name] for name in names] == [None, None, 0]
 
 
+def test_the_p_value_is_the_smaller_one_of_controls_and_of_orders_doubled():
+    planted, control = canary(2, 3, 4), canary(2, 4, 3, copies=0)
+    both, alone = (complete(TWO_WAYS, some, beam=1) for some in ([planted, control], [planted]))
+    assert (both.test.p, both.test.least) == (1, 1)  # 1 / 2 by either, doubled
+    assert (alone.test.p, alone.test.least) == (1, 1 / 2)  # two orders of the words after the first
+    given = complete(TWO_WAYS, [Canary("w2 w3 w4", "given", (), 5)], beam=1)
+    assert given.test is None
+
+
 def test_canaries_that_are_too_short_or_unknown_are_refused_by_their_numbers():
     with pytest.raises(ValueError, match="got 2: canary 2 has 2 tokens"):
         complete(NEVER, [canary(2, 3, 3), canary(2, 3)], prefix=2)
