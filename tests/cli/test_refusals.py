@@ -207,6 +207,7 @@ def test_bad_input_is_refused(shell, request, name, line, says):
     refused(shell, words, *says, unchanged=lambda: listing(root, locks=locks))
 
 
+@pytest.mark.slow
 def test_a_message_never_holds_a_secret(shell, utterances):
     manifest = json.loads((utterances / "planted" / "manifest.json").read_text())
     secret = " ".join(manifest["canaries"][0]["secret"])

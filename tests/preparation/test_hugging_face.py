@@ -81,6 +81,7 @@ def test_an_adapter_is_trained_in_private(train, tmp_path):
     assert results.load(private / "run").summary["epsilon"] > 0
 
 
+@pytest.mark.slow
 def test_a_window_is_no_longer_than_the_model_reads(shell, place, tmp_path):
     words = ["train", place / "corpus.txt", "--from", place / "base", "--epochs", 1]
     refused = shell(*words, "--sequence-length", 65, "--out", tmp_path / "new")

@@ -8,13 +8,14 @@ from dataclasses import dataclass, fields
 import pytest
 from cyclopts import Parameter
 
+from tests.preparation.trainings import CORPUS
 from vestige.cli.app import run
 from vestige.cli.options import flags_of
 from vestige.defences.methods.private import DPSGD
 from vestige.defences.methods.regularizers import Goldfish
 from vestige.defences.registry import NoDefence
 from vestige.preparation.defence_options import DefenceOptions, as_defence, as_options
-from vestige.preparation.options import ModelOptions, TrainingOptions, reject_others
+from vestige.preparation.options import ModelOptions, NluOptions, TrainingOptions, reject_others
 from vestige.preparation.train import ONLY, train
 from vestige.session import Session
 from vestige.training.config import TrainingConfig
@@ -86,6 +87,34 @@ def test_an_option_of_another_task_is_refused_unless_it_has_its_default(argument
 def test_the_options_of_one_task_exist():
     known = {name.rstrip("_") for name in flags_of(train)}
     assert {name for names in ONLY.values() for name in names} <= known
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"from_": "a", "model": ModelOptions(layers=2)}, "`layers` does not go with `from_`"),
+        ({"model": ModelOptions(lora_rank=2)}, "`lora_rank` needs `from_`"),
+        (
+            {"model": ModelOptions(vocabulary="a", vocab_size=5)},
+            "`vocab_size` does not go with `vocabulary`",
+        ),
+        ({"task": "nlu", "nlu": NluOptions(patience=3)}, "`patience` needs `early_stopping`"),
+        (
+            {"task": "dialogue", "model": ModelOptions(architecture="transformer")},
+            "`architecture` must be lstm or gru with `task` dialogue",
+        ),
+        ({"defence": DefenceOptions(epsilon=8.0)}, "`epsilon` needs `defence` dp-fedavg or dp-sgd"),
+        (
+            {"defence": DefenceOptions(defence="goldfish", weight=1.0)},
+            "`weight` needs `defence` adversarial or triplet",
+        ),
+    ],
+)
+def test_options_that_do_not_go_together_are_named_and_leave_nothing(tmp_path, given, message):
+    """`tests/cli/refused` has more."""
+    with pytest.raises(ValueError, match=message):
+        train(CORPUS, **given, out=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
 
 
 # Defences

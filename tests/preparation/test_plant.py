@@ -184,8 +184,10 @@ def test_many_canaries_are_counted_by_kind_or_the_first_listed(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
+        ({"pattern": "odd"}, "`pattern` number 1 is not one of"),
         ({"per_user": True, "repetitions": (0,)}, "whole numbers from 1 on"),
         ({"per_user": True, "repetitions": ()}, "whole numbers from 1 on"),
+        ({"phrase": ("a",), "pattern": ("mixed",)}, "plant them in turn"),
         ({"phrase": ("a",), "per_user": True}, "`phrase` and `per_user`"),
         ({"phrase": ("a",), "coin_flip": 9}, "`phrase` and `coin_flip`"),
         ({"coin_flip": 9, "pattern": ("random",)}, "`coin_flip` and `pattern`"),

@@ -172,6 +172,7 @@ def test_no_hash_is_in_what_is_released_and_records_are_private(place):
         assert name.hex().encode() not in released
 
 
+@pytest.mark.slow
 def test_a_training_keeps_the_records_of_its_ancestors_and_its_ledger(place, tmp_path):
     """A resumed one too, whatever `from_` names now."""
     found, _, _ = train(tmp_path / "new", from_=place / "first", defence=PRIVATE)

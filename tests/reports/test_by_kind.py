@@ -131,6 +131,7 @@ def test_a_notebook_shows_the_verdict_and_one_table_or_list(made, cell):
     assert "What these numbers do not say" in shown.text
 
 
+@pytest.mark.slow
 def test_its_style_touches_nothing_else_in_the_notebook(cell):
     css = re.search(r"<style>(.*?)</style>", cell, re.DOTALL)[1]
     rules = re.sub(r"/\*.*?\*/|@media[^{]*{", "", css, flags=re.DOTALL)

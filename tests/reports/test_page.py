@@ -268,6 +268,7 @@ class Found(Measurement):
         return [{"a": 1, "phrase": "Rosalind"}, {"a": 2, "phrase": "hides"}]
 
 
+@pytest.mark.slow
 def test_a_result_finds_its_views_by_itself_and_long_tables_are_cut(rank):
     result = Found()
     assert str(result).startswith("Found\n2 rows.")
