@@ -43,7 +43,7 @@ _KINDS: Mapping[str, Callable[[Row], Any]] = {
     "pattern": lambda row: row["pattern"],
     "intent": lambda row: row.get("intent"),
     "copies": lambda row: row["copies"] or "control",
-    "in_validation": lambda row: row.get("validation"),
+    "in validation": lambda row: row.get("validation"),
 }
 """What canaries of one kind have in common."""
 
@@ -91,11 +91,9 @@ def _canaries(rows: Sequence[Row]) -> Table:
     return table(
         f"{len(rows):,} canaries and controls",
         rows,
+        {"phrase": words("phrase"), "secret": words("secret"), **_KINDS},
         texts=4,
         drop_empty=True,
-        phrase=words("phrase"),
-        secret=words("secret"),
-        **_KINDS,
     )
 
 
@@ -103,9 +101,11 @@ def _counts(rows: Sequence[Row]) -> Table:
     """Canaries and controls of one kind in a row, which tells more than redacted phrases."""
     numbers = Counter(tuple(column(row) for column in _KINDS.values()) for row in rows)
     kinds = [{**dict(zip(_KINDS, kind, strict=True)), "number": n} for kind, n in numbers.items()]
-    columns = {name: itemgetter(name) for name in (*_KINDS, "number")}
+    columns: dict[str, Callable[[Row], Any]] = {
+        name: itemgetter(name) for name in (*_KINDS, "number")
+    }
     title = "Canaries and controls (--show-secrets lists them)"
-    return table(title, kinds, texts=2, drop_empty=True, **columns)
+    return table(title, kinds, columns, texts=2, drop_empty=True)
 
 
 def training_report(run: Run, *, show_secrets: bool) -> Report:
