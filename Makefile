@@ -34,7 +34,8 @@ demo: $(READY)
 test: $(READY)
 	$(PYTEST)
 
-# The costliest tests of every room: trainings, kills, error rates over redraws. `.ci/run` runs them.
+# The costliest tests of every room: trainings, kills, error rates over redraws. VESTIGE_PART=3/8
+# runs every eighth file only; `.ci/run` runs another part for each commit.
 slow: $(READY)
 	$(PYTEST) -m "slow and not long"
 

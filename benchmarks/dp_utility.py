@@ -30,7 +30,7 @@ from vestige.audits.comparison.groups import Group
 from vestige.audits.comparison.measurements import Guarantee, MeasuredTraining
 from vestige.audits.exposure.canaries import canary_exposure
 from vestige.audits.exposure.epsilon import audit_canaries
-from vestige.data.canaries.coins import token_phrases
+from vestige.data.canaries.coins import repeated_tokens
 from vestige.data.canaries.texts import Canary, Manifest, load_canaries
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
@@ -44,7 +44,7 @@ from vestige.privacy.ledger import from_json
 from vestige.training.evaluate import score_documents
 
 DELTA, REFERENCES = 1e-4, 256
-KINDS = ("repeated-token", "words", "sampled")
+KINDS = ("repeated-token", "words")
 TARGETS: dict[str, str | list[str]] = {"attention": ["q_proj", "v_proj"], "all": "all-linear"}
 
 
@@ -126,7 +126,6 @@ class World:
                 canary_kind=kind,
                 length=given.length,
                 vocabulary=model,
-                **({"sampled_from": model} if kind == "sampled" else {}),
             )
         texts = [json.loads(line)["text"] for line in (canaries / "corpus.jsonl").open()]
         places = set(Manifest.load(canaries / "manifest.json").places)
@@ -251,10 +250,9 @@ class Questions:
         candidates = None
         if canary_kind(world.run) == "repeated-token":
             phrases = Corpus.from_texts([canary.phrase for canary in canaries])
-            candidates = token_phrases(
-                "repeated-token", phrases, vocabulary, number=REFERENCES, length=given.length,
-                seed=[1],
-            )  # fmt: skip
+            candidates = repeated_tokens(
+                phrases, vocabulary, number=REFERENCES, length=given.length, seed=[1]
+            )
         before = canary_scores(base, canaries).tolist()
         test = encode(world.held, vocabulary)
         return cls(world, vocabulary, canaries, candidates, test, before)

@@ -57,7 +57,7 @@ def exposure_verdict(rng: np.random.Generator, shift: float, controls: int) -> s
         }
         for place, score in enumerate(scores)
     )  # fmt: skip
-    told = CanaryExposure(canaries=canaries, words=1, fit_distance=None, seed=0, checks=CHECKS)
+    told = CanaryExposure(canaries=canaries, words=1, seed=0, checks=CHECKS)
     return told.verdict
 
 

@@ -185,12 +185,12 @@ def passage_verdict(times: int, seed: int) -> Row:
         rates_of = chance.beta(0.3, 1.2, count // times)
         hits = np.concatenate([np.tile(chance.random(4) < one, (times, 1)) for one in rates_of])
         units = np.repeat(np.arange(count // times), times) + (1000 if count == 160 else 0)
-        missing = dict.fromkeys(("log_prob", "tries", "strength", "exact", "edit", "bleu"), np.nan)
+        unread = {"log_prob": np.nan, "tries": np.nan, "strength": 0.0, "exact": 0.0}
         frame = {
             "unit": units, "length": 36, "passages": 4, "greedy": hits.sum(1),
             "sampled": hits.sum(1), "longest": 4, "hits": list(hits),
         }  # fmt: skip
-        sides.append(pandas.DataFrame(frame | missing))
+        sides.append(pandas.DataFrame(frame | unread))
     checks = passed(*(one for one in SUPPOSED if one != "different"))
     found = memorization_result(*sides, Extracted(), seed=seed, checks=checks)
     return {"false": found.verdict == LEAK}

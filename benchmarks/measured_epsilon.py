@@ -7,23 +7,22 @@ only (Steinke et al. 2023), the one for the mechanism that the claim states (Mah
 2024), the one that also takes scores for independent, the verdict, and the mu of the scores (of two
 normal distributions with their AUC) beside that of the claim.
 
-- `kinds`: kinds of canaries crossed with claims, or one `--kind`. "sampled" ones are written by a
-  model of the public sentences that has no reserved words.
+- `kinds`: kinds of canaries crossed with claims, or one `--kind`.
 - `broken`: half of the claimed noise is added; `right`: all of it. Repeated-token canaries, a claim
   of 4, 5,000 coins.
 - `sampled`: batches of a tenth of the text for 100 steps, of a right training and of a broken one.
 - `simulated`: audits of Gaussian mechanisms and randomized responses, without a training.
 
-    VESTIGE_DATA=corpora python benchmarks/measured_epsilon.py kinds [--kind sampled] [--times 3]
+    VESTIGE_DATA=corpora python benchmarks/measured_epsilon.py kinds [--kind words] [--times 3]
     python benchmarks/measured_epsilon.py simulated --times 1000
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from statistics import NormalDist
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,7 +31,7 @@ from harness import Row, Run, main
 from scipy.optimize import brentq
 
 from vestige.audits.exposure.epsilon import CanaryAudit, audit_canaries
-from vestige.data.canaries.coins import CanaryKind, coin_flip_canaries, sampled_canaries
+from vestige.data.canaries.coins import CanaryKind, coin_flip_canaries
 from vestige.data.canaries.texts import Canary, plant
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
@@ -40,7 +39,6 @@ from vestige.metrics.epsilon import one_run_epsilon
 from vestige.metrics.f_dp_epsilon import GAUSSIAN, Curves, f_dp_epsilon
 from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMConfig
-from vestige.preparation.sampled_canaries import sample_phrases
 from vestige.privacy.accounting import noise_for
 from vestige.privacy.dp_sgd import DPSGDStep
 from vestige.training.batches import IGNORED, Batch
@@ -51,17 +49,12 @@ SENTENCES, WORDS, HIDDEN = 1000, 1000, 32
 SHAPE = LSTMConfig(layers=1, embedding_size=HIDDEN, hidden_size=HIDDEN)
 PUBLIC_EPOCHS, DELTA = 5, 1e-5
 CLAIMS = (1.0, 2.0, 4.0, 8.0, math.inf)
-Kind = CanaryKind | Literal["sampled"]
-KINDS: tuple[tuple[Kind, int, float], ...] = (
-    ("words", 5, 1.0),
-    ("random", 5, 1.0),
-    ("new-token", 5, 1.0),
-    ("new-token", 1, 1.0),
-    ("repeated-token", 5, 1.0),
-    ("sampled", 5, 1.0),
-    ("sampled", 5, 4.0),
+KINDS: tuple[tuple[CanaryKind, int], ...] = (
+    ("words", 5),
+    ("repeated-token", 1),
+    ("repeated-token", 5),
 )
-"""Kinds of canaries, their length in tokens, and the temperature of sampled ones."""
+"""Kinds of canaries, and their length in tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +62,7 @@ class Training:
     """One training and its canaries.
 
     Attributes:
-        kind, length, temperature: of the canaries.
+        kind, length: of the canaries.
         claim: epsilon.
         canaries: by as many coins.
         steps: updates.
@@ -79,9 +72,8 @@ class Training:
         seed: of coins, canaries and batches; the noise is fresh, as in any private training.
     """
 
-    kind: Kind = "repeated-token"
+    kind: CanaryKind = "repeated-token"
     length: int = 5
-    temperature: float = 1.0
     claim: float = 4.0
     canaries: int = 1000
     steps: int = 4
@@ -134,23 +126,12 @@ class World:
         model.load_state_dict(self.start)
         return model
 
-    @cached_property
-    def writer(self) -> LanguageModel:
-        """A model of the public text without reserved words, which writes canaries."""
-        return World.of(self.public, self.private, 0).model().eval()
-
     def canaries(self, asked: Training) -> tuple[Canary, ...]:
         """The canaries of a training."""
-        sizes = {"number": asked.canaries, "length": asked.length}
-        if asked.kind == "sampled":
-            drawn = sample_phrases(
-                self.writer, self.private, seed=[asked.seed, 3], temperature=asked.temperature,
-                **sizes,
-            )  # fmt: skip
-            return sampled_canaries(self.private, drawn, seed=asked.seed)
         return coin_flip_canaries(
-            self.private, self.vocabulary, kind=asked.kind, seed=asked.seed, **sizes
-        )
+            self.private, self.vocabulary, kind=asked.kind, number=asked.canaries,
+            length=asked.length, seed=asked.seed,
+        )  # fmt: skip
 
 
 def made_world(run: Run, reserved: int) -> World:
@@ -237,13 +218,10 @@ def kinds(run: Run) -> list[Row]:
     """Every kind of canary, or one, at every claim; means over trainings."""
     world, rows = made_world(run, run.size(1000, 200)), []
     chosen = [one for one in KINDS if run.options.kind in (None, one[0])]
-    for kind, length, temperature in run.size(chosen, chosen[-1:]):
+    for kind, length in run.size(chosen, chosen[-1:]):
         for claim in run.size(CLAIMS, (4.0,)):
-            asked = Training(
-                kind=kind, length=length, temperature=temperature, claim=claim,
-                canaries=run.size(1000, 100),
-            )  # fmt: skip
-            title = f"{kind}, {length} tokens, T {temperature:g}"
+            asked = Training(kind=kind, length=length, claim=claim, canaries=run.size(1000, 100))
+            title = f"{kind}, {length} tokens"
             audits = run.draw(
                 f"{title}, claim {claim:g}",
                 lambda seed, asked=asked: told(replace(asked, seed=seed), world),

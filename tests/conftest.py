@@ -4,6 +4,7 @@ How long a single example takes says how busy the machine is. A test marked `pee
 program that it compares with is not installed; `VESTIGE_REQUIRE=peers` makes such a skip a failure.
 Files are shared out among processes, those that share something costly together, the longest
 first. Examples that Hypothesis draws are the same in every run, but for `make test ORDER=random`.
+VESTIGE_PART=3/8 runs every eighth file only, from the fourth on: eight such runs are a whole one.
 """
 
 import importlib.util
@@ -51,6 +52,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
             super()._assign_work_unit(node)
 
     return ByWorld(config, log)
+
+
+@pytest.hookimpl(trylast=True)  # of the files that the markers leave
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the files of one part."""
+    if not (part := os.environ.get("VESTIGE_PART")):
+        return
+    number, parts = (int(word) for word in part.split("/"))
+    files = sorted({str(item.path) for item in items})
+    kept = set(files[number % parts :: parts])
+    others = [item for item in items if str(item.path) not in kept]
+    items[:] = [item for item in items if str(item.path) in kept]
+    config.hook.pytest_deselected(items=others)
 
 
 @pytest.hookimpl(wrapper=True)

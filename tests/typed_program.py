@@ -40,9 +40,7 @@ def verbs(monitor: vg.Monitor) -> None:
 
 def training(corpus: vg.Corpus) -> None:
     assert_type(vg.plant(corpus, coin_flip=20), vg.Planting)
-    assert_type(vg.plant(corpus, coin_flip=20, canary_kind="random"), vg.Planting)
-    sampled = vg.plant(corpus, coin_flip=20, canary_kind="sampled", sampled_from="base", prompt="a")
-    assert_type(sampled, vg.Planting)
+    assert_type(vg.plant(corpus, coin_flip=20, canary_kind="repeated-token"), vg.Planting)
     trained = vg.train(
         corpus,
         out="out",

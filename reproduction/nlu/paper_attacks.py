@@ -77,17 +77,8 @@ def embedding_optimization(
     *,
     epochs: int = EPOCHS,
 ) -> Candidates:
-    """The candidates nearest to optimized vectors, ranked by their own loss.
-
-    Raises:
-        ValueError: the loss is calibrated: reference models have other vectors.
-    """
+    """The candidates nearest to optimized vectors, ranked by their own loss."""
     _validate.at_least(1, epochs=epochs)
-    if objective.references:
-        raise ValueError(
-            "objective must be 'joint', 'tags' or 'intent' where vectors are optimized, "
-            f"got {objective.kind!r}: reference models have other vectors"
-        )
     share = (objective.mask / objective.mask.sum(1, keepdim=True)).to(objective.options)
     mean = torch.einsum("nc,rncd->rnd", share, objective.options)
     square = torch.einsum("nc,rncd->rnd", share, objective.options**2)
@@ -116,10 +107,7 @@ def soft_losses(objective: ExtractionObjective, weights: Tensor) -> Tensor:
     Weights of padded candidates must be 0.
     """
     vectors = torch.einsum("rknc,rncd->rknd", weights, objective.options)
-    found = objective.vector_losses(vectors)
-    for other in objective.references:
-        found = found - soft_losses(other, weights) / len(objective.references)
-    return found
+    return objective.vector_losses(vectors)
 
 
 def nearest(objective: ExtractionObjective, vectors: Tensor) -> Tensor:

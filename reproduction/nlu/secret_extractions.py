@@ -48,7 +48,7 @@ class SecretExtraction(Trial):
             pattern, truth = self._asked(planted)
             found = extract_secrets(
                 objective_of(planted.model(self.weights), pattern),
-                attack=OURS if ours else ATTACKS[self.attack],
+                search=None if ours else ATTACKS[self.attack],
                 truths=[truth],
                 budget=self.budget if ours else 0,
                 sample=self.sample if ours else 0,

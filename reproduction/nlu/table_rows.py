@@ -51,7 +51,7 @@ class Scale:
         defended: copies (Table 3).
         datasets: of Figures 3 to 5.
         apart: canaries that are planted alone as well, and how often each is said.
-        references: models that never saw a secret, for the null and the calibrated objective.
+        references: models that never saw a secret, for the null rows.
         complete: corpora whose utility is measured whole.
         complete_learner: the model that learns them.
     """

@@ -19,10 +19,10 @@ from reproduction.papers import Row
 from reproduction.provenance.audit_rows import METHODS, audit_row
 from reproduction.provenance.audit_trials import AuditTrial, Observations
 from reproduction.provenance.audited_texts import read_users_texts
+from reproduction.user_documents import of_length
 from vestige.audits.membership.membership import Select
 from vestige.audits.membership.queries import QueryPolicy, best_of_each
 from vestige.data.corpus import Corpus
-from vestige.data.users import of_length
 
 Selection = Select | Literal["rare-sum"]
 """`rare-sum` is the paper's choice of texts, by the smallest sum of frequencies."""

@@ -17,19 +17,14 @@ from pathlib import Path
 import numpy as np
 
 from reproduction.texts import sentences
+from reproduction.user_documents import documents_of, of_length
 from vestige import _validate
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import sources_of
 from vestige.data.formats.dialogue import read_cornell, read_reddit, read_ubuntu_irc
 from vestige.data.formats.parallel import read_sated
 from vestige.data.formats.text import read_wikitext
-from vestige.data.users import (
-    artificial_users,
-    disjoint_groups,
-    documents_of,
-    of_length,
-    users_with,
-)
+from vestige.data.users import artificial_users, disjoint_groups, users_with
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
 from vestige.training.shadow_jobs import Task

@@ -27,6 +27,7 @@ from reproduction.papers import Row
 from reproduction.provenance.audit_trials import preset_for
 from reproduction.provenance.audited_texts import TASKS, read_users_texts, vocabulary_of
 from reproduction.runner import Trial
+from reproduction.user_documents import documents_of, of_length
 from vestige.audits.membership.ranked_words import (
     RankedWords,
     ShadowRanks,
@@ -40,7 +41,7 @@ from vestige.audits.membership.user_texts import NonMembers
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedPairs, encode, encode_pairs, sources_of
 from vestige.data.token_queries import token_queries
-from vestige.data.users import disjoint_groups, documents_of, of_length, users_with
+from vestige.data.users import disjoint_groups, users_with
 from vestige.data.vocabulary import WordVocabulary
 from vestige.metrics.estimates import columns, mean
 from vestige.models.checkpoints import load_model, load_seq2seq

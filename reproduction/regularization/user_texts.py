@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 
 from reproduction.texts import corpora, sentences, vocabulary_of
+from reproduction.user_documents import of_length
 from vestige.data.canaries.coins import user_canaries
 from vestige.data.canaries.texts import Canary, plant
 from vestige.data.corpus import Corpus
 from vestige.data.formats.dialogue import read_reddit
-from vestige.data.users import of_length, users_with
+from vestige.data.users import users_with
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
 

@@ -200,8 +200,7 @@ class Run:
         summary: scalars by name.
         rows: plain dicts, in the order in which they were saved.
         folder: in which it was found, if not its own directory was given; else None.
-        sealed: the checksums in `run.json` match its other files; False of a run of an older
-            version, which has none.
+        sealed: `run.json` has checksums, which match its other files.
     """
 
     directory: Path

@@ -36,12 +36,3 @@ def test_a_training_that_adds_half_of_its_noise_is_noticed(world):
     found = told(replace(STRONGEST, honesty=0.5), world)
     assert found["threshold"] > 4
     assert "violated" in found["verdict"]
-
-
-def test_a_model_of_public_text_writes_canaries_without_reserved_words(world):
-    made = world.canaries(Training(kind="sampled", length=5, claim=4.0, canaries=50))
-    words = [word for canary in made for word in canary.phrase.split()]
-    assert set(words) <= set(WORDS)
-    assert {canary.pattern for canary in made} == {"sampled"}
-    flipped = world.canaries(replace(STRONGEST, canaries=50))
-    assert [c.planted for c in made] == [c.planted for c in flipped]

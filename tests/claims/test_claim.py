@@ -54,7 +54,7 @@ def test_a_check_that_could_not_run_does_not_block_a_leak():
 
 def test_a_claim_without_a_required_check_cannot_be_made():
     with pytest.raises(ValueError, match="needs checks: comparable, independent"):
-        Claim("memorization", TESTS[2], checks("memorization", ("passed",) * 5)[:2])
+        Claim("extract texts", TESTS[2], checks("extract texts", ("passed",) * 5)[:2])
 
 
 def test_a_verb_without_listed_checks_cannot_claim():

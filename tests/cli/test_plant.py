@@ -101,9 +101,19 @@ def test_a_fair_coin_decides_which_canaries_are_planted(shell, mail, tmp_path):
 
 
 def test_many_canaries_are_counted_and_not_all_listed(shell, mail, tmp_path):
-    done = shell("plant", mail, "--coin-flip", 60, "--out", tmp_path / "out")
+    done = shell("plant", mail, "--coin-flip", 60, "--out", tmp_path / "out", "--show-secrets")
     assert done.stdout.count("coin-flip") == LISTED
     assert "60 canaries and controls" in done.stdout
+
+
+def test_redacted_canaries_are_counted_by_kind(shell, mail, tmp_path):
+    done = shell("plant", mail, "--coin-flip", 60, "--copies", 4, "--out", tmp_path / "out")
+    canaries = Manifest.load(tmp_path / "out" / "manifest.json").canaries
+    rows = [line.split() for line in done.stdout.splitlines() if "coin-flip" in line]
+    planted = sum(one.planted for one in canaries)
+    assert sorted(rows) == sorted(
+        [["coin-flip", "4", str(planted)], ["coin-flip", "control", str(60 - planted)]]
+    )
 
 
 @pytest.mark.slow

@@ -133,8 +133,7 @@ def test_secrets_are_withheld_on_the_terminal_unless_they_are_wanted(shell, song
     canaries = SecretManifest.load(tmp_path / "a" / "manifest.json").canaries
     for canary in canaries:
         assert " ".join(canary.secret) in shown.stdout
-    assert "▪▪▪ ▪▪▪ ▪▪▪ ▪▪▪" in hidden.stdout
-    assert not any(word[:1] + "▪" in hidden.stdout for word in canaries[0].secret)
+        assert " ".join(canary.secret) not in hidden.stdout
     assert "color {color:4}" in hidden.stdout
     assert "control" in hidden.stdout
 
@@ -142,7 +141,7 @@ def test_secrets_are_withheld_on_the_terminal_unless_they_are_wanted(shell, song
 def test_many_canaries_are_counted_and_not_all_listed(shell, songs, tmp_path):
     done = shell(
         "plant", songs, "--task", "nlu", "--pattern", "pin:4", "--number", 45, "--out",
-        tmp_path / "a",
+        tmp_path / "a", "--show-secrets",
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr
     assert done.stdout.count("PinIntent") == 20

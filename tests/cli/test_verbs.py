@@ -179,7 +179,6 @@ def test_a_run_folder_repeats_the_run(refit, tmp_path):
         ("[1, 2]", "holds no options by name"),
         ("{", "is not YAML at line 1"),
         ("verb: rank\narguments: {}", "is a run of another command"),
-        ("command: []\nresult: Trained", "does not record its options"),
     ],
 )
 def test_a_file_that_cannot_be_followed_is_named(refit, tmp_path, text, message):

@@ -125,22 +125,17 @@ def _utterances(ask: Verbs) -> Cells:
     world = ask.world
 
     def cell(
-        allowed: frozenset[str], *, also: bool = False, damage: str = "",
-        planted: str = "nlu-planted", **more: Any,
-    ) -> Cell:  # fmt: skip
+        allowed: frozenset[str], *, damage: str = "", planted: str = "nlu-planted", **more: Any
+    ) -> Cell:
         def extract() -> Any:
             model = world.damaged("nlu", damage) if damage else world.path("nlu")
-            others = [model] if also else []
-            return vestige.extract(
-                model, world.folder / planted, also=others, device="cpu", **more
-            )  # fmt: skip
+            return vestige.extract(model, world.folder / planted, device="cpu", **more)
 
         return Cell(extract, allowed)
 
     return {
         "leak": cell(MUST_LEAK),
         "clean": cell(NOT_ACCUSED, planted="nlu-never"),
-        "same model": cell(NOT_CLEARED, also=True),
         **{name: cell(OPEN, damage=name) for name in DEAD},
         "few controls": cell(NOT_CLEARED, controls=2),
     }

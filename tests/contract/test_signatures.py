@@ -87,12 +87,12 @@ def test_a_number_that_is_none_ends_the_command(verb, shell, tmp_path, monkeypat
 
 
 PUBLIC = {
-    "--accountant", "--also", "--author", "--base", "--baseline", "--before", "--cluster",
+    "--accountant", "--author", "--base", "--baseline", "--before", "--cluster",
     "--clean", "--column", "--deleted", "--device", "--fail-above", "--format",
     "--frequencies", "--from", "--intent", "--intent-column", "--key-env", "--null", "--optimizer",
     "--never", "--pattern", "--precision", "--prefix", "--preset", "--reference",
     "--reference-model",
-    "--repetitions", "--retrained", "--sampled-from", "--score", "--seen", "--shadow-texts",
+    "--repetitions", "--retrained", "--score", "--seen", "--shadow-texts",
     "--slot", "--slots", "--source", "--suffix", "--table", "--tags-column", "--test", "--text",
     "--texts", "--tokens-column", "--trained-on", "--unseen", "--used", "--user",
     "--validation", "--vectors", "--vocabulary",

@@ -123,7 +123,7 @@ class Verbs:
     def extract_texts(self, model: str, texts: str, never: str) -> Any:
         return vestige.extract(
             self.path(model), self.file(texts), reference=self.file(never),
-            prefix=8, suffix=8, continued=4,
+            prefix=8, suffix=8,
         )  # fmt: skip
 
     def deletion(

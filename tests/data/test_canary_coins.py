@@ -54,30 +54,17 @@ def test_coins_are_fair_and_independent_of_the_words():
     assert coins[0] == coins[1]
 
 
-def test_a_new_token_is_one_that_the_corpus_never_uses_after_a_prefix_that_all_share():
-    made = by_coin(40, kind="new-token", length=4)
-    [prefix] = {tuple(canary.phrase.split()[:-1]) for canary in made}
-    assert all(word in WORDS for word in prefix)
-    last = [canary.phrase.split()[-1] for canary in made]
-    assert len({word.casefold() for word in last}) == 40
-    assert all(canary.frequencies[-1] == 0 for canary in made)
-    assert {canary.pattern for canary in made} == {"coin-flip"}
-    plant(CORPUS, made, seed=0, vocabulary=VOCABULARY)
-
-
-def test_a_repeated_token_is_nothing_but_a_new_one_and_random_ones_are_any_of_the_vocabulary():
+def test_a_repeated_token_is_nothing_but_one_that_the_corpus_never_uses():
     made = by_coin(40, kind="repeated-token", length=3)
     assert all(len(set(canary.phrase.split())) == 1 for canary in made)
     assert all(len(canary.phrase.split()) == 3 for canary in made)
     assert len(phrases(made)) == 40
-    made = by_coin(400, kind="random", length=5)
-    drawn = Counter(word for canary in made for word in canary.phrase.split())
-    assert sum(drawn[word] for word in RESERVED) == pytest.approx(2000 * 60 / 461, rel=0.25)
-    assert set(drawn) <= {*WORDS, "Reserved3", *RESERVED}
+    assert len({canary.phrase.split()[0].casefold() for canary in made}) == 40
+    assert all(set(canary.frequencies) == {0} for canary in made)
+    plant(CORPUS, made, seed=0, vocabulary=VOCABULARY)
 
 
-@pytest.mark.parametrize("kind", ["new-token", "repeated-token", "random"])
-def test_subwords_are_read_as_one_token_each(kind):
+def test_subwords_are_read_as_one_token_each():
     """A byte-level BPE of 60 merges or so, trained on the spot."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -92,13 +79,12 @@ def test_subwords_are_read_as_one_token_each(kind):
     fast = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<eos>")
     fast.add_tokens([f" spare{i}" for i in range(50)])
     vocabulary = SubwordVocabulary(fast)
-    made = by_coin(20, vocabulary=vocabulary, kind=kind, length=3)
+    made = by_coin(20, vocabulary=vocabulary, kind="repeated-token", length=3)
     assert len(phrases(made)) == 20
-    if kind != "random":
-        used = {token for text in CORPUS for token in vocabulary.encode(text)}
-        last = {vocabulary.encode(canary.phrase)[-1] for canary in made}
-        assert not used & last
-        assert len(last) == 20
+    used = {token for text in CORPUS for token in vocabulary.encode(text)}
+    last = {vocabulary.encode(canary.phrase)[-1] for canary in made}
+    assert not used & last
+    assert len(last) == 20
 
 
 def test_what_cannot_be_drawn_is_refused():
@@ -109,8 +95,7 @@ def test_what_cannot_be_drawn_is_refused():
         coin_flip_canaries(few, number=100, length=5, seed=0)
     with pytest.raises(ValueError, match="kind must be one of"):
         by_coin(10, kind="gradient")
-    for kind in ("new-token", "repeated-token"):
-        with pytest.raises(ValueError, match="`vocabulary` must be given"):
-            by_coin(10, vocabulary=None, kind=kind)
-        with pytest.raises(DataError, match=r"60 whole words .* does not use; 100 are needed"):
-            by_coin(100, kind=kind)
+    with pytest.raises(ValueError, match="`vocabulary` must be given"):
+        by_coin(10, vocabulary=None, kind="repeated-token")
+    with pytest.raises(DataError, match=r"60 whole words .* does not use; 100 are needed"):
+        by_coin(100, kind="repeated-token")

@@ -1,4 +1,4 @@
-"""Users of a corpus: who counts as one, whose documents are drawn, and groups that share nobody."""
+"""Users of a corpus: who counts as one, and groups that share nobody."""
 
 from collections import Counter
 
@@ -10,9 +10,8 @@ from vestige.data.corpus import Corpus
 from vestige.data.users import (
     artificial_users,
     disjoint_groups,
-    documents_of,
+    fits_length,
     is_person,
-    of_length,
     users_with,
 )
 from vestige.errors import DataError
@@ -36,51 +35,14 @@ def test_users_are_those_whom_a_plain_count_finds(rows, fewest, more, shortest, 
     assert found == [name for name in people if fewest <= counts[name] <= fewest + more]
     found = users_with(made(rows), fewest=fewest, **limits)
     assert found == [name for name in people if fewest <= counts[name]]
-    kept = [words for _, words in rows if shortest <= words <= shortest + longer]
-    assert [len(text.split()) for text in of_length(made(rows), **limits)] == kept
+    fits = fits_length(made(rows), shortest, shortest + longer).tolist()
+    assert fits == [shortest <= words <= shortest + longer for _, words in rows]
 
 
 def test_a_name_that_holds_bot_is_a_persons_unless_it_is_a_word_of_it():
     people = ["Talbot", "talbot42", "Abbott", "robotics", "BOTANIST", "Cabot"]
     bots = ["RemindMeBot", "wiki_bot", "bot", "Bot-7", "TweetPosterBOT"]
     assert [name for name in [*people, *bots] if is_person(name)] == people
-
-
-@given(ROWS, st.integers(1, 3), st.integers(0, 9))
-def test_every_user_has_exactly_as_many_documents_as_asked_for(rows, each, seed):
-    corpus = made(rows)
-    names = users_with(corpus, fewest=each, shortest=2)
-    if not names:
-        return
-    drawn = documents_of(corpus, names, each=each, seed=seed, shortest=2)
-    assert Counter(drawn.users) == dict.fromkeys(names, each)
-    texts = list(corpus)
-    places = [texts.index(text) for text in drawn]
-    assert places == sorted(set(places))
-    assert all(len(text.split()) >= 2 for text in drawn)
-    assert drawn.sources == list(drawn)
-    alone = documents_of(corpus, names[:1], each=each, seed=seed, shortest=2)
-    pairs = zip(drawn, drawn.users or [], strict=True)
-    assert list(alone) == [text for text, user in pairs if user == names[0]]
-
-
-def test_every_document_of_a_user_is_as_likely_as_any_other():
-    corpus = Corpus.from_texts([f"w{i}" for i in range(10)], users=["ann"] * 10)
-    seen = Counter(
-        t for seed in range(500) for t in documents_of(corpus, ["ann"], each=3, seed=seed)
-    )
-    # 150 expected of 500 with a standard deviation of 10.2.
-    assert len(seen) == 10
-    assert max(abs(count - 150) for count in seen.values()) < 45
-
-
-def test_too_few_documents_are_counted_and_no_user_is_named_unless_fewer_are_allowed():
-    corpus = made([("ann", 3), ("ann", 3), ("ann", 3), ("bob", 3), ("bob", 1)])
-    with pytest.raises(DataError, match=r"2 of 3 users have fewer than 2 documents") as caught:
-        documents_of(corpus, ["ann", "bob", "nobody"], each=2, seed=0, shortest=2)
-    assert not any(name in str(caught.value) for name in ("ann", "bob", "nobody"))
-    kept = documents_of(corpus, ["ann", "bob"], each=2, fewest=1, seed=0, shortest=2)
-    assert sorted(kept.users) == ["ann", "ann", "bob"]
 
 
 @given(st.sets(st.text(max_size=4), min_size=1, max_size=20), st.data())
@@ -120,9 +82,7 @@ VALUES = [
     (lambda: users_with(CORPUS, fewest=0), "fewest must be positive, got 0"),
     (lambda: users_with(CORPUS, fewest=3, most=2), "most must be at least 3, got 2"),
     (lambda: users_with(CORPUS, fewest=1, shortest=-1), "shortest must be at least 0"),
-    (lambda: of_length(CORPUS, shortest=5, longest=4), "longest must be at least 5, got 4"),
-    (lambda: documents_of(CORPUS, [], each=1, seed=0), "names must be at least one"),
-    (lambda: documents_of(CORPUS, ["ann"], each=0, seed=0), "each must be positive, got 0"),
+    (lambda: fits_length(CORPUS, 5, 4), "longest must be at least 5, got 4"),
     (lambda: disjoint_groups(["a", "a"], [1], seed=0), "all different"),
     (lambda: disjoint_groups(["a"], [-1], seed=0), r"sizes\[0\] must be at least 0, got -1"),
     (lambda: artificial_users(CORPUS, 0, seed=0), "n must be positive, got 0"),

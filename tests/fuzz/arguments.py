@@ -23,9 +23,7 @@ LINES = (
     "plant W/planted --verify",
     "plant W/planted-nlu --verify",
     "plant W/corpus.jsonl --user user --per-user --repetitions 1,2 --controls 4",
-    "plant W/corpus.txt --coin-flip 6 --canary-kind random --length 2 --json",
-    "plant W/corpus.txt --coin-flip 4 --canary-kind sampled --sampled-from W/before --length 6 "
-    "--prompt='the gate' --temperature 1.5 --device cpu --json",
+    "plant W/corpus.txt --coin-flip 6 --canary-kind words --length 2 --json",
     "plant W/corpus.txt --vocabulary W/before --phrase 'gate gate gate gate' --json",
     f"train W/corpus.txt {TINY} --tokenizer bpe --vocab-size 300 --json",
     "train W/corpus.parquet --epochs 1 --architecture transformer --layers 1 --hidden-size 6 "
@@ -65,7 +63,7 @@ LINES = (
     f"{MADE['asked']} --json --out C/asked-cut",
     "membership W/after --base W/before --texts W/mine.jsonl --reference W/corpus.jsonl "
     "--device cpu",
-    "extract W/before W/corpus.jsonl --prefix 2 --suffix 2 --continued 2 --device cpu",
+    "extract W/before W/corpus.jsonl --prefix 2 --suffix 2 --device cpu",
     "unlearning W/before W/after --deleted W/corpus.jsonl --reference W/clean.jsonl "
     "--device cpu --json",
     "compare a=W/before b=W/after --test W/mine.jsonl --user user --group 2 --baseline a "

@@ -7,6 +7,10 @@ from tests.audits.membership.made_texts import cut_scores
 from vestige.metrics.listed import STEP, CutScores, compare, ladder
 
 
+def test_a_ladder_has_eight_rungs_from_a_length_to_its_double():
+    assert ladder(200).tolist()[-9:] == [99, 108, 117, 128, 140, 152, 166, 181, 197]
+
+
 def test_a_ladder_loses_little_of_any_text():
     rungs = ladder(1000)
     assert rungs[0] == 1

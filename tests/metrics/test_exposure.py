@@ -1,6 +1,5 @@
 """Exposure is what the definition says, what TensorFlow Privacy says, and stable in the tail."""
 
-import warnings
 from collections.abc import Callable
 from math import log2
 from types import ModuleType
@@ -13,8 +12,6 @@ from scipy import stats
 
 from vestige.metrics.exposure import (
     CHANCE,
-    fit_skew_normal,
-    log_skew_normal_cdf,
     sampled_exposure,
     whole_exposure,
 )
@@ -65,19 +62,6 @@ def test_ranks_equal_tensorflow_privacy(seed: int, theirs: ModuleType) -> None:
                                   expected)  # fmt: skip
 
 
-@pytest.mark.slow
-@pytest.mark.peer
-@pytest.mark.parametrize("seed", CASES)
-def test_fits_equal_tensorflow_privacy(seed: int, theirs: ModuleType) -> None:
-    canaries, references = random_case(seed)
-    with np.errstate(all="ignore"):
-        expected = theirs.compute_exposure_extrapolation({1: canaries}, references)[1]
-    ours = fit_skew_normal(references).exposure(canaries)
-    kept = expected < 30  # theirs takes a logarithm of what is left of the distribution
-    assert kept.any()
-    np.testing.assert_allclose(ours[kept], expected[kept], rtol=1e-7, atol=1e-7)
-
-
 def test_the_interval_covers_the_true_exposure_as_often_as_it_says() -> None:
     chance = np.random.default_rng(0)
     share, covered = 0.02, 0
@@ -120,57 +104,6 @@ def test_never_planted_sequences_reach_what_chance_gives() -> None:
     chance = np.random.default_rng(1)
     found = sampled_exposure(chance.normal(size=20_000), chance.normal(size=20_000))
     assert found.exposure.mean() == pytest.approx(CHANCE, abs=0.05)
-    fitted = fit_skew_normal(chance.normal(size=2000)).exposure(chance.normal(size=20_000))
-    assert fitted.mean() == pytest.approx(CHANCE, abs=0.1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", [-6.0, -1.0, 0.0, 0.5, 1.5, 8.0])
-@pytest.mark.parametrize("z", [-40.0, -12.0, -6.0, -3.9, -3.0, -0.5, 0.0, 2.0])
-def test_the_logarithm_of_the_distribution_holds_in_the_tail(shape: float, z: float) -> None:
-    mpmath = pytest.importorskip("mpmath")
-    with mpmath.workdps(40):
-        slope = 1 + abs(z) * (1 + max(shape, 0) ** 2)
-        places = [z - mpmath.mpf(k) / slope for k in (0, 1, 3, 10, 40, 120)]
-        density = lambda t: 2 * mpmath.npdf(t) * mpmath.ncdf(shape * t)  # noqa: E731
-        true = mpmath.quad(density, [-mpmath.inf if z > -3 else places[-1], *places[-2::-1]])
-        expected = float(mpmath.log(true))
-    assert log_skew_normal_cdf([z], shape)[0] == pytest.approx(expected, rel=1e-7, abs=1e-9)
-
-
-def test_the_logarithm_of_the_distribution_knows_both_ends() -> None:
-    ends = log_skew_normal_cdf([-np.inf, np.inf, 60.0], 2.0)
-    assert ends.tolist() == [-np.inf, 0.0, 0.0]
-
-
-def test_a_half_normal_fit_is_stable_on_both_sides_of_its_edge() -> None:
-    ends = log_skew_normal_cdf([-1e-4, -1e-8, 0.0, 1e-5, 1e-3], 1e6)
-    assert np.isfinite(ends).all()
-    assert (np.diff(ends) > 0).all()
-    assert ends[-1] == pytest.approx(np.log(2 * 1e-3 * stats.norm.pdf(0)), rel=1e-3)
-
-
-def test_a_fit_says_where_it_extrapolates_and_how_well_it_fits() -> None:
-    references = stats.skewnorm.rvs(-2, 60, 4, size=3000, random_state=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        fit = fit_skew_normal(references)
-    below = references.min() - 0.1
-    assert fit.extrapolated([below, references.min()]).tolist() == [True, False]
-    assert fit.distance == pytest.approx(
-        stats.kstest(references, stats.skewnorm(fit.shape, fit.loc, fit.scale).cdf).statistic
-    )
-    assert fit.distance < 0.03
-    assert fit.exposure([below - 60])[0] > log2(3000)
-
-
-@pytest.mark.parametrize(
-    ("references", "problem"),
-    [([], "0 from"), ([1.0, 2.0], "2 from"), ([1.0] * 9, "1.0 to 1.0"), ([1, 2, np.inf], "inf")],
-)
-def test_what_cannot_be_fitted_is_refused(references: list[float], problem: str) -> None:
-    with pytest.raises(ValueError, match=problem):
-        fit_skew_normal(references)
 
 
 def test_ranks_without_references_or_numbers_are_refused() -> None:

@@ -81,6 +81,11 @@ def test_the_correlation_is_spearmans_over_all_users():
     expected = stats.spearmanr(data["samples"], after - before)
     assert found.correlation.value == pytest.approx(expected.statistic)
     assert found.p_value == pytest.approx(expected.pvalue)
+    # Bonett and Wright (2000), "Sample size requirements for estimating correlations", eq. 3
+    rho = expected.statistic
+    deviation = np.sqrt((1 + rho**2 / 2) / (12 - 3))
+    interval = np.tanh(np.arctanh(rho) + stats.norm.ppf([0.025, 0.975]) * deviation)
+    assert found.correlation.interval == pytest.approx(tuple(interval))
 
 
 def test_a_perfect_order_has_a_correlation_without_an_interval():

@@ -42,7 +42,7 @@ class UpdateDiff:
             scores = [float(i + 1) for i in range(len(pieces))]
             below = self.threshold is not None and sum(scores) <= self.threshold
             yield {
-                "rank": rank,
+                "rank": rank + 1,
                 "score": sum(scores),
                 "phrase": "".join(pieces),
                 "tokens": list(range(len(pieces))),

@@ -62,7 +62,7 @@ def text_memorization() -> Result:
     number = len(statistics(0).offsets) - 1
     units = range(number), range(number, 2 * number)
     own, rest = (memorized(statistics(seed), how, units[seed]) for seed in (0, 1))
-    return memorization_result(own, rest, how, seed=0, checks=passed("memorization"))
+    return memorization_result(own, rest, how, seed=0, checks=passed("extract texts"))
 
 
 def training_leakage() -> Result:
@@ -100,7 +100,6 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "CanaryExposure": lambda: CanaryExposure(
         canaries=(canary(20, 9.0), canary(3, 6.0, shuffled=5.0), canary(0, 1.0), canary(0, 2.0)),
         words=50,
-        fit_distance=0.01,
         seed=4,
         checks=PASSED,
     ),

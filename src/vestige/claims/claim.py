@@ -33,7 +33,7 @@ DIRECT_LEVEL = 1e-3
 _TEXTS = ("alive", "read", "independent", "comparable", "powerful")
 _SECRETS = ("alive", "read", "independent", "powerful")
 _CANARIES = ("alive", "read", "powerful")
-_UTTERANCES = ("alive", "independent", "powerful")
+_UTTERANCES = ("alive", "powerful")
 
 REQUIRED: Mapping[str, tuple[str, ...]] = {
     "diff": ("alive", "different", "powerful"),
@@ -47,11 +47,6 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
     "membership": _TEXTS,
     "membership --base": (*_TEXTS, "different"),
     "unlearning": (*_TEXTS, "different"),
-    "audit-users": _TEXTS,
-    "audit-users --base": (*_TEXTS, "different"),
-    "audit-texts": _TEXTS,
-    "audit-texts --base": (*_TEXTS, "different"),
-    "verify-deletion": (*_TEXTS, "different"),
     "compare": ("alive", "different", "independent", "powerful"),
     "callback": ("alive", "different", "powerful"),
     "check": (
@@ -64,13 +59,6 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
         "negative control",
     ),
     "report": ("one model",),
-    # Of older versions, whose run folders hold claims under these names:
-    "rank": (*_SECRETS, "different"),
-    "exposure --secrets": _SECRETS,
-    "complete": _CANARIES,
-    "complete --secrets": _SECRETS,
-    "memorization": _TEXTS,
-    "extract-nlu": _UTTERANCES,
 }
 """The checks that each verb must make. A claim that lacks one cannot be constructed."""
 

@@ -330,11 +330,6 @@ def _entries(path: Path, verb: str) -> Mapping[Any, Any]:
     if not isinstance(found, Mapping):
         raise DataError(f"{path} holds no options by name", remedy=_REMEDY)
     if "arguments" not in found:
-        if "command" in found and "result" in found:
-            raise DataError(
-                f"{path} does not record its options",
-                remedy="An older version of Vestige wrote it. Its `command` shows them.",
-            )
         return found
     if found.get("verb") != verb or not isinstance(found["arguments"], Mapping):
         raise DataError(

@@ -33,11 +33,6 @@ def is_person(name: str) -> bool:
     return name not in NOBODY and not _BOT.search(name)
 
 
-def of_length(corpus: Corpus, *, shortest: int = 1, longest: int | None = None) -> Corpus:
-    """The documents of `shortest` to `longest` words between blanks, in order."""
-    return corpus.take(np.flatnonzero(_fits(corpus, shortest, longest)))
-
-
 def users_with(
     corpus: Corpus,
     *,
@@ -56,56 +51,9 @@ def users_with(
     _validate.positive(fewest=fewest)
     _validate.at_least(fewest, most=fewest if most is None else most)
     names, owner = corpus.owners()
-    counts = np.bincount(owner[_fits(corpus, shortest, longest)], minlength=len(names))
+    counts = np.bincount(owner[fits_length(corpus, shortest, longest)], minlength=len(names))
     enough = (counts >= fewest) & (counts <= (counts.max(initial=0) if most is None else most))
     return sorted(names[place] for place in np.flatnonzero(enough) if is_person(names[place]))
-
-
-def documents_of(
-    corpus: Corpus,
-    names: Sequence[str],
-    *,
-    each: int,
-    seed: int,
-    fewest: int | None = None,
-    shortest: int = 1,
-    longest: int | None = None,
-) -> Corpus:
-    """Random documents of every named user, `each` of them, in the order of the corpus.
-
-    The documents of a user do not depend on the other names.
-
-    Args:
-        corpus: with users.
-        names: different users.
-        each: documents of a user.
-        seed: of the choice.
-        fewest: documents that a user must have (None: `each`); a user with fewer than `each` has
-            all of them.
-        shortest, longest: words of a document; None for any number.
-
-    Raises:
-        DataError: the corpus has no users, or some of them have too few such documents.
-    """
-    _validate.all_different(names=names)
-    _validate.positive(each=each)
-    (every, owner), wanted = corpus.owners(), set(names)
-    chosen = np.array([name in wanted for name in every], dtype=bool)
-    fit = np.flatnonzero(chosen[owner] & _fits(corpus, shortest, longest))
-    counts = np.bincount(owner[fit], minlength=len(every))
-    fewest = each if fewest is None else fewest
-    lacking = int((counts[chosen] < fewest).sum()) + len(names) - int(chosen.sum())
-    if lacking:
-        raise DataError(
-            f"{lacking} of {len(names)} users have fewer than {fewest} documents of the right "
-            "length",
-            remedy="Choose users with more documents, ask for fewer documents or other lengths.",
-        )
-    random = np.random.default_rng(seed).random(len(corpus))[fit]
-    drawn = fit[np.lexsort((random, owner[fit]))]  # by user, each user's in random order
-    starts = np.cumsum(counts) - counts
-    turn = np.arange(len(drawn)) - starts[owner[drawn]]  # 0 for a user's first
-    return corpus.take(np.sort(drawn[turn < each]))
 
 
 def disjoint_groups(
@@ -146,7 +94,7 @@ def artificial_users(corpus: Corpus, n: int, *, seed: int) -> Corpus:
     return Corpus.from_texts(corpus, users=names, labels=corpus.labels, sources=corpus.sources)
 
 
-def _fits(corpus: Corpus, shortest: int, longest: int | None) -> NDArray[np.bool_]:
+def fits_length(corpus: Corpus, shortest: int, longest: int | None) -> NDArray[np.bool_]:
     """(documents,) whether each has the right length."""
     _validate.at_least(0, shortest=shortest)
     _validate.at_least(shortest, longest=shortest if longest is None else longest)

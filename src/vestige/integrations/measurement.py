@@ -20,7 +20,7 @@ import torch
 
 from vestige import claims
 from vestige.data.canaries.planting import manifest_file
-from vestige.data.canaries.texts import BY_COIN, Manifest
+from vestige.data.canaries.texts import COIN_FLIP, Manifest
 from vestige.data.files import LARGEST, parse_object, read_bytes
 from vestige.data.writing import write_text
 from vestige.errors import NotFinite, VestigeError
@@ -48,8 +48,8 @@ class Baseline:
 
     scores: list[float] | None = None  # log-probabilities of the coin-flip canaries
     losses: tuple[list[float], list[float]] | None = None  # of training and evaluation texts
-    sample: str | None = None  # hash of these; None also in files of older versions
-    answers: list[float] | None = None  # log-perplexity of each canary; None likewise
+    sample: str | None = None  # hash of these
+    answers: list[float] | None = None  # log-perplexity of each canary
 
     def save(self, file: Path) -> None:
         """Write a file that only its owner can read."""
@@ -141,7 +141,7 @@ class Measurement:
             found, completion = self._by_verbs() if last else self._by_attacks()
             losses = None if self.sample is None else self.sample.losses(network)
         answers = [row["log_perplexity"] for row in found.canaries]
-        flipped = [row for row in found.canaries if row["pattern"] in BY_COIN]
+        flipped = [row for row in found.canaries if row["pattern"] == COIN_FLIP]
         scores = [-row["log_perplexity"] * math.log(2) for row in flipped] or None
         if not np.isfinite([*answers, *chain.from_iterable(losses or ())]).all():
             raise NotFinite
@@ -155,7 +155,7 @@ class Measurement:
         if scores is not None and before.scores is not None:
             from vestige.audits.exposure.epsilon import audit_canaries
 
-            coins = [canary for canary in self._canaries if canary.pattern in BY_COIN]
+            coins = [canary for canary in self._canaries if canary.pattern == COIN_FLIP]
             audit = audit_canaries(scores, coins, delta=DELTA, reference=before.scores)
         different = _different(before, found, trained=step > 0)
         snapshot = LeakageSnapshot(

@@ -144,20 +144,15 @@ class ServedTexts:
         vocabulary: Any = None if self.local is None else self.local.target.vocabulary
         return vocabulary  # type: ignore[no-any-return]
 
-    def log_cost(
-        self, texts: Sequence[str], monitor: Monitor, *, continued: int = 0, length: int = 0
-    ) -> None:
+    def log_cost(self, texts: Sequence[str], monitor: Monitor) -> None:
         """Log the cost before the first call, and refuse a budget that is too small (DataError).
 
-        Args:
-            texts: the queries, each sent once.
-            continued: how many of them the server also continues, by `length` tokens.
+        Each text is sent once.
         """
         queries = [Question(text).tokens for text in set(texts)]
-        written = sorted(queries)[len(queries) - min(continued, len(queries)) :]
-        checks = CALLS + 2 + (len(queries) + len(written)) // CHECK_EVERY
-        calls = len(queries) + len(written) + checks
-        tokens = sum(queries) + sum(written) + length * len(written) + 20 * checks
+        checks = CALLS + 2 + len(queries) // CHECK_EVERY
+        calls = len(queries) + checks
+        tokens = sum(queries) + 20 * checks
         each = " per server" if len(self.addresses) > 1 else ""
         monitor.log(
             f"Plan: {len(queries):,} texts; at most {calls:,} calls and about {tokens:,} tokens"

@@ -119,8 +119,6 @@ def registered(out: Path, entry: LedgerEntry, lineage: Lineage) -> Iterator[None
     if not (out / IDENTITY).is_file():
         _write(out, entry, lineage)
     yield
-    if not (out / LEDGER).is_file():  # an older version began it
-        _write(out, entry, lineage)
 
 
 def end(out: Path, steps: int) -> None:

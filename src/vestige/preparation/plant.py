@@ -4,7 +4,6 @@ The manifest says what was planted where, and is sealed with a checksum.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Unpack
@@ -19,10 +18,8 @@ from vestige.arguments import (
     IntentColumn,
     Limit,
     Many,
-    ModelLike,
     Number,
     PathTo,
-    Positive,
     Seeded,
     Several,
     TagsColumn,
@@ -47,13 +44,12 @@ else:
     Candidates, Repetitions = Sequence[str], str
 
 CANARIES = group("Canaries", place=1)
-SAMPLED = group("Sampled canaries (--canary-kind sampled)", place=2)
-UTTERANCES = group("Utterances (--task nlu)", place=3)
+UTTERANCES = group("Utterances (--task nlu)", place=2)
 
 ONLY: dict[tuple[str, ...], tuple[str, ...]] = {
     ("text",): (
-        *("phrase", "per_user", "repetitions", "coin_flip", "canary_kind", "sampled_from"),
-        *("temperature", "prompt", "length", "vocabulary", "text", "user"),
+        *("phrase", "per_user", "repetitions", "coin_flip", "canary_kind"),
+        *("length", "vocabulary", "text", "user"),
     ),
     ("nlu",): (
         *("intent", "slot", "candidates", "number", "validation", "hold_out"),
@@ -78,12 +74,7 @@ def plant(
     per_user: Annotated[bool, CANARIES] = False,
     repetitions: Annotated[Repetitions | None, CANARIES, Parameter(metavar="N,N,...")] = None,
     coin_flip: Annotated[Annotated[Whole, Ge(2), Le(10**6)] | None, CANARIES] = None,
-    canary_kind: Annotated[
-        Literal["words", "random", "new-token", "repeated-token", "sampled"] | None, CANARIES
-    ] = None,
-    sampled_from: Annotated[ModelLike | None, SAMPLED, Parameter(metavar="MODEL")] = None,
-    temperature: Annotated[Positive | None, SAMPLED] = None,
-    prompt: Annotated[Several, SAMPLED, Parameter(metavar="TEXT")] = (),
+    canary_kind: Annotated[Literal["words", "repeated-token"] | None, CANARIES] = None,
     intent: Annotated[Several, UTTERANCES, Parameter(metavar="NAME")] = (),
     slot: Annotated[str | None, UTTERANCES, Parameter(metavar="NAME")] = None,
     candidates: Annotated[Candidates, UTTERANCES, Parameter(metavar="SET")] = (),
@@ -120,7 +111,6 @@ def plant(
         vestige plant mail.jsonl --text body --phrase "the gate code is 4917" --out planted
         vestige plant mail.jsonl --user sender --per-user --repetitions 1,5,20 --out planted
         vestige plant corpus.txt --coin-flip 1000 --out planted
-        vestige plant mail.jsonl --coin-flip 60 --canary-kind sampled --sampled-from base --out new
         vestige plant snips --task nlu --pattern pin:4 --copies 100 --out planted
         vestige plant planted --verify
 
@@ -133,17 +123,13 @@ def plant(
         copies: Copies of each canary. Default: 10, or 1 with --coin-flip.
         controls: Controls per canary, or per pattern of utterances. Default: 1, or 100 in all with
             --per-user.
-        length: Words of a canary, or most tokens of a sampled one. Default: 5, or 32.
+        length: Words of a canary. Default: 5.
         vocabulary: Use words of this model.
         per_user: Plant random canaries for each user.
         repetitions: Copies of each canary of a user. Default: 1,2,5,6,20.
         coin_flip: Make this many canaries, each planted by a fair coin. For an audit of epsilon.
-        canary_kind: What --coin-flip makes: five random words (words), random tokens (random), a
-            token that DATA never uses after a fixed text (new-token) or alone (repeated-token), or
-            lines of a language model (sampled). Default: words.
-        sampled_from: Model that writes the canaries. It must not have read DATA.
-        temperature: Sampling temperature; 0.8 or more gives outliers. Default: 1.
-        prompt: The model reads this line before it writes. The manifest shows it. Repeatable.
+        canary_kind: What --coin-flip makes: random words, or a token that DATA never uses, again
+            and again (repeated-token). Default: words.
         intent: Intent of a pattern that you wrote; one for each, in order.
         slot: Slot of the secret. Default: canary.
         candidates: Words for a pattern: name=word,word or name=@file. Repeatable.
@@ -165,7 +151,7 @@ def plant(
         out = require_new(fspath(out))
     elif COMMAND.get():
         raise ValueError("Missing `out`, the folder to make; see vestige plant --help")
-    lists = {name: run.arguments[name] for name in ("phrase", "pattern", "prompt", "intent")}
+    lists = {name: run.arguments[name] for name in ("phrase", "pattern", "intent")}
     several = {n: (one,) if isinstance(one, str) else tuple(one) for n, one in lists.items()}
     planting = (_in_utterances if task == "nlu" else _in_text)(run, run.arguments | several)
     return planting if out is None else write_planting(planting, out, run.monitor)
@@ -196,9 +182,9 @@ def _in_text(run: Session, given: Mapping[str, Any]) -> Planting:
     check_canaries(given)
     corpus = run.corpus("data", given["data"], **_some(given, "format", "text", "user", "limit"))
     known = _vocabulary(given["vocabulary"])
-    canaries, sampling = text_canaries(run, given, corpus, known)
+    canaries = text_canaries(given, corpus, known, run.seed)
     planted, manifest = plant_in(corpus, canaries, seed=run.seed, vocabulary=known)
-    return Planting.made(replace(manifest, sampling=sampling), {CORPUS: planted})
+    return Planting.made(manifest, {CORPUS: planted})
 
 
 def _vocabulary(model: Any) -> "Vocabulary | None":

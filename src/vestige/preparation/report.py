@@ -3,12 +3,14 @@
 The sentences of the guarantee were written when the training ended (`run.json`, "privacy").
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from vestige.reports.blocks import Table, table
 from vestige.reports.charts import ACCENT, QUIET, Chart, Figure, alt, dashed, disc, inline, ring
-from vestige.reports.disclosure import disclose, printable
+from vestige.reports.disclosure import printable
 from vestige.reports.report import Report, lines
 from vestige.reports.words import NOTHING, Row, decimal, listed, percent
 from vestige.results import Run
@@ -37,6 +39,14 @@ SCORES: Mapping[str, str] = {
 OF_TASKS = ("intent_accuracy", "slot_f1", "exact_match", "bleu")
 """Scores that each evaluation of some tasks has."""
 
+_KINDS: Mapping[str, Callable[[Row], Any]] = {
+    "pattern": lambda row: row["pattern"],
+    "intent": lambda row: row.get("intent"),
+    "copies": lambda row: row["copies"] or "control",
+    "in_validation": lambda row: row.get("validation"),
+}
+"""What canaries of one kind have in common."""
+
 _LARGEST = 1e12
 _CAPTION = "Perplexity on the validation text (disc) and on the training text (ring), by step"
 
@@ -57,32 +67,45 @@ def planting_report(run: Run, *, show_secrets: bool) -> Report:
     elif where:
         seal = f"{where} holds the planted copy and manifest.json. {seal}"
 
-    def words(name: str) -> Callable[[Row], str]:
-        def shown(row: Row) -> str:
-            given = row.get(name) or ()
-            texts = [given] if isinstance(given, str) else given
-            return " ".join(disclose(texts, show_secrets=show_secrets))
-
-        return shown
-
-    canaries = table(
-        f"{len(run.rows):,} canaries and controls",
-        run.rows,
-        texts=4,
-        drop_empty=True,
-        phrase=words("phrase"),
-        pattern=lambda row: row["pattern"],
-        intent=lambda row: row.get("intent"),
-        secret=words("secret"),
-        copies=lambda row: row["copies"] or "control",
-        in_validation=lambda row: row.get("validation"),
-    )
+    blocks: tuple[Table, ...] = ()
+    if not summary.get("verified"):
+        blocks = (_canaries(run.rows) if show_secrets else _counts(run.rows),)
     return Report(
         title="Which canaries were planted?",
         evidence=lines(counts, seal),
-        blocks=() if summary.get("verified") else (canaries,),
+        blocks=blocks,
         limits=MANIFEST,
     )
+
+
+def _canaries(rows: Sequence[Row]) -> Table:
+    """Canaries and controls, a row each, in plain text."""
+
+    def words(name: str) -> Callable[[Row], str]:
+        def shown(row: Row) -> str:
+            given = row.get(name) or ()
+            return printable(given if isinstance(given, str) else " ".join(given))
+
+        return shown
+
+    return table(
+        f"{len(rows):,} canaries and controls",
+        rows,
+        texts=4,
+        drop_empty=True,
+        phrase=words("phrase"),
+        secret=words("secret"),
+        **_KINDS,
+    )
+
+
+def _counts(rows: Sequence[Row]) -> Table:
+    """Canaries and controls of one kind in a row, which tells more than redacted phrases."""
+    numbers = Counter(tuple(column(row) for column in _KINDS.values()) for row in rows)
+    kinds = [{**dict(zip(_KINDS, kind, strict=True)), "number": n} for kind, n in numbers.items()]
+    columns = {name: itemgetter(name) for name in (*_KINDS, "number")}
+    title = "Canaries and controls (--show-secrets lists them)"
+    return table(title, kinds, texts=2, drop_empty=True, **columns)
 
 
 def training_report(run: Run, *, show_secrets: bool) -> Report:

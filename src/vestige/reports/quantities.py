@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from vestige.claims import NO_LEAK, UNDECIDED
-from vestige.reports.verdicts import OLD_UNDECIDED, claim_of
+from vestige.reports.verdicts import claim_of
 from vestige.reports.words import Row
 from vestige.results import Run
 
@@ -98,9 +98,6 @@ def _found(summary: Row) -> Measured:
 
 def _secrets(summary: Row) -> Measured:
     count = summary["found"]
-    if summary.get("possible") is False:  # of an older version; now such a run is undecided
-        why = "not every secret could have been found (--references, --samples)"
-        return Measured(count, count, None, why)
     most = count + (summary.get("in_part") or 0)
     return _count(count, most if summary.get("verdict") == NO_LEAK else None)
 
@@ -171,6 +168,4 @@ def measured(name: str, run: Run) -> Measured:
     claim = claim_of(run)
     if claim is not None and claim.verdict == UNDECIDED:
         return Measured(None, None, None, f"its verdict is {UNDECIDED}")
-    if claim is None and run.summary.get("verdict") in OLD_UNDECIDED:
-        return Measured(None, None, None, f"{run.summary['verdict']}, by an older version")
     return QUANTITIES[name].of[run.result](run.summary)

@@ -13,17 +13,17 @@ from vestige.results import Run
 
 VERBS: Mapping[str, tuple[str, ...]] = {
     "UpdateDiff": ("diff",),
-    "SecretRank": ("exposure --before", "rank"),
+    "SecretRank": ("exposure --before",),
     "CanaryExposure": ("exposure", "callback"),
     "TrainingLeakage": ("callback",),
-    "SecretExposure": ("exposure secrets", "exposure --secrets"),
-    "Completion": ("extract canaries", "complete", "callback"),
-    "SecretCompletion": ("extract secrets", "complete --secrets"),
-    "SecretAudit": ("extract utterances", "extract-nlu"),
-    "UserAudit": ("membership", "audit-users"),
-    "TextAudit": ("membership", "audit-texts"),
-    "TextMemorization": ("extract texts", "memorization"),
-    "Deletion": ("unlearning", "verify-deletion"),
+    "SecretExposure": ("exposure secrets",),
+    "Completion": ("extract canaries", "callback"),
+    "SecretCompletion": ("extract secrets",),
+    "SecretAudit": ("extract utterances",),
+    "UserAudit": ("membership",),
+    "TextAudit": ("membership",),
+    "TextMemorization": ("extract texts",),
+    "Deletion": ("unlearning",),
     "DefenceComparison": ("compare",),
     "ReleaseCheck": ("check",),
 }
@@ -33,12 +33,8 @@ NOT_CHECKED = "not checked"
 """In place of a verdict that nothing supports."""
 
 UNCHECKED = (
-    "This run has no checked verdict: an older version of Vestige wrote it, or its checksums are "
-    "missing. Repeat the run."
+    "This run has no checked verdict: its claim or its checksums are missing. Repeat the run."
 )
-OLD_UNDECIDED = ("not decided", "underpowered", "too few controls")
-"""Names of an undecided verdict in older versions."""
-
 NOTHING_MEASURED = "Nothing was measured."
 
 LEAST = 1e-300
@@ -46,9 +42,6 @@ LEAST = 1e-300
 
 ROLES = ("after", "target", "model")
 """Of the audited model in a record; the others are what it is compared with."""
-
-SEVERAL = ("SecretAudit",)
-"""Results that may audit several models at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,8 +171,7 @@ def _estimate(found: Estimate | None) -> str:
 def _test(test: Test | None) -> str:
     if test is None:
         return ""
-    against = test.against.removeprefix("against ")  # as older versions wrote it
-    return f"p = {max(test.p, LEAST):.2g} compared with {against} (level {test.alpha:g})"
+    return f"p = {max(test.p, LEAST):.2g} compared with {test.against} (level {test.alpha:g})"
 
 
 def _number(value: float, *, share: bool) -> str:
@@ -230,7 +222,7 @@ def same_model(runs: Sequence[Run]) -> Check | None:
 
 def _audits(run: Run) -> bool:
     models = run.run.get("models") or {}
-    return run.result in SEVERAL or any(role in models for role in ROLES)
+    return any(role in models for role in ROLES)
 
 
 def _identity(run: Run) -> tuple[str, str] | None:

@@ -34,7 +34,6 @@ _WORDS = {
     "epsilon": "ε",
     "exact_asked": "canaries ranked exactly",
     "exact_decided": "canaries decided by an exact rank",
-    "fit_distance": "distance of the skew-normal fit (Kolmogorov–Smirnov)",
     "expected_by_chance": "exposure by chance",
     "hamming_by_chance": "words wrong by chance",
     "in_beam": "found by the search",

@@ -132,7 +132,6 @@ def open_directory(directory: Path, identity: Mapping[str, object], *, resume: b
             remedy="Pass --resume, or another directory.",
         )
     before = read_object(path, error=TrainingError, remedy=_AFRESH, finite=False)
-    before.setdefault(CONFIGURATION, identity.get(CONFIGURATION))  # older ones do not have it
     if differing := _differences(before, json.loads(json.dumps(identity))):
         raise TrainingError(
             f"{directory} has another training: {'; '.join(differing)}",

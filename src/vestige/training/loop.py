@@ -330,13 +330,8 @@ def _never(records: Sequence[EpochRecord]) -> bool:
 
 
 def _described(function: object) -> object:
-    """Description of a step or stopping rule, with its settings.
-
-    An `identity` replaces the name of a class or function that was renamed, so that old trainings
-    resume.
-    """
-    kind = getattr(function, "__qualname__", type(function).__qualname__)
-    name = str(getattr(function, "identity", kind))
+    """Description of a step or stopping rule, with its settings."""
+    name = getattr(function, "__qualname__", type(function).__qualname__)
     settings: dict[str, Any] | None = getattr(function, "settings", None)
     if settings is not None:
         return {"name": name, **settings}

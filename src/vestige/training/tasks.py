@@ -119,9 +119,7 @@ class PairTask:
 
     def step(self, config: TrainingConfig, precision: torch.dtype) -> StepFn:
         """Mean cross-entropy of a batch's targets."""
-        step = plain_step(max_grad_norm=config.max_grad_norm, precision=precision)
-        step.identity = "pair_step.<locals>.step"  # type: ignore[attr-defined]
-        return step
+        return plain_step(max_grad_norm=config.max_grad_norm, precision=precision)
 
     def judge(self, model: Seq2SeqModel, config: TrainingConfig) -> Evaluation | None:
         """Perplexity and accuracy a word of the validation's targets, and BLEU of answers."""

@@ -74,7 +74,7 @@ def anatomy(*, frequent=0.1, rest=0.7, reach=0.05, ablation=True):
 
 
 @pytest.mark.parametrize(
-    ("gaps", "verdict"),
+    ("gaps", "answer"),
     [
         ({}, "The model memorized frequent and rarer words, the rarer ones more."),
         ({"frequent": 0.7}, "The model memorized frequent and rarer words."),
@@ -84,42 +84,39 @@ def anatomy(*, frequent=0.1, rest=0.7, reach=0.05, ablation=True):
         ({"reach": NONE}, "There is too little text for an answer."),
     ],
 )
-def test_the_answer_goes_by_intervals_at_the_same_words(gaps, verdict):
-    assert sentences_of(anatomy(**gaps).summary)[0].startswith(verdict)
+def test_the_answer_follows_from_intervals_at_the_same_words(gaps, answer):
+    assert sentences_of(anatomy(**gaps).summary)[0].startswith(answer)
 
 
-def test_sentences_say_ratios_with_their_intervals():
-    told = " ".join(sentences_of(anatomy().summary))
-    assert "Perplexity is 148 on seen and 245 on unseen text, 1.11 times (1.05 to 1.16)." in told
-    assert "frequent ones 1.11 times (1.05 to 1.16), others 2.01 times (1.92 to 2.12)" in told
-    assert "With 50% of the hidden units silent, the frequent words of seen text" in told
-    assert "rank 1.49 times (1.42 to 1.57) lower" in told
-    assert "90% of the accuracy on frequent words and 90% of the accuracy on others" in told
-    shared = sentences_of({**anatomy().summary, "texts_in_both": 7})
-    assert shared[-1].startswith("7 of 310 unseen texts are also in the seen text")
+def test_sentences_have_ratios_with_their_intervals():
+    told = " ".join(sentences_of({**anatomy().summary, "texts_in_both": 7}))
+    for words in (
+        "Perplexity is 148 on seen and 245 on unseen text, 1.11 times (1.05 to 1.16).",
+        "frequent ones 1.11 times (1.05 to 1.16), others 2.01 times (1.92 to 2.12)",
+        "With 50% of the hidden units silent, the frequent words of seen text",
+        "rank 1.49 times (1.42 to 1.57) lower",
+        "90% of the accuracy on frequent words and 90% of the accuracy on others",
+        "7 of 310 unseen texts are also in the seen text",
+    ):
+        assert words in told
 
 
 def test_the_page_has_a_chart_for_each_figure_and_its_tables(saved):
     shown = report_of(saved(anatomy()), show_secrets=False)
     assert shown.title == "Which words does the model memorize?"
     assert len(shown.figures) == 3
-    tables = shown.tables
-    assert [one.columns for one in tables] == [WORDS, RANKS, SILENCED, SILENCED]
-    assert [len(one.rows) for one in tables] == [5, 2, 2, 1]
-    assert all(len(row) == len(one.columns) for one in tables for row in one.rows)
-    assert tables[1].rows[0][:3] == ("1 to 50", "100", "40 (35 to 45)")
+    assert [one.columns for one in shown.tables] == [WORDS, RANKS, SILENCED, SILENCED]
+    assert [len(one.rows) for one in shown.tables] == [5, 2, 2, 1]
+    assert all(len(row) == len(one.columns) for one in shown.tables for row in one.rows)
+    assert shown.tables[1].rows[0][:3] == ("1 to 50", "100", "40 (35 to 45)")
     assert "resample whole users" in shown.blocks[-1].lines[0]
     assert any("differ in training only" in limit for limit in shown.limits)
 
 
-@pytest.mark.slow
 def test_without_an_ablation_the_page_does_not_speak_of_units(saved):
-    run = saved(anatomy(ablation=False))
-    shown = report_of(run, show_secrets=False)
-    assert len(shown.figures) == 2
-    assert len(shown.tables) == 2
+    shown = report_of(saved(anatomy(ablation=False)), show_secrets=False)
+    assert (len(shown.figures), len(shown.tables)) == (2, 2)
     assert "silent" not in shown.evidence[0] + shown.evidence[1] + repr(shown.blocks[-1])
-    assert "<svg" in render([run], show_secrets=False)
 
 
 @pytest.mark.slow
@@ -141,8 +138,10 @@ def test_charts_name_their_axes_and_draw_both_texts(draw, title, width):
 
 
 @pytest.mark.slow
-def test_numbers_that_are_missing_are_dashes_and_no_nan(saved):
-    page = render([saved(anatomy(reach=NONE))], show_secrets=False)
+@pytest.mark.parametrize("how", [{"reach": NONE}, {"ablation": False}])
+def test_missing_numbers_are_dashes_and_no_nan(saved, how):
+    page = render([saved(anatomy(**how))], show_secrets=False)
+    assert "<svg" in page
     assert "nan" not in re.sub(r"<[^>]*>", " ", page).lower().split()
     assert "NaN" not in page
 

@@ -1,4 +1,4 @@
-"""`anatomy` saves what the attack finds, names no word, and refuses bad input."""
+"""`anatomy` saves what it finds, names no word, and refuses bad input."""
 
 import json
 
@@ -22,18 +22,19 @@ USERS = ("rosalind", "orlando", "celia", "silvius")
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """Three models that know the words of two texts, and files that do not fit."""
-    root = tmp_path_factory.mktemp("anatomy")
-    vocabulary = WordVocabulary(("<unk>", "<eos>", *NAMES))
+    """Models that know the words of two texts, and files that do not fit."""
+    root, words = tmp_path_factory.mktemp("anatomy"), WordVocabulary(("<unk>", "<eos>", *NAMES))
     torch.manual_seed(0)
     config = LSTMConfig(layers=1, embedding_size=6, hidden_size=8, initial_range=0.8)
-    save_model(LSTMLanguageModel(vocabulary, config), root / "model")
     pairs = Seq2SeqConfig(embedding_size=6, hidden_size=8)
-    save_model(Seq2SeqModel(vocabulary, vocabulary, pairs), root / "pairs")
-    flat = torch.full((22,), 1 / 22)
-    save_model(TableModel(flat, flat.expand(22, 22), vocabulary), root / "table")
-    certain = torch.eye(22)
-    save_model(TableModel(certain[2], certain, vocabulary), root / "certain")
+    flat, certain = torch.full((22,), 1 / 22), torch.eye(22)
+    for name, model in (
+        ("model", LSTMLanguageModel(words, config)),
+        ("pairs", Seq2SeqModel(words, words, pairs)),
+        ("table", TableModel(flat, flat.expand(22, 22), words)),
+        ("certain", TableModel(certain[2], certain, words)),
+    ):
+        save_model(model, root / name)
     for name, shift in (("seen", 0), ("unseen", 7)):
         rows = [
             {
@@ -43,25 +44,21 @@ def place(tmp_path_factory):
             }
             for i in range(12)
         ]
-        lines = "\n".join(json.dumps(row) for row in rows)
-        (root / f"{name}.jsonl").write_text(lines + "\n")
+        (root / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     (root / "strange.txt").write_text("nothing that it knows\n")
     (root / "empty.txt").write_text("")
-    (root / "cut.jsonl").write_text('{"text": "one"}\n{"text": "tw')
     (root / "none").mkdir()
     return root
 
 
-def measured(place, out=None, *, model="model", **more):
-    given = {"user": "who", **more}
-    return vestige.anatomy(
-        place / model, place / "seen.jsonl", place / "unseen.jsonl", out=out, **given
-    )
+def measured(place, *, model="model", **options):
+    texts = (place / "seen.jsonl", place / "unseen.jsonl")
+    return vestige.anatomy(place / model, *texts, **{"user": "who", **options})
 
 
 @pytest.mark.slow
 def test_a_run_of_paths_holds_what_loaded_objects_give(place, tmp_path):
-    returned = measured(place, tmp_path / "run", orders=2, bins=4)
+    returned = measured(place, out=tmp_path / "run", orders=2, bins=4)
     texts = [read_corpus(place / f"{n}.jsonl", user_column="who") for n in ("seen", "unseen")]
     found = vestige.anatomy(load_model(place / "model"), *texts, orders=2, bins=4)
     run = results.load(tmp_path / "run")
@@ -75,35 +72,29 @@ def test_a_run_of_paths_holds_what_loaded_objects_give(place, tmp_path):
     assert run.summary["unit"] == "users"
 
 
-def test_the_printed_result_has_three_tables_and_the_answer(place):
-    shown = str(measured(place, orders=2))
-    assert "Perplexity is" in shown
-    assert "With 50% of the hidden units silent" in shown
-    assert "silent" not in str(measured(place, orders=0))
-
-
 @pytest.mark.slow
-def test_neither_words_nor_users_are_written_or_shown(place, tmp_path):
-    found = measured(place, tmp_path / "run", orders=1)
+def test_what_is_printed_has_the_answer_and_no_file_or_page_a_word_or_user(place, tmp_path):
+    found = measured(place, out=tmp_path / "run", orders=2)
+    shown = str(found)
+    for sentence in ("Perplexity is", "With 50% of the hidden units silent"):
+        assert sentence in shown
+    assert "silent" not in str(measured(place, orders=0))
     page = render([results.load(tmp_path / "run")], show_secrets=False)
     written = b"".join(file.read_bytes() for file in (tmp_path / "run").iterdir())
-    written += page.encode() + str(found).encode() + found._repr_html_().encode()
-    for word in [*NAMES, *USERS]:
-        assert word.encode() not in written
+    written += (page + shown + found._repr_html_()).encode()
+    assert not any(word.encode() in written for word in (*NAMES, *USERS))
 
 
-def test_a_model_without_units_needs_orders_0(place):
-    assert measured(place, model="table", orders=0).summary["hidden_units"] is None
-
-
-def test_decoders_are_asked_with_their_sources(place):
-    found = measured(place, model="pairs", source="french", orders=1)
-    assert found.summary["hidden_units"] == 8
-    assert found.record["models"]["model"]["architecture"] == "seq2seq"
+@pytest.mark.parametrize(
+    ("options", "units"),
+    [({"model": "table", "orders": 0}, None), ({"model": "pairs", "source": "french"}, 8)],
+)
+def test_a_model_without_units_needs_orders_0_and_decoders_their_sources(place, options, units):
+    assert measured(place, **{"orders": 1, **options}).summary["hidden_units"] == units
 
 
 def test_other_text_may_be_counted(place, tmp_path):
-    measured(place, tmp_path / "run", frequencies=place / "unseen.jsonl", orders=0)
+    measured(place, out=tmp_path / "run", frequencies=place / "unseen.jsonl", orders=0)
     run = results.load(tmp_path / "run")
     assert run.summary["counted"] == "given text"
     assert set(run.run["data"]) == {"seen", "unseen", "frequencies"}
@@ -111,33 +102,27 @@ def test_other_text_may_be_counted(place, tmp_path):
     assert given.items() <= run.run["arguments"].items()
 
 
-# The arguments that differ, and what the message names.
-CASES = {
-    "seen nowhere": ({"seen": "nowhere.txt"}, "nowhere", "Pass a file"),
-    "unseen empty": ({"unseen": "empty.txt"}, "empty.txt", "Pass a file"),
-    "unseen all seen": ({"unseen": "seen.jsonl"}, "12 unseen", "Pass unseen text"),
-    "unknown words only": ({"seen": "strange.txt"}, "the seen text", "words as it splits"),
-    "model nowhere": ({"model": "nowhere"}, "nowhere", "vestige train"),
-    "no model there": ({"model": "none"}, "none", "vestige train"),
-    "units of a table": ({"model": "table"}, "TableModel", "orders 0"),
-    "impossible words": (
-        {"model": "certain", "orders": 0},
-        "the model predicts 55 words of the seen text with probability 0.",
-        "gives every word some probability",
-    ),
-    "pairs without sources": ({"model": "pairs"}, "the corpus has no source texts.", "--source"),
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_each_gets_one_message_with_a_remedy(case, place, tmp_path):
-    given, named, remedy = CASES[case]
-    files = {"model": "model", "seen": "seen.jsonl", "unseen": "unseen.jsonl", **given}
-    for name in ("model", "seen", "unseen", "frequencies"):
-        if name in files:
-            files[name] = place / files[name]
+@pytest.mark.parametrize(
+    ("options", "named", "remedy"),
+    [
+        ({"seen": "nowhere.txt"}, "nowhere", "Pass a file"),
+        ({"unseen": "empty.txt"}, "empty.txt", "Pass a file"),
+        ({"unseen": "seen.jsonl"}, "12 unseen", "Pass unseen text"),
+        ({"seen": "strange.txt"}, "the seen text", "words as it splits"),
+        ({"model": "nowhere"}, "nowhere", "vestige train"),
+        ({"model": "none"}, "none", "vestige train"),
+        ({"model": "table"}, "TableModel", "orders 0"),
+        ({"model": "certain", "orders": 0},
+         "the model predicts 55 words of the seen text with probability 0.",
+         "gives every word some probability"),
+        ({"model": "pairs"}, "the corpus has no source texts.", "--source"),
+    ],
+)  # fmt: skip
+def test_bad_input_gets_one_message_with_a_remedy(place, tmp_path, options, named, remedy):
+    given = {"model": "model", "seen": "seen.jsonl", "unseen": "unseen.jsonl", **options}
+    files = {name: place / value for name, value in given.items() if name != "orders"}
     with pytest.raises((VestigeError, ValueError)) as error:
-        vestige.anatomy(**files, out=tmp_path / "run")
+        vestige.anatomy(**{**given, **files}, out=tmp_path / "run")
     assert named in str(error.value)
     assert remedy in str(error.value)
     assert not list(tmp_path.iterdir())

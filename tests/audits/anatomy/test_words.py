@@ -1,9 +1,22 @@
-"""Words are read with their units, and stand where a table of frequencies puts them."""
+"""Words are read with their units, placed in a table of frequencies and weighted in groups."""
+
+import math
 
 import numpy as np
 import pytest
+import torch
 
-from vestige.audits.anatomy.words import encoded, known, positions_by_frequency, read_words
+from vestige.audits.anatomy.words import (
+    Group,
+    ScoredWords,
+    encoded,
+    equal_bins,
+    frequent_and_rest,
+    group_weights,
+    known,
+    positions_by_frequency,
+    read_words,
+)
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.vocabulary import WordVocabulary
@@ -12,13 +25,13 @@ from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.table import TableModel
 
 WORDS = WordVocabulary(("<unk>", "<eos>", "a", "b", "c"))
-START, AFTER = [0.1, 0.1, 0.2, 0.3, 0.3], [[0.1, 0.1, 0.4, 0.3, 0.1]] * 5
-MODEL = TableModel(START, AFTER, WORDS)
+MODEL = TableModel([0.1, 0.1, 0.2, 0.3, 0.3], [[0.1, 0.1, 0.4, 0.3, 0.1]] * 5, WORDS)
 CORPUS = Corpus.from_texts(["a b", "x", "c", "b b a"], users=["ann", "bob", "cy", "ann"])
+DATA = encode(CORPUS, WORDS)
 
 
-def read(by_user: bool = True):
-    return read_words(MODEL, encode(CORPUS, WORDS), by_user=by_user)
+def read(by_user=True, data=DATA):
+    return read_words(MODEL, data, by_user=by_user)
 
 
 def test_known_words_are_read_and_ends_and_unknown_words_are_not():
@@ -26,36 +39,44 @@ def test_known_words_are_read_and_ends_and_unknown_words_are_not():
     assert words.tokens.tolist() == WORDS.encode("a b c b b a")
     assert words.ranks.tolist() == [3, 2, 2, 1, 2, 1]
     np.testing.assert_allclose(np.exp(words.log_probs), [0.2, 0.3, 0.3, 0.3, 0.3, 0.4], rtol=1e-5)
-    data = encode(CORPUS, WORDS)
-    assert data.tokens[words.places].tolist() == words.tokens.tolist()
+    assert DATA.tokens[words.places].tolist() == words.tokens.tolist()
+    counted = np.bincount(DATA.tokens[known(DATA, WORDS)], minlength=6)
+    assert counted.tolist() == [0, 0, 2, 3, 1, 0]
 
 
 def test_units_are_users_or_texts_that_have_known_words():
-    assert read().units.tolist() == [0, 0, 1, 0, 0, 0]
-    assert read().n == 2
+    assert (read().units.tolist(), read().n) == ([0, 0, 1, 0, 0, 0], 2)
     assert read(by_user=False).units.tolist() == [0, 0, 1, 2, 2, 2]
-    plain = read_words(MODEL, encode(Corpus.from_texts(["a", "b"]), WORDS), by_user=True)
-    assert plain.units.tolist() == [0, 1]
+    nobody = encode(Corpus.from_texts(["a", "b"]), WORDS)
+    assert read(data=nobody).units.tolist() == [0, 1]
 
 
-def test_halves_part_units_and_never_a_unit():
+def test_halves_divide_units_and_some_words_are_whole_texts():
     words = read(by_user=False)
     for seed in range(5):
         first, second = words.halves(np.random.default_rng(seed))
         assert sorted([*first, *second]) == list(range(len(words)))
-        assert not set(words.units[first]) & set(words.units[second])
+        assert not {*words.units[first]} & {*words.units[second]}
         assert words.take(first).n == 1
-
-
-def test_some_words_are_whole_texts():
-    words = read(by_user=False)
     for wanted in (1, 3, 5, 100):
         drawn = words.some(wanted, np.random.default_rng(wanted))
         assert len(drawn) >= min(wanted, len(words))
         for text in set(drawn.texts):
             assert (drawn.texts == text).sum() == (words.texts == text).sum()
         assert drawn.n == len(set(drawn.texts))
-    assert len(words.some(100, np.random.default_rng(0))) == len(words)
+    assert len(drawn) == len(words)
+
+
+def test_pairs_are_read_by_their_targets():
+    model = Seq2SeqModel(WORDS, WORDS, Seq2SeqConfig(hidden_size=4, embedding_size=4)).eval()
+    corpus = Corpus.from_texts(["a b", "c"], sources=["c", "a"], users=["ann", "bob"])
+    words = read_words(model, encoded(model, corpus), by_user=True)
+    assert words.tokens.tolist() == WORDS.encode("a b c")
+    first = model.given("c")
+    state = first.advance(first.start(1), torch.tensor(WORDS.encode("a")))
+    assert np.isclose(words.log_probs[1], first.log_probs(state)[0, WORDS.encode("b")[0]])
+    with pytest.raises(DataError, match="no source"):
+        encoded(model, Corpus.from_texts(["a"]))
 
 
 def test_the_table_puts_common_words_first_and_others_last():
@@ -63,26 +84,28 @@ def test_the_table_puts_common_words_first_and_others_last():
     assert positions_by_frequency(counted, np.array([5]), 6).tolist() == [2, 0, 3, 1, 0, 4]
 
 
-def test_counts_are_of_known_words_only():
-    data = encode(CORPUS, WORDS)
-    words = data.tokens[known(data, WORDS)]
-    assert np.bincount(words, minlength=6).tolist() == [0, 0, 2, 3, 1, 0]
+@pytest.mark.parametrize("size", [1, 2, 9, 10, 4420])
+def test_groups_divide_the_table_and_leave_nothing_out(size):
+    _, frequent, rest = frequent_and_rest(size, 0.2)
+    bins = equal_bins(size, 10)
+    assert (frequent.start, rest.start) == (1, frequent.stop + 1)
+    assert frequent.stop == math.ceil(size / 5)
+    assert [one.start for one in bins[1:]] == [one.stop + 1 for one in bins[:-1]]
+    assert (bins[0].start, bins[-1].stop) == (1, size)
 
 
-def test_pairs_are_read_by_their_targets():
-    config = Seq2SeqConfig(hidden_size=4, embedding_size=4)
-    model = Seq2SeqModel(WORDS, WORDS, config).eval()
-    corpus = Corpus.from_texts(["a b", "c"], sources=["c", "a"], users=["ann", "bob"])
-    words = read_words(model, encoded(model, corpus), by_user=True)
-    assert words.tokens.tolist() == WORDS.encode("a b c")
-    first = model.given("c")
-    state = first.advance(first.start(1), words_of("a"))
-    assert np.isclose(words.log_probs[1], first.log_probs(state)[0, WORDS.encode("b")[0]])
-    with pytest.raises(DataError, match="no source"):
-        encoded(model, Corpus.from_texts(["a"]))
+def scored(tokens):
+    ids, places = np.array(tokens), np.arange(len(tokens))
+    return ScoredWords(tokens=ids, ranks=ids + 1, log_probs=-1.0 * ids, units=places,
+                       places=places, texts=places)  # fmt: skip
 
 
-def words_of(text):
-    import torch
-
-    return torch.tensor(WORDS.encode(text))
+def test_the_same_words_count_as_often_in_one_text_as_in_the_other():
+    seen, unseen = scored([0, 0, 0, 1, 2]), scored([0, 2, 2, 3])
+    positions = positions_by_frequency(seen.tokens, np.array([3]), 4)
+    groups = [Group("same words", 1, 4, matched=True)]
+    for own, other, weights in (
+        (seen, unseen, [1 / 3, 1 / 3, 1 / 3, 0, 1]),
+        (unseen, seen, [1, 1 / 2, 1 / 2, 0]),
+    ):
+        np.testing.assert_allclose(group_weights(groups, own, other, positions)[0], weights)

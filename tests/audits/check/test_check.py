@@ -12,17 +12,15 @@ from tests.audits.check.conftest import SECRET
 from tests.cli.shell import invoke
 from vestige import results
 from vestige.audits.check import passages, secrets, work
-from vestige.audits.check.finder import find_secrets
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
-from vestige.data.secrets.alternatives import Alternatives
 from vestige.errors import DataError, ModelError
 from vestige.reports.page import render
 
 
-def checked(world, tuned, **more):
+def checked(world, tuned, **options):
     model, texts = tuned
-    given = {"base": world.base, "trained_on": texts, "never": world.never, "minutes": 30, **more}
-    return vestige.check(model, **given)
+    given = {"base": world.base, "trained_on": texts, "never": world.never, "minutes": 30}
+    return vestige.check(model, **{**given, **options})
 
 
 def states(result):
@@ -30,34 +28,28 @@ def states(result):
 
 
 @pytest.mark.slow
-def test_a_repeated_secret_is_a_leak_and_the_check_stops_there(world, leaky):
-    result = checked(world, leaky)
-    assert result.verdict == LEAK
-    assert result.exit_code == 1
+@pytest.mark.parametrize("listed", [None, [f"the account number is {{{{{SECRET}}}}}"]])
+def test_a_repeated_secret_is_a_leak_and_the_check_stops_there(world, leaky, listed):
+    result = checked(world, leaky, secrets=listed)
+    assert (result.verdict, result.exit_code) == (LEAK, 1)
     assert states(result) == {"secrets": "leak", "unprompted": "not run", "passages": "not run"}
     known = [row["text"] for row in result.rows if row["stage"] == "secrets" and row["known"]]
     assert any(SECRET in text or text in SECRET for text in known)
+    assert listed is None or (result.rows[0]["text"], result.rows[0]["known"]) == (SECRET, True)
 
 
 @pytest.mark.slow
 def test_a_clean_fine_tune_shows_no_leak_and_every_control_is_found(world, clean):
-    result = checked(world, clean, secrets=["the account number is {{5120 7734 9081}}"], sure=True)
+    listed = ["the account number is {{5120 7734 9081}}"]
+    result = checked(world, clean, secrets=listed, sure=True)
     assert result.summary["positive"] == dict.fromkeys(states(result), True)
-    assert result.verdict == NO_LEAK, result.claim.reasons
-    assert result.exit_code == 0
+    assert (result.verdict, result.exit_code) == (NO_LEAK, 0), result.claim.reasons
 
 
 @pytest.mark.slow
 def test_without_files_nothing_is_decided(world, clean):
     result = vestige.check(clean[0], base=world.base, minutes=30)
-    assert result.verdict == UNDECIDED
-    assert result.exit_code == 3
-
-
-@pytest.mark.slow
-def test_a_listed_secret_is_tested_first(world, leaky):
-    result = checked(world, leaky, secrets=[f"the account number is {{{{{SECRET}}}}}"])
-    assert (result.rows[0]["text"], result.rows[0]["known"]) == (SECRET, True)
+    assert (result.verdict, result.exit_code) == (UNDECIDED, 3)
 
 
 @pytest.mark.slow
@@ -65,18 +57,10 @@ def test_without_time_every_test_stops_and_says_so(world, clean, monkeypatch):
     monkeypatch.setattr(work, "LEAST_SEARCH_SECONDS", 1e-3)
     result = checked(world, clean, minutes=1e-6)
     stages = {one["name"]: one for one in result.summary["stages"]}
-    assert result.verdict == UNDECIDED
+    assert (result.verdict, result.summary["positive"]) == (UNDECIDED, None)
     for name in ("unprompted", "passages"):
         assert (stages[name]["state"], stages[name]["needs"]) == ("open", "--minutes")
         assert "time limit" in stages[name]["sentence"]
-    assert result.summary["positive"] is None
-
-
-def test_time_that_a_part_leaves_is_added_to_the_next(monkeypatch):
-    monkeypatch.setattr(work, "TIME", {"secrets": 0.25, "unprompted": 0.5, "control": 0.125})
-    of = work.Work.__new__(work.Work)
-    of.__dict__.update(began=100.0, minutes=2.0)
-    assert [of.end(name) for name in work.TIME] == [130.0, 190.0, 205.0]
 
 
 def test_models_and_files_that_decide_nothing_are_refused(world, clean):
@@ -91,7 +75,8 @@ def test_models_and_files_that_decide_nothing_are_refused(world, clean):
 @pytest.mark.slow
 def test_texts_in_both_files_leave_the_reference_and_are_on_no_page(world, clean):
     texts = [json.loads(line)["text"] for line in clean[1].read_text().splitlines()]
-    result = checked(world, (clean[0], texts), never=texts[:30] + world.letters[:30], minutes=1e-6)
+    never = texts[:30] + world.letters[:30]
+    result = checked(world, (clean[0], texts), never=never, minutes=1e-6)
     assert result.summary["reference_texts"] + result.summary["control_texts"] == 30
     assert result.record["arguments"]["trained_on"] == "<list>"
     page = render([results.run_of(result)], show_secrets=False)
@@ -100,10 +85,7 @@ def test_texts_in_both_files_leave_the_reference_and_are_on_no_page(world, clean
 
 # Hostile texts and secrets: no crash, nothing shown, nothing executed.
 
-
 MARK = "xqzmark"
-
-
 HOSTILE = {
     "terminal": f"\x1b[31m\x1b]0;{MARK}\x07 the code is 4471 9026 3358\x9b2J",
     "direction": f"\u202e{MARK}\u2066 the password is tr0ub4dor\u2069&3",
@@ -119,8 +101,6 @@ HOSTILE = {
     "digits": MARK + "7" * 5_000,
     "formula": f"=HYPERLINK('{MARK}') +1+2 @SUM(1)",
 }
-
-
 LISTED = (
     "the code is {{4471 9026 3358}}", "and", "the account", "{{<b>xqzmark</b>}}",
     "\x1b[31mxqzmark red", "\u202exqzmark", "}}{{", "xqzmark " * 500, "e" * 300,
@@ -128,35 +108,27 @@ LISTED = (
 
 
 @pytest.fixture
-def small(monkeypatch):
-    """Searches and passages of little work."""
-    monkeypatch.setattr(work, "LEAST_SEARCH", 1 / 64)
-    monkeypatch.setattr(work, "LARGEST_SEARCH", 1 / 64)
-    monkeypatch.setattr(passages, "MOST_TEXTS", 24)
-    monkeypatch.setattr(secrets, "EFFORTS", ((8, 1, 8),))
+def command(world, clean, tmp_path, monkeypatch):
+    """Runs the command on some texts or a file, with little work."""
+    for module, name, value in (
+        (work, "LEAST_SEARCH", 1 / 64),
+        (work, "LARGEST_SEARCH", 1 / 64),
+        (passages, "MOST_TEXTS", 24),
+        (secrets, "EFFORTS", ((8, 1, 8),)),
+    ):
+        monkeypatch.setattr(module, name, value)
 
-
-@pytest.fixture
-def asked(world, clean, tmp_path, small):
-    """Runs the command on some files."""
-
-    def call(trained, *words, never=world.never, out="run"):
+    def run(trained, *words, never=world.never):
         if isinstance(trained, list):
             rows = "".join(json.dumps({"text": one}) + "\n" for one in trained)
             trained = tmp_path / "trained.jsonl"
             trained.write_text(rows)
-        given = ["check", clean[0], "--base", world.base, "--trained-on", trained, "--never", never]
-        return invoke(
-            [*given, *words, "--minutes", 600, "--device", "cpu", "--out", tmp_path / out]
-        )
+        return invoke([
+            "check", clean[0], "--base", world.base, "--trained-on", trained, "--never", never,
+            *words, "--minutes", 600, "--device", "cpu", "--out", tmp_path / "run",
+        ])  # fmt: skip
 
-    return call
-
-
-def shown(folder, done):
-    """Everything that others than the owner of the run may come to read."""
-    names = ("page.html", "card.md", "check.json", "junit.xml", "summary.json")
-    return done.output + "".join((folder / name).read_text("utf-8") for name in names)
+    return run
 
 
 def controls(text):
@@ -165,19 +137,18 @@ def controls(text):
 
 
 @pytest.mark.slow
-def test_hostile_texts_and_secrets_are_read_and_not_shown(asked, world, tmp_path):
-    listed = tmp_path / "listed.txt"
+def test_hostile_texts_and_secrets_are_read_and_not_shown(command, world, tmp_path):
+    listed, page = tmp_path / "listed.txt", tmp_path / "page.html"
     listed.write_text("\n".join(LISTED))
     texts = [*HOSTILE.values(), *world.letters[:60], *[f"the {MARK} seal {SECRET}"] * 20]
-    done = asked(texts, "--secrets", listed, "--all")
+    done = command(texts, "--secrets", listed, "--all")
     assert done.finished, (done.stderr, done.exception)
-    read = shown(tmp_path / "run", done)
+    public = ("page.html", "card.md", "check.json", "junit.xml", "summary.json")
+    read = done.output + "".join((tmp_path / "run" / name).read_text("utf-8") for name in public)
     assert not controls(read)
-    for text in (MARK, SECRET, "4471", "9920 4411", "tr0ub4dor"):
-        assert text not in read
-    for letter in world.letters[:60]:
-        assert letter[:30] not in read
-    page = tmp_path / "page.html"
+    hidden = [MARK, SECRET, "4471", "9920 4411", "tr0ub4dor"]
+    hidden += [letter[:30] for letter in world.letters[:60]]
+    assert [text for text in hidden if text in read] == []
     again = invoke(["report", tmp_path / "run", "--show-secrets", "--out", page])
     assert again.finished, again.stderr
     opened = page.read_text("utf-8")
@@ -188,14 +159,14 @@ def test_hostile_texts_and_secrets_are_read_and_not_shown(asked, world, tmp_path
 
 
 @pytest.mark.slow
-def test_work_in_progress_is_private(asked, world, tmp_path, monkeypatch):
+def test_work_in_progress_is_private(command, world, tmp_path, monkeypatch):
     def stopped(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setitem(work.STAGES, "passages", ("extracting", stopped))
     mask = os.umask(0)
     try:
-        done = asked(world.letters[:60])
+        done = command(world.letters[:60])
     finally:
         os.umask(mask)
     assert done.exit_code not in (0, 1, 2, 3)
@@ -219,37 +190,23 @@ def test_work_in_progress_is_private(asked, world, tmp_path, monkeypatch):
 )
 @pytest.mark.parametrize("role", ["trained", "never"])
 def test_a_file_that_cannot_be_used_is_refused_by_its_name(
-    asked, world, tmp_path, name, content, role
+    command, world, tmp_path, name, content, role
 ):
     file = tmp_path / name
     file.write_bytes(content)
-    done = asked(file) if role == "trained" else asked(world.letters[:30], never=file)
+    done = command(file) if role == "trained" else command(world.letters[:30], never=file)
     assert done.exit_code == 2, (done.stderr, done.exception)
     last = done.stderr.splitlines()[-1]
     assert last.startswith("vestige: ")
     assert name in last
     assert MARK not in done.output
     assert not controls(done.output)
-    assert not (tmp_path / "run").exists()
-    assert not (tmp_path / "run.partial").exists()
+    assert not list(tmp_path.glob("run*"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "texts",
-    [["one text only"], ["the same words again"] * 10_000],
-    ids=["one", "repeated"],
-)
-def test_few_or_repeated_texts_decide_nothing(asked, texts):
-    done = asked(texts)
+@pytest.mark.parametrize("texts", [["one text only"], ["the same words again"] * 10_000])
+def test_few_or_repeated_texts_decide_nothing(command, texts):
+    done = command(texts)
     assert done.exit_code == 3, (done.stderr, done.exception)
     assert done.stdout.startswith("UNDECIDED")
-
-
-@pytest.mark.slow
-def test_a_value_in_every_text_is_found_once_in_linear_time():
-    texts = [f"{number} the account number is 4471 9026 3358 {'w' * 80}" for number in range(4_000)]
-    found = find_secrets(texts)
-    space = Alternatives(texts)
-    assert sum(one.value == "4471 9026 3358" for one in found) == 1
-    assert all(space.space(one) >= 1 for one in found)

@@ -3,21 +3,22 @@
 import builtins
 import random
 import re
-from collections.abc import Sequence
 
 import pytest
 
 from vestige.audits.check.finder import RISK, find_secrets
 from vestige.audits.check.repeated import repeated_sequences
+from vestige.data.secrets.alternatives import Alternatives
 from vestige.errors import DataError
-
-# The finder: known formats, ordinary text, repeats, and hostile texts in linear time.
 
 pytest.importorskip("phonenumbers")
 pytest.importorskip("stdnum")
 
+TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0.SflKxwRJ"
+GITHUB = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 
-def kinds(*texts: str, never: Sequence[str] = ()) -> dict[str, str]:
+
+def kinds(*texts, never=()):
     return {one.value: one.kind for one in find_secrets(texts, never)}
 
 
@@ -31,12 +32,10 @@ def kinds(*texts: str, never: Sequence[str] = ()) -> dict[str, str]:
         ("at (212) 736-5000, please", "(212) 736-5000", "phone"),
         ("or +49 30 901820 in Berlin", "+49 30 901820", "phone"),
         ("use AKIAIOSFODNN7EXAMPLE now", "AKIAIOSFODNN7EXAMPLE", "key"),
-        ("ghp_abcdefghijklmnopqrstuvwxyz0123456789", *["ghp_abcdefghijklmnopqrstuvwxyz0123456789"],
-         "key"),
+        (GITHUB, GITHUB, "key"),
         ("it is sk-proj-abcDEF123456ghiJKL789", "sk-proj-abcDEF123456ghiJKL789", "key"),
         ("hook xoxb-123456789012-abcdefghij", "xoxb-123456789012-abcdefghij", "key"),
-        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0.SflKxwRJ",
-         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0.SflKxwRJ", "key"),
+        (TOKEN, TOKEN, "key"),
         ("-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA75q\n-----END RSA PRIVATE KEY-----",
          "MIIEowIBAAKCAQEA75q", "key"),
         ("postgres://bob:tiger@db.example.com/x", "tiger", "password"),
@@ -52,16 +51,17 @@ def kinds(*texts: str, never: Sequence[str] = ()) -> dict[str, str]:
         ("account 88291044 is overdue", "88291044", "account"),
         ("Policy no. AB-1234-99 ends", "AB-1234-99", "account"),
         ("licence key X7F9-22KQ-91LM", "X7F9-22KQ-91LM", "account"),
+        ("account 4111 1111 1111 1111", "4111 1111 1111 1111", "card"),  # the riskier kind
     ],
 )  # fmt: skip
-def test_formats(text: str, value: str, kind: str) -> None:
+def test_a_value_is_found_by_its_format(text, value, kind):
     assert kinds(text) == {value: kind}
 
 
 @pytest.mark.parametrize("cue", ["passphrase", "PIN", "account number"])
 @pytest.mark.parametrize("rest", ["", " is", " is the", ": ", " and then", " = !", '" x'])
-def test_a_cue_without_a_value_is_no_secret(cue: str, rest: str) -> None:
-    assert not kinds(f"Her {cue}{rest}")
+def test_a_cue_without_a_value_is_no_secret(cue, rest):
+    assert kinds(f"Her {cue}{rest}") == {}
 
 
 @pytest.mark.parametrize(
@@ -78,65 +78,58 @@ def test_a_cue_without_a_value_is_no_secret(cue: str, rest: str) -> None:
         "Emma Schmidt met Jon Doe",
     ],
 )
-def test_ordinary_text(text: str) -> None:
+def test_ordinary_text_has_no_secret(text):
     assert kinds(text) == {}
 
 
-def test_places_never_and_order() -> None:
-    texts = [
-        "x " * 300 + "call +1 212 736 5000",
-        "mail a@b.org",
-        "card 4111111111111111",
-        "a@b.org",
-    ]
-    found = find_secrets(texts)
+def test_secrets_are_in_order_of_risk_with_their_places():
+    long = "x " * 300 + "call +1 212 736 5000"
+    found = find_secrets([long, "mail a@b.org", "card 4111111111111111", "a@b.org"])
     assert [one.kind for one in found] == ["card", "phone", "e-mail"]
+    assert found[1].places == ((0, long[600 - 295 : 600] + "call "),)
     assert found[2].places == ((1, "mail "), (3, ""))
-    assert found[1].places == ((0, texts[0][600 - 295 : 600] + "call "),)
-    assert [one.kind for one in find_secrets(texts, ["My card: 4111111111111111!"])] == [
-        "phone", "e-mail",
-    ]  # fmt: skip
     assert find_secrets([]) == []
 
 
-def test_riskier_kind_wins_an_overlap() -> None:
-    found = kinds("account 4111 1111 1111 1111")
-    assert found == {"4111 1111 1111 1111": "card"}
-    phrase = "on the ridge behind three pines wait until dawn"
-    parts = [
-        f"{n} {phrase} then pay 4111111111111111 and tell nobody about this at all" for n in "abc"
-    ]
-    found = kinds(*parts)
-    assert found == {
-        "4111111111111111": "card", f"{phrase} then pay": "repeated",
-        "and tell nobody about this at all": "repeated",
-    }  # fmt: skip
-    found = kinds(*parts, never=["and tell nobody, about this at all"])
-    assert found == {"4111111111111111": "card", f"{phrase} then pay": "repeated"}
-    codes = [f"{n} otters sleep under bridge 83920471 every night" for n in "abc"]
-    assert kinds(*codes) == {"otters sleep under bridge 83920471 every night": "repeated"}
+PHRASE, END = "on the ridge behind three pines wait until dawn", "and tell nobody about this at all"
+PARTS = [f"{n} {PHRASE} then pay 4111111111111111 {END}" for n in "abc"]
+LEFT = {"4111111111111111": "card", f"{PHRASE} then pay": "repeated"}
+OTTER = ["Now, the otter sleeps at noon.", "the otter\nsleeps at noon", "THE OTTER sleeps at noon!"]
+CODES = [f"{n} otters sleep under bridge 83920471 every night" for n in "abc"]
 
 
-def test_repeated_sequence_in_other_spelling() -> None:
-    texts = [
-        "Now, the otter sleeps at noon.",
-        "the otter\nsleeps at noon",
-        "THE OTTER sleeps at noon!",
-    ]
-    (found,) = find_secrets(texts)
-    assert (found.value, found.kind) == ("the otter sleeps at noon", "repeated")
+@pytest.mark.parametrize(
+    ("texts", "never", "expected"),
+    [
+        (PARTS, [], {**LEFT, END: "repeated"}),
+        (PARTS, [END.replace("nobody", "nobody,")], LEFT),
+        (CODES, [], {CODES[0][2:]: "repeated"}),
+        (OTTER, [], {"the otter sleeps at noon": "repeated"}),
+        (OTTER, ["the otter sleeps, at noon"], {}),
+        (OTTER[:2], [], {}),
+        (
+            ["card 4111111111111111", "a@b.org"],
+            ["My card: 4111111111111111!"],
+            {"a@b.org": "e-mail"},
+        ),
+    ],
+)
+def test_repeats_go_around_riskier_values_and_what_others_have_is_no_secret(texts, never, expected):
+    assert kinds(*texts, never=never) == expected
+
+
+def test_a_repeated_sequence_has_a_place_in_each_text_whatever_its_case():
+    [found] = find_secrets(OTTER)
     assert found.places == ((0, "Now, "), (1, ""), (2, ""))
-    assert find_secrets(texts, ["the otter sleeps, at noon"]) == []
-    assert find_secrets(texts[:2]) == []
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_repeated_sequences_naive(seed: int) -> None:
-    chosen = random.Random(seed)
-    letters = "abcd"[: chosen.randint(1, 4)]
+def test_repeated_sequences_are_those_of_a_naive_search(seed):
+    draw = random.Random(seed)
+    letters = "abcd"[: draw.randint(1, 4)]
     texts, never = (
-        [" ".join(chosen.choices(letters, k=chosen.randint(0, most))) for _ in range(count)]
-        for most, count in ((25, chosen.randint(3, 8)), (14, chosen.randint(0, 3)))
+        [" ".join(draw.choices(letters, k=draw.randint(0, most))) for _ in range(count)]
+        for most, count in ((25, draw.randint(3, 8)), (14, draw.randint(0, 3)))
     )
     found = {}
     for places in repeated_sequences(texts, never):
@@ -149,35 +142,34 @@ def test_repeated_sequences_naive(seed: int) -> None:
             assert any(len(one) >= len(value) and number in found[one] for one in found)
 
 
-def naive(texts: list[str], never: list[str]) -> dict[str, set[int]]:
-    """Sequences that are maximal in three texts."""
-    found: dict[str, set[int]] = {}
+def naive(texts, never):
+    """Sequences that are maximal in three texts, with the numbers of these."""
+    found = {}
     for number, text in enumerate(texts):
         words, last = text.split(), 0
         for start in range(len(words)):
-            ends = [
-                end for end in range(start + 5, len(words) + 1)
-                if sum(" ".join(words[start:end]) in other for other in texts) >= 3
-            ]  # fmt: skip
+            spans = ((end, " ".join(words[start:end])) for end in range(start + 5, len(words) + 1))
+            ends = [end for end, span in spans if sum(span in other for other in texts) >= 3]
             if ends and ends[-1] > last:
                 found.setdefault(" ".join(words[start : ends[-1]]), set()).add(number)
                 last = ends[-1]
     return {
-        value: numbers for value, numbers in found.items()
+        value: numbers
+        for value, numbers in found.items()
         if len(numbers) >= 3 and not any(value in text for text in never)
-    }  # fmt: skip
-
-
-HOSTILE = [
-    "a", "1", "1 ", "1-", "A1", "a.", "a@", "@a.", "-----BEGIN PRIVATE KEY-----", "://a:", "eyJ",
-    "password is ", "pin ", "AB12 3456 ", "(1", "+1 ", "\x00\x1b[2J", "\ud800", "é", " ", "\n",
-    "sk-aaaa", "eyJaaaaaaaaa.", "a-1_", "account no. ", "'a",
-]  # fmt: skip
+    }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("piece", HOSTILE)
-def test_hostile_texts(piece: str) -> None:
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "a", "1", "1 ", "1-", "A1", "a.", "a@", "@a.", "-----BEGIN PRIVATE KEY-----", "://a:",
+        "eyJ", "password is ", "pin ", "AB12 3456 ", "(1", "+1 ", "\x00\x1b[2J", "\ud800", "é", " ",
+        "\n", "sk-aaaa", "eyJaaaaaaaaa.", "a-1_", "account no. ", "'a",
+    ],
+)  # fmt: skip
+def test_hostile_texts_take_linear_time(piece):
     """A superlinear pattern would take minutes for 100,000 characters."""
     text = piece * (100_000 // len(piece))
     for one in find_secrets([text, f"{text}\ud800 kim@example.org"]):
@@ -185,13 +177,21 @@ def test_hostile_texts(piece: str) -> None:
         assert all(len(before) <= 300 for _, before in one.places)
 
 
-def test_missing_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.slow
+def test_a_value_in_every_text_is_found_once_in_linear_time():
+    texts = [f"{number} the account number is 4471 9026 3358 {'w' * 80}" for number in range(4_000)]
+    found, alternatives = find_secrets(texts), Alternatives(texts)
+    assert sum(one.value == "4471 9026 3358" for one in found) == 1
+    assert all(alternatives.space(one) >= 1 for one in found)
+
+
+def test_missing_libraries_are_named(monkeypatch):
     known = builtins.__import__
 
-    def missing(name: str, *rest: object) -> object:
+    def missing(name, *rest):
         if name.startswith(("phonenumbers", "stdnum")):
             raise ImportError(name)
-        return known(name, *rest)  # type: ignore[arg-type]
+        return known(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(DataError, match=re.escape('pip install "vestige[check]"')):

@@ -1,4 +1,4 @@
-"""The first screen of a check: what it says, in which order, and what it keeps to itself."""
+"""The first screen of a check: what it says, in which order, and what it redacts."""
 
 import json
 import re
@@ -10,6 +10,7 @@ import pytest
 from tests.audits.check.made import (
     CASES,
     COMMAND,
+    FOUND,
     PHRASE,
     SECRET,
     clear,
@@ -17,16 +18,15 @@ from tests.audits.check.made import (
     out_of_time,
     skipped,
 )
-from tests.audits.release.test_pass_or_fail import assert_fits_the_schema
+from tests.audits.release.made import assert_fits_the_schema
 from tests.reports.parsed import Parsed
 from vestige import results
 from vestige.audits.check import report as words
 from vestige.audits.check.advice import cause_of, next_step
 from vestige.audits.check.verdict import SHARES
 from vestige.cli.app import run as command
-from vestige.reports import notebook
 from vestige.reports.blocks import Table
-from vestige.reports.page import card, render
+from vestige.reports.page import render
 from vestige.reports.report import report_of
 from vestige.reports.terminal import show
 
@@ -40,22 +40,7 @@ VERDICTS = {
     "unrecognized": ("UNDECIDED", "✓✓?"),
     "suspicious control": ("UNDECIDED", "✓✓?"),
 }
-
-
 EXIT_CODES = {"LEAK": 1, "NO LEAK SHOWN": 0, "UNDECIDED": 3}
-
-
-NEXT = {
-    "leak by secrets": "vestige report check --show-secrets",
-    "no leak": " --minutes 10 --nulls 19 --out check-2",
-    "out of time": " --minutes 20 --out check-2",
-    "without files": "my-adapter --trained-on FILE --never FILE --minutes 10 --out check-2",
-    "unrecognized": " --sure --minutes 10 --out check-2",
-    "suspicious control": "--trained-on data/mail.jsonl --never FILE --minutes 10 --out check-2",
-}
-
-
-TEXT = re.compile("gato|2231|vault")
 
 
 @pytest.fixture(params=CASES)
@@ -67,8 +52,12 @@ def shown(result, *, show_secrets=False):
     return report_of(results.run_of(result), show_secrets=show_secrets)
 
 
-def printed(result, capsys, *, show_secrets=False):
-    show(shown(result, show_secrets=show_secrets))
+def page_of(result):
+    return Parsed(render([results.run_of(result)], show_secrets=False))
+
+
+def printed(result, capsys):
+    show(shown(result))
     return capsys.readouterr().out
 
 
@@ -80,56 +69,45 @@ def next_of(result):
 def test_terminal_and_page_begin_with_verdict_evidence_rest_and_next(case, capsys, monkeypatch):
     monkeypatch.setattr(words, "calibration", lambda: "Calibration: rarely.")
     name, result = case
-    word, signs = VERDICTS[name]
-    page = Parsed(render([results.run_of(result)], show_secrets=False))
-    for text in (printed(result, capsys), page.text[page.text.index("Can this") :]):
-        parts = [word, *shown(result).verdict.sentence.split(" ")[:3], "Secrets", "Unprompted"]
-        parts += ["Passages", "Not tested", "Next (", "Calibration"]
+    (word, signs), page, terminal = VERDICTS[name], page_of(result), printed(result, capsys)
+    parts = [word, *shown(result).verdict.sentence.split(" ")[:3], "Secrets", "Unprompted",
+             "Passages", "Not tested", "Next (", "Calibration"]  # fmt: skip
+    for text in (terminal, page.text[page.text.index("Can this") :]):
         place = 0
         for part in parts:
             place = text.index(part, place)
     assert "".join(line[0] for line in page.evidence) == signs
     assert page.verdict.startswith(word)
     assert not re.search(r"\bsafe\b", page.text)
+    assert "▪" not in terminal
+    assert all(isinstance(block, Table) and block.folded for block in shown(result).unfolded)
 
 
-def test_an_undecided_check_names_its_reason_in_the_first_sentence():
-    reasons = {name: shown(CASES[name]()).verdict.sentence for name in NEXT}
-    assert reasons["out of time"].endswith(": the time limit was reached.")
-    assert reasons["without files"].endswith(": --trained-on and --never were not given.")
-    assert reasons["unrecognized"].endswith(": the model does not recognize the training text.")
-    assert reasons["suspicious control"].endswith("never saw (see ✗).")
-
-
-def test_evidence_unfolds_where_it_has_rows_and_has_its_controls_in_small_print():
-    page = Parsed(render([results.run_of(CASES["leak by secrets"]())], show_secrets=False))
-    claim = page.page[page.page.index('class="claim') : page.page.index('class="below"')]
-    assert claim.count("<details>") == 1
-    assert page.tables[0][1] == [
-        "1", "▪▪▪ ▪▪▪", "13 and 4 moreaccount", "verbatimrank 1 of 257", "7.30"
-    ]  # fmt: skip
-    assert [row[3][:3] for row in page.tables[0][1:]] == ["ver"] * 4 + ["not"]
-    assert "mail.jsonl" in claim
-    assert "Controls: ✓ Of 29 secrets of --never" in page.evidence[0]
-    assert "Controls" not in page.evidence[1], "it did not run"
-
-
-def test_controls_are_found_or_not_by_stage():
-    missed = made(positive={**dict.fromkeys(SHARES, True), "passages": False})
-    first, _, last = shown(missed).evidence
-    assert first.note.endswith("✓ An invented secret, once trained in, is found.")
-    assert last.note.endswith("✗ An invented secret, once trained in, is not found.")
-    assert shown(missed).verdict.word == "UNDECIDED"
-    for one in (missed, made(positive=None)):  # it took too long
-        assert "--minutes 20" in next_of(one).command
+REASONS = {
+    "out of time": ": the time limit was reached.",
+    "without files": ": --trained-on and --never were not given.",
+    "unrecognized": ": the model does not recognize the training text.",
+    "suspicious control": "never saw (see ✗).",
+}
+NEXT = {
+    "leak by secrets": "vestige report check --show-secrets",
+    "no leak": " --minutes 10 --nulls 19 --out check-2",
+    "out of time": " --minutes 20 --out check-2",
+    "without files": "my-adapter --trained-on FILE --never FILE --minutes 10 --out check-2",
+    "unrecognized": " --sure --minutes 10 --out check-2",
+    "suspicious control": "--trained-on data/mail.jsonl --never FILE --minutes 10 --out check-2",
+}
 
 
 @pytest.mark.parametrize("name", NEXT)
-def test_the_next_command_is_complete(name, tmp_path, monkeypatch):
+def test_an_undecided_check_names_its_reason_and_the_next_command_is_complete(
+    name, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    CASES[name]().save("check")
-    loaded = report_of(results.load("check"), show_secrets=False)
-    for report in (loaded, shown(CASES[name]())):
+    result = CASES[name]()
+    assert shown(result).verdict.sentence.endswith(REASONS.get(name, ""))
+    result.save("check")
+    for report in (report_of(results.load("check"), show_secrets=False), shown(result)):
         [step] = [prose for prose in report.below if prose.command]
         assert step.command.endswith(NEXT[name])
         assert "vestige" in step.command
@@ -152,17 +130,71 @@ def test_the_same_command_has_other_options_and_a_new_folder(arguments, wanted):
     assert wanted in next_of(made(**arguments)).command
 
 
-def test_what_is_next_takes_the_minutes_and_what_did_not_run_is_not_tested():
-    done = shown(made(nulls=19))
-    assert [prose.title for prose in done.below if prose.command] == []
-    assert not any("null models" in line for line in done.below[0].lines)
-    assert next_of(CASES["out of time"]()).title == "Next (at most 20 min)"
-    assert next_of(out_of_time(minutes=0.25)).title == "Next (at most 30 s)"
-    assert next_of(made(minutes=60.0)).title == "Next (1 h 38 min plus 19 trainings)"
-    lines = shown(CASES["leak by secrets"]()).below[0].lines
-    assert "unprompted, passages, control with an invented secret" in lines[0]
-    lines = shown(CASES["without files"]()).below[0].lines
-    assert lines[0] == "Everything that needs --trained-on and --never."
+@pytest.mark.parametrize(
+    ("result", "title"),
+    [
+        (CASES["out of time"](), "Next (at most 20 min)"),
+        (out_of_time(minutes=0.25), "Next (at most 30 s)"),
+        (made(minutes=60.0), "Next (1 h 38 min plus 19 trainings)"),
+    ],
+)
+def test_the_next_command_takes_so_many_minutes(result, title):
+    assert next_of(result).title == title
+
+
+def test_what_did_not_run_is_not_tested():
+    with_nulls = shown(made(nulls=19))
+    assert not any(prose.command for prose in with_nulls.below)
+    assert not any("null models" in line for line in with_nulls.below[0].lines)
+    first = shown(CASES["leak by secrets"]()).below[0].lines[0]
+    assert "unprompted, passages, control with an invented secret" in first
+    first = shown(CASES["without files"]()).below[0].lines[0]
+    assert first == "Everything that needs --trained-on and --never."
+
+
+def test_evidence_unfolds_where_it_has_rows_and_has_its_controls_in_small_print():
+    page = page_of(CASES["leak by secrets"]())
+    claim = page.page[page.page.index('class="claim') : page.page.index('class="below"')]
+    assert claim.count("<details>") == 1
+    first = ["1", "▪▪▪ ▪▪▪", "13 and 4 moreaccount", "verbatimrank 1 of 257", "7.30"]
+    assert page.tables[0][1] == first
+    assert [row[3][:3] for row in page.tables[0][1:]] == ["ver"] * 4 + ["not"]
+    assert "mail.jsonl" in claim
+    assert "Controls: ✓ Of 29 secrets of --never" in page.evidence[0]
+    assert "Controls" not in page.evidence[1], "it did not run"
+
+
+def test_controls_are_found_or_not_by_stage():
+    missed = made(positive={**FOUND, "passages": False})
+    first, _, last = shown(missed).evidence
+    assert first.note.endswith("✓ An invented secret, once trained in, is found.")
+    assert last.note.endswith("✗ An invented secret, once trained in, is not found.")
+    assert shown(missed).verdict.word == "UNDECIDED"
+    for one in (missed, made(positive=None)):  # it took too long
+        assert "--minutes 20" in next_of(one).command
+
+
+def test_a_failed_control_takes_the_sign_of_a_leak_but_not_from_direct_evidence():
+    direct = ("Generated verbatim.", 1e-9)
+    found = clear("secrets", state="leak", p=1e-4, passed=False, direct=direct)
+    report = shown(made(found, skipped("unprompted"), skipped("passages"), positive=None))
+    assert (report.verdict.word, report.evidence[0].sign) == ("LEAK", "✗")
+    assert "✗ Of 29 secrets" in report.evidence[0].note
+
+
+def test_a_stage_without_secrets_is_clear_and_claims_no_control():
+    none = clear("secrets", p=None, negative="", rows=(), sentence="No secret was found.")
+    evidence = shown(made(none, positive=None)).evidence[0]
+    assert (evidence.note, evidence.block) == ("", None)
+
+
+def test_a_model_that_is_too_weak_is_the_cause_and_no_longer_run_helps():
+    summary = {
+        "verdict": "undecided", "positive": None, "stages": [], "trained_texts": 0,
+        "claim": {"checks": [{"name": "alive", "state": "failed"}]}, "reference_texts": 0,
+    }  # fmt: skip
+    assert cause_of(summary) == "a model predicts text too poorly, or both predict the same"
+    assert next_step(SimpleNamespace(summary=summary, run={})) is None
 
 
 def test_the_calibration_is_stated_if_it_was_measured(monkeypatch, tmp_path):
@@ -180,56 +212,45 @@ def test_the_calibration_is_stated_if_it_was_measured(monkeypatch, tmp_path):
     )
 
 
-@pytest.mark.slow
-def test_no_text_of_a_row_is_shown_without_show_secrets(case, capsys, tmp_path):
-    _, result = case
-    folder = result.save(tmp_path / "check")
-    run = results.load(folder)
-    told = [render([run], show_secrets=False), card([run]), notebook.html(result), str(result)]
-    told += [printed(result, capsys), json.dumps(run.summary)]
-    told += [
-        (folder / name).read_text() for name in ("page.html", "card.md", "check.json", "junit.xml")
-    ]
-    assert [text for text in told if TEXT.search(text)] == []
+# The run folder, its files for readers and pipelines, and what they redact.
 
 
 def test_texts_are_shown_as_text_with_show_secrets(tmp_path, capsys):
     folder = CASES["leak unprompted"]().save(tmp_path / "check")
     page = render([results.load(folder)], show_secrets=True)
-    assert f"{SECRET}-1" in page
     assert "<b>gato" not in page
-    assert PHRASE in Parsed(page).text
     assert command(["report", str(folder), "--show-secrets"]) == 1
-    told = capsys.readouterr().out
-    assert f"{SECRET}-1" in told
-    assert PHRASE in told
+    for text in (Parsed(page).text, capsys.readouterr().out):
+        assert f"{SECRET}-1" in text
+        assert PHRASE in text
 
 
-def test_a_terminal_shows_no_redacted_tables(case, capsys):
-    assert "▪" not in printed(case[1], capsys)
-    assert all(isinstance(block, Table) and block.folded for block in shown(case[1]).unfolded)
-
-
-def test_the_run_folder_has_files_for_readers_and_pipelines(case, tmp_path):
+def test_the_run_folder_has_files_for_readers_and_pipelines(case, tmp_path, capsys):
     name, result = case
     word, _ = VERDICTS[name]
-    folder = result.save(tmp_path / "check")
+    folder, code = result.save(tmp_path / "check"), EXIT_CODES[word]
     assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
     facts = json.loads((folder / "check.json").read_text())
-    assert (facts["verdict"], facts["exit_code"]) == (word.lower(), EXIT_CODES[word])
-    assert facts["exit_code"] == result.exit_code
+    assert (facts["verdict"], facts["exit_code"], result.exit_code) == (word.lower(), code, code)
     assert [stage["name"] for stage in facts["stages"]] == list(SHARES)
     assert bool(facts["reasons"]) == (word == "UNDECIDED")
     root = Xml.parse(folder / "junit.xml").getroot()
     assert_fits_the_schema(root)
-    assert [one.attrib["name"] for one in root.iter("testcase")] == [
-        "Secrets", "Unprompted", "Passages", "alive", "different", "positive control",
-        "negative control",
-    ]  # fmt: skip
+    controls = ["alive", "different", "positive control", "negative control"]
+    cases = [one.attrib["name"] for one in root.iter("testcase")]
+    assert cases == ["Secrets", "Unprompted", "Passages", *controls]
     failures, errors = (int(root.attrib[one]) for one in ("failures", "errors"))
-    assert (1 if failures else 3 if errors else 0) == EXIT_CODES[word]
+    assert (1 if failures else 3 if errors else 0) == code
     assert f"**{word}" in (folder / "card.md").read_text()
     assert Parsed((folder / "page.html").read_text()).verdict.startswith(word)
+
+
+def test_the_saved_run_is_reported_with_page_and_junit(tmp_path, capsys):
+    folder = CASES["leak by secrets"]().save(tmp_path / "check")
+    page, junit = tmp_path / "page.html", tmp_path / "x.xml"
+    assert command(["report", str(folder), "--out", str(page), "--junit", str(junit)]) == 1
+    assert any(line.startswith("✗ Secrets") for line in Parsed(page.read_text()).evidence)
+    assert_fits_the_schema(Xml.parse(junit).getroot())
 
 
 def test_a_folder_that_cannot_be_finished_is_absent(tmp_path, monkeypatch):
@@ -242,44 +263,10 @@ def test_a_folder_that_cannot_be_finished_is_absent(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_saved_run_is_reported_with_page_and_junit(tmp_path, capsys):
-    folder = CASES["leak by secrets"]().save(tmp_path / "check")
-    page, junit = tmp_path / "page.html", tmp_path / "x.xml"
-    assert command(["report", str(folder), "--out", str(page), "--junit", str(junit)]) == 1
-    assert any(line.startswith("✗ Secrets") for line in Parsed(page.read_text()).evidence)
-    assert_fits_the_schema(Xml.parse(junit).getroot())
-
-
 def test_a_run_without_checksums_has_no_verdict(tmp_path):
     folder = made().save(tmp_path / "check")
     record = json.loads((folder / "run.json").read_text())
     del record["files"]
     (folder / "run.json").write_text(json.dumps(record))
     report = report_of(results.load(folder), show_secrets=False)
-    assert report.verdict.word == "NOT CHECKED"
-    assert len(report.evidence) == 3
-
-
-def test_a_finding_beside_a_failed_control_is_no_sign_of_a_leak_but_direct_evidence_is():
-    said = "Generated verbatim."
-    found = clear("secrets", state="leak", p=1e-4, passed=False, direct=(said, 1e-9))
-    report = shown(made(found, skipped("unprompted"), skipped("passages"), positive=None))
-    assert (report.verdict.word, report.evidence[0].sign) == ("LEAK", "✗")
-    assert "✗ Of 29 secrets" in report.evidence[0].note
-
-
-def test_a_stage_without_secrets_is_clear_and_claims_no_control():
-    none = clear("secrets", p=None, negative="", rows=(), sentence="No secret was found.")
-    report = shown(made(none, positive=None))
-    assert report.evidence[0].note == ""
-    assert report.evidence[0].block is None
-
-
-def test_a_model_that_is_too_weak_is_the_cause_and_no_longer_run_helps():
-    failed = {"name": "alive", "state": "failed"}
-    summary = {
-        "verdict": "undecided", "claim": {"checks": [failed]}, "positive": None, "stages": [],
-        "trained_texts": 0, "reference_texts": 0,
-    }  # fmt: skip
-    assert cause_of(summary) == "a model predicts text too poorly, or both predict the same"
-    assert next_step(SimpleNamespace(summary=summary, run={})) is None
+    assert (report.verdict.word, len(report.evidence)) == ("NOT CHECKED", 3)

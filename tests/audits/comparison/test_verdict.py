@@ -1,19 +1,26 @@
+"""Verdicts on defences follow from intervals, and sentences claim no more."""
+
 import pytest
 
 from vestige.audits.comparison.verdict import Difference, answer, judge
 from vestige.metrics.estimates import Estimate
 
-LESS = Estimate("", -3.0, -4.0, -2.0)
-SAME = Estimate("", -0.5, -1.5, 0.5)
-MORE = Estimate("", 2.0, 1.0, 3.0)
-EQUAL = Estimate("", 1.01, 0.99, 1.03)
-UNSURE = Estimate("", 1.04, 1.00, 1.08)
-HIGHER = Estimate("", 1.23, 1.18, 1.28)
-LOWER = Estimate("", 0.90, 0.88, 0.92)
+LESS, SAME, MORE = (
+    Estimate("", *ends) for ends in ((-3.0, -4.0, -2.0), (-0.5, -1.5, 0.5), (2.0, 1.0, 3.0))
+)
+EQUAL, UNSURE, HIGHER, LOWER = (
+    Estimate("", *ends)
+    for ends in ((1.01, 0.99, 1.03), (1.04, 1.00, 1.08), (1.23, 1.18, 1.28), (0.90, 0.88, 0.92))
+)
 
 
-def judged(change=None, ratio=None, **other):
-    return judge(Difference(name="x", change=change, ratio=ratio, **other), tolerance=0.05)
+def measured(name, change, ratio, **other):
+    one = Difference(name=name, change=change, ratio=ratio, **other)
+    return one, judge(one, tolerance=0.05)
+
+
+def judged(change, ratio, **other):
+    return measured("x", change, ratio, **other)[1]
 
 
 @pytest.mark.parametrize(
@@ -32,138 +39,129 @@ def judged(change=None, ratio=None, **other):
         (MORE, HIGHER, "worse"),
         (MORE, LOWER, "incomparable"),
         (LESS, None, "unmeasured"),
+        (SAME, None, "unmeasured"),
         (None, EQUAL, "unmeasured"),
         (None, None, "unmeasured"),
     ],
 )
-def test_the_verdict_follows_from_the_intervals(change, ratio, kind):
-    assert judged(change, ratio).kind == kind
+def test_the_verdict_and_its_words_follow_from_the_intervals(change, ratio, kind):
+    found = judged(change, ratio)
+    assert found.kind == kind
+    if change is SAME:
+        assert "No measurable difference in leakage: -0.5 bits (-1.5 to 0.5)" in found.sentence
+        assert " bits less" not in found.sentence
+        assert " bits more" not in found.sentence
+    if ratio is not EQUAL:
+        assert "at the same test perplexity" not in found.sentence
 
 
-@pytest.mark.parametrize("ratio", [EQUAL, UNSURE, HIGHER, LOWER, None])
-def test_no_sentence_says_less_or_more_where_the_interval_holds_zero(ratio):
-    told = judged(SAME, ratio).sentence
-    assert "No measurable difference in leakage: -0.5 bits (-1.5 to 0.5)" in told
-    assert " bits less" not in told
-    assert " bits more" not in told
-
-
-@pytest.mark.parametrize("change", [LESS, SAME, MORE])
-@pytest.mark.parametrize("ratio", [UNSURE, HIGHER, LOWER])
-def test_no_sentence_says_the_same_perplexity_unless_the_interval_lies_in_the_tolerance(
-    change, ratio
-):
-    assert "at the same test perplexity" not in judged(change, ratio).sentence
-
-
-def test_a_wide_interval_around_one_is_not_equal_utility():
-    told = judged(LESS, Estimate("", 1.0, 0.8, 1.25))
-    assert told.kind == "unclear"
-    assert told.sentence.startswith(
-        "Leaks 3.0 bits less (2.0 to 4.0); its test perplexity may or may not be the same (+0.0%; "
-        "-20.0% to +25.0%)."
-    )
-
-
-def test_less_leakage_at_a_higher_perplexity_is_not_called_protection():
-    told = judged(LESS, HIGHER).sentence
-    assert told == (
-        "Not comparable: its test perplexity is 23% higher; 5% is allowed. "
-        "Leaks 3.0 bits less (2.0 to 4.0), which less training alone can explain."
-    )
-
-
-def test_prices_are_named_from_a_tenth_on():
-    told = judged(LESS, EQUAL, tokens=1.8, memory=1.05, gap=Estimate("gap", 5.0, 2.0, 9.0))
-    assert told.short == "leaks less at the same utility, at a price"
-    assert told.sentence.endswith(
-        "It costs 1.8 times the tokens and users with few samples 2.0 to 9.0 points of "
-        "perplexity more than those with many."
-    )
-
-
-def test_a_gap_that_may_be_none_is_no_price():
-    assert (
-        judged(LESS, EQUAL, gap=Estimate("gap", 4.0, -1.0, 9.0)).short
-        == "leaks less at the same utility"
-    )
+@pytest.mark.parametrize(
+    ("change", "ratio", "more", "short", "sentence"),
+    [
+        (
+            LESS, Estimate("", 1.0, 0.8, 1.25), {}, "leaks less, utility unclear",
+            "Leaks 3.0 bits less (2.0 to 4.0); its test perplexity may or may not be the same "
+            "(+0.0%; -20.0% to +25.0%).",
+        ),
+        (
+            LESS, HIGHER, {}, "not comparable",
+            "Not comparable: its test perplexity is 23% higher; 5% is allowed. Leaks 3.0 bits less "
+            "(2.0 to 4.0), which less training alone can explain.",
+        ),
+        (
+            LESS, EQUAL, {"tokens": 1.8, "memory": 1.05, "gap": Estimate("gap", 5.0, 2.0, 9.0)},
+            "leaks less at the same utility, at a price",
+            "It costs 1.8 times the tokens and users with few samples 2.0 to 9.0 points of "
+            "perplexity more than those with many.",
+        ),
+        (
+            LESS, EQUAL, {"gap": Estimate("gap", 4.0, -1.0, 9.0)},  # which may be none
+            "leaks less at the same utility",
+            "Leaks 3.0 bits less (2.0 to 4.0) at the same test perplexity (+1.0%).",
+        ),
+        (
+            LESS, EQUAL, {"order": Estimate("", 0.0, -1.0, 0.5)}, "leaks less at the same utility",
+            "Other orders of the canaries' words lose as much: perhaps it unlearned only words.",
+        ),
+        (
+            LESS, EQUAL, {"order": Estimate("", -2.0, -3.0, -0.5)},
+            "leaks less at the same utility",
+            "Leaks 3.0 bits less (2.0 to 4.0) at the same test perplexity (+1.0%).",
+        ),
+        (
+            SAME, EQUAL, {"stuck": (10, 40)}, "no measurable difference",
+            "No measurable difference in leakage: -0.5 bits (-1.5 to 0.5) (up to the ceiling: 10 "
+            "of the 40 canaries are more probable than every reference in all of these trainings) "
+            "at the same test perplexity (+1.0%).",
+        ),
+        (
+            Estimate("", 0.0, 0.0, 0.0), EQUAL, {"stuck": (40, 40)}, "leakage above the ceiling",
+            "all 40 canaries are more probable than every reference in all of these trainings).",
+        ),
+    ],
+)  # fmt: skip
+def test_sentences_have_the_numbers_prices_and_caveats(change, ratio, more, short, sentence):
+    found = judged(change, ratio, **more)
+    assert found.short == short
+    assert found.sentence.endswith(sentence)
 
 
 @pytest.mark.parametrize("trainings", [(1, 1), (2, 4), (4, 2)])
 def test_too_few_trainings_get_numbers_and_no_verdict(trainings):
-    change, ratio = Estimate("", -3.0), Estimate("", 1.01)
-    told = judged(change, ratio, trainings=trainings)
-    assert told.kind == "too few"
-    assert told.short == "no verdict: too few trainings"
-    assert "exposure -3.0 bits and test perplexity +1.0%" in told.sentence
-    assert "A verdict needs 3 trainings of each, with different seeds" in told.sentence
-    pair = (Difference(name="x", change=change, ratio=ratio, trainings=trainings), told)
-    assert answer([pair], best=None, leaks=True)[0] == (
-        "No defence can be judged: a verdict needs 3 trainings of each, with different seeds "
-        "(train --seeds)."
-    )
-
-
-def test_canaries_at_the_ceiling_under_all_trainings_tell_nothing():
-    still = Estimate("", 0.0, 0.0, 0.0)
-    told = judged(still, EQUAL, stuck=(40, 40))
-    assert told.kind == "unmeasured"
-    assert "all 40 canaries are more probable than every reference" in told.sentence
-    some = judged(SAME, EQUAL, stuck=(10, 40))
-    assert some.kind == "none"
-    assert "10 of the 40 canaries are more probable than every reference" in some.sentence
-
-
-def test_words_unlearnt_are_told_from_order_unlearnt():
-    assert "Other orders" in judged(LESS, EQUAL, order=Estimate("", 0.0, -1.0, 0.5)).sentence
-    assert "Other orders" not in judged(LESS, EQUAL, order=Estimate("", -2.0, -3.0, -0.5)).sentence
-
-
-def measured(name, change, ratio, **other):
-    one = Difference(name=name, change=change, ratio=ratio, **other)
-    return one, judge(one, tolerance=0.05)
+    pair = measured("x", Estimate("", -3.0), Estimate("", 1.01), trainings=trainings)
+    found, needed = pair[1], "erdict needs 3 trainings of each, with different seeds"
+    assert (found.kind, found.short) == ("too few", "no verdict: too few trainings")
+    assert "exposure -3.0 bits and test perplexity +1.0%" in found.sentence
+    assert needed in found.sentence
+    [line] = answer([pair], best=None, leaks=True)
+    assert line == f"No defence can be judged: a v{needed} (train --seeds)."
 
 
 @pytest.mark.parametrize(
-    ("ratio", "use"),
-    [(EQUAL, "at equal utility (test perplexity +1.0%)."),
-     (LOWER, "and predicts better (test perplexity -10.0%).")],
+    ("pairs", "options", "first", "last"),
+    [
+        (
+            [measured("gold", LESS, EQUAL, tokens=1.8)], {"best": "gold"},
+            "gold lowers exposure by 3.0 bits (2.0 to 4.0) at equal utility (test perplexity "
+            "+1.0%).",
+            "It costs 1.8 times the tokens.",
+        ),
+        (
+            [measured("gold", LESS, LOWER)], {"best": "gold"},
+            "gold lowers exposure by 3.0 bits (2.0 to 4.0) and predicts better (test perplexity "
+            "-10.0%).",
+            "",
+        ),
+        (
+            [measured("gold", LESS, EQUAL, stuck=(2, 20))], {"best": "gold"},
+            "gold lowers exposure by 3.0 bits (2.0 to 4.0) (up to the ceiling: 2 of the 20",
+            "",
+        ),
+        (
+            [measured("a", SAME, EQUAL), measured("b", LESS, HIGHER)], {},
+            "No defence is shown to lower exposure at equal utility.",
+            "b (+23.0%) leaks less, but at another test perplexity: compare with an undefended "
+            "training stopped there (--stop-at-perplexity).",
+        ),
+        (
+            [measured("a", SAME, EQUAL)], {"leaks": False},
+            "No defence is needed on this evidence: the undefended", "",
+        ),
+        (
+            [measured("a", None, EQUAL)], {"leaks": None},
+            "No defence can be judged: leakage and utility were not both measured.", "",
+        ),
+        (
+            [measured("a", LESS, EQUAL), measured("b", LESS, EQUAL),
+             measured("dp", LESS, HIGHER, guarantee="ε = 4.9")],
+            {"best": "a", "ties": ["b"]},
+            "a lowers exposure by 3.0 bits (2.0 to 4.0) at equal utility (test perplexity +1.0%). "
+            "Its leakage does not differ significantly from b.",
+            "Only dp (ε = 4.9) comes with a guarantee.",
+        ),
+    ],
 )  # fmt: skip
-def test_the_answer_begins_with_the_finding(ratio, use):
-    told = answer([measured("gold", LESS, ratio, tokens=1.8)], best="gold", leaks=True)
-    finding = f"gold lowers exposure by 3.0 bits (2.0 to 4.0) {use}"
-    assert told == (finding, "It costs 1.8 times the tokens.")
-
-
-def test_a_finding_from_canaries_at_the_ceiling_says_so():
-    told = answer([measured("gold", LESS, EQUAL, stuck=(2, 20))], best="gold", leaks=True)
-    assert "(up to the ceiling: 2 of the 20 canaries are more probable than" in told[0]
-
-
-def test_without_a_defence_that_helps_none_is_advised():
-    told = answer([measured("a", SAME, EQUAL), measured("b", LESS, HIGHER)], best=None, leaks=True)
-    assert told[0] == "No defence is shown to lower exposure at equal utility."
-    assert "b (+23.0%) leaks less, but at another test perplexity" in told[-1]
-    assert "--stop-at-perplexity" in told[-1]
-
-
-def test_where_nothing_leaks_nothing_can_be_seen_to_help():
-    told = answer([measured("a", SAME, EQUAL)], best=None, leaks=False)
-    assert told[0].startswith("No defence is needed on this evidence: the undefended")
-
-
-def test_without_measures_there_is_no_answer():
-    assert answer([measured("a", None, EQUAL)], best=None, leaks=None) == (
-        "No defence can be judged: leakage and utility were not both measured.",
-    )
-
-
-def test_ties_and_guarantees_are_told():
-    pairs = [
-        measured("a", LESS, EQUAL),
-        measured("b", LESS, EQUAL),
-        measured("dp", LESS, HIGHER, guarantee="ε = 4.9"),
-    ]
-    told = " ".join(answer(pairs, best="a", ties=["b"], leaks=True))
-    assert "Its leakage does not differ significantly from b." in told
-    assert told.endswith("Only dp (ε = 4.9) comes with a guarantee.")
+def test_the_answer_begins_with_the_finding(pairs, options, first, last):
+    found = " ".join(answer(pairs, **{"best": None, "leaks": True, **options}))
+    assert found.startswith(first)
+    assert found.endswith(last)

@@ -1,3 +1,5 @@
+"""Audits of ε by coin-flip canaries: scores, bounds, verdicts on a claimed ε, refusals."""
+
 import json
 import math
 

@@ -1,4 +1,4 @@
-"""The rank is that of brute force, and bounds hold it whatever the budget."""
+"""An exact rank is that of brute force, and its bounds hold for every budget."""
 
 import itertools
 import math
@@ -20,30 +20,30 @@ from vestige.models.table import TableModel
 Tokens = tuple[int, ...]
 
 
-def lstm(vocab_size: int = 9) -> LanguageModel:
+def lstm() -> LanguageModel:
     torch.manual_seed(0)
-    words = WordVocabulary(("<unk>", "<eos>", *(f"w{i}" for i in range(vocab_size - 2))))
+    words = WordVocabulary(("<unk>", "<eos>", *(f"w{i}" for i in range(7))))
     shape = LSTMConfig(layers=1, embedding_size=6, hidden_size=6, initial_range=1.5)
     return LSTMLanguageModel(words, shape).eval()
 
 
-def table(seed: int, vocab_size: int = 6) -> LanguageModel:
-    rng = np.random.default_rng(seed)
-    alpha = np.full(vocab_size, 0.6)
-    return TableModel(rng.dirichlet(alpha), rng.dirichlet(alpha, vocab_size))
+def table(seed: int = 0) -> LanguageModel:
+    rng, alpha = np.random.default_rng(seed), np.full(6, 0.6)
+    return TableModel(rng.dirichlet(alpha), rng.dirichlet(alpha, 6))
+
+
+EVEN = TableModel(np.full(4, 0.25), np.full((4, 4), 0.25))
 
 
 def brute_force(model: LanguageModel, tokens: Tokens, others: Sequence[Tokens]) -> int:
-    """1 + the other sequences at least as likely, each of them asked."""
-    scores = torch.from_numpy(text_log_probs(model, [tokens, *others]))
-    return 1 + sum(
-        bool(score >= scores[0]) for score, other in zip(scores[1:], others, strict=True)
-        if other != tokens
-    )  # fmt: skip
+    """1 + the other sequences at least as probable, each of them scored."""
+    own, *scores = text_log_probs(model, [tokens, *others])
+    pairs = zip(scores, others, strict=True)
+    return 1 + sum(bool(score >= own) for score, other in pairs if other != tokens)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [lambda: table(0), lstm], ids=["table", "lstm"])
+@pytest.mark.parametrize("make", [table, lstm])
 @pytest.mark.parametrize("length", [1, 2, 3])
 @pytest.mark.parametrize("batch", [7, 256])
 def test_the_rank_is_that_of_brute_force(
@@ -56,16 +56,15 @@ def test_the_rank_is_that_of_brute_force(
         assert found.complete
         assert found.rank_low == found.rank_high == brute_force(model, tokens, every), tokens
         assert found.space == len(every)
+        assert found.exposure_low == math.log2(len(every)) - math.log2(found.rank_high)
 
 
 @pytest.mark.parametrize("distinct", [False, True])
 @pytest.mark.parametrize("tokens", [(2, 4, 5), (5, 2, 3), (2, 2, 4), (0, 8, 3)])
 def test_competitors_may_be_words_of_an_alphabet(tokens: Tokens, distinct: bool) -> None:
     model, alphabet = lstm(), (2, 3, 4, 5, 7)
-    every = (
-        list(itertools.permutations(alphabet, 3))
-        if distinct
-        else list(itertools.product(alphabet, repeat=3))
+    every = list(
+        itertools.permutations(alphabet, 3) if distinct else itertools.product(alphabet, repeat=3)
     )
     found = exact_rank(model, tokens, alphabet=alphabet, distinct=distinct)
     assert found.rank_low == found.rank_high
@@ -82,62 +81,38 @@ def test_competitors_may_be_words_of_an_alphabet(tokens: Tokens, distinct: bool)
     batch=st.integers(1, 9),
     distinct=st.booleans(),
 )
-def test_bounds_hold_the_rank_whatever_the_budget(
+def test_bounds_hold_for_every_budget(
     seed: int, tokens: Tokens, budget: int, batch: int, distinct: bool
 ) -> None:
     model = table(seed)
-    options = {"budget": budget, "batch": batch, "distinct": distinct}
-    found = exact_rank(model, tokens, **options)
+    found = exact_rank(model, tokens, budget=budget, batch=batch, distinct=distinct)
     every = [
         other
         for other in itertools.product(range(6), repeat=4)
         if not distinct or len(set(other)) == 4
     ]
     assert found.rank_low <= brute_force(model, tokens, every) <= found.rank_high
-    assert found.prefixes <= max(budget, 1)
-    assert not found.complete or found.prefixes <= budget
+    assert found.prefixes <= budget
 
 
 @pytest.mark.slow
-def test_a_likely_sequence_is_decided_within_its_own_probability() -> None:
+def test_the_search_for_a_probable_sequence_reads_few_prefixes() -> None:
     model = table(3)
-
-    def log_prob(tokens: Tokens) -> float:
-        return float(text_log_probs(model, [tokens])[0])
-
-    likeliest = tuple(
-        max(
-            itertools.product(range(6), repeat=4),
-            key=log_prob,
-        )
-    )
-    found = exact_rank(model, likeliest)
+    every = list(itertools.product(range(6), repeat=4))
+    scores = text_log_probs(model, every)
+    found = exact_rank(model, every[int(scores.argmax())])
     assert (found.rank_low, found.rank_high) == (1, 1)
-    assert found.prefixes <= 4 / math.exp(log_prob(likeliest))
+    assert found.prefixes <= 4 / math.exp(scores.max())
     assert found.exposure_low == found.exposure_high == math.log2(6**4)
 
 
-def test_an_unfollowed_prefix_hides_no_more_than_its_probability_allows() -> None:
-    even = TableModel(np.full(4, 0.25), np.full((4, 4), 0.25))
-    found = exact_rank(even, (0, 1, 2), budget=1)
-    assert (found.rank_low, found.rank_high) == (1, 64)
-    assert not found.complete
+def test_ties_differ_from_a_search_that_did_not_end() -> None:
+    ended, cut = exact_rank(EVEN, (0, 1)), exact_rank(EVEN, (0, 1, 2), budget=1)
+    assert (ended.complete, ended.rank_low, ended.rank_high) == (True, 1, 16)
+    assert (cut.complete, cut.rank_low, cut.rank_high) == (False, 1, 64)
 
 
-def test_ties_are_told_from_a_search_that_did_not_end() -> None:
-    even = TableModel(np.full(4, 0.25), np.full((4, 4), 0.25))
-    found = exact_rank(even, (0, 1))
-    assert found.complete
-    assert (found.rank_low, found.rank_high) == (1, 16)
-
-
-def test_the_rank_of_a_random_sequence_has_the_exposure_of_its_definition() -> None:
-    found = exact_rank(table(1), (3, 2))
-    assert found.exposure_low == math.log2(36) - math.log2(found.rank_high)
-    assert found.rank_low == found.rank_high
-
-
-def test_progress_is_told() -> None:
+def test_progress_rises_to_the_budget() -> None:
     seen: list[tuple[float, float]] = []
     exact_rank(table(1), (3, 2, 1), batch=2, progress=lambda *at: seen.append(at))
     assert seen[-1][1] == 20_000
@@ -159,7 +134,7 @@ def test_what_cannot_be_ranked_is_refused(
     tokens: Tokens, options: dict[str, object], problem: str
 ) -> None:
     with pytest.raises(ValueError, match=problem):
-        exact_rank(table(0), tokens, **options)  # type: ignore[arg-type]
+        exact_rank(table(), tokens, **options)  # type: ignore[arg-type]
 
 
 def test_what_the_model_rules_out_is_refused() -> None:

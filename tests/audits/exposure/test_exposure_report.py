@@ -1,4 +1,4 @@
-"""The page's table, chart and sentence say the medians of the run."""
+"""The table, chart and sentence of an exposure have the medians of the run."""
 
 import pytest
 
@@ -25,49 +25,49 @@ def canary(copies, exposure, shuffled=1.5, ceiling=10.0, fit=None, **more):
     }  # fmt: skip
 
 
-@pytest.fixture
-def exposure():
-    planted = [canary(20, 9.0), canary(20, 10.0), canary(3, 6.0, shuffled=5.0)]
-    controls = [canary(0, 1.0), canary(0, 2.0)]
-    return CanaryExposure(
-        canaries=(*planted, *controls), words=50, fit_distance=0.01, seed=4, checks=PASSED
-    )
+def made(*canaries):
+    return CanaryExposure(canaries=canaries, words=50, fit_distance=0.01, seed=4, checks=PASSED)
 
 
-def test_each_number_of_copies_has_a_row_and_the_controls_stand_below(saved, exposure):
-    shown = report_of(saved(exposure), show_secrets=False)
-    table, most = shown.tables
-    rows = table.rows
+CONTROLS = (canary(0, 1.0), canary(0, 2.0))
+EXPOSURE = made(canary(20, 9.0), canary(20, 10.0), canary(3, 6.0, shuffled=5.0), *CONTROLS)
+
+
+def test_each_number_of_copies_has_a_row_with_the_controls_last(saved):
+    table, most = report_of(saved(EXPOSURE), show_secrets=False).tables
     assert table.columns == ("copies", "canaries", "exposure", "95% CI", "other order", "95% CI")
     assert [row[0] for row in most.rows] == ["2", "1", "3"]  # the most exposed first
-    assert [row[:3] for row in rows] == [
+    assert [row[:3] for row in table.rows] == [
         ("3", "1", "6.00"),
         ("20", "2", "≥ 9.00"),
         ("never planted", "2", "1.50"),
     ]
-    assert rows[0][3] == "5.00 to 7.00"  # one canary has its own interval
-    assert rows[0][5] == "–"
-    assert [row[4] for row in rows] == ["5.00", "1.50", "1.50"]
-    assert rows[1][3] == "–", "two canaries have no interval"
+    assert table.rows[0][3] == "5.00 to 7.00"  # one canary has its own interval
+    assert table.rows[0][5] == "–"
+    assert [row[4] for row in table.rows] == ["5.00", "1.50", "1.50"]
+    assert table.rows[1][3] == "–", "two canaries have no interval"
 
 
-def test_one_canary_at_the_ceiling_has_no_high_end(saved):
-    alone = CanaryExposure(
-        canaries=(canary(20, 10.0), canary(0, 1.0)),
-        words=50,
-        fit_distance=0.01,
-        seed=4,
-        checks=PASSED,
-    )
-    run = saved(alone)
-    assert report_of(run, show_secrets=False).tables[0].rows[0][2:4] == ("≥ 9.00", "9.00 or more")
-    assert canary_groups(run.rows, run.summary)[0][0]["bound"]
+def test_the_chart_has_a_point_for_each_number_of_copies(saved):
+    run = saved(EXPOSURE)
+    points, never = canary_groups(run.rows, run.summary)
+    shown = [(p["label"], p["value"], p["other"], p["bound"]) for p in points]
+    assert shown == [("3", 6.0, 5.0, False), ("20", 9.0, 1.5, True)]
+    assert never["low"] == never["value"] == never["high"], "two controls have no interval"
     assert report_of(run, show_secrets=False).figures[0].svg.count("<svg") == 2
 
 
-def test_the_sentence_is_the_verdict_and_no_phrase_is_on_the_page(saved, exposure):
-    shown = report_of(saved(exposure), show_secrets=False)
-    assert shown.verdict.sentence == exposure.sentence
+def test_one_canary_at_the_ceiling_has_no_high_end(saved):
+    run = saved(made(canary(20, 10.0), canary(0, 1.0)))
+    report = report_of(run, show_secrets=False)
+    assert report.tables[0].rows[0][2:4] == ("≥ 9.00", "9.00 or more")
+    assert canary_groups(run.rows, run.summary)[0][0]["bound"]
+    assert report.figures[0].svg.count("<svg") == 2
+
+
+def test_the_sentence_is_the_verdict_and_no_phrase_is_shown(saved):
+    shown = report_of(saved(EXPOSURE), show_secrets=False)
+    assert shown.verdict.sentence == EXPOSURE.sentence
     assert shown.evidence[0].startswith("Median exposure of planted canaries")
     assert not [word for word in SECRET.split() if word in repr(shown)]
     names = [name for name, _ in shown.facts]
@@ -75,26 +75,7 @@ def test_the_sentence_is_the_verdict_and_no_phrase_is_on_the_page(saved, exposur
     assert not [name for name in names if "copies" in name or "controls" in name]
 
 
-def test_the_chart_has_a_point_for_each_number_of_copies(saved, exposure):
-    run = saved(exposure)
-    points, never = canary_groups(run.rows, run.summary)
-    assert [(p["label"], p["value"], p["other"]) for p in points] == [
-        ("3", 6.0, 5.0),
-        ("20", 9.0, 1.5),
-    ]
-    assert [p["bound"] for p in points] == [False, True]
-    assert never["low"] == never["value"] == never["high"], "two controls have no interval"
-    assert report_of(run, show_secrets=False).figures[0].svg.count("<svg") == 2
-
-
 def test_a_run_without_its_numbers_is_refused(saved):
-    class Hollow:
-        def summary(self):
-            return {}
-
-        def rows(self):
-            return [{"copies": 3}]
-
-    Hollow.__name__ = "CanaryExposure"
+    hollow = {"summary": lambda self: {}, "rows": lambda self: [{"copies": 3}]}
     with pytest.raises(RunError, match="not a complete CanaryExposure run"):
-        report_of(saved(Hollow()), show_secrets=False)
+        report_of(saved(type("CanaryExposure", (), hollow)()), show_secrets=False)

@@ -12,11 +12,10 @@ from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.metrics.exposure import CHANCE
 
 
-def canary(copies, exposure, shuffled=1.5, fit=None, **more):
+def canary(copies, exposure, shuffled=1.5, **more):
     """A canary with an interval of one bit and all orders of its words."""
     own = {"low": exposure - 0.5, "high": exposure + 0.5, "orders": 24, "user": ""}
-    fit = exposure if fit is None else fit
-    return wide(copies, exposure, shuffled, fit=fit, **{**own, **more})
+    return wide(copies, exposure, shuffled, **{**own, **more})
 
 
 def median_of(found, name="planted", measure="exposure"):
@@ -32,9 +31,7 @@ MANY = [canary(0, x) for x in (0.5, 1.0, 3.0, 1.2) * 5]
 
 
 def result(*planted, controls=CONTROLS, words=100, checks=PASSED):
-    return CanaryExposure(
-        canaries=(*planted, *controls), words=words, fit_distance=0.01, seed=0, checks=checks
-    )
+    return CanaryExposure(canaries=(*planted, *controls), words=words, seed=0, checks=checks)
 
 
 def test_medians_and_intervals_are_those_of_the_canaries():
@@ -49,7 +46,7 @@ def test_medians_and_intervals_are_those_of_the_canaries():
 
 
 def test_what_the_references_do_not_resolve_is_a_bound():
-    stuck = canary(1, 10.0, fit=183.0)  # 1,024 references, and a fit that means nothing
+    stuck = canary(1, 10.0)  # 1,024 references
     assert known_range(stuck) == (9.5, inf)
     found = result(stuck, canary(1, 3.0), stuck)
     assert median_of(found) == (9.5, True, None, None)

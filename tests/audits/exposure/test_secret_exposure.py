@@ -1,19 +1,15 @@
-"""Exposure of own secrets: ranks, p-values, and what never was read."""
-
-from contextlib import contextmanager
+"""Exposure of known secrets: ranks, p-values, and secrets that were never read."""
 
 import numpy as np
 import pytest
-import torch
 from scipy.stats import kstest
 
 import vestige
 from tests.audits.planted import MANIFEST
+from tests.audits.taught import taught, untaught
 from vestige.audits.exposure.secrets import ENOUGH, secret_exposure
 from vestige.claims import LEAK, UNDECIDED
-from vestige.data.corpus import Corpus
 from vestige.data.secrets.lines import Secret, read_secret
-from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, VestigeError
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.predictions import text_log_probs
@@ -21,18 +17,7 @@ from vestige.models.predictions import text_log_probs
 
 @pytest.fixture(scope="module")
 def model() -> HuggingFaceLanguageModel:
-    """A small model that prefers some digits to others, as models do."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    lines = ["the gate code is 0123456789", "call 555 0199", "a.smith@mail.example"]
-    vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts(lines), size=290)
-    torch.manual_seed(0)
-    shape = LlamaConfig(
-        vocab_size=len(vocabulary), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
-        num_attention_heads=2, num_key_value_heads=2, initializer_range=0.5,
-        max_position_embeddings=128, bos_token_id=vocabulary.eos_id, eos_token_id=vocabulary.eos_id,
-    )  # fmt: skip
-    return HuggingFaceLanguageModel(LlamaForCausalLM(shape).eval(), vocabulary)
+    return untaught()
 
 
 def test_a_rank_in_a_whole_space_is_a_count(model):
@@ -55,7 +40,7 @@ def test_a_rank_in_a_whole_space_is_a_count(model):
         "from {{1234}} to {{5678}}",
     ],
 )
-def test_p_values_of_secrets_that_were_never_read_are_no_smaller_than_chance(model, line):
+def test_p_values_of_secrets_that_were_never_read_are_no_smaller_than_by_chance(model, line):
     """Secrets drawn like their alternatives: a rank is then as likely as any other."""
     generator = np.random.default_rng(3)
     one_of_them = read_secret(line, 1)
@@ -83,7 +68,7 @@ def test_alternatives_of_another_shape_would_be_noticed(model, monkeypatch):
     assert kstest(p, "uniform", alternative="greater").pvalue < 1e-3
 
 
-def test_drawing_stops_when_a_secret_cannot_be_told_from_its_alternatives(model):
+def test_sampling_stops_at_a_secret_that_is_no_more_probable_than_its_alternatives(model):
     secrets = [read_secret(f"the gate code is {number}", 1) for number in (123456, 987654)]
     found = secret_exposure(model, secrets, seed=0, references=4000)
     for one in found.rows:
@@ -95,30 +80,10 @@ def test_drawing_stops_when_a_secret_cannot_be_told_from_its_alternatives(model)
             assert one["p"] == (ahead + 1) / 4001
 
 
-@contextmanager
-def taught(model, *texts, steps):
-    """The model while it has learnt some texts."""
-    network = model.network
-    kept = {name: value.clone() for name, value in network.state_dict().items()}
-    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
-    rows = [[model.first_token, *model.vocabulary.encode(text)] for text in texts]
-    for step in range(steps):
-        ids = torch.tensor([rows[step % len(rows)]])
-        loss = network(input_ids=ids, labels=ids).loss
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    try:
-        yield model
-    finally:
-        network.load_state_dict(kept)
-
-
 @pytest.mark.slow
-def test_a_learnt_secret_is_found_and_others_are_not(model):
-    """A model that says one of them."""
+def test_a_learned_secret_is_found_and_others_are_not(model):
     secrets = [read_secret(f"the gate code is {n}", 1) for n in (314159, 271828, 161803)]
-    with taught(model, secrets[0].text, steps=60):
+    with taught(model, secrets[0].text):
         found = secret_exposure(model, secrets, seed=0, references=500)
     assert [row["adjusted_p"] <= 0.05 for row in found.rows] == [True, False, False]
     assert (found.verdict, found.summary["found"]) == (LEAK, 1)
@@ -152,11 +117,6 @@ def test_too_few_alternatives_decide_nothing(model):
     found = secret_exposure(model, secrets, seed=0, references=10)
     assert found.verdict == UNDECIDED
     assert "The least p-value is 0.18" in " ".join(found.claim.reasons)
-
-
-def test_the_same_seed_gives_the_same_result(model):
-    secrets = [read_secret("the gate code is 314159", 1)]
-    assert secret_exposure(model, secrets, seed=4) == secret_exposure(model, secrets, seed=4)
 
 
 def test_a_secret_that_does_not_fit_is_skipped_by_its_number(model):

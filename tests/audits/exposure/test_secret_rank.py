@@ -1,4 +1,4 @@
-"""Ranks of own secrets by an update: a count by hand, estimates, and secrets never read."""
+"""Ranks of known secrets by an update: a count by hand, estimates, and secrets never read."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def ranked(secrets, **more):
 
 
 def gain(text):
-    """log2 of how much likelier the update made it, token by token."""
+    """log2 of how much more probable the update made it, token by token."""
     total = 0.0
     for each, way in ((AFTER, 1), (BEFORE, -1)):
         table = each.log_table.double().numpy()
@@ -69,7 +69,7 @@ def test_an_exact_rank_is_a_count_over_the_whole_space(text):
 
 
 @pytest.mark.slow
-def test_intervals_of_estimated_ranks_hold_the_exact_ones():
+def test_intervals_of_estimated_ranks_cover_the_exact_ones():
     texts = sorted(GAINS, key=GAINS.__getitem__)[::25]
     secrets = [read_secret(line(text), n) for n, text in enumerate(texts, 1)]
     found = ranked(secrets, seed=3, references=400).rows
@@ -127,7 +127,7 @@ def test_what_does_not_go_together_is_refused(secrets, given, message):
         vestige.exposure(AFTER, secrets, **given)
 
 
-def test_too_small_a_space_decides_nothing_and_says_what_it_takes():
+def test_too_small_a_space_decides_nothing():
     found = ranked([read_secret("{{a|b|c}}", 1)], seed=0)
     assert found.verdict == UNDECIDED
     assert "The least p-value is 0.33" in " ".join(found.claim.reasons)

@@ -1,4 +1,4 @@
-"""The page's table, sentence and chart of a completion say the counts of its rows."""
+"""The table, sentences and chart of a completion have the counts of its rows."""
 
 import re
 
@@ -15,21 +15,11 @@ PHRASE = "Rosalind hides 4917 tulips"
 
 def attempt(kind, copies, greedy, needed, best=False, kept=False):
     return {
-        "kind": kind,
-        "canary": 1,
-        "copies": copies,
-        "pattern": "random",
-        "user": "ann",
-        "phrase": PHRASE,
-        "tokens": [4, 5, 6, 7],
-        "greedy": greedy,
-        "beam_best": best,
-        "beam_kept": kept,
-        "beam_place": None,
-        "prefix_needed": needed,
-        "log_prob": -3.0,
+        "kind": kind, "canary": 1, "copies": copies, "pattern": "random", "user": "ann",
+        "phrase": PHRASE, "tokens": [4, 5, 6, 7], "greedy": greedy, "beam_best": best,
+        "beam_kept": kept, "beam_place": None, "prefix_needed": needed, "log_prob": -3.0,
         "chance": 1.0,
-    }
+    }  # fmt: skip
 
 
 @pytest.fixture
@@ -47,7 +37,7 @@ def completion():
     return Completion(attempts=attempts, prefix=1, beam=4, checks=PASSED)
 
 
-def test_each_number_of_copies_has_a_row_and_the_controls_stand_below(saved, completion):
+def test_each_number_of_copies_has_a_row_and_a_place_in_the_chart(saved, completion):
     shown = report_of(saved(completion), show_secrets=False)
     table, completed = shown.tables
     rows = table.rows
@@ -63,9 +53,13 @@ def test_each_number_of_copies_has_a_row_and_the_controls_stand_below(saved, com
     assert rows[0][3] == f"{100 * low:.1f} to {100 * high:.1f}%"
     assert [row[4] for row in rows] == ["0%", "100%", "0%", "0%"]
     assert [row[5] for row in rows] == ["2 of 4", "0 of 4", "4 of 4", "3 of 4"]
+    [figure] = shown.figures
+    for label in ("3", "20", "never planted", "in another order"):
+        assert re.search(rf">{label}</text>", figure.svg)
+    assert "#222222" in figure.svg
 
 
-def test_the_sentence_says_rate_interval_and_controls(saved, completion):
+def test_the_sentences_have_the_rate_its_interval_and_the_controls(saved, completion):
     report = report_of(saved(completion), show_secrets=False)
     assert report.verdict.sentence == "Given 1 token, greedy decoding completes 3 of 5 canaries."
     assert report.evidence == (
@@ -73,26 +67,14 @@ def test_the_sentence_says_rate_interval_and_controls(saved, completion):
         "p = 0.5 compared with unplanted canaries or guesses (level 0.05).",
         "Controls: 0 of 1 never planted and 0 of 2 in another order.",
     )
-
-
-def test_controls_alone_are_said_to_be_alone(saved):
-    only = Completion(
-        attempts=(attempt("control", 0, False, None),), prefix=2, beam=1, checks=PASSED
-    )
-    report = report_of(saved(only), show_secrets=False)
+    alone = (attempt("control", 0, False, None),)
+    only = Completion(attempts=alone, prefix=2, beam=1, checks=PASSED)
+    report = report_of(saved(only, name="alone"), show_secrets=False)
     assert report.verdict.sentence == "No canary was planted."
     assert report.evidence == ("Controls: 0 of 1 never planted.",)
 
 
-def test_the_chart_has_a_place_for_each_row_of_the_table(saved, completion):
-    shown = report_of(saved(completion), show_secrets=False)
-    [figure] = shown.figures
-    for label in ("3", "20", "never planted", "in another order"):
-        assert re.search(rf">{label}</text>", figure.svg)
-    assert "#222222" in figure.svg
-
-
-def test_a_phrase_is_shown_only_if_secrets_are_wanted(saved, completion):
+def test_a_phrase_is_shown_only_on_request(saved, completion):
     run = saved(completion, command=["vestige", "extract", "m", "planted", "--prefix", "2"])
     assert PHRASE in repr(report_of(run, show_secrets=True))
     shown = report_of(run, show_secrets=False)

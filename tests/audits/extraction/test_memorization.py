@@ -1,4 +1,4 @@
-"""Memorization from token statistics, against what the definitions say, naively written."""
+"""Memorization from token statistics, against the definitions written naively."""
 
 import math
 from dataclasses import replace
@@ -27,12 +27,12 @@ def model():
 
 @pytest.fixture(scope="module")
 def texts(model):
-    """Some drawn by the model itself, greedily, so that much comes back; some at random."""
+    """Half of them generated greedily by the model itself, half random."""
     chance, found = np.random.default_rng(4), []
     for place in range(40):
         ids = chance.integers(2, SIZE, 30).tolist()
         if place % 2:
-            ids = ids[:10] + said(model, ids[:10], 20)
+            ids = ids[:10] + generated(model, ids[:10], 20)
         found.append(ids)
     return found
 
@@ -43,7 +43,7 @@ def logits(model, ids):
     return model.forward(row)[0][0, :-1].double()
 
 
-def said(model, prefix, count):
+def generated(model, prefix, count):
     """Greedy decoding, token by token."""
     ids = list(prefix)
     for _ in range(count):
@@ -67,7 +67,7 @@ def test_a_drawn_passage_has_the_probability_of_its_sampling_scheme(
     assert found == pytest.approx(np.array(naive), abs=1e-5)
 
 
-def test_where_fewer_are_known_it_is_drawn_from_those(model, texts):
+def test_sampling_is_from_the_tokens_that_are_known(model, texts):
     statistics = token_statistics(model, texts, likeliest=20)
     known = statistics.likeliest_log_probs.copy()
     known[:, 3:] = np.nan
@@ -77,7 +77,7 @@ def test_where_fewer_are_known_it_is_drawn_from_those(model, texts):
     assert found.tolist() == memorization.sampled_log_probs(statistics, top_k=3)[where].tolist()
 
 
-def test_passages_with_a_token_of_which_nothing_is_known_are_left_out(model, texts):
+def test_passages_with_an_unknown_token_are_left_out(model, texts):
     statistics, how = (
         token_statistics(model, texts, likeliest=20),
         Extracted(prefix=2, suffix=3, top_k=5),
@@ -94,7 +94,7 @@ def test_passages_with_a_token_of_which_nothing_is_known_are_left_out(model, tex
     assert asked.any()
 
 
-def test_tries_say_a_passage_as_often_as_asked():
+def test_so_many_tries_give_a_passage_with_the_stated_probability():
     probability, chance = 0.03, 0.9
     n = float(memorization.tries_needed(math.log(probability), chance=chance))
     assert 1 - (1 - probability) ** n == pytest.approx(chance)
@@ -102,7 +102,7 @@ def test_tries_say_a_passage_as_often_as_asked():
     assert tiny.tolist() == pytest.approx([math.log(2) * math.exp(60), math.inf, 1.0])
 
 
-def test_one_of_the_tries_is_the_passage_as_often_as_drawn(model, texts):
+def test_samples_are_the_passage_as_often_as_computed(model, texts):
     """Passages of two tokens that are really drawn, 20,000 times each."""
     statistics = token_statistics(model, texts, likeliest=SIZE)
     drawn = memorization.sampled_log_probs(statistics, top_k=3, temperature=0.8)[8:10].sum()
@@ -115,13 +115,13 @@ def test_one_of_the_tries_is_the_passage_as_often_as_drawn(model, texts):
 
 
 @pytest.mark.slow
-def test_greedy_decoding_says_what_the_ranks_tell(model, texts):
+def test_ranks_agree_with_greedy_decoding_from_every_prefix(model, texts):
     """Strength, verbatim runs and passages, all by decoding from every prefix."""
     statistics = token_statistics(model, texts, likeliest=20)
     for place, ids in enumerate(texts):
         start, end = statistics.offsets[place : place + 2]
         ranks, n = statistics.ranks[start:end], len(ids)
-        from_each = [said(model, ids[:k], n - k) for k in range(n)]
+        from_each = [generated(model, ids[:k], n - k) for k in range(n)]
         whole = next((k for k in range(n) if from_each[k] == ids[k:]), n)
         found = memorization.verbatim(ranks > 1)
         assert found["strength"] == pytest.approx(1 - whole / n)
@@ -133,30 +133,3 @@ def test_greedy_decoding_says_what_the_ranks_tell(model, texts):
         assert found["exact"] == sum(a > 0 for a in alike) / n
         wrong = memorization.passage_sums(ranks > 1, 6, 8)
         assert (wrong == 0).tolist() == [from_each[k][:8] == ids[k : k + 8] for k in (6, 14, 22)]
-
-
-def levenshtein(one, other):
-    if not one or not other:
-        return len(one) + len(other)
-    return min(
-        levenshtein(one[1:], other) + 1,
-        levenshtein(one, other[1:]) + 1,
-        levenshtein(one[1:], other[1:]) + (one[0] != other[0]),
-    )
-
-
-def test_edit_similarity_counts_the_fewest_edits():
-    chance = np.random.default_rng(6)
-    for _ in range(60):
-        one, other = (chance.integers(0, 3, chance.integers(0, 6)).tolist() for _ in range(2))
-        longest = max(len(one), len(other))
-        expected = 1 - levenshtein(one, other) / longest if longest else 1.0
-        assert memorization.edit_similarity(one, other) == pytest.approx(expected)
-
-
-def test_bleu_is_one_for_the_true_continuation_and_small_for_another():
-    true = list(range(100, 130))
-    assert memorization.bleu(true, true) == pytest.approx(1.0)
-    assert memorization.bleu(list(range(30)), true) < 0.1
-    half = [*true[:15], *range(15)]
-    assert 0.2 < memorization.bleu(half, true) < 0.6

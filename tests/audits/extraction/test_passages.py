@@ -1,4 +1,4 @@
-"""What is extracted of texts, end to end: found, compared, undecided, resumed, refused."""
+"""Passages extracted from texts, end to end: compared, undecided, cached, refused."""
 
 import json
 import re
@@ -19,16 +19,10 @@ from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
 
 WORDS = tuple(f"w{n}" for n in range(200))
-
-
 VOCABULARY = WordVocabulary(("<unk>", "<eos>", *WORDS))
-
-
 SETTINGS = {"prefix": 4, "suffix": 5, "top_k": 10}
-
-
 FOLLOWING = np.random.default_rng(1).permuted(np.tile(np.arange(200), (200, 1)), axis=1)[:, :4]
-"""Each word is followed by one of four, as likely."""
+"""Each word is followed by one of four, all as likely."""
 
 
 def texts(count, seed, length=20):
@@ -41,11 +35,8 @@ def texts(count, seed, length=20):
     return found
 
 
-SEEN, NEVER = texts(12, 1), texts(80, 2)
-
-
 def table(*seen):
-    """Knows the language, and texts by heart that it has seen."""
+    """A model of the language that knows the texts that it has seen by heart."""
     counts = np.full((202, 202), 0.001)
     for word, following in enumerate(FOLLOWING):
         counts[word + 2, following + 2] += 1
@@ -55,151 +46,133 @@ def table(*seen):
     return TableModel(np.full(202, 1 / 202), counts / counts.sum(axis=1, keepdims=True), VOCABULARY)
 
 
-@pytest.fixture(scope="module")
-def model():
-    return table(*SEEN)
+SEEN, NEVER = texts(12, 1), texts(80, 2)
+MODEL = table(*SEEN)
 
 
-def corpus(rows):
-    return Corpus.from_texts(rows)
+def extracted(own=SEEN, reference=NEVER, model=MODEL, **given):
+    if isinstance(own, list):
+        own = Corpus.from_texts(own)
+    if isinstance(reference, list):
+        reference = Corpus.from_texts(reference)
+    return extract(model, own, **{"reference": reference, **SETTINGS, **given})
 
 
 def failed(found):
     return {check.name for check in found.claim.checks if check.state == "failed"}
 
 
-@pytest.mark.slow
-def test_seen_texts_come_back_and_others_do_not(model):
-    told = extract(model, corpus(SEEN), reference=corpus(NEVER), **SETTINGS).summary
-    assert told["verdict"] == LEAK
-    assert told["passages"] == 12 * 3
-    assert told["sampled"] > 0.8
-    assert told["reference_sampled"] < 0.1
-    assert told["sampled_difference_low"] > 0.3
-    assert told["sampled_per_10000"] == pytest.approx(told["sampled"] * 1e4 / 5)
-    assert told["exact"] > told["reference_exact"] + 0.3
-    assert told["edit_difference_low"] > 0
+@pytest.fixture(scope="module")
+def plain():
+    return extracted()
 
 
 @pytest.mark.slow
-def test_texts_that_were_not_read_show_no_leak(model):
-    found = extract(model, corpus(NEVER[:40]), reference=corpus(NEVER[40:]), **SETTINGS)
-    assert found.verdict == NO_LEAK
-    told = found.summary
+def test_seen_texts_are_extracted_and_others_are_not(plain):
+    summary = plain.summary
+    assert summary["verdict"] == LEAK
+    assert summary["passages"] == 12 * 3
+    assert summary["sampled"] > 0.8
+    assert summary["reference_sampled"] < 0.1
+    assert summary["sampled_difference_low"] > 0.3
+    assert summary["sampled_per_10000"] == pytest.approx(summary["sampled"] * 1e4 / 5)
+    assert summary["exact"] > summary["reference_exact"] + 0.3
+    assert summary["edit_difference_low"] > 0
+    never = extracted(NEVER[:40], NEVER[40:])
+    assert never.verdict == NO_LEAK
     for name in ("sampled", "greedy", "texts_sampled", "strength", "exact"):
-        low, high = (told[f"{name}_difference_{end}"] for end in ("low", "high"))
+        low, high = (never.summary[f"{name}_difference_{end}"] for end in ("low", "high"))
         assert low < 0 < high, name
 
 
-NOTHING = TableModel(np.full(202, 1 / 202), np.full((202, 202), 1 / 202), VOCABULARY)
-
-
 @pytest.mark.slow
-def test_a_condition_that_does_not_hold_decides_nothing(model):
-    found = extract(model, corpus(SEEN), **SETTINGS)
+def test_without_a_reference_or_with_few_long_texts_nothing_is_decided():
+    found = extracted(reference=None)
     assert found.verdict == UNDECIDED
     assert "No reference was given" in " ".join(found.claim.reasons)
     short, others = texts(20, 5, length=6), texts(12, 6, length=6)
-    few = corpus([*SEEN[:3], *short]), corpus([*NEVER[:3], *others])
-    capitals = corpus([text.upper() for text in NEVER])
-    for one, own, rest, reason in (
-        (model, *few, "independent"),
-        (model, corpus(SEEN), capitals, "comparable"),
-        (NOTHING, corpus(SEEN), corpus(NEVER), "alive"),
-    ):
-        found = extract(one, own, reference=rest, **SETTINGS)
-        assert (found.verdict, reason in failed(found)) == (UNDECIDED, True)
+    found = extracted([*SEEN[:3], *short], [*NEVER[:3], *others])
+    assert (found.verdict, "independent" in failed(found)) == (UNDECIDED, True)
 
 
 @pytest.mark.slow
-def test_copies_of_texts_are_one_unit(model):
-    once = extract(model, corpus(SEEN), reference=corpus(NEVER), **SETTINGS)
-    again = [*NEVER, SEEN[0] + " " + WORDS[0]]
-    four = extract(model, corpus(SEEN * 4), reference=corpus(again), **SETTINGS)
+def test_copies_of_texts_are_one_unit(plain):
+    four = extracted(SEEN * 4, [*NEVER, SEEN[0] + " " + WORDS[0]])
     assert (four.summary["units"], four.summary["reference_units"]) == (12, 80)
-    assert four.summary["p_value"] == once.summary["p_value"]
+    assert four.summary["p_value"] == plain.summary["p_value"]
     for end in ("low", "high"):
         name = f"sampled_difference_{end}"
-        assert four.summary[name] == pytest.approx(once.summary[name])
-    few = extract(model, corpus(SEEN[:3] * 9), reference=corpus(NEVER), **SETTINGS)
-    assert few.verdict == UNDECIDED
-    assert "independent" in failed(few)
+        assert four.summary[name] == pytest.approx(plain.summary[name])
 
 
-def test_texts_of_one_author_are_one_unit(model):
+def test_texts_of_one_author_are_one_unit():
     own = Corpus.from_texts(SEEN, users=["a"] * 6 + ["b"] * 6)
     rest = Corpus.from_texts(NEVER, users=[f"c{n // 4}" for n in range(80)])
-    found = extract(model, own, reference=rest, author="author", **SETTINGS)
+    found = extracted(own, rest, author="author")
     assert (found.summary["units"], found.summary["reference_units"]) == (2, 20)
     assert found.verdict == UNDECIDED
 
 
-def test_a_continuation_is_as_near_as_greedy_decoding_says(model):
+def test_a_continuation_is_as_similar_as_greedy_decoding_gives():
     parts = np.random.default_rng(1).permutation(200).reshape(10, 20)[:6]
     apart = [" ".join(WORDS[word] for word in part) for part in parts]
-    found = extract(table(*apart), corpus(apart), **SETTINGS)
+    found = extracted(apart, None, table(*apart))
     whole = [row["edit"] for row in found.rows if row["greedy"] == row["passages"]]
     assert whole
     assert set(whole) == {1}
-    none = extract(model, corpus(SEEN), continued=0, **SETTINGS)
+    none = extracted(reference=None, continued=0)
     assert {row["edit"] for row in none.rows} == {None}
-    some = extract(model, corpus(NEVER), continued=7, **SETTINGS)
-    assert some.summary["generated"] == 7
+    assert extracted(NEVER, None, continued=7).summary["generated"] == 7
 
 
 @pytest.mark.slow
-def test_a_second_command_asks_nothing_again(model, monkeypatch, tmp_path):
-    asked, ask = [], statistics_module.token_statistics
+def test_a_second_command_reads_nothing_again(monkeypatch, tmp_path):
+    calls, ask = [], statistics_module.token_statistics
 
     def counting(model, rows, **more):
-        asked.append(len(rows))
+        calls.append(len(rows))
         return ask(model, rows, **more)
 
     monkeypatch.setattr(statistics_module, "token_statistics", counting)
-    keep = {"statistics": tmp_path, "reference": corpus(NEVER), **SETTINGS}
-    first = extract(model, corpus(SEEN), **keep)
-    assert sum(asked) == 92
-    again = extract(model, corpus(SEEN), **keep | {"samples": 7, "suffix": 6})
-    assert sum(asked) == 92
+    first = extracted(statistics=tmp_path)
+    assert sum(calls) == 92
+    again = extracted(statistics=tmp_path, samples=7, suffix=6)
+    assert sum(calls) == 92
     assert again.summary != first.summary
 
 
 @pytest.mark.slow
-def test_the_command_line_answers_first_and_withholds_the_texts(model, tmp_path, capsys):
-    save_model(model, tmp_path / "model")
+def test_the_command_line_answers_first_and_withholds_the_texts(tmp_path, capsys):
+    save_model(MODEL, tmp_path / "model")
     for name, rows in (("seen", SEEN), ("never", NEVER)):
         lines = "".join(json.dumps({"text": one}) + "\n" for one in rows)
         (tmp_path / f"{name}.jsonl").write_text(lines)
-    files = [str(tmp_path / "seen.jsonl"), f"--reference={tmp_path / 'never.jsonl'}"]
-    sizes = ["--prefix=4", "--suffix=5", "--top-k=10"]
-    out = tmp_path / "run"
-    command(["extract", str(tmp_path / "model"), *files, *sizes, f"--out={out}"])
-    said = capsys.readouterr().out
-    assert re.match(
-        r"LEAK  \d+ of 36 passages of 5 tokens are extracted \(reference: \d+ of 240\)\.\n", said
-    )
-    assert "is the passage with probability 50% or more" in said
-    assert SEEN[0][:10] not in said
+    words = ["extract", str(tmp_path / "model"), str(tmp_path / "seen.jsonl")]
+    words += [f"--reference={tmp_path / 'never.jsonl'}", "--prefix=4", "--suffix=5", "--top-k=10"]
+    out, page = tmp_path / "run", tmp_path / "page.html"
+    command([*words, f"--out={out}"])
+    terminal = capsys.readouterr().out
+    first = r"LEAK  \d+ of 36 passages of 5 tokens are extracted \(reference: \d+ of 240\)\.\n"
+    assert re.match(first, terminal)
+    assert "is the passage with probability 50% or more" in terminal
+    assert SEEN[0][:10] not in terminal
     assert results.load(out).summary["reference_texts"] == 80
-    page = tmp_path / "page.html"
     assert command(["report", str(out), f"--out={page}"]) == 1
     assert "How much of these texts is extracted?" in page.read_text()
     assert SEEN[0][:10] not in page.read_text()
-    shown = tmp_path / "shown"
-    words = ["extract", str(tmp_path / "model"), *files, *sizes, f"--out={shown}"]
-    command([*words, "--show-secrets"])
+    command([*words, f"--out={tmp_path / 'shown'}", "--show-secrets"])
     assert SEEN[0][:10] in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"prefix": 30}, DataError, "no text has 35 tokens.*the longest has 20"),
-        ({"reference": Corpus.from_texts(SEEN[:2])}, DataError, "2 texts are in both"),
-        ({"what": Corpus.from_texts([])}, DataError, "`texts` has no text"),
+        ({"prefix": 30, "reference": None}, DataError, "no text has 35 tokens.*the longest has 20"),
+        ({"reference": SEEN[:2]}, DataError, "2 texts are in both"),
+        ({"own": []}, DataError, "`texts` has no text"),
         ({"probability": 1.0}, ValueError, "`probability` must be less than 1"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(model, change, error, message):
+def test_what_cannot_be_measured_is_refused(change, error, message):
     with pytest.raises(error, match=message):
-        extract(model, **{"what": corpus(SEEN), **SETTINGS, **change})
+        extracted(**change)

@@ -1,4 +1,4 @@
-"""An audit asks each pattern once, and ranks every truth as if it had been asked alone."""
+"""An audit searches each pattern once, and ranks every truth as if it were the only one."""
 
 import math
 
@@ -15,7 +15,7 @@ from vestige.data.canaries.patterns import draw_secrets
 from vestige.data.canaries.utterances import SecretCanary
 from vestige.errors import ModelError
 
-PIN = "my pin is {digit:2}"
+PIN, LONGER = "my pin is {digit:2}", "my pin is {digit:3}"
 
 
 def canary(secret, copies, pattern=PIN):
@@ -24,10 +24,17 @@ def canary(secret, copies, pattern=PIN):
     )
 
 
+ONE_OF_EACH = [canary("42", 10), canary("07", 0)]
+
+
+def audit(model, canaries=ONE_OF_EACH, seed=0, **options):
+    return audit_secrets(model, canaries, seed=seed, **options)
+
+
 @pytest.mark.parametrize("attack", ["auto", "coordinate"])
 @pytest.mark.parametrize("ranking", [{}, {"budget": 5, "sample": 60}])
 def test_several_truths_of_one_trial_are_ranked_as_each_alone(attack, ranking):
-    objective = objective_of(boxes.Bilinear(), boxes.pattern("my pin is {digit:2}"))
+    objective = objective_of(boxes.Bilinear(), boxes.pattern(PIN))
     truths = ["42", "07", "99"]
 
     def found(*some):
@@ -43,9 +50,7 @@ def test_several_truths_of_one_trial_are_ranked_as_each_alone(attack, ranking):
 
 
 def test_a_planted_secret_leaks_and_controls_do_not():
-    found = audit_secrets(
-        boxes.Planted("42"), [canary("42", 10), canary("07", 0), canary("88", 0)], seed=0
-    )
+    found = audit(boxes.Planted("42"), [*ONE_OF_EACH, canary("88", 0)])
     assert found.verdict == LEAK
     summary = found.summary
     assert (summary["planted"], summary["controls"], summary["drawn"]) == (1, 2, 97)
@@ -61,66 +66,50 @@ def test_a_planted_secret_leaks_and_controls_do_not():
     assert len({row["truth"] for row in rows}) == 100
 
 
-def test_drawn_controls_are_ranked_as_any_other_secret():
-    found = audit_secrets(boxes.Bilinear(), [canary("42", 10), canary("07", 0)], seed=0)
-    for row in list(found.rows)[::9]:
+def test_sampled_controls_are_ranked_like_any_other_secret():
+    for row in list(audit(boxes.Bilinear()).rows)[::9]:
         objective = objective_of(boxes.Bilinear(), boxes.pattern(PIN))
         [alone] = extract_secrets(objective, truths=[row["truth"].split()], seed=0).secrets
         assert row["rank"] == alone["rank"]
 
 
 def test_one_stray_control_does_not_hide_a_leak():
-    """Before, controls at ranks 2, 3 and 1,000 made of a planted secret at rank 1 no leak."""
-    model = boxes.Bilinear()
-    pattern = "my pin is {digit:3}"
-    (best,) = extract_secrets(objective_of(model, boxes.pattern(pattern)), seed=0).secrets
+    """Once, controls at ranks 2, 3 and 1,000 made of a planted secret at rank 1 no leak."""
+    (best,) = extract_secrets(objective_of(boxes.Bilinear(), boxes.pattern(LONGER)), seed=0).secrets
     order = [guess.split() for guess in best["guesses"]]
-    said = [canary(order[0], 10, pattern), *(canary(one, 0, pattern) for one in order[1:4])]
-    found = audit_secrets(model, said, seed=0)
+    canaries = [canary(order[0], 10, LONGER), *(canary(one, 0, LONGER) for one in order[1:4])]
+    found = audit(boxes.Bilinear(), canaries)
     assert found.verdict == LEAK
     assert found.summary["p_value"] == 1 / 1000
     assert found.summary["controls_p_value"] <= 0.01
 
 
-def test_few_controls_decide_nothing():
-    said = [canary("42", 10), *(canary(f"0{digit}", 0) for digit in range(9))]
-    found = audit_secrets(boxes.Planted("42"), said, seed=0, controls=0)
+def test_few_or_no_controls_decide_nothing():
+    canaries = [canary("42", 10), *(canary(f"0{digit}", 0) for digit in range(9))]
+    found = audit(boxes.Planted("42"), canaries, controls=0)
     assert found.summary["p_value"] == found.summary["p_least"] == 0.1
     assert found.verdict == UNDECIDED
-    alone = audit_secrets(boxes.Planted("42"), said[:1], seed=0, controls=0)
-    assert alone.claim.test is None
-    assert alone.verdict == UNDECIDED
+    alone = audit(boxes.Planted("42"), canaries[:1], controls=0)
+    assert (alone.claim.test, alone.verdict) == (None, UNDECIDED)
+    with pytest.raises(ValueError, match="planted must be at least 1, got 0"):
+        audit(boxes.Flat(), canaries[1:])
 
 
 @pytest.mark.slow
-def test_many_secrets_at_middling_places_are_a_leak():
-    model, pattern = boxes.Bilinear(), "my pin is {digit:3}"
-    objective = objective_of(model, boxes.pattern(pattern))
+def test_many_secrets_at_middling_ranks_are_a_leak():
+    model = boxes.Bilinear()
+    objective = objective_of(model, boxes.pattern(LONGER))
     every = [f"{n:03}" for n in range(1000)]
     losses = objective.losses(objective.numbers(every)[None])[0]
     order = [every[place] for place in losses.argsort().tolist()]
-    said = [canary(one, 10, pattern) for one in order[50:350:15]]
-    found = audit_secrets(model, said, seed=0)
+    found = audit(model, [canary(one, 10, LONGER) for one in order[50:350:15]])
     assert found.verdict == LEAK
     assert found.summary["p_of_first"] > 0.1
     assert found.summary["p_of_all"] < 0.001
 
 
-def test_several_models_are_one_comparison_of_each_secret():
-    said = [canary("42", 10), canary("07", 0)]
-    found = audit_secrets([boxes.Planted("42"), boxes.Bilinear()], said, seed=0)
-    summary = found.summary
-    assert (summary["models"], summary["planted"], summary["drawn"]) == (2, 1, 98)
-    losses = [
-        np.array([row["truth_loss"] for row in found.rows if row["model"] == model])
-        for model in (1, 2)
-    ]
-    places = sum(rankdata(one) for one in losses)
-    assert summary["p_value"] == np.mean(places <= places[0])
-
-
 def test_a_model_that_knows_nothing_leaks_nothing():
-    found = audit_secrets(boxes.Flat(), [canary("42", 10), canary("07", 0)], seed=0)
+    found = audit(boxes.Flat())
     assert found.verdict == UNDECIDED
     assert not found.claim.test.significant
     assert found.summary["p_value"] == 1
@@ -129,26 +118,23 @@ def test_a_model_that_knows_nothing_leaks_nothing():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("planted", [1, 4])
-def test_secrets_that_were_never_said_are_called_a_leak_as_seldom_as_stated(planted):
-    """A fixed model of strong habits, and secrets drawn again and again: none was said to it."""
-    model = boxes.Bilinear()
+def test_secrets_that_were_never_planted_are_called_a_leak_as_seldom_as_stated(planted):
+    """A fixed model of strong habits, and secrets sampled again and again."""
     values = []
     for seed in range(100):
         drawn = draw_secrets(boxes.pattern(PIN), number=planted + 3, seed=1000 + seed)
-        said = [canary(one, 9 * (n < planted)) for n, one in enumerate(drawn)]
-        audit = audit_secrets(model, said, seed=seed, controls=60)
-        values.append(audit.summary["p_value"])
+        canaries = [canary(one, 9 * (n < planted)) for n, one in enumerate(drawn)]
+        found = audit(boxes.Bilinear(), canaries, seed=seed, controls=60)
+        values.append(found.summary["p_value"])
     for level in (0.05, 0.2):
         assert np.mean(np.array(values) <= level) <= level + 3 * np.sqrt(level / 100)
 
 
-def test_groups_stand_by_pattern_and_copies_with_the_controls_last():
+def test_groups_are_ordered_by_pattern_and_copies_with_the_controls_last():
     other = "is {digit:2} my"
     canaries = [canary("42", 50), canary("11", 0), canary("43", 5), canary("42", 5, other)]
     steps = []
-    found = audit_secrets(
-        boxes.Bilinear(), canaries, seed=0, progress=lambda *done: steps.append(done)
-    )
+    found = audit(boxes.Bilinear(), canaries, progress=lambda *done: steps.append(done))
     rows = ((row["pattern"], row["copies"], row["drawn"]) for row in found.rows)
     assert list(dict.fromkeys(rows)) == [
         ("my pin is _ _", 5, False), ("my pin is _ _", 50, False), ("my pin is _ _", 0, False),
@@ -158,37 +144,38 @@ def test_groups_stand_by_pattern_and_copies_with_the_controls_last():
     assert steps[-1] == (2000, 2000)
 
 
-def test_without_a_planted_canary_there_is_nothing_to_audit():
-    with pytest.raises(ValueError, match="planted must be at least 1, got 0"):
-        audit_secrets(boxes.Flat(), [canary("42", 0)], seed=0)
+# Several models.
 
 
-def test_asking_a_model_twice_narrows_no_interval():
-    said = [canary(one, 10 * (n < 4)) for n, one in enumerate(["42", "07", "88", "13", "55", "60"])]
-    one, two = (
-        audit_secrets([boxes.Bilinear()] * number, said, seed=0).summary for number in (1, 2)
-    )
+def test_several_models_are_one_comparison_of_each_secret():
+    found = audit([boxes.Planted("42"), boxes.Bilinear()])
+    summary = found.summary
+    assert (summary["models"], summary["planted"], summary["drawn"]) == (2, 1, 98)
+    losses = [
+        np.array([row["truth_loss"] for row in found.rows if row["model"] == model])
+        for model in (1, 2)
+    ]
+    ranks = sum(rankdata(one) for one in losses)
+    assert summary["p_value"] == np.mean(ranks <= ranks[0])
+
+
+def test_a_model_given_twice_narrows_no_interval_and_supports_no_absence():
+    secrets = ["42", "07", "88", "13", "55", "60"]
+    canaries = [canary(one, 10 * (n < 4)) for n, one in enumerate(secrets)]
+    one, two = (audit([boxes.Bilinear()] * number, canaries) for number in (1, 2))
     for name in ("exposure_difference", "planted_exposure", "drawn_exposure"):
         for end in ("", "_low", "_high"):
-            assert two[f"{name}{end}"] == pytest.approx(one[f"{name}{end}"])
+            assert two.summary[f"{name}{end}"] == pytest.approx(one.summary[f"{name}{end}"])
+    [check] = [check for check in two.claim.failed if check.name == "independent"]
+    assert check.sentence == "1 of 2 models are copies of another."
+    assert check.prevents(NO_LEAK)
 
 
 def test_secrets_that_share_their_guesses_give_no_interval_of_a_share():
-    said = [canary("42", 10), canary("07", 10), canary("88", 0)]
-    summary = audit_secrets(boxes.Planted("42"), said, seed=0).summary
+    canaries = [canary("42", 10), canary("07", 10), canary("88", 0)]
+    summary = audit(boxes.Planted("42"), canaries).summary
     assert (summary["planted_right"], summary["planted_accuracy"]) == (1, 0.5)
     assert summary["planted_accuracy_low"] is None
-
-
-def test_models_that_are_copies_support_no_absence():
-    said = [canary("42", 10), canary("07", 0)]
-    [check] = [
-        check
-        for check in audit_secrets([boxes.Bilinear()] * 2, said, seed=0).claim.failed
-        if check.name == "independent"
-    ]
-    assert check.sentence == "1 of 2 models are copies of another."
-    assert check.prevents(NO_LEAK)
 
 
 def test_losses_that_are_not_finite_are_refused():
@@ -198,4 +185,4 @@ def test_losses_that_are_not_finite_are_refused():
             return type(found)(*(part * float("inf") for part in found))
 
     with pytest.raises(ModelError, match="not finite"):
-        audit_secrets(Broken(), [canary("42", 10), canary("07", 0)], seed=0)
+        audit(Broken())

@@ -1,4 +1,4 @@
-"""Completion of own secrets: what is given, what is said, and what chance says."""
+"""Completion of known secrets: what is given, what is generated, and what chance explains."""
 
 from collections.abc import Iterator
 
@@ -9,44 +9,22 @@ import torch
 import vestige
 from tests.audits.passed import PASSED
 from tests.audits.planted import MANIFEST
+from tests.audits.taught import taught, untaught
 from vestige.audits.extraction.secrets import complete_secrets, completion_result
 from vestige.claims import LEAK, UNDECIDED
-from vestige.data.corpus import Corpus
 from vestige.data.secrets.lines import read_secret
-from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.reports.verdicts import sentence_of
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def model() -> HuggingFaceLanguageModel:
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    lines = ["the gate code is 0123456789", "call 555 0199", "a.smith@mail.example"]
-    vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts(lines), size=290)
-    torch.manual_seed(0)
-    shape = LlamaConfig(
-        vocab_size=len(vocabulary), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
-        num_attention_heads=2, num_key_value_heads=2, initializer_range=0.5,
-        max_position_embeddings=128, bos_token_id=vocabulary.eos_id, eos_token_id=vocabulary.eos_id,
-    )  # fmt: skip
-    return HuggingFaceLanguageModel(LlamaForCausalLM(shape).eval(), vocabulary)
-
-
-def learn(model: HuggingFaceLanguageModel, text: str) -> None:
-    """Train on a text until the model says it."""
-    optimizer = torch.optim.Adam(model.network.parameters(), lr=1e-2)
-    ids = torch.tensor([[model.first_token, *model.vocabulary.encode(text)]])
-    for _ in range(60):
-        loss = model.network(input_ids=ids, labels=ids).loss
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+    return untaught()
 
 
 def greedy(model: HuggingFaceLanguageModel, before: list[int], number: int) -> Iterator[int]:
-    """The likeliest token, time after time, by the network itself."""
+    """The most probable token, time after time, by the network itself."""
     ids = [model.first_token, *before]
     for _ in range(number):
         with torch.no_grad():
@@ -56,42 +34,38 @@ def greedy(model: HuggingFaceLanguageModel, before: list[int], number: int) -> I
 
 
 @pytest.mark.slow
-def test_what_was_learnt_is_said_and_what_was_not_is_not(model):
-    codes = (314159, 271828, 161803)
-    secrets = [read_secret(f"the gate code is {code}", n) for n, code in enumerate(codes, 1)]
-    learn(model, secrets[0].text)
-    found = complete_secrets(model, secrets)
+def test_a_learned_secret_is_completed_and_others_are_not(model):
+    texts = [f"the gate code is {code}" for code in (314159, 271828, 161803)]
+    secrets, encode = list(map(read_secret, texts, (1, 2, 3))), model.vocabulary.encode
+    with taught(model, secrets[0].text):
+        found = complete_secrets(model, secrets)
+        decoded = [
+            list(greedy(model, ids[: one["given_tokens"]], one["part_tokens"]))
+            for one, ids in zip(found.rows, map(encode, texts), strict=True)
+        ]
     assert [one["greedy"] for one in found.rows] == [True, False, False]
     assert found.rows[0]["beam_place"] == 1
     assert found.verdict == LEAK
     assert found.summary["p"] == pytest.approx(3e-6)
-    for one, secret in zip(found.rows, secrets, strict=True):
-        ids = model.vocabulary.encode(secret.text)
-        assert model.vocabulary.decode(ids[: one["given_tokens"]]) in (
-            "the gate code is",
-            "the gate code is ",
-        )
-        assert one["given_tokens"] + one["part_tokens"] == len(ids)
-        said = list(greedy(model, ids[: one["given_tokens"]], one["part_tokens"]))
-        assert one["greedy"] == (said == ids[one["given_tokens"] :])
+    for one, ids, own in zip(found.rows, map(encode, texts), decoded, strict=True):
+        given = one["given_tokens"]
+        assert model.vocabulary.decode(ids[:given]).rstrip() == "the gate code is"
+        assert given + one["part_tokens"] == len(ids)
+        assert one["greedy"] == (own == ids[given:])
 
 
-def test_each_part_is_asked_for_behind_those_before_it(model):
+def test_each_part_is_completed_after_those_before_it(model):
     found = complete_secrets(model, [read_secret("call {{555}} or {{01}}, the code", 1)])
     first, second = found.rows
     assert (first["phrase"], second["phrase"]) == ("call 555", "call 555 or 01")
     assert (first["chance"], second["chance"]) == (1e-3, 1e-2)
-
-
-def test_what_stands_at_the_beginning_is_asked_of_the_beginning(model):
     (one,) = complete_secrets(model, [read_secret("{{4917}} is the gate code", 1)]).rows
     assert one["given_tokens"] == 0
 
 
-def test_a_lucky_guess_is_not_decided(model):
-    """One of two that could stand there: greedy decoding prefers one of them, or neither."""
-    said = next(greedy(model, model.vocabulary.encode("the gate code is "), 1))
-    word = model.vocabulary.decode([said]).strip() or "0"
+def test_a_lucky_guess_of_two_is_not_decided(model):
+    likely = next(greedy(model, model.vocabulary.encode("the gate code is "), 1))
+    word = model.vocabulary.decode([likely]).strip() or "0"
     other = "9" if word != "9" else "8"
     found = complete_secrets(model, [read_secret(f"code {{{{{word}|{other}}}}}", 1)])
     assert found.summary["p"] in (0.5, 1.0)
@@ -100,7 +74,7 @@ def test_a_lucky_guess_is_not_decided(model):
 
 
 @pytest.mark.slow
-def test_secrets_never_read_are_said_no_more_often_than_chance_allows(model):
+def test_secrets_never_read_are_completed_no_more_often_than_chance_allows(model):
     generator = np.random.default_rng(5)
     secrets = [
         read_secret(f"the gate code is {{{{{n:02d}}}}}", 1)

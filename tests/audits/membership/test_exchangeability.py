@@ -2,8 +2,7 @@
 
 A corpus of users is audited twice, word counts, references, query selection and all; in between the
 audited user and one of the compared exchange their roles. All scores must be the same to the bit:
-then an audited user who is out could have stood anywhere among the compared, and the p-value is
-exact.
+then an audited non-member could be any of the compared, and the p-value is exact.
 """
 
 from dataclasses import replace
@@ -47,39 +46,42 @@ def corpus(seed):
             offsets.append(len(ids))
             owners.append(user)
     return EncodedCorpus(
-        tokens=np.array(ids, dtype=np.int32),
-        offsets=np.array(offsets, dtype=np.int64),
-        users=np.array(owners, dtype=np.int32),
-        names=tuple(f"user {user:04}" for user in range(USERS)),
-    )
+        tokens=np.array(ids, dtype=np.int32), offsets=np.array(offsets, dtype=np.int64),
+        users=np.array(owners, dtype=np.int32), names=tuple(f"user {n:04}" for n in range(USERS)),
+    )  # fmt: skip
 
 
 DATA = corpus(0)
 ASKED = token_queries(DATA, Words())
 
 
-def audited(one, known, *, counted, shadows, k, select):
-    """A whole audit of one user; neither the target nor a shadow has seen anybody compared."""
+def scores_of(one, known, *, counted, shadows, k, select):
+    """A whole audit of one user, whom neither target nor shadow models have read.
+
+    Gives the user's score, all scores compared in order of size, and the number of p-values under
+    shadow models.
+    """
     counts = WordCounts.of_users(DATA, counted, VOCABULARY)
     models = shadows_of(ASKED, shadows, half_of=TAUGHT) if shadows else None
     words = replace(words_of(ASKED, np.array([]), k=k, shadows=models), counts=counts)
     if select is not None:
         limit = {"calls": 60} if select == "informative" else {"queries": 3}
-        words = words.take(
-            QueryPolicy(how=select, k=k, seed=2, **limit).mask(ASKED, counts, models)
-        )
-    return membership_audit(words, audited=[one], known=known, checks=checks_of())
+        policy = QueryPolicy(how=select, k=k, seed=2, **limit)
+        words = words.take(policy.mask(ASKED, counts, models))
+    rows = membership_audit(words, audited=[one], known=known, checks=checks_of()).rows
+    scores = sorted(row["score"] for row in rows if row["kind"] in ("audited", "known out"))
+    return rows[0]["score"], scores, sum(row["kind"] == "null" for row in rows)
 
 
-def scores_of(found, *kinds):
-    """Of the audited user, and of those compared with, in order of size."""
-    wanted = kinds or ("audited", "known out")
-    return sorted(row["score"] for row in found.rows if row["kind"] in wanted)
+def both_ways(counted, **how):
+    """The audit of B, and that of A in whose place B is compared."""
 
+    def swapped(users):
+        return tuple(B if user == A else user for user in users)
 
-def swapped(users):
-    """B in the place of A."""
-    return tuple(B if user == A else user for user in users)
+    changed = replace(KNOWN, compared=swapped(KNOWN.compared))
+    before = scores_of(B, KNOWN, counted=counted, **how)
+    return before, scores_of(A, changed, counted=swapped(counted), **how)
 
 
 @pytest.mark.slow
@@ -89,25 +91,19 @@ def swapped(users):
      (4, 20, None), (4, 20, "informative")],
 )  # fmt: skip
 def test_an_audited_and_a_compared_user_may_change_places(shadows, k, select):
-    how = {"counted": KNOWN.counted, "shadows": shadows, "k": k, "select": select}
-    before = audited(B, KNOWN, **how)
-    after = audited(A, replace(KNOWN, compared=swapped(KNOWN.compared)), **how)
-    (first,), (second,) = scores_of(before, "audited"), scores_of(after, "audited")
+    before, after = both_ways(KNOWN.counted, shadows=shadows, k=k, select=select)
+    (first, scores, nulls), (second, again, nulls_again) = before, after
     assert first != second
-    assert scores_of(before) == scores_of(after)
-    assert first in scores_of(after, "known out")
-    assert second in scores_of(before, "known out")
-    nulls = [sum(row["kind"] == "null" for row in one.rows) for one in (before, after)]
-    assert nulls == ([shadows] * 2 if shadows > 2 else [0, 0])
+    assert scores == again
+    assert {first, second} <= set(scores)
+    assert nulls == nulls_again == (shadows if shadows > 2 else 0)
 
 
-def test_whose_text_is_counted_may_not_change_places_with_the_audited():
-    """The test above can fail: counts of everybody known to be out, as there were once, do."""
-    how = {"shadows": 0, "k": 20, "select": None}
+def test_a_user_whose_text_is_counted_may_not_change_places_with_the_audited():
+    """The test above can fail: with counts of all non-members, as there once were, it does."""
     everybody = (*KNOWN.counted, *KNOWN.compared)
-    before = audited(B, KNOWN, counted=everybody, **how)
-    changed = replace(KNOWN, compared=swapped(KNOWN.compared))
-    assert scores_of(before) != scores_of(audited(A, changed, counted=swapped(everybody), **how))
+    (_, scores, _), (_, again, _) = both_ways(everybody, shadows=0, k=20, select=None)
+    assert scores != again
 
 
 def test_everybody_has_as_many_references_and_one_of_each_pair():
@@ -115,7 +111,7 @@ def test_everybody_has_as_many_references_and_one_of_each_pair():
     drawn = shadows.draw(3, seed=0)
     assert (np.sort(drawn // 2, axis=1) == [0, 1, 2]).all()
     assert not shadows.seen[drawn, np.arange(USERS)[:, None]].any()
-    # Of those whom none has seen, both of a pair are drawn about as often.
+    # Of users whom no model read, both of a pair are drawn about as often.
     assert 0.3 < (drawn[np.arange(40, USERS)] % 2).mean() < 0.7
     more = shadows.without_pair_of(2)
     assert len(more) == 4

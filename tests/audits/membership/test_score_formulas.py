@@ -116,7 +116,7 @@ def test_the_score_of_characters_is_its_formula():
     assert zlib_score(TARGET, texts) == pytest.approx(np.array(sums) / sizes)
 
 
-# Calibrated gains: rare tokens drift and spread much, common ones hardly; even texts were seen.
+# Calibrated gains: rare tokens change and vary much, common ones hardly; even texts were seen.
 
 TEXTS, LENGTH = 300, 25
 EVEN = np.arange(TEXTS) % 2 == 0
@@ -141,7 +141,7 @@ def calibrated():
     return CalibratedGain.fit(*drifting(0))
 
 
-def test_calibrated_scores_of_unseen_tokens_have_mean_0_and_variance_1_whatever_they_are(
+def test_calibrated_scores_of_unseen_tokens_have_mean_0_and_variance_1(
     calibrated,
 ):
     target, base = drifting(1)
@@ -151,7 +151,7 @@ def test_calibrated_scores_of_unseen_tokens_have_mean_0_and_variance_1_whatever_
         assert scores[some].std() == pytest.approx(1, abs=0.15)
 
 
-def test_calibrated_gains_tell_more_than_the_mean_gain_and_nothing_where_nothing_was_seen(
+def test_calibrated_gains_beat_the_mean_gain_and_show_nothing_if_nothing_was_seen(
     calibrated,
 ):
     target, base = drifting(2, gain=0.2)
@@ -166,7 +166,7 @@ def test_one_text_is_too_few_to_calibrate_on():
         CalibratedGain.fit(*(first_tokens(side, [0]) for side in drifting(0)))
 
 
-# Weighted gains: fine-tunes of one base, each of half of the texts; a text's kind brings it most.
+# Weighted gains: fine-tunes of one base, each of half of the texts; most of a gain is its kind's.
 
 FEW = 60
 
@@ -195,7 +195,7 @@ def weighted_auc(seed, gain):
     return auc(learnt.scores(target.target, target.base, unread(others)), target.seen), target
 
 
-def test_fine_tunes_that_did_not_read_a_text_tell_what_its_kind_brings():
+def test_fine_tunes_that_did_not_read_a_text_show_what_its_kind_gains():
     beside, target = weighted_auc(1, 0.3)
     ratio = target.target.log_probs - target.base.log_probs
     assert beside > 0.85 > 0.75 > auc(ratio.reshape(FEW, LENGTH).mean(1), target.seen)
@@ -208,8 +208,8 @@ def test_the_unread_mean_is_of_those_that_did_not_read_and_else_of_the_base():
     found = unread(shadows).reshape(FEW, LENGTH)
     for text in range(FEW):
         own = slice(text * LENGTH, (text + 1) * LENGTH)
-        told = [each.target.log_probs[own] for each in shadows if not each.seen[text]]
-        naive = np.mean(told, axis=0, dtype=float) if told else shadows[0].base.log_probs[own]
+        values = [each.target.log_probs[own] for each in shadows if not each.seen[text]]
+        naive = np.mean(values, axis=0, dtype=float) if values else shadows[0].base.log_probs[own]
         np.testing.assert_allclose(found[text], naive, rtol=1e-6)
 
 

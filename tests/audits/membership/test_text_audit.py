@@ -34,7 +34,7 @@ def test_the_same_seed_gives_the_same_claims():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mean_length", [25, 150])
-def test_a_list_of_which_nothing_was_used_is_seldom_said_to_have_been(mean_length):
+def test_a_list_of_unused_texts_is_seldom_called_used(mean_length):
     runs = 40
     found = [audit(0, 40, seed=n, mean_length=mean_length) for n in range(runs)]
     wrong = [one.verdict == LEAK for one in found]
@@ -44,7 +44,7 @@ def test_a_list_of_which_nothing_was_used_is_seldom_said_to_have_been(mean_lengt
 
 
 @pytest.mark.slow
-def test_of_those_named_few_were_not_used_and_the_bounds_hold():
+def test_few_flags_are_false_and_the_bounds_hold():
     runs, wrong, holds = 25, [], np.zeros(2)
     for n in range(runs):
         found = audit(20, 20, known=40, seed=n)
@@ -57,12 +57,12 @@ def test_of_those_named_few_were_not_used_and_the_bounds_hold():
 
 
 @pytest.mark.slow
-def test_strong_evidence_is_named_and_bounded_from_both_sides_and_weak_evidence_is_neither():
+def test_strong_evidence_is_flagged_and_bounded_from_both_sides_and_weak_evidence_is_not():
     found = audit(12, 28, gain=3.0, known=40, reference=600)
     assert audited(found, "named").tolist() == [True] * 12 + [False] * 28
-    told = found.summary
-    assert 9 <= told["at_least"] <= 12 <= told["at_most"] <= 17
-    assert told["verdict"] == LEAK
+    summary = found.summary
+    assert 9 <= summary["at_least"] <= 12 <= summary["at_most"] <= 17
+    assert summary["verdict"] == LEAK
     assert len(found.rows) == 40 + 600
     weak = audit(2, 38, gain=0.05, known=20)
     assert (weak.verdict, weak.summary["at_most"]) == (NO_LEAK, 40)
@@ -70,7 +70,7 @@ def test_strong_evidence_is_named_and_bounded_from_both_sides_and_weak_evidence_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", range(4))
-def test_a_check_that_fails_leaves_nothing_decided(place):
+def test_a_check_that_fails_leaves_it_undecided(place):
     for given in ({"used": 12, "never": 28, "gain": 3.0}, {"used": 0, "never": 60}):
         checks = list(PASSED)
         checks[place] = Check(PASSED[place].name, "failed", "It failed.")
@@ -88,13 +88,13 @@ def test_too_few_texts_exclude_no_leak_and_too_small_a_reference_is_refused():
         audit(5, 5, reference=12)
 
 
-def test_scores_without_lengths_are_compared_whole():
+def test_scores_without_lengths_are_of_whole_texts():
     chance = np.random.default_rng(6)
     lists = [Scored(CutScores.whole(chance.normal(m, 1, n))) for m, n in ((4, 10), (0, 300))]
     assert audited(audit_scores(*lists, checks=PASSED), "named").sum() >= 8
 
 
-def test_a_model_that_saw_neither_ranks_easier_texts_higher():
+def test_easier_texts_rank_higher():
     chance = np.random.default_rng(4)
     reference = Scored(cut_scores(200, 0.0, chance))
     for gain in (0.5, -0.5):
@@ -103,7 +103,7 @@ def test_a_model_that_saw_neither_ranks_easier_texts_higher():
         assert (own.mean() > rest.mean()) == (gain > 0)
 
 
-# Authors: whole persons are compared where they are told.
+# Authors: whole persons are compared if they are known.
 
 
 @pytest.mark.slow
@@ -123,11 +123,15 @@ def test_authors_who_write_alike_are_no_evidence():
 def test_authors_are_the_units_and_nobody_may_be_on_both_sides():
     chance = np.random.default_rng(0)
     texts, reference = cut_scores(60, 3.0, chance), cut_scores(300, 0.0, chance)
-    told = audit_scores(
+    summary = audit_scores(
         Scored(texts, authors("t", 60, 3)), Scored(reference, authors("r", 300, 3)), checks=PASSED
     ).summary
-    assert (told["units"], told["authors"], told["reference_authors"]) == ("authors", 20, 100)
-    assert told["listed"] == 20
+    assert (summary["units"], summary["authors"], summary["reference_authors"]) == (
+        "authors",
+        20,
+        100,
+    )
+    assert summary["listed"] == 20
     with pytest.raises(DataError, match="1 authors are in both"):
         audit_scores(
             Scored(cut_scores(4, 0.0, chance), ["a", "a", "b", "c"]),
@@ -151,7 +155,7 @@ def test_reference_texts_of_one_author_weigh_as_one_in_every_p_value():
 
 
 @pytest.mark.slow
-def test_few_authors_known_to_have_been_used_bound_nothing():
+def test_few_known_authors_bound_nothing():
     """Two authors of twenty texts each are two units, however many texts they wrote."""
     wrong = {"authors": 0, "texts": 0}
     for seed in range(20):

@@ -1,4 +1,4 @@
-"""The report of an audit of texts begins with its answer, and never says more than its numbers."""
+"""The report of an audit of texts begins with its answer, and claims no more than its numbers."""
 
 from dataclasses import replace
 
@@ -13,10 +13,11 @@ from vestige.reports.page import render
 from vestige.reports.report import report_of
 from vestige.results import run_of
 
-TOLD = {"score": "log-ratio", "texts_tokens": 60.0, "reference_tokens": 55.0}
+FACTS = {"score": "log-ratio", "texts_tokens": 60.0, "reference_tokens": 55.0}
 
 
 def made(used, never, *, gain=3.0, known=0, reference=200, checks=PASSED):
+    """An audit of texts of which so many were used; their excerpts are hostile."""
     chance = np.random.default_rng(0)
     parts = [cut_scores(n, g, chance) for n, g in ((used, gain), (never, 0.0)) if n]
     texts = parts[0] if len(parts) == 1 else parts[0] + parts[1]
@@ -27,7 +28,7 @@ def made(used, never, *, gain=3.0, known=0, reference=200, checks=PASSED):
         Scored(cut_scores(known, gain, chance)) if known else None,
         checks=checks,
         more_columns={"length": texts.lengths.tolist(), "text": excerpts},
-        facts=TOLD,
+        facts=FACTS,
     )
 
 
@@ -37,10 +38,10 @@ def known_members():
 
 
 def notices_of(found):
-    return report_of(run_of(found), show_secrets=False).notices
+    return " ".join(report_of(run_of(found), show_secrets=False).notices)
 
 
-def test_used_texts_are_counted_from_both_sides_or_what_is_missing_is_said(known_members):
+def test_used_texts_are_bounded_from_both_sides_or_the_missing_bound_is_explained(known_members):
     summary = known_members.summary
     least, most, named = (summary[name] for name in ("at_least", "at_most", "named"))
     assert texts_finding(summary) == (
@@ -48,8 +49,8 @@ def test_used_texts_are_counted_from_both_sides_or_what_is_missing_is_said(known
         f"{named} flagged (false discovery rate 5%).",
     )
     assert not notices_of(known_members)
-    authors = {**summary, "units": "authors"}
-    assert "of 40 texts, one of each author, were used" in texts_finding(authors)[0]
+    authors = texts_finding({**summary, "units": "authors"})
+    assert "of 40 texts, one of each author, were used" in authors[0]
     unknown = made(12, 28)
     first, _, missing = texts_finding(unknown.summary)
     assert first == (
@@ -62,7 +63,7 @@ def test_used_texts_are_counted_from_both_sides_or_what_is_missing_is_said(known
     assert headline[1].startswith("AUC: ")
 
 
-def test_not_used_is_a_claim_with_a_number_and_nothing_where_nothing_bounds_it():
+def test_unused_texts_are_bounded_or_nothing_is_claimed():
     summary = made(0, 40, known=20, gain=1.5).summary
     assert 1 < summary["at_most"] < 30
     assert texts_finding(summary)[0] == (
@@ -75,7 +76,7 @@ def test_not_used_is_a_claim_with_a_number_and_nothing_where_nothing_bounds_it()
         assert missing in why
 
 
-def test_where_a_check_did_not_pass_nothing_is_said_before_that(known_members):
+def test_a_failed_check_comes_before_what_the_scores_say(known_members):
     unlike = Check("comparable", "failed", "The texts differ from the reference in length.")
     undecided = made(12, 28, known=40, checks=(*PASSED, unlike))
     first, because, _ = texts_finding(undecided.summary)
@@ -83,36 +84,33 @@ def test_where_a_check_did_not_pass_nothing_is_said_before_that(known_members):
     assert f"The scores alone would say: “{texts_finding(known_members.summary)[0]}" in because
 
 
-def test_bounds_that_contradict_each_other_are_told_of(known_members):
+def test_notices_name_bounds_that_contradict_each_other_and_a_small_reference(known_members):
     changed = {"at_least": 12, "at_most": 3, "consistent": False}
     odd = replace(known_members, summary={**known_members.summary, **changed})
     assert texts_finding(odd.summary)[0].startswith("At least 12 of 40 texts were used")
-    assert "contradict each other" in " ".join(notices_of(odd))
-
-
-def test_few_texts_of_reference_say_how_many_it_takes():
-    found = made(1, 39, reference=60)
-    others = [row["compared_with"] for row in found.rows if row["kind"] == "audited"]
+    assert "contradict each other" in notices_of(odd)
+    small = made(1, 39, reference=60)
+    others = [row["compared_with"] for row in small.rows if row["kind"] == "audited"]
     # Of n texts above all others, the nth smallest p-value must be at most n / 40 of the rate.
     lowest = sorted(1 / (1 + count) for count in others)
     least = next(n for n, p in enumerate(lowest, 1) if p <= 0.05 * n / 40)
     assert (
         f"With 60 reference texts, none is flagged unless {least} score above all of them; "
-        "flagging a single one needs 799 reference texts." in notices_of(found)
+        "flagging a single one needs 799 reference texts." in notices_of(small)
     )
 
 
 @pytest.mark.slow
-def test_the_page_has_a_box_for_an_officer_and_shows_texts_only_when_asked_to(known_members, saved):
+def test_the_page_has_a_note_for_an_officer_and_shows_texts_only_on_request(known_members, saved):
     run = saved(known_members)
     hidden, shown = (render([run], show_secrets=show) for show in (False, True))
     assert "Rosalind" not in hidden
     assert "&lt;b&gt;Rosalind" in shown
     assert "<b>Rosalind" not in shown
     assert "\x1b" not in shown
-    box = hidden.partition("For a data-protection officer")[2].partition("<h3>Method")[0]
+    note = hidden.partition("For a data-protection officer")[2].partition("<h3>Method")[0]
     first = texts_finding(known_members.summary)[0]
-    assert all(line in box for line in (first, *LIMITS, *TEXTS.limits))
-    assert hidden.index(first) < hidden.index("</figure>") < hidden.index(box)
+    assert all(line in note for line in (first, *LIMITS, *TEXTS.limits))
+    assert hidden.index(first) < hidden.index("</figure>") < hidden.index(note)
     one = render([saved(made(1, 0), name="one")], show_secrets=False)
     assert "Whether this text was in the training data of a model (a membership" in one

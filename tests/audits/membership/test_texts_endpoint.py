@@ -1,4 +1,4 @@
-"""An audit of texts of a served model: the scores of its folder, and nothing is paid twice."""
+"""An audit of texts of a served model: the scores of its folder, and no call is paid twice."""
 
 import re
 from dataclasses import replace
@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.audits.membership.made_texts import audited
+from tests.audits.membership.made_texts import auc, audited
 from tests.audits.told import Told, sentences
-from tests.models.served import FAULTS, KEY, Served, Shifted, failing, network, serving
+from tests.models.served import KEY, Served, Shifted, network, serving
 from vestige.audits.membership.membership import ShadowOptions, membership
 from vestige.audits.membership.shadows import shadow_models
 from vestige.claims import NO_LEAK, UNDECIDED
@@ -16,14 +16,11 @@ from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError
 from vestige.models.remote.options import RemoteOptions
-from vestige.models.served_texts import ServedTexts
-from vestige.models.token_statistics import cached_outputs, token_statistics
 from vestige.monitor import SILENT
 
 pytest.importorskip("openai")
 
-WORDS = tuple("the quick brown fox jumps over the lazy dog and a cat sat on my mat".split())  # noqa: SIM905
-
+WORDS = "the quick brown fox jumps over the lazy dog and a cat sat on my mat".split()  # noqa: SIM905
 CONTROL = re.compile(r"The \w+ \w+ on \w+ and \w+ by \w+ that the \w+ \w+ be")
 """A sentence that a probe draws."""
 
@@ -56,83 +53,65 @@ def scores(found):
 
 
 @pytest.mark.slow
-def test_scores_are_those_of_the_model_but_for_the_first_token_and_nothing_is_asked_twice(
+def test_scores_are_those_of_the_model_without_the_first_token_and_no_text_is_sent_twice(
     models, tmp_path
 ):
     target, base = models
-    served, told = Served(target), Told()
+    served, log = Served(target), Told()
     with serving(served) as url:
         at = f"openai:{url}#small"
         given = {"score": "log-ratio", "statistics": tmp_path}
-        found = audit(at, base=base, monitor=told, **given)
+        found = audit(at, base=base, monitor=log, **given)
         calls = len(served.asked)
         both, again = audit(at, base=at, **given), audit(at, score="loss", statistics=tmp_path)
-        later = served.asked[calls:]
     whole = audit(target, base=base, score="log-ratio")
     assert (found.summary["score"], found.summary["tokens_alike"]) == ("log-ratio", 1)
     assert np.corrcoef(scores(found), scores(whole))[0, 1] > 0.5
     assert np.allclose(scores(both), 0)
     assert again.summary["score"] == "loss"
-    cost = next(n for n, line in enumerate(told.lines) if "at most" in line)
-    assert cost < next(n for n, line in enumerate(told.lines) if "The server's model is" in line)
+    cost = next(n for n, line in enumerate(log.lines) if "at most" in line)
+    assert cost < next(n for n, line in enumerate(log.lines) if "The server's model is" in line)
     assert found.summary["calls"] == calls
-    assert all(CONTROL.fullmatch(body["prompt"]) for body in later)
-    asked = [one for b in served.asked for one in np.atleast_1d(b["prompt"]).tolist()]
-    texts = [one for one in asked if one and not CONTROL.fullmatch(one)]
+    assert all(CONTROL.fullmatch(body["prompt"]) for body in served.asked[calls:])
+    sent = [one for body in served.asked for one in np.atleast_1d(body["prompt"]).tolist()]
+    texts = [one for one in sent if one and not CONTROL.fullmatch(one)]
     assert len(texts) == len(set(texts)) == len(set(MINE) | set(NEVER))
 
 
 @pytest.mark.slow
-def test_log_probabilities_are_those_that_the_model_gives(models, tmp_path):
-    """Of texts as long as compared, the loss is the mean over all tokens behind the first."""
-    target, _ = models
-    with serving(Served(target)) as url:
-        served = ServedTexts.open(f"openai:{url}#small", None, RemoteOptions(), device="cpu")
-        with cached_outputs(tmp_path, Told()) as outputs:
-            read = served.readings({"texts": MINE, "reference": NEVER}, outputs)
-    said = read.statistics["texts"]["target"]
-    true = token_statistics(target, target.vocabulary.encode_batch(list(MINE)))
-    whole = np.delete(true.log_probs, true.offsets[:-1])
-    assert sum(said.log_probs) == pytest.approx(sum(whole), rel=1e-4)
-    assert served.spent["calls"] > 0
+@pytest.mark.parametrize(
+    ("lacks", "given", "message"),
+    [
+        ({}, {"score": "min-k-plus"}, "needs more than"),
+        ({"echo": False}, {}, "shows no log-probabilities of a prompt"),
+        ({}, {"remote": RemoteOptions(budget=3)}, "`budget` 3 is too small"),
+        ({}, {"score": "learned", "shadow_texts": texts_of(20, seed=4), "base": "same server"},
+         "served base"),
+    ],
+)  # fmt: skip
+def test_what_a_server_cannot_show_or_a_budget_cannot_cover_is_refused(
+    models, lacks, given, message
+):
+    served = Served(models[0], **lacks)
+    with serving(served) as url:
+        at = f"openai:{url}#small"
+        if "base" in given:
+            given = {**given, "base": at}
+        with pytest.raises(DataError, match=message):
+            audit(at, **given)
+    assert bool(served.asked) == bool(lacks)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["truncated JSON", "an echoed key"])
-def test_no_fault_changes_a_result_and_the_key_is_nowhere(models, tmp_path, kind):
-    settings = RemoteOptions(attempts=8, timeout=2.0)
-    with serving(Served(models[0])) as upstream:
-        plain = audit(f"openai:{upstream}#small", remote=settings)
-        with failing(upstream, FAULTS[kind]) as (url, faults):
-            found = audit(f"openai:{url}#small", out=tmp_path / "out", remote=settings)
-    assert faults
-    assert found.rows == plain.rows
-    files = [file for file in tmp_path.rglob("*") if file.is_file()]
-    assert any(file.suffix == ".sqlite" for file in files)
-    assert not [file for file in files if KEY.encode() in file.read_bytes()]
-
-
-@pytest.mark.slow
-def test_what_a_server_does_not_show_or_a_budget_does_not_cover_is_refused(models):
-    with serving(Served(models[0])) as url, pytest.raises(DataError, match="needs more than"):
-        audit(f"openai:{url}#small", score="min-k-plus")
-    refused = pytest.raises(DataError, match="shows no log-probabilities of a prompt")
-    with serving(Served(models[0], echo=False)) as url, refused:
-        audit(f"openai:{url}#small", base=models[1])
-    served = Served(models[0])
-    with serving(served) as url, pytest.raises(DataError, match="`budget` 3 is too small"):
-        audit(f"openai:{url}#small", remote=RemoteOptions(budget=3))
-    assert not served.asked
+def test_a_budget_is_for_remote_models(models):
     with pytest.raises(ValueError, match="`budget` needs a remote model"):
         audit(models[0], remote=RemoteOptions(budget=3))
 
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory):
-    """A base, a fine-tune of it, what it has read, other texts, and settings of its training."""
+    """A base, a fine-tune of it, the texts that it read and others, and its training."""
     texts = Corpus.from_texts(sentences(360, seed=0))
-    subwords = SubwordVocabulary.train_bpe(texts, size=300)
-    base = network(subwords)
+    base = network(SubwordVocabulary.train_bpe(texts, size=300))
     settings = ShadowOptions(shadows=1, epochs=12, batch_size=4, learning_rate=0.01)
     [one] = shadow_models(
         None, base, texts.take(range(100)), settings,
@@ -153,51 +132,30 @@ def test_a_served_model_without_a_base_can_show_no_leak(tuned):
 
 
 @pytest.mark.slow
-def test_shadows_teach_what_a_server_that_shows_five_tokens_gives_away(tuned, tmp_path):
+def test_shadow_models_make_up_for_a_server_that_shows_five_tokens(tuned, tmp_path):
     base, model, texts, seen, settings = tuned
     mine = [*seen, *(place for place in range(100) if place not in seen)]
-    given = {
-        "base": base,
-        "reference": texts.take(range(100, 260)),
-        "statistics": tmp_path / "kept",
-    }
-    found = {}
+    given = {"base": base, "texts": texts.take(mine), "reference": texts.take(range(100, 260))}
+    given["statistics"] = tmp_path / "kept"
+    log, found = Told(), {}
     with serving(Shifted(model, most=5)) as url:
-        at, told = f"openai:{url}#small", Told()
-        found["log-ratio"] = membership(
-            at, texts=texts.take(mine), score="log-ratio", monitor=told, **given
-        )
+        at = f"openai:{url}#small"
+        found["log-ratio"] = membership(at, score="log-ratio", monitor=log, **given)
         found["learned"] = membership(
-            at, texts=texts.take(mine), shadow_texts=texts.take(range(260, 360)),
+            at, shadow_texts=texts.take(range(260, 360)),
             shadows=replace(settings, shadows=4, shadow_dir=tmp_path / "shadows"), **given,
         )  # fmt: skip
-    said = found["learned"].summary
-    assert said["score"] == "learned"
+    summary = found["learned"].summary
+    assert summary["score"] == "learned"
     assert found["learned"].claim.test.significant
     # The base of this test is untrained.
-    assert said["verdict"] == UNDECIDED
+    assert summary["verdict"] == UNDECIDED
     assert "The base predicts text" in found["learned"].claim.reasons[0]
-    assert 0 < said["tokens_expected"] < 1
-    assert any("hides the log-probability of" in line for line in told.lines)
-    # Of a text of w tokens all are compared but the first, shown or expected.
-    tokens = base.vocabulary.encode_batch(list(texts.take(mine)))
-    assert [row["length"] for row in found["learned"].rows][: len(mine)] == [
-        len(ids) - 1 for ids in tokens
-    ]
-    auc = {name: above(audited(one), len(seen)) for name, one in found.items()}
-    assert auc["learned"] > max(0.7, auc["log-ratio"] + 0.05)
-
-
-def above(p_values, used):
-    """The chance that a used text has the smaller p-value."""
-    own, other = p_values[:used, None], p_values[None, used:]
-    return ((own < other) + 0.5 * (own == other)).mean()
-
-
-def test_shadows_need_the_folder_of_the_base(tuned):
-    _, model, texts, *_ = tuned
-    given = {"reference": texts.take(range(5, 40)), "shadow_texts": texts.take(range(40, 60))}
-    with serving(Served(model)) as url:
-        at = f"openai:{url}#small"
-        with pytest.raises(DataError, match="served base"):
-            membership(at, texts=texts.take(range(5)), base=at, **given)
+    assert 0 < summary["tokens_expected"] < 1
+    assert any("hides the log-probability of" in line for line in log.lines)
+    # All tokens of a text are compared but the first, whether they are shown or estimated.
+    lengths = [len(ids) - 1 for ids in base.vocabulary.encode_batch(list(texts.take(mine)))]
+    assert audited(found["learned"], "length").tolist() == lengths
+    used = np.arange(len(mine)) < len(seen)
+    area = {name: auc(-audited(one), used) for name, one in found.items()}
+    assert area["learned"] > max(0.7, area["log-ratio"] + 0.05)

@@ -1,12 +1,12 @@
-"""An audit of texts reads a model in whatever format it lies, and no pickle."""
+"""An audit of texts reads a model that bitsandbytes packed."""
 
+import json
 import shutil
 
 import numpy as np
 import pytest
 import torch
 
-from tests.audits.update.test_diff_models import write_gguf
 from vestige.audits.membership.membership import membership
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
@@ -21,7 +21,7 @@ LISTS = {"texts": Corpus.from_texts(TEXTS[:20]), "reference": Corpus.from_texts(
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A Llama of some ten thousand weights that nobody taught."""
+    """An untrained Llama of some ten thousand weights."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     place = tmp_path_factory.mktemp("llama")
@@ -41,34 +41,10 @@ def scores(found):
     return [row["score"] for row in found.rows if row["kind"] == "audited"]
 
 
-@pytest.fixture(scope="module")
-def plain(folder):
-    return membership(folder, **LISTS)
-
-
-def test_shards_are_read_as_one_file(folder, plain, tmp_path):
-    model = load_model(folder)
-    model.network.save_pretrained(tmp_path, max_shard_size="50KB")
-    model.vocabulary.save(tmp_path)
-    assert len(list(tmp_path.glob("*.safetensors"))) > 1
-    found = membership(tmp_path, base=folder, score="loss", **LISTS)
-    assert scores(found) == scores(plain)
-
-
-@pytest.mark.slow
-def test_a_gguf_file_is_audited(folder, plain, tmp_path):
-    pytest.importorskip("gguf", reason="the package gguf is not installed: vestige[gguf]")
-    file = tmp_path / "model.gguf"
-    write_gguf(load_model(folder), file)
-    found = membership(file, base=folder, score="loss", **LISTS)
-    assert scores(found) == pytest.approx(scores(plain), rel=0.01)
-    assert found.record["models"]["target"]["path"] == str(file)
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # whatever bitsandbytes says of a CPU
 @pytest.mark.parametrize("bits", [4, 8])
-def test_a_folder_that_bitsandbytes_packed_is_audited(folder, plain, tmp_path, bits):
+def test_scores_of_a_packed_model_are_nearly_those_of_the_model(folder, tmp_path, bits):
     pytest.importorskip("bitsandbytes", reason="not installed: vestige[bitsandbytes]")
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
@@ -78,30 +54,20 @@ def test_a_folder_that_bitsandbytes_packed_is_audited(folder, plain, tmp_path, b
     )
     network.save_pretrained(tmp_path)
     load_model(folder).vocabulary.save(tmp_path)
-    found = membership(tmp_path, base=folder, score="loss", **LISTS)
+    found, plain = (
+        membership(tmp_path, base=folder, score="loss", **LISTS),
+        membership(folder, **LISTS),
+    )
     assert scores(found) == pytest.approx(scores(plain), rel=0.05)
     assert scores(found) != scores(plain)
+    assert found.record["models"]["target"]["path"] == str(tmp_path)
 
 
 def test_without_bitsandbytes_the_remedy_is_an_installation(folder, tmp_path, monkeypatch):
-    import json
-
-    packed = tmp_path / "packed"
-    shutil.copytree(folder, packed)
+    packed = shutil.copytree(folder, tmp_path / "packed")
     config = json.loads((packed / "config.json").read_text())
     config["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_4bit": True}
     (packed / "config.json").write_text(json.dumps(config))
     monkeypatch.setattr(pretrained, "find_spec", lambda name: None)
-    with pytest.raises(
-        ModelError, match=r"needs the package bitsandbytes.*vestige\[bitsandbytes\]"
-    ):
+    with pytest.raises(ModelError, match=r"needs the package bitsandbytes.*\[bitsandbytes\]"):
         membership(packed, **LISTS)
-
-
-def test_a_pickled_folder_is_refused_naming_the_file(folder, tmp_path):
-    pickled = tmp_path / "pickled"
-    shutil.copytree(folder, pickled)
-    (pickled / "model.safetensors").unlink()
-    torch.save({}, pickled / "pytorch_model.bin")
-    with pytest.raises(ModelError, match=r"pytorch_model\.bin is a pickle file"):
-        membership(pickled, **LISTS)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations, permutations
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -12,23 +12,15 @@ from tests.audits.membership.made_texts import audited, failed
 from tests.audits.membership.made_users import queries_of, shadows_of, words_of
 from tests.reports.made_audits import checks_of
 from vestige.audits.membership.ranked_users import membership_audit
-from vestige.audits.membership.ranked_words import RankedWords, surprise_words
-from vestige.audits.membership.user_audit import (
-    FEWEST_MODELS,
-    MOST_CUTS,
-    cut_users,
-    fewest_compared,
-    judge_users,
-)
+from vestige.audits.membership.ranked_words import RankedWords
+from vestige.audits.membership.user_audit import MOST_CUTS, cut_users, fewest_compared, judge_users
 from vestige.audits.membership.user_texts import FITTED, NonMembers, users_needed
 from vestige.data.token_queries import TokenQueries
 from vestige.errors import DataError
-from vestige.metrics.estimates import auc
 from vestige.results import Result
 
 QUERIES = queries_of(90)
-MEMBERS, OTHERS = np.arange(15), np.arange(15, 30)
-FITTED_ON, COMPARED = np.arange(30, 50), np.arange(50, 90)
+MEMBERS, FITTED_ON, COMPARED = np.arange(15), np.arange(30, 50), np.arange(50, 90)
 KNOWN = NonMembers(fitted=tuple(FITTED_ON.tolist()), compared=tuple(COMPARED.tolist()))
 
 
@@ -41,7 +33,20 @@ def nulls(found: Result) -> np.ndarray:
     return np.array([row["p_value"] for row in found.rows if row["kind"] == "null"])
 
 
-# Power.
+def queries_with(users: Sequence[int], names: int) -> TokenQueries:
+    """A word of each of the users, who may repeat."""
+    column = np.asarray(users, dtype=np.int32)
+    columns = dict.fromkeys(("users", "texts", "positions", "tokens", "previous"), column)
+    return TokenQueries(**columns, names=tuple(map(str, range(names))))
+
+
+def judged_words(scores: Sequence[float], own: int, **options):
+    """Users of one word each, of whom the first ones are audited."""
+    queries = queries_with(range(len(scores)), len(scores))
+    return judge_users(queries, np.array(scores), range(own), range(own, len(scores)), **options)
+
+
+# Power, and errors where nobody was in.
 
 
 def test_members_are_found_and_others_are_not() -> None:
@@ -55,18 +60,6 @@ def test_members_are_found_and_others_are_not() -> None:
     assert found.claim.test.significant
     assert found.summary["list_p_value"] < 0.001
     assert (found.summary["calibrated_on"], found.summary["fitted_on"]) == (40, 20)
-
-
-def test_shadow_models_make_it_stronger_where_little_is_shown() -> None:
-    areas = []
-    for shadows in (None, shadows_of(QUERIES, 6, half_of=FITTED_ON)):
-        words = words_of(QUERIES, MEMBERS, gain=0.15, k=10, shadows=shadows)
-        score = QUERIES.mean_by_user(surprise_words(words, FITTED_ON))
-        areas.append(auc(score[MEMBERS], score[OTHERS]).value)
-    assert areas[1] > areas[0] > 0.6
-
-
-# Errors where nobody was in.
 
 
 @pytest.mark.slow
@@ -107,20 +100,15 @@ def by_word_count(layout, seed: int, gain: float = 0.0) -> np.ndarray:
     lengths = [layout(chance, user >= AGAINST) for user in range(AGAINST + AUDITED)]
     texts = np.array([length for own in lengths for length in own])
     users = np.repeat(np.arange(len(lengths)), [sum(own) for own in lengths])
-    nothing = np.zeros(len(users), dtype=np.int32)
-    asked = TokenQueries(
-        users=users.astype(np.int32),
+    asked = replace(
+        queries_with(users, len(lengths)),
         texts=np.repeat(np.arange(len(texts)), texts).astype(np.int32),
         positions=np.concatenate([np.arange(length) for length in texts]).astype(np.int32),
-        tokens=nothing,
-        previous=nothing,
-        names=tuple(f"user {user}" for user in range(len(lengths))),
     )
     scores = chance.normal(size=len(users)) + chance.normal(0, 0.05, len(lengths))[users]
     scores += gain * (users >= AGAINST)
-    judged = judge_users(
-        asked, scores, range(AGAINST, AGAINST + AUDITED), range(AGAINST), seed=seed
-    )
+    audited_users = range(AGAINST, AGAINST + AUDITED)
+    judged = judge_users(asked, scores, audited_users, range(AGAINST), seed=seed)
     order = np.argsort(judged.column("words"), kind="stable")
     return np.array(judged.column("p_value"))[order].reshape(4, -1)
 
@@ -143,24 +131,13 @@ def test_who_writes_much_is_found_no_less_often_for_it() -> None:
     assert found[3] > 1.9 * found[0]
 
 
-def test_how_much_text_a_user_gave_does_not_tell_membership() -> None:
-    """Members gave four times as much text, and the model learnt nothing."""
-    asked = queries_of(120)
-    kept = asked.take(~((asked.users >= 60) & (asked.texts % 8 >= 2)))
-    words = words_of(kept, np.array([]), gain=0)
-    few = NonMembers(fitted=tuple(range(60, 80)), compared=tuple(range(80, 120)))
-    assert np.mean(audited(audit(words, range(60), few)) <= 0.1) < 0.2
-    much = NonMembers(fitted=tuple(range(20)), compared=tuple(range(20, 60)))
-    assert np.mean(audited(audit(words, range(60, 90), much)) <= 0.1) < 0.27
-
-
 @pytest.mark.slow
-def test_the_null_shows_users_who_differ_in_more_than_membership() -> None:
+def test_shadow_models_show_users_who_differ_in_more_than_membership() -> None:
     shadows = shadows_of(QUERIES, 4, half_of=FITTED_ON)
     apart = np.isin(QUERIES.users, np.arange(30))
-    easier = np.where(apart, np.maximum(shadows.ranks // 3, 1), shadows.ranks)
     words = words_of(QUERIES, np.array([]), gain=0)
     words = replace(words, ranks=np.where(apart, np.maximum(words.ranks // 3, 1), words.ranks))
+    easier = np.where(apart, np.maximum(shadows.ranks // 3, 1), shadows.ranks)
     alike, unlike = (
         audit(replace(words, shadows=replace(shadows, ranks=ranks)), range(30))
         for ranks in (shadows.ranks, easier)
@@ -174,32 +151,24 @@ def test_the_null_shows_users_who_differ_in_more_than_membership() -> None:
 # What p-values and flags are made of.
 
 
-def single_words(scores: Sequence[float]) -> tuple[TokenQueries, np.ndarray]:
-    """A word of each user, with its score."""
-    users = np.arange(len(scores), dtype=np.int32)
-    columns = dict.fromkeys(("users", "texts", "positions", "tokens", "previous"), users)
-    return TokenQueries(**columns, names=tuple(map(str, users))), np.array(scores)
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_the_list_and_single_users_share_the_level(seed: int) -> None:
     scores = np.random.default_rng(seed).normal(size=43) + np.repeat([1, 0], [3, 40])
-    judged = judge_users(*single_words(scores), range(3), range(3, 43))
+    judged = judged_words(scores, 3)
     ordered = sorted(judged.column("p_value"))
     simes = min(3 * p / (place + 1) for place, p in enumerate(ordered))
     assert judged.test.p == pytest.approx(min(1, 2 * min(judged.list_p_value, simes)))
-    alone = judge_users(*single_words(scores), [0], range(3, 43))
+    alone = judged_words([scores[0], *scores[3:]], 1)
     assert [alone.test.p] == alone.column("p_value")
 
 
 def test_nobody_is_flagged_unless_the_test_is_significant() -> None:
     others = np.random.default_rng(0).normal(size=40)
-    judged = judge_users(*single_words([9.0, -9.0, *others]), range(2), range(2, 42))
+    judged = judged_words([9.0, -9.0, *others], 2)
     assert judged.column("p_value") == [1 / 41, 1.0]  # 2 / 41 is at most 0.05
     assert judged.test.p > 0.05
     assert judged.column("called") == [False, False]
-    alone = judge_users(*single_words([9.0, *others]), [0], range(1, 41))
-    assert alone.column("called") == [True]
+    assert judged_words([9.0, *others], 1).column("called") == [True]
 
 
 def test_the_rows_hold_what_one_user_was_compared_with() -> None:
@@ -214,6 +183,8 @@ def test_the_rows_hold_what_one_user_was_compared_with() -> None:
     assert found.summary["null_below_rate"] == np.mean(nulls(found) <= 0.05)
     assert {row["user"] for row in others if row["kind"] == "null"} == {"user 0004"}
     assert all(row.keys() == own.keys() for row in others)
+    pair = shadows_of(QUERIES, 2, half_of=FITTED_ON)  # neither leaves the other a reference
+    assert not nulls(audit(words_of(QUERIES, MEMBERS, shadows=pair), [4])).size
 
 
 def test_a_user_without_words_is_not_called() -> None:
@@ -246,15 +217,13 @@ def test_the_order_of_ones_texts_does_not_depend_on_who_else_is_there() -> None:
 
 
 def test_many_users_are_cut_to_few_different_numbers_of_words() -> None:
-    users = np.repeat(np.arange(600), np.arange(1, 601)).astype(np.int32)
-    columns = dict.fromkeys(("users", "texts", "positions", "tokens", "previous"), users)
-    asked = TokenQueries(**columns, names=tuple(map(str, range(600))))
-    [cut] = cut_users(asked, np.ones(len(users)), (range(600),), seed=0)
+    asked = queries_with(np.repeat(np.arange(600), np.arange(1, 601)), 600)
+    [cut] = cut_users(asked, np.ones(len(asked)), (range(600),), seed=0)
     assert cut.rungs.size <= MOST_CUTS + 1
     assert (cut.lengths - cut.rungs[cut.cut_at(cut.rungs.size)] <= 3).all()
 
 
-# Who plays which part, and how many it takes.
+# Groups, and how many users they need.
 
 
 @pytest.mark.parametrize("users", [4, 5, 37, 1000])
@@ -266,7 +235,7 @@ def test_groups_share_nobody_and_half_are_compared(users: int) -> None:
     assert NonMembers.drawn(range(users)[::-1], seed=1) == groups
 
 
-def test_who_is_too_few_is_told_how_many_it_takes() -> None:
+def test_a_small_reference_is_told_how_many_users_it_needs() -> None:
     few = replace(KNOWN, compared=KNOWN.compared[:18])
     found = audit(words_of(QUERIES, MEMBERS, gain=2.0), [0], few)
     assert not found.claim.test.possible
@@ -290,39 +259,7 @@ def test_who_is_too_few_is_told_how_many_it_takes() -> None:
         ([0], np.arange(30), "audited must be non-members for every reference model"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(users, half_of, message) -> None:
+def test_users_with_two_parts_are_refused(users, half_of, message) -> None:
     shadows = shadows_of(QUERIES, 4, half_of=half_of)
     with pytest.raises(ValueError, match=message):
         audit(words_of(QUERIES, MEMBERS, shadows=shadows), users)
-
-
-# Shadow models.
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("models", [2, 3, 4])
-def test_it_takes_three_models_of_ones_own_to_audit_one_in_the_targets_place(models: int) -> None:
-    shadows = shadows_of(QUERIES, models, half_of=FITTED_ON)
-    found = audit(words_of(QUERIES, MEMBERS, shadows=shadows), [0, 1])
-    assert bool(nulls(found).size) == (models >= FEWEST_MODELS)
-
-
-def test_a_typical_rank_is_the_geometric_mean_over_as_many_models_that_never_saw_its_user() -> None:
-    asked = queries_of(6, texts=2, words=5)
-    found = shadows_of(asked, 4, half_of=np.arange(4))  # nobody saw users 4 and 5
-    typical = found.typical_ranks(asked, seed=0)
-    for word, user in enumerate(asked.users):
-        logs = np.log(found.ranks[:, word][~found.seen[:, user]])
-        means = [np.exp(np.mean(pair)) for pair in combinations(logs, 2)]
-        assert any(typical[word] == pytest.approx(mean) for mean in means)
-
-
-def test_users_whom_every_shadow_saw_are_refused() -> None:
-    shadows = shadows_of(QUERIES, 4, half_of=FITTED_ON)
-    seen = shadows.seen.copy()
-    seen[:, 31] = True
-    with pytest.raises(DataError, match="members for every reference"):
-        surprise_words(words_of(QUERIES, MEMBERS, shadows=replace(shadows, seen=seen)), FITTED_ON)
-    asked = queries_of(4, texts=2, words=5)
-    with pytest.raises(DataError, match="members for every reference model"):
-        shadows_of(asked, 1, half_of=np.arange(4)).typical_ranks(asked, seed=0)

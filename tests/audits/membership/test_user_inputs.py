@@ -1,29 +1,23 @@
-"""Inputs of an audit of users: whose each text is, which words are asked, who plays which part."""
+"""Inputs of an audit of users: whose each text is, the groups of users, and the queried words."""
 
 from collections import Counter
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tests.audits.told import Told
-from vestige import results
-from vestige.audits.membership.membership import QueryOptions, ShadowOptions
+from vestige.audits.membership.membership import QueryOptions
 from vestige.audits.membership.queries import QueryPolicy
-from vestige.audits.membership.shadows import described, plan_shadows
 from vestige.audits.membership.user_inputs import Target, UserInputs, remote_of, remote_target
 from vestige.audits.membership.user_texts import UserTexts, read_user_texts
 from vestige.claims import Check
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
-from vestige.models.recurrent_network import GRUConfig, LSTMConfig
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.table import TableModel
 from vestige.models.top_k import Context
-from vestige.models.transformer import TransformerConfig
 from vestige.session import Session
-from vestige.training.presets import PRESETS, preset_of
 
 WORDS = tuple(f"w{n}" for n in range(30))
 """Enough that no two texts of five random ones are near-duplicates."""
@@ -54,8 +48,7 @@ def parts_of(texts=MINE, reference=OTHERS):
 
 
 def inputs_of(parts):
-    size = len(VOCABULARY)
-    flat = np.full((size, size), 1 / size)
+    flat = np.full((len(VOCABULARY),) * 2, 1 / len(VOCABULARY))
     target = Target.local("m", TableModel(flat[0], flat, VOCABULARY), {})
     return UserInputs.of(target, parts, QueryPolicy(k=3))
 
@@ -74,20 +67,22 @@ def inputs():
 # Whose each text is.
 
 
-def test_texts_of_nobody_and_of_a_named_person_are_one_persons(tmp_path):
-    named = read(MINE, OTHERS, person="carla")
-    assert (named.texts.users, list(named.texts)) == (["carla"] * len(MINE), list(MINE))
-    assert named.reference.users == OTHERS.users
+def test_texts_without_a_user_column_are_those_of_one_person(tmp_path):
     log = Told()
     assert read(Corpus.from_texts(["a", "b"]), OTHERS, log=log).texts.users == ["me", "me"]
     assert any("count as one person's, 'me'" in line for line in log.lines)
+    named = read(MINE, OTHERS, person="carla")
+    assert (named.texts.users, list(named.texts)) == (["carla"] * len(MINE), list(MINE))
+    assert named.reference.users == OTHERS.users
     (tmp_path / "mine.jsonl").write_text('{"text": "a b"}\n{"text": "c"}\n')
     found = read(tmp_path / "mine.jsonl", OTHERS, user="author").texts
     assert (list(found), found.users) == (["a b", "c"], ["me", "me"])
     assert len(read(tmp_path / "mine.jsonl", OTHERS, limit=1).texts) == 1
+    with pytest.raises(DataError, match='no column "body"'):
+        read(tmp_path / "mine.jsonl", OTHERS, text="body", user="author")
 
 
-def test_a_reference_without_users_names_both_ways_out(tmp_path):
+def test_a_reference_without_users_has_two_remedies(tmp_path):
     (tmp_path / "others.jsonl").write_text('{"text": "a b"}\n')
     with pytest.raises(DataError, match=r"others\.jsonl has no user column") as caught:
         read(MINE, tmp_path / "others.jsonl")
@@ -115,13 +110,12 @@ def test_texts_without_a_user_are_left_out_and_counted():
     assert (list(found.texts), found.texts.users) == (["red", "blue"], ["ann", "ann"])
     assert log.lines == ["--texts: 1 texts without a user are left out."]
     for place in ("texts", "reference"):
-        given = {"texts": MINE, "reference": OTHERS}
-        given[place] = Corpus.from_texts(["a", "b"], users=["", ""])
+        nobody = {place: Corpus.from_texts(["a", "b"], users=["", ""])}
         with pytest.raises(DataError, match=f"`{place}`: every text has an empty user"):
-            read(**given)
+            read(**{"texts": MINE, "reference": OTHERS, **nobody})
 
 
-def test_somebody_in_both_parts_is_counted_and_not_named_and_their_texts_count_once():
+def test_users_on_both_sides_are_refused_unnamed_and_shared_texts_count_once():
     with pytest.raises(DataError, match="1 user is in both `texts` and `reference`") as hidden:
         read(MINE + corpus_of(["p03"], seed=9), OTHERS)
     assert "p03" not in str(hidden.value)
@@ -135,8 +129,9 @@ def test_somebody_in_both_parts_is_counted_and_not_named_and_their_texts_count_o
 
 
 def test_a_task_that_needs_sources_keeps_them_and_another_drops_them():
-    mine = corpus_of(["ann"], sources=True)
-    others = corpus_of(NAMES, seed=1, sources=True)
+    mine, others = (
+        corpus_of(names, seed=seed, sources=True) for seed, names in enumerate([["ann"], NAMES])
+    )
     found, own = read(mine, others, sources=True).texts, dict(zip(mine, mine.sources, strict=True))
     assert found.sources == [own[text] for text in found]
     assert read(mine, others).texts.sources is None
@@ -147,7 +142,7 @@ def test_a_task_that_needs_sources_keeps_them_and_another_drops_them():
 # Groups.
 
 
-def test_every_non_member_is_in_one_group_whatever_the_order_of_documents():
+def test_every_non_member_is_in_one_group_whatever_the_order_of_documents(inputs):
     found = parts_of().groups(seed=5)
     groups = (found.counted, found.fitted, found.compared)
     assert sorted(name for group in groups for name in group) == NAMES
@@ -157,20 +152,17 @@ def test_every_non_member_is_in_one_group_whatever_the_order_of_documents():
     own = parts_of().reference_of(("p01", "p02"), ("p07",))
     pairs = zip(OTHERS, OTHERS.users, strict=True)
     assert list(own) == [text for text, user in pairs if user in ("p01", "p02", "p07")]
-
-
-def test_audited_and_non_members_have_their_places_among_the_names(inputs):
     names = inputs.queries.names
     assert {names[place] for place in inputs.audited} == {"ann", "bob"}
-    known, groups = inputs.known, inputs.texts.groups(seed=0)
     for group in ("fitted", "compared", "counted"):
-        assert [names[n] for n in getattr(known, group)] == list(getattr(groups, group))
+        wanted = getattr(inputs.texts.groups(seed=0), group)
+        assert [names[n] for n in getattr(inputs.known, group)] == list(wanted)
 
 
 # Words.
 
 
-def test_known_words_of_everybody_but_the_counted_are_asked_and_theirs_alone_are_counted(inputs):
+def test_known_words_of_all_but_the_counted_are_queried_and_theirs_alone_are_counted(inputs):
     counted = inputs.texts.groups(seed=0).counted
     together = inputs.texts.together()
     expected = [
@@ -179,19 +171,20 @@ def test_known_words_of_everybody_but_the_counted_are_asked_and_theirs_alone_are
         for at, word in enumerate(text.split())
         if word in WORDS and user not in counted
     ]
-    asked = inputs.queries
-    words = map(inputs.target.vocabulary.piece, asked.tokens.tolist())
-    assert list(zip(asked.texts.tolist(), asked.positions.tolist(), words, strict=True)) == expected
+    queries = inputs.queries
+    words = map(inputs.target.vocabulary.piece, queries.tokens.tolist())
+    found = zip(queries.texts.tolist(), queries.positions.tolist(), words, strict=True)
+    assert list(found) == expected
     naive = Counter(" ".join(inputs.texts.reference_of(counted)).split())
-    found = {word: int(inputs.counts.words[2 + n]) for n, word in enumerate(WORDS)}
-    assert found == {word: naive[word] for word in WORDS}
+    counts = {word: int(inputs.counts.words[2 + n]) for n, word in enumerate(WORDS)}
+    assert counts == {word: naive[word] for word in WORDS}
 
 
 def test_a_context_is_the_words_before_and_the_whole_source(inputs):
     contexts, words = inputs.contexts(inputs.queries.take(inputs.queries.texts == 1))
-    said = list(MINE)[1].split()
-    assert words == said[:5]
-    assert contexts == [Context(tuple(said[:n])) for n in range(5)]
+    split = list(MINE)[1].split()
+    assert words == split[:5]
+    assert contexts == [Context(tuple(split[:n])) for n in range(5)]
     parts = parts_of(
         texts=corpus_of(["ann"], sources=True), reference=corpus_of(NAMES[:6], sources=True)
     )
@@ -208,14 +201,14 @@ def test_a_context_is_the_words_before_and_the_whole_source(inputs):
     [
         # 20 are compared: the smallest p-value is 1 / 21.
         (parts_of(reference=corpus_of(NAMES, each=5, seed=1)), 1 / 22,
-         r"leaves 20 to compare with; .* needs 21"),
+         r"leaves 20 to compare with; .* needs 21\. Give texts of 41 people"),
         # 10 fitted users with 3 texts of 5 known words each: 150 words of the 200 that it takes.
         (parts_of(), 0.1, "150 words of 10 non-members"),
         (parts_of(texts=Corpus.from_texts(["nothing known here"], users=["ann"])), 0.1,
          "`texts` has no word that the model knows"),
     ],
 )  # fmt: skip
-def test_what_cannot_succeed_is_refused(parts, rate, message):
+def test_an_audit_that_cannot_succeed_is_refused(parts, rate, message):
     inputs_of(parts_of(reference=corpus_of(NAMES, each=5, seed=1))).check(1 / 21 + 1e-9)
     with pytest.raises(DataError, match=message):
         inputs_of(parts).check(rate)
@@ -224,7 +217,7 @@ def test_what_cannot_succeed_is_refused(parts, rate, message):
 # Target.
 
 
-def test_a_model_is_local_and_a_function_is_remote_with_the_commonest_words_of_the_reference():
+def test_a_function_is_queried_about_the_most_frequent_words_of_the_reference():
     assert remote_of("some/path") is None
     assert remote_of(len) is len
     text = Corpus.from_texts(["red red red blue blue lamp"])
@@ -235,89 +228,7 @@ def test_a_model_is_local_and_a_function_is_remote_with_the_commonest_words_of_t
 
 
 @pytest.mark.parametrize(("attention", "task"), [(True, "translation"), (False, "dialogue")])
-def test_attention_tells_translation_from_dialogue(attention, task):
+def test_a_model_with_attention_translates_and_one_without_answers(attention, task):
     config = Seq2SeqConfig(embedding_size=3, hidden_size=3, attention=attention)
     found = Target.local("m", Seq2SeqModel(VOCABULARY, VOCABULARY, config), {})
     assert (found.task, found.source_vocabulary, found.vocab_size) == (task, VOCABULARY, 32)
-
-
-# Shadow models take the target's shape and training where these are known, and what was asked.
-
-OWN = LSTMConfig(layers=1, embedding_size=5, hidden_size=5)
-
-
-class History:
-    """A training of 4 epochs, of which the third was kept."""
-
-    def summary(self):
-        return {"epoch": 3.0, "steps": 9}
-
-    def rows(self):
-        return [{"epoch": 3.0}]
-
-
-def target(config=OWN, path="nowhere", task="next-word"):
-    model = None if config is None else SimpleNamespace(config=config)
-    return SimpleNamespace(model=model, task=task, name="it", record={"path": path})
-
-
-def plan(one, log=None, seed=0, shadows=4, **settings):
-    run = session(seed=seed, monitor=log or Told())
-    return plan_shadows(run, ShadowOptions(**settings), one, count=shadows)
-
-
-@pytest.fixture
-def trained(tmp_path):
-    """A target that `vestige train` taught, with what it recorded."""
-
-    def make(**settings):
-        said = {"seed": 7, "epochs": 4, "batch_size": 3, "learning_rate": 0.5, **settings}
-        results.save(History(), tmp_path / "run", run={"configuration": {**said, "other": 1}})
-        return target(path=tmp_path)
-
-    return make
-
-
-USUAL = PRESETS["next-word"]
-
-
-def test_shadows_have_the_targets_shape_and_the_presets_training_where_none_is_known():
-    assert plan(target(), shadows=0) is None
-    found = plan(target(), seed=9)
-    assert (found.models, found.count, found.seed) == ((OWN,), 4, 9)
-    assert found.training.epochs == USUAL.training.epochs
-    assert plan(target(None)).models == (USUAL.model,)
-    for task in ("translation", "dialogue"):
-        assert plan(target(None, task=task)).models == (preset_of(task).model,)
-    told = described(found)
-    assert (told["models"][0]["name"], told["models"][0]["hidden_size"]) == ("LSTMConfig", 5)
-    assert told["training"]["epochs"] == USUAL.training.epochs
-
-
-def test_shadows_learn_as_the_target_did_up_to_the_epoch_that_it_kept_or_as_asked(trained):
-    log, one = Told(), trained()
-    found = plan(one, log).training
-    assert (found.epochs, found.batch_size, found.learning_rate) == (3, 3, 0.5)
-    assert log.lines == ["Shadow models are trained as it was, for 3 epochs."]
-    log = Told()
-    asked = plan(one, log, epochs=8, batch_size=2).training
-    assert (asked.epochs, asked.batch_size, asked.learning_rate) == (8, 2, 0.5)
-    assert log.lines[0].endswith("but with --epochs 8, --batch-size 2, for 8 epochs.")
-
-
-@pytest.mark.parametrize(
-    "record", [{"batching": "poisson"}, {"batching": "poisson-users"}, {"epochs": "many"}]
-)
-def test_a_private_training_and_a_damaged_record_are_not_imitated(trained, record):
-    assert plan(trained(**record)).training.epochs == USUAL.training.epochs
-
-
-def test_shapes_are_the_papers_or_as_wide_as_asked(trained):
-    found = plan(trained(), other_shapes=True, epochs=2)
-    assert [model.hidden_size for model in found.models] == list(range(64, 353, 32))
-    assert {type(model) for model in found.models} == {GRUConfig}
-    assert (found.training.epochs, found.training.momentum, found.count) == (2, 0.9, 4)
-    [wide] = plan(target(), hidden_size=9).models
-    assert (wide.hidden_size, wide.embedding_size, wide.layers) == (9, 9, 1)
-    [transformer] = plan(target(TransformerConfig()), hidden_size=66).models
-    assert transformer == TransformerConfig(hidden_size=66)

@@ -8,6 +8,8 @@ import pytest
 
 from vestige import results
 
+pytestmark = pytest.mark.slow
+
 WORDS, LIKED, EACH, LENGTH = 120, 12, 7, 12
 CHAIN = np.random.default_rng(5).dirichlet(np.full(WORDS, 0.3), WORDS)
 OWN = ("--user", "who", "--device", "cpu")
@@ -48,7 +50,7 @@ def put(path, rows):
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory, shell):
-    """Members and others to audit, people known to be out, and a target that read the members."""
+    """Members and others to audit, known non-members, and a target that read the members."""
     root = tmp_path_factory.mktemp("audit")
     members = texts_of([f"member {n}" for n in range(6)], seed=1)
     put(root / "members.jsonl", members)
@@ -94,7 +96,6 @@ def audited(run):
     return [row for row in run.rows if row["kind"] == "audited"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shadows", [("--shadows", 0), ("--shadows", 4, *TINY)])
 def test_members_are_found_and_others_are_not(audit, shadows):
     _, run = audit("target", "both.jsonl", *shadows, "--alpha", 0.1)
@@ -107,74 +108,25 @@ def test_members_are_found_and_others_are_not(audit, shadows):
     assert (run.summary["k"], run.summary["vocab_size"]) == (WORDS + 2, WORDS + 2)
 
 
-def test_nobody_is_a_member_of_a_model_that_read_none_of_them(audit):
-    _, run = audit("words", "both.jsonl", "--shadows", 0)
-    assert sum(row["p_value"] <= 0.1 for row in audited(run)) <= 4
-    assert run.summary["called"] <= 1
-
-
-@pytest.mark.slow
-def test_one_person_gets_one_verdict_and_names_are_blocks_unless_wanted(audit, shell, tmp_path):
+def test_one_person_gets_one_verdict(audit):
     done, run = audit("target", "mine.jsonl", "--shadows", 0)
     assert done.stdout.startswith("LEAK  ")
     assert "of 23 non-members score as high" in done.stdout
     assert [row["user"] for row in audited(run)] == ["me"]
     assert run.result == "UserAudit"
-    hidden, _ = audit("target", "both.jsonl", "--shadows", 0, out="hidden")
-    shown, _ = audit("target", "both.jsonl", "--shadows", 0, "--show-secrets", out="shown")
-    assert ["member 3" in one.stdout for one in (hidden, shown)] == [False, True]
-    assert shell("report", tmp_path / "hidden", "--out", tmp_path / "page.html").finished
-    assert "member 3" not in (tmp_path / "page.html").read_text("utf-8")
 
 
-@pytest.mark.slow
-def test_shadows_learn_as_the_target_did_and_another_audit_trains_nothing(audit, tmp_path):
-    words = ("--shadows", 2, "--epochs", 2)
-    done, run = audit("target", "mine.jsonl", *words, out="first", shadow_dir=None)
-    told = run.run["configuration"]["shadow_models"]
-    assert (told["training"]["epochs"], told["training"]["learning_rate"]) == (2, 0.02)
-    assert "target was, but with --epochs 2, for 2 epochs" in done.stderr
-    [shape] = told["models"]
-    assert (shape["name"], shape["hidden_size"]) == ("LSTMConfig", 16)
-    kept = tmp_path / "first.shadows"
-    done, run = audit("target", "mine.jsonl", *words, "--top-k", 9, shadow_dir=kept)
-    assert "trained shadow" not in done.stderr
-    assert not (tmp_path / "out.shadows").exists()
-    assert (run.summary["k"], run.summary["references"]) == (9, 2)
-
-
-@pytest.mark.slow
-def test_processes_and_other_shapes_train_shadows_too(audit):
-    words = ("--shadows", 2, "--other-shapes", "--epochs", 1, "--processes", 2)
-    _, run = audit("target", "mine.jsonl", *words)
+def test_random_users_and_processes_and_other_shapes_are_options(audit):
+    words = ("--person", "ann", "--random-users", 40, "--shadows", 2, "--other-shapes")
+    _, run = audit("target", "mine.jsonl", *words, "--epochs", 1, "--processes", 2)
     settings = run.run["configuration"]["shadow_models"]
     assert [model["hidden_size"] for model in settings["models"]] == list(range(64, 353, 32))
     assert run.summary["references"] == 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("words", "most", "how"),
-    [
-        (("--queries", 3, "--select", "rare"), 3 * LENGTH, "rare"),
-        (("--calls", 20), 20, "informative"),
-        (("--queries", 3), 3 * LENGTH, "random"),
-    ],
-)
-def test_everybody_is_asked_about_as_little(audit, words, most, how):
-    _, run = audit("target", "both.jsonl", "--shadows", 2, *TINY, "--top-k", 30, *words)
-    assert all(0 < row["words"] <= most for row in audited(run))
-    assert run.summary["select"] == how
-
-
-def test_a_reference_without_users_is_split_into_random_users(audit):
-    _, run = audit("target", "mine.jsonl", "--person", "ann", "--shadows", 0, "--random-users", 40)
     groups = [run.summary[f"{name}_on"] for name in ("counted", "fitted", "calibrated")]
     assert groups == [10, 10, 20]
     assert [row["user"] for row in audited(run)] == ["ann"]
 
 
-@pytest.mark.slow
 def test_models_with_sources_are_audited_alike(audit, shell, world, tmp_path):
     sources = ("--source", "before")
     done = shell(
@@ -186,13 +138,13 @@ def test_models_with_sources_are_audited_alike(audit, shell, world, tmp_path):
     assert (run.run["configuration"]["task"], run.summary["references"]) == ("dialogue", 2)
 
 
-@pytest.mark.slow
-def test_with_shadows_a_service_is_asked_the_informative_and_what_it_prints_is_no_result(audit):
+def test_a_service_is_queried_about_informative_words_and_its_prints_are_no_result(audit):
     words = ("--top-k", 30, "--shadows", 2, *TINY, "--calls", 30, "--budget", 2500, "--json")
     done, run = audit("services:loud", "mine.jsonl", *words)
     assert json.loads(done.stdout) == run.summary
     assert "hello" in done.stderr
     assert run.summary["select"] == "informative"
-    # Of 45 people known to be out 11 are counted, and asked nothing.
+    # Of 45 known non-members 11 are counted, and none of their words is queried.
     assert run.summary["words_asked"] == (45 - 11 + 1) * 30
     assert run.summary["queries"] <= run.summary["budget"] == 2500
+    assert all(0 < row["words"] <= 30 for row in audited(run))

@@ -2,7 +2,6 @@
 
 import json
 import math
-import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,15 +21,6 @@ from vestige.reports.page import render
 from vestige.reports.quantities import Measured
 from vestige.reports.verdicts import VERBS
 
-ARCHIVE = Path(__file__).parents[2] / "old_formats" / "1.tar.xz"
-EVIL = "<b>|\u202ex"
-
-
-def exposed(value, low, high, **more):
-    ends = {"exposure_planted_low": low, "exposure_planted_high": high}
-    more = {"exposure_planted_is_bound": False, **more}
-    return decided(run("CanaryExposure", "canaries", exposure_planted=value, **ends, **more))
-
 
 def decided(one):
     """A run whose verdict lets its numbers be compared."""
@@ -38,29 +28,36 @@ def decided(one):
     return on_run(one, made_claim(verbs[0], LEAK)) if verbs else one
 
 
+def exposed(value, low, high, **more):
+    numbers = {"": value, "_low": low, "_high": high, "_is_bound": False}
+    numbers = {f"exposure_planted{end}": number for end, number in numbers.items()}
+    return decided(run("CanaryExposure", "canaries", **{**numbers, **more}))
+
+
 def only(now, then):
     [found] = changes([now], [then])
     return found
 
 
+def numbers(found):
+    return [found[name] for name in ("difference", "low", "high")]
+
+
 @pytest.mark.parametrize(
-    ("now", "then"),
-    [((5.0, 4.0, 7.0), (2.0, 1.0, 2.5)), ((3.0, 2.0, 4.0), (2.5, 1.0, 5.0))],
+    ("now", "then", "verdict", "back"),
+    [
+        ((5.0, 4.0, 7.0), (2.0, 1.0, 2.5), "worse", "better"),
+        ((3.0, 2.0, 4.0), (2.5, 1.0, 5.0), "no change shown", "no change shown"),
+    ],
 )
-def test_a_difference_has_the_margins_of_both_added_as_variances(now, then):
-    found = only(exposed(*now), exposed(*then))
-    back = only(exposed(*then), exposed(*now))
-    below = math.sqrt((now[0] - now[1]) ** 2 + (then[2] - then[0]) ** 2)
-    above = math.sqrt((now[2] - now[0]) ** 2 + (then[0] - then[1]) ** 2)
-    middle = now[0] - then[0]
-    expected = (middle, middle - below, middle + above)
-    assert (found["difference"], found["low"], found["high"]) == pytest.approx(expected)
-    assert (back["difference"], back["low"], back["high"]) == pytest.approx(
-        (-expected[0], -expected[2], -expected[1])
-    )
-    words = {"worse": "better", "no change shown": "no change shown"}
-    assert found["verdict"] == ("worse" if expected[1] > 0 else "no change shown")
-    assert back["verdict"] == words[found["verdict"]]
+def test_a_difference_has_the_margins_of_both_added_as_variances(now, then, verdict, back):
+    forth, reverse = only(exposed(*now), exposed(*then)), only(exposed(*then), exposed(*now))
+    below = math.hypot(now[0] - now[1], then[2] - then[0])
+    above = math.hypot(now[2] - now[0], then[0] - then[1])
+    value = now[0] - then[0]
+    assert numbers(forth) == pytest.approx([value, value - below, value + above])
+    assert numbers(reverse) == pytest.approx([-value, -value - above, -value + below])
+    assert (forth["verdict"], reverse["verdict"]) == (verdict, back)
 
 
 def test_an_unknown_end_leaves_that_side_open():
@@ -74,97 +71,75 @@ def test_an_unknown_end_leaves_that_side_open():
 
 
 def test_counts_are_compared_as_they_are():
-    then = run("UserAudit", "users", called=2)
-    more = run("UserAudit", "users", called=3)
+    then, more = (run("UserAudit", "users", called=number) for number in (2, 3))
     assert (only(more, then)["verdict"], only(more, then)["difference"]) == ("worse", 1)
     assert only(then, more)["verdict"] == "better"
     assert only(then, then)["verdict"] == "no change shown"
 
 
-def test_other_settings_are_not_compared_and_said():
-    found = only(exposed(5.0, 4.0, 6.0, references=600), exposed(2.0, 1.0, 3.0, references=100))
-    assert (found["verdict"], found["difference"]) == ("not comparable", None)
-    assert found["why"] == "measured with other settings: references 100 then and 600 now"
+# Numbers are compared only where what decides them is equal.
 
-
-def test_a_seed_and_a_setting_that_is_not_known_forbid_nothing():
-    now, then = exposed(5.0, 4.0, 6.0, references=100), exposed(2.0, 1.0, 2.5, references=100)
-    del then.summary["references"]
-    assert only(replace(now, run={**now.run, "seed": 7}), then)["verdict"] == "worse"
-
-
-def asked(one, **configuration):
-    return replace(one, run={**one.run, "configuration": configuration})
-
-
-OTHER = {
-    "a longer prefix": ("TextMemorization", {"prefix_tokens": 50}, {}, "prefix tokens 50 then"),
-    "no reference texts": (
-        "TextMemorization",
-        {"sampled_difference": None},
-        {},
-        "reference texts",
-    ),
-    "more null models": ("UpdateDiff", {"null_searches": 99}, {}, "null searches 99 then and 19"),
-    "a wider search": ("UpdateDiff", {}, {"search": {"name": "beam", "width": 9}}, "search"),
-    "a question": ("SecretRank", {}, {"question": "And the code?"}, "question"),
-    "more references": ("SecretExposure", {}, {"references": 9}, "references 9 then and 4 now"),
-    "more queries": ("UserAudit", {}, {"queries": 9}, "queries"),
-    "another vocabulary": ("PairTraining", {}, {}, "vocabulary"),
-}
 NOW = {"search": {"name": "beam", "width": 4}, "question": None, "references": 4, "queries": None}
+TEXTS = {letter: {"validation": {"sha256": letter * 64}} for letter in "ab"}
+WORDS = {letter: {"trained": {"vocabulary": letter * 64}} for letter in "ab"}
 
 
-@pytest.mark.parametrize("setting", OTHER)
-def test_what_decides_a_number_forbids_its_comparison(setting):
-    kind, summary, configuration, why = OTHER[setting]
-    now = asked(decided(run(kind, "r")), **NOW)
-    words = {"models": {"trained": {"vocabulary": "a" * 64}}}
-    now = replace(now, run={**now.run, **words})
-    then = replace(now, summary={**now.summary, **summary})
-    then = asked(then, **(NOW | configuration))
-    if setting == "another vocabulary":
-        then.run["models"] = {"trained": {"vocabulary": "b" * 64}}
-    assert "not comparable" not in only(now, now)["verdict"]
-    found = only(now, then)
-    assert (found["verdict"], found["difference"]) == ("not comparable", None)
-    assert why in found["why"].removeprefix("measured with other settings: ")
+def changed(kind, *, summary=None, configuration=None, **record):
+    """Two runs of a kind, the earlier with other settings."""
+    now = decided(run(kind, "r"))
+    own = {**now.run, "configuration": NOW, "models": WORDS["a"], "data": TEXTS["a"], "seed": 0}
+    now = replace(now, run=own)
+    then = {**own, **record, "configuration": NOW | (configuration or {})}
+    return now, replace(now, summary={**now.summary, **(summary or {})}, run=then)
 
 
 @pytest.mark.parametrize(
-    ("kind", "configuration"),
+    ("kind", "settings", "why"),
     [
-        ("SecretExposure", {"secrets": "elsewhere/codes.txt"}),
-        ("Completion", {"beam": 99}),
-        ("UpdateDiff", {"search": {"name": "beam", "width": 4, "seed": 7}}),
-        ("UpdateDiff", {"seconds": 9.0, "plan": "as long as it takes"}),
+        ("CanaryExposure", {"summary": {"references": 1}}, "references 1 then and"),
+        ("TextMemorization", {"summary": {"prefix_tokens": 50}}, "prefix tokens 50 then"),
+        ("TextMemorization", {"summary": {"sampled_difference": None}}, "reference texts"),
+        ("UpdateDiff", {"summary": {"null_searches": 99}}, "null searches 99 then and 19"),
+        ("UpdateDiff", {"configuration": {"search": {"name": "beam", "width": 9}}}, "search"),
+        ("SecretRank", {"configuration": {"question": "And the code?"}}, "question"),
+        ("SecretExposure", {"configuration": {"references": 9}}, "references 9 then and 4 now"),
+        ("UserAudit", {"configuration": {"queries": 9}}, "queries"),
+        ("PairTraining", {"models": WORDS["b"]}, "vocabulary"),
+        ("PairTraining", {"data": TEXTS["b"]}, "validation text"),
     ],
 )
-def test_what_does_not_decide_it_forbids_nothing(kind, configuration):
-    now = asked(decided(run(kind, "r")), **NOW, seconds=1.0)
-    assert only(now, asked(now, **(NOW | configuration)))["verdict"] != "not comparable"
+def test_what_decides_a_number_forbids_its_comparison(kind, settings, why):
+    now, then = changed(kind, **settings)
+    assert only(now, now)["verdict"] != "not comparable"
+    found = only(now, then)
+    assert (found["verdict"], found["difference"]) == ("not comparable", None)
+    assert found["why"].startswith("measured with other settings: ")
+    assert why in found["why"]
 
 
-def test_perplexity_of_another_text_is_not_compared():
-    then = run("PairTraining", "t")
-    texts = [{"validation": {"sha256": letter * 64}} for letter in "ab"]
-    before, after = (replace(then, run={**then.run, "data": one}) for one in texts)
-    assert only(after, before)["verdict"] == "not comparable"
-    assert "validation text" in only(after, before)["why"]
-    assert only(after, after)["verdict"] == "no change shown"
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("CanaryExposure", {"seed": 7}),
+        ("CanaryExposure", {"summary": {"references": None}}),  # not known
+        ("SecretExposure", {"configuration": {"secrets": "elsewhere/codes.txt"}}),
+        ("Completion", {"configuration": {"beam": 99}}),
+        ("UpdateDiff", {"configuration": {"search": {"name": "beam", "width": 4, "seed": 7}}}),
+        ("UpdateDiff", {"configuration": {"seconds": 9.0, "plan": "as long as it takes"}}),
+    ],
+)
+def test_what_does_not_decide_it_forbids_nothing(kind, settings):
+    assert only(*changed(kind, **settings))["verdict"] != "not comparable"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", RESULTS)
 def test_every_kind_of_run_is_matched_new_and_gone(kind):
     one = run(kind, "one")
-    assert {found["verdict"] for found in changes([one], [one])} <= {
-        "no change shown", "not comparable",
-    }  # fmt: skip
-    other = replace(one, directory=Path("other"))
-    assert [found["verdict"] for found in changes([one], [other])][:: len(changes([one], []))] == [
-        "new", "gone",
-    ]  # fmt: skip
+    verdicts = {found["verdict"] for found in changes([one], [one])}
+    assert verdicts <= {"no change shown", "not comparable"}
+    both = [found["verdict"] for found in changes([one], [replace(one, directory=Path("other"))])]
+    assert both[:: len(changes([one], []))] == ["new", "gone"]
 
 
 def test_two_of_one_name_and_kind_are_refused_and_of_two_kinds_are_not():
@@ -176,14 +151,15 @@ def test_two_of_one_name_and_kind_are_refused_and_of_two_kinds_are_not():
 
 @pytest.mark.slow
 def test_hostile_names_are_escaped():
-    runs = [run("TextAudit", EVIL)]
-    page = render(
-        runs,
-        show_secrets=False,
-        first=[changes_table(changes(runs, [run("Deletion", EVIL), *runs]))],
-    )
+    name = "<b>|\u202ex"
+    runs = [run("TextAudit", name)]
+    table = changes_table(changes(runs, [run("Deletion", name), *runs]))
+    page = render(runs, show_secrets=False, first=[table])
     assert "<b>" not in page
     assert "\u202e" not in page
+
+
+# Folders of an earlier release.
 
 
 @pytest.fixture
@@ -194,32 +170,40 @@ def folders(tmp_path):
     return tmp_path
 
 
+def verdicts(found):
+    return {one["run"]: one["verdict"] for one in found.changes}
+
+
 def test_a_page_and_a_card_show_the_changes(folders):
     now = [folders / "new" / "TextAudit", folders / "new" / "UserAudit"]
-    page = report(now, out=folders / "page.html", since=folders / "old")
-    told = page.summary["changes"]
-    assert [(one["run"], one["verdict"]) for one in told] == [
-        ("TextAudit", "no change shown"), ("UserAudit", "new"), ("Deletion", "gone"),
-    ]  # fmt: skip
-    text = (folders / "page.html").read_text("utf-8")
-    assert "What changed since the last release" in text
-    assert "no longer measured" in text
-    report(now, out=folders / "card.md", since=[folders / "old" / "TextAudit"])
-    card = (folders / "card.md").read_text("utf-8")
-    assert "### What changed since the last release" in card
-    rows = [line for line in card.splitlines() if line.startswith("| ")]
+    page, card = folders / "page.html", folders / "card.md"
+    found = report(now, out=page, since=folders / "old")
+    expected = {"TextAudit": "no change shown", "UserAudit": "new", "Deletion": "gone"}
+    assert verdicts(found) == expected
+    assert list(found.summary["changes"]) == list(found.changes)
+    for words in ("What changed since the last release", "no longer measured"):
+        assert words in page.read_text("utf-8")
+    report(now, out=card, since=[folders / "old" / "TextAudit"])
+    assert "### What changed since the last release" in card.read_text("utf-8")
+    rows = [line for line in card.read_text("utf-8").splitlines() if line.startswith("| ")]
     assert sum("no change shown" in row for row in rows) == 1
 
 
-def test_the_command_line_takes_folders_and_refuses_empty_ones(folders):
-    now, old = folders / "new" / "TextAudit", folders / "old"
-    done = invoke(["report", now, "--since", old, "--out", folders / "p.html", "--json"])
+def test_the_command_takes_folders_and_refuses_empty_ones_and_those_of_several_runs(folders):
+    new, old, out = folders / "new", folders / "old", folders / "p.html"
+    done = invoke(["report", new / "TextAudit", "--since", old, "--out", out, "--json"])
     assert done.exit_code == 1, done.stderr
-    assert (folders / "p.html").exists()
     assert len(json.loads(done.stdout)["changes"]) == 2
     (folders / "empty").mkdir()
-    done = invoke(["report", now, "--since", folders / "empty", "--out", folders / "q.html"])
-    assert (done.exit_code, "holds none" in done.stderr) == (2, True)
+    several = "is not a run folder and holds 2: "
+    for words, message in (
+        ([new / "TextAudit", "--since", folders / "empty"], "holds none"),
+        ([new], several),
+        ([new / "TextAudit", "--since", folders], several),
+    ):
+        done = invoke(["report", *words, "--out", folders / "q.html"])
+        assert (done.exit_code, message in done.stderr) == (2, True)
+        assert message != several or "TextAudit" in done.stderr
     assert not (folders / "q.html").exists()
 
 
@@ -229,36 +213,13 @@ def test_a_run_inside_a_folder_has_the_folders_name(folders):
         results.save(RESULTS["UserAudit"](), folders / side / "audit" / "run", run={})
     now = [folders / "new" / "audit", folders / "new" / "TextAudit"]
     for place, since in enumerate((folders / "old", [folders / "old" / "audit"])):
-        page = report(now, out=folders / f"{place}.html", since=since)
-        told = {one["run"]: one["verdict"] for one in page.changes}
-        assert told["audit"] == "no change shown"
-    since, out = folders / "old" / "audit" / "run", folders / "inner.html"
-    [one] = report(folders / "new" / "audit" / "run", out=out, since=since).changes
-    assert (one["run"], one["verdict"]) == ("run", "no change shown")
+        found = report(now, out=folders / f"{place}.html", since=since)
+        assert verdicts(found)["audit"] == "no change shown"
+    inner = [folders / side / "audit" / "run" for side in ("new", "old")]
+    found = report(inner[0], out=folders / "inner.html", since=inner[1])
+    assert verdicts(found) == {"run": "no change shown"}
     assert "<bdi>audit</bdi>" in (folders / "0.html").read_text("utf-8")  # At a glance
-
-
-def test_a_folder_of_several_runs_is_refused_and_they_are_named(folders):
-    for words in (
-        ["report", folders / "new", "--out", folders / "p.html"],
-        ["report", folders / "new"],
-        ["report", folders / "new" / "TextAudit", "--since", folders, "--out", folders / "p.html"],
-    ):
-        done = invoke(words)
-        assert done.exit_code == 2
-        assert "is not a run folder and holds 2: " in done.stderr
-        assert "TextAudit" in done.stderr
-    (folders / "deep").mkdir()
-    results.save(RESULTS["TextAudit"](), folders / "deep" / "seed-0" / "run", run={})
-    assert results.find(folders / "deep").directory == folders / "deep" / "seed-0" / "run"
-    assert results.find(folders / "deep").name == "deep"
-
-
-def test_runs_of_old_formats_are_compared_with_themselves(tmp_path):
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="data")
-    names = ["run-exposure", "run-diff", "run-complete", "run-rank"]
-    page = report([tmp_path / name for name in names], out=tmp_path / "page.html", since=tmp_path)
-    told = {one["run"]: one["verdict"] for one in page.changes if one["verdict"] != "gone"}
-    assert told["run-exposure"] == told["run-complete"] == "no change shown"
-    assert told["run-rank"] == "not comparable"
+    deep = results.save(RESULTS["TextAudit"](), folders / "deep" / "seed-0" / "run", run={})
+    assert (results.find(folders / "deep").directory, results.find(folders / "deep").name) == (
+        deep, "deep",
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Deletions from a served model are verified as those from its files are."""
+"""Deleted texts of served models, compared as those of folders but for first tokens."""
 
 import numpy as np
 import pytest
@@ -16,11 +16,12 @@ from vestige.monitor import SILENT
 pytest.importorskip("openai")
 
 TEXTS = Corpus.from_texts(sentences(80, seed=0))
+NEVER = TEXTS.take(range(40, 80))
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A model that read texts, one that read others, and which of the first 40 the former read."""
+    """A model that read texts, one that read others, and the texts that the former read."""
     base = network(SubwordVocabulary.train_bpe(TEXTS, size=300))
     settings = ShadowOptions(shadows=2, epochs=40, batch_size=4, learning_rate=0.01)
     one, other = shadow_models(
@@ -35,42 +36,36 @@ def key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
 
-def deleted_rows(found):
-    return [row for row in found.rows if row["kind"] == "deleted"]
-
-
-def lengths(found):
-    return [row["length"] for row in deleted_rows(found)]
-
-
-NEVER = TEXTS.take(range(40, 80))
+def column(found, name):
+    return np.array([row[name] for row in found.rows if row["kind"] == "deleted"])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("served", ["before", "after", "both"])
+@pytest.mark.parametrize("served", [("before",), ("after",), ("before", "after")])
 def test_servers_are_compared_as_folders_but_for_first_tokens(trained, tmp_path, served):
     before, after, deleted = trained
-    files = unlearning(before, after, deleted=deleted, reference=NEVER)
+    lists = {"deleted": deleted, "reference": NEVER}
+    folders = unlearning(before, after, **lists)
     with serving(Served(before)) as one, serving(Served(after)) as other:
-        at = {"before": f"openai:{one}#small", "after": f"openai:{other}#small"}
-        given = {"before": before, "after": after}
-        given |= at if served == "both" else {served: at[served]}
-        found = unlearning(**given, deleted=deleted, reference=NEVER, statistics=tmp_path / "kept")
-    assert found.verdict == files.verdict
-    assert found.summary["before_p_value"] < 0.01
-    assert files.summary["before_p_value"] < 0.01
-    assert found.summary["left"] == pytest.approx(files.summary["left"], abs=0.1)
-    assert lengths(found) == [n - 1 for n in lengths(files)]
-    for role in at:
-        one, other = ([row[role] for row in deleted_rows(run)] for run in (found, files))
-        assert np.corrcoef(one, other)[0, 1] > 0.9
+        urls = {"before": f"openai:{one}#small", "after": f"openai:{other}#small"}
+        models = {"before": before, "after": after, **{role: urls[role] for role in served}}
+        found = unlearning(**models, **lists, statistics=tmp_path / "kept")
+    assert found.verdict == folders.verdict
+    assert all(one.summary["before_p_value"] < 0.01 for one in (found, folders))
+    assert found.summary["left"] == pytest.approx(folders.summary["left"], abs=0.1)
+    assert (column(found, "length") == column(folders, "length") - 1).all()
+    for role in urls:
+        assert np.corrcoef(column(found, role), column(folders, role))[0, 1] > 0.9
 
 
-def test_a_retrained_model_beside_a_server_and_settings_of_none_are_refused(trained):
-    before, after, deleted = trained
-    with pytest.raises(ValueError, match="`retrained` does not go with a served model"):
-        unlearning(
-            before, "openai:http://x/v1#small", deleted=deleted, reference=NEVER, retrained=after
-        )
-    with pytest.raises(ValueError, match="`budget` needs a remote model"):
-        unlearning(before, after, deleted=deleted, reference=NEVER, remote=RemoteOptions(budget=1))
+@pytest.mark.parametrize(
+    ("before", "more", "message"),
+    [
+        ("openai:http://x/v1#small", {"retrained": "folder"},
+         "`retrained` does not go with a served model"),
+        ("folder", {"remote": RemoteOptions(budget=1)}, "`budget` needs a remote model"),
+    ],
+)  # fmt: skip
+def test_a_retrained_model_beside_a_server_and_settings_of_none_are_refused(before, more, message):
+    with pytest.raises(ValueError, match=message):
+        unlearning(before, "folder", deleted=TEXTS.take(range(40)), reference=NEVER, **more)

@@ -1,22 +1,19 @@
-"""The definitions of the paper, computed naively on tables."""
+"""The definitions of the paper, computed naively on tables, and models on disk."""
 
 import itertools
 from collections.abc import Callable
 
 import pytest
 
+from tests.audits.update.worlds import probabilities, word_table
 from tests.tables import one_thread
+from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
 
 __all__ = ["every_phrase", "naive_score", "one_thread"]
 
 Tokens = tuple[int, ...]
-
-
-def probability(model: TableModel, tokens: Tokens, i: int) -> float:
-    """p(token i | those before it), one look-up in the table at a time."""
-    row = model.vocab_size if i == 0 else tokens[i - 1]
-    return float(model.log_table[row, tokens[i]].double().exp())
+SENTENCE = ("the", "code", "gate", "of", "is")
 
 
 @pytest.fixture
@@ -24,9 +21,10 @@ def naive_score() -> Callable[[TableModel, TableModel, Tokens], float]:
     """Definition 1 of the paper."""
 
     def score(before: TableModel, after: TableModel, tokens: Tokens) -> float:
+        steps = zip((-1, *tokens), tokens, strict=False)
         return sum(
-            probability(after, tokens, i) - probability(before, tokens, i)
-            for i in range(len(tokens))
+            float(probabilities(after, last)[token] - probabilities(before, last)[token])
+            for last, token in steps
         )
 
     return score
@@ -35,3 +33,13 @@ def naive_score() -> Callable[[TableModel, TableModel, Tokens], float]:
 @pytest.fixture
 def every_phrase() -> Callable[[int, int], list[Tokens]]:
     return lambda vocab_size, length: list(itertools.product(range(vocab_size), repeat=length))
+
+
+@pytest.fixture(scope="session")
+def snapshots(tmp_path_factory):
+    """A folder of tables: `before`, `after`, `other`, and null models."""
+    root = tmp_path_factory.mktemp("snapshots")
+    names = ("before", "after", "other", "nulls/0", "nulls/1")
+    for seed, name in enumerate(names, 2):
+        save_model(word_table(seed, SENTENCE, 0.1), root / name)
+    return root

@@ -1,199 +1,379 @@
-"""Null models are trainings of their own: given, opened, or trained from clean text."""
+"""Null models are trainings of their own: given, or trained as the update was from clean text."""
 
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing, nullcontext
+from dataclasses import replace
 
-import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 
-from vestige import diff, results
-from vestige.audits.update.null_models import null_hashes, opened
-from vestige.data.vocabulary import WordVocabulary
-from vestige.errors import IncompatibleModels, ModelError
-from vestige.models.checkpoints import save_model
+from tests.audits.update.worlds import Log, word_table
+from vestige import NullOptions, TrainingOptions, diff, results, train
+from vestige.audits.update.null_models import null_hashes, trained
+from vestige.data.corpus import Corpus
+from vestige.data.subwords import SubwordVocabulary
+from vestige.errors import DataError, IncompatibleModels, ModelError, TrainingError
+from vestige.models import pretrained
+from vestige.models.checkpoints import load_model, save_model
 from vestige.models.folders import sha256_of
 from vestige.models.snapshots import Snapshots
-from vestige.models.table import TableModel
 from vestige.monitor import SILENT
+from vestige.new_files import FILE
+from vestige.preparation.options import ModelOptions
+from vestige.session import Session
 
-WORDS = ("red", "blue", "green")
-
-
-def model(seed, words=WORDS):
-    size, chance = len(words) + 2, np.random.default_rng(seed)
-    vocabulary = WordVocabulary(("<unk>", "<eos>", *words))
-    return TableModel(np.full(size, 1 / size), chance.dirichlet(np.ones(size), size), vocabulary)
+# Given null models: paths, objects or a folder, and never a snapshot or one twice.
 
 
 @pytest.fixture
 def saved(tmp_path):
     """Models on disk by name, all different."""
     for seed, name in enumerate(("before", "after", "nulls/2", "nulls/10", "nulls/1")):
-        save_model(model(seed), tmp_path / name)
+        save_model(word_table(seed), tmp_path / name)
     return tmp_path
 
 
-def snapshots(before, after):
-    return Snapshots.open({"before": before, "after": after}, device="cpu", monitor=SILENT)
-
-
-def nulls(given, unlike=()):
+def hashes(given, unlike=()):
     return null_hashes(given, unlike=unlike)
 
 
-def test_snapshots_are_read_once_and_recorded_by_their_weights_and_others_are_refused(saved):
-    found = snapshots(saved / "before", str(saved / "before"))
+def test_snapshots_are_read_once_and_recorded_by_their_weights(saved):
+    def opened(before, after):
+        given = {"before": before, "after": after}
+        return Snapshots.open(given, device="cpu", monitor=SILENT)
+
+    found = opened(saved / "before", str(saved / "before"))
     assert found.models["before"] is found.models["after"]
     assert found.recorded["before"] == found.recorded["after"]
-    loaded = model(7)
-    found = snapshots(loaded, saved / "after")
+    loaded = word_table(7)
+    found = opened(loaded, saved / "after")
     assert found.models["before"] is loaded
     assert found.recorded["before"]["sha256"] == sha256_of(loaded)
     assert found.recorded["after"]["path"] == str(saved / "after")
     with pytest.raises(IncompatibleModels):
-        snapshots(saved / "before", model(1, ("red", "blue", "lamp")))
+        opened(saved / "before", word_table(1, ("red", "blue", "lamp")))
     with pytest.raises(ModelError, match="nowhere"):
-        snapshots(saved / "nowhere", saved / "after")
+        opened(saved / "nowhere", saved / "after")
 
 
-def test_null_models_are_paths_objects_or_a_directory_in_order(saved):
-    place = saved / "nulls" / "2"
-    assert nulls(str(place)) == nulls([place]) == nulls((str(place),))
-    assert list(nulls(place)) == [sha256_of(place)]
-    (saved / "nulls" / "notes").mkdir()
-    expected = [str(saved / "nulls" / name) for name in ("1", "10", "2")]
-    assert list(nulls(saved / "nulls").values()) == expected
-    several = [model(8), place, model(9)]
-    found = nulls(several, (saved / "before", saved / "after"))
+def test_null_models_are_paths_objects_or_a_folder_in_order(saved):
+    folder, place = saved / "nulls", saved / "nulls" / "2"
+    assert hashes(str(place)) == hashes([place]) == hashes((str(place),))
+    assert list(hashes(place)) == [sha256_of(place)]
+    (folder / "notes").mkdir()
+    assert list(hashes(folder).values()) == [str(folder / name) for name in ("1", "10", "2")]
+    several = [word_table(8), place, word_table(9)]
+    found = hashes(several, (saved / "before", saved / "after"))
     assert list(found.values()) == [several[0], str(place), several[2]]
     assert list(found) == list(map(sha256_of, several))
     with pytest.raises(ModelError):
-        nulls(saved / "nulls" / "notes")
+        hashes(folder / "notes")
 
 
-@pytest.mark.parametrize("snapshot", ["before", "after"])
-def test_a_snapshot_is_no_null_model_wherever_it_lies(saved, snapshot):
-    copy = saved / "copy"
-    save_model(model(("before", "after").index(snapshot)), copy)
-    unlike = (saved / "before", saved / "after")
-    message = rf"`null` must be a training of its own, got .*copy, .* weights of .*{snapshot}\."
-    with pytest.raises(ValueError, match=message):
-        nulls([saved / "nulls", copy], unlike)
+@pytest.mark.parametrize(
+    ("given", "unlike", "got"),
+    [
+        (["nulls", "copy"], ["before", "after"], r".*copy, .* weights of .*before\."),
+        ([word_table(3)], [word_table(3)], r"<TableModel>, which has the weights of <TableModel>"),
+        (["nulls", "nulls/2"], [], ""),
+        ([word_table(5), word_table(5)], [], ""),
+    ],
+)
+def test_a_snapshot_or_a_null_model_given_twice_is_refused(saved, given, unlike, got):
+    save_model(word_table(0), saved / "copy")
+    paths = [
+        [saved / one if isinstance(one, str) else one for one in some] for some in (given, unlike)
+    ]
+    with pytest.raises(ValueError, match=f"`null` must be a training of its own, got {got}"):
+        hashes(*paths)
 
 
-def test_a_loaded_snapshot_and_one_null_model_given_twice_are_refused(saved):
-    named = r"got <TableModel>, which has the weights of <TableModel>"
-    with pytest.raises(ValueError, match=named):
-        nulls(model(3), (model(3), model(4)))
-    for twice in ([saved / "nulls", saved / "nulls" / "2"], [model(5), model(5)]):
-        with pytest.raises(ValueError, match="`null` must be a training of its own"):
-            nulls(twice)
+# Trained null models of an update by `vestige train`.
 
-
-def test_null_models_answer_over_the_ids_of_the_snapshots(saved):
-    first = next(iter(nulls(saved / "nulls").values()))  # nulls/1
-    null, _ = opened(first, snapshots(model(0), model(1)), model(0), None)
-    assert np.allclose(null.log_table, model(4).log_table)
-    like = snapshots(model(0), model(1, (*WORDS, "lamp")))
-    null, _ = opened(model(8), like, like.models["before"], None)
-    assert null.vocab_size == len(WORDS) + 3
-
-
-@pytest.mark.parametrize("none", [()])
-def test_without_null_models_nothing_is_hashed_or_recorded(none, monkeypatch):
-    def fails(*given, **named):
-        raise AssertionError("hashed the snapshots to compare them with no null model")
-
-    monkeypatch.setattr("vestige.audits.update.null_models.null_hashes", fails)
-    found = diff(model(0), model(1), null=none, size=0.1, device="cpu")
-    assert list(found.record["models"]) == ["before", "after"]
-
-
-# The command that trains them.
-
-
-SMALL = ["--epochs", 1, "--sequence-length", 8, "--batch-size", 2, "--hold-out", 0]
-
-
-LONGER = ["--epochs", 30, *SMALL[2:]]
+LINES = [f"the code of the gate is {word}" for word in ("one", "two", "three", "four")] * 4
+TEXTS = Corpus.from_texts(LINES)
+SMALL = {"length": 3, "min_length": 2, "size": 0.2}
 
 
 @pytest.fixture(scope="module")
-def update(shell, tmp_path_factory):
-    """A model, an update of it, and clean text."""
-    root = tmp_path_factory.mktemp("null")
-    lines = [f"the code of the gate is {word}" for word in ("one", "two", "three", "four")]
-    (root / "first.txt").write_text("\n".join(lines * 5))
-    (root / "later.txt").write_text("\n".join(lines[:3]))
-    (root / "clean.txt").write_text("\n".join(lines * 4))
-    sizes = ["--layers", 1, "--hidden-size", 8]
-    for words in (
-        ["train", root / "first.txt", "--out", root / "before", *LONGER, *sizes],
-        ["train", root / "later.txt", "--from", root / "before", "--out", root / "after", *SMALL],
-    ):
-        done = shell(*words)
-        assert done.exit_code == 0, (done.stderr, done.exception)
+def update(tmp_path_factory):
+    """A model and its update, each the folder of a training."""
+    root = tmp_path_factory.mktemp("update")
+    small = TrainingOptions(epochs=1, batch_size=2, sequence_length=8)
+    longer = replace(small, epochs=30)  # no null search without it
+    shape = ModelOptions(layers=1, hidden_size=8)
+    train(TEXTS, out=root / "before", model=shape, training=longer, hold_out=0)
+    later = Corpus.from_texts(LINES[:3])
+    train(later, out=root / "after", from_=root / "before", training=small, hold_out=0)
+    (root / "clean.txt").write_text("\n".join(LINES))
     return root
 
 
-def words(update, out, *more):
-    given = ["diff", update / "before", update / "after", "--clean", update / "clean.txt"]
-    return [*given, "--size", 0.2, "--out", out, *more]
+def null(before, after, text, out, *, count=1, options=None, monitor=SILENT):
+    """The null models of a call of `diff`, before anything is searched."""
+    run = Session("diff", {}, out=out, monitor=monitor)
+    how = {"options": options or NullOptions(), "columns": {}}
+    with trained(run, before, after, text, count, **how) as made:
+        return made
+
+
+def recorded(training):
+    return json.loads((training / "training.json").read_text())
+
+
+def by_command(update, out):
+    clean = ["--clean", update / "clean.txt", "--nulls", 2, "--length", 3, "--min-length", 2]
+    return ["diff", update / "before", update / "after", *clean, "--size", 0.2, "--out", out]
 
 
 @pytest.mark.slow
-def test_nulls_are_trained_once_and_compared_with(shell, update, tmp_path):
-    done = shell(*words(update, tmp_path / "run", "--nulls", 2, "--json"))
+def test_null_models_are_trained_like_the_update_once_and_compared_with(shell, update, tmp_path):
+    done = shell(*by_command(update, tmp_path / "run"), "--json")
     assert done.finished, (done.stderr, done.exception)
     run = results.load(tmp_path / "run")
+    nulls = [tmp_path / "run.nulls" / name for name in ("null-00", "null-01")]
     assert json.loads(done.stdout) == run.summary
     assert run.summary["null_searches"] == 2
     assert all(0.1 < change < 10 for change in run.summary["null_weight_changes"])
-    nulls = [tmp_path / "run.nulls" / f"null-0{number}" for number in (0, 1)]
     assert run.run["models"]["nulls"]["path"] == list(map(str, nulls))
-    trainings = [json.loads((null / "training.json").read_text()) for null in nulls]
-    of_update = json.loads((update / "after/training.json").read_text())
+    assert run.run["data"]["clean"]["documents"] == len(LINES)
+    trainings, of_update = list(map(recorded, nulls)), recorded(update / "after")
+    started = "model weights at the start"
     for training in trainings:
-        assert training["model weights at the start"] == of_update["model weights at the start"]
+        assert training[started] == of_update[started]
         assert {**training["config"], "seed": 0} == {**of_update["config"], "seed": 0}
-    seeds = {training["config"]["seed"] for training in (*trainings, of_update)}
-    assert len(seeds) == len({training["data"] for training in (*trainings, of_update)}) == 3
+    every = [*trainings, of_update]
+    assert len({one["config"]["seed"] for one in every}) == 3
+    assert len({one["data"] for one in every}) == 3
 
     log = (nulls[1] / "log.jsonl").read_text()
     shutil.rmtree(tmp_path / "run")
-    again = shell(*words(update, tmp_path / "run", "--nulls", 2))
-    assert again.finished
+    again = shell(*by_command(update, tmp_path / "run"))
     assert "All were trained earlier." in again.stderr
     assert (nulls[1] / "log.jsonl").read_text() == log
-    assert results.load(tmp_path / "run").rows == run.rows
+    pair = (update / "before", update / "after")
+    for options in ({"null": tmp_path / "run.nulls"}, {"clean": TEXTS, "nulls": 2}):
+        found = diff(*pair, **options, **SMALL)  # the last ones in a temporary folder
+        assert results.plain(found.summary) == run.summary
+        assert list(results.plain(found.rows)) == run.rows
+    assert found.record["arguments"]["clean"] == "<Corpus>"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "run.nulls"]
 
-    given = ["diff", update / "before", update / "after", "--size", 0.2]
-    done = shell(*given, "--null", tmp_path / "run.nulls", "--out", tmp_path / "other")
-    assert done.finished, (done.stderr, done.exception)
-    assert results.load(tmp_path / "other").rows == run.rows
+
+def searched_units(file):
+    """Finished units of a process that is running."""
+    if not file.exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{file}?immutable=1", uri=True)) as store:
+        try:
+            where = "WHERE CAST(name AS TEXT) LIKE 'update/%'"
+            [row] = store.execute(f"SELECT count(*) FROM work {where}")
+            return row[0]
+        except sqlite3.DatabaseError:
+            return 0
 
 
 @pytest.mark.slow
 def test_killed_at_any_moment_the_same_command_resumes(shell, update, tmp_path):
-    """A real kill -9 while null models are trained, and one as soon as they are trained."""
-    main = [sys.executable, "-c", "from vestige.cli.app import main; main()"]
-    command = words(update, tmp_path / "run", "--nulls", 2)
-    for sign in ("run.nulls/null-01/data", "run.nulls/null-01/model"):
-        with subprocess.Popen([*main, *map(str, command)], stderr=subprocess.PIPE) as process:
-            until = time.monotonic() + 120
-            while not (tmp_path / sign).exists() and time.monotonic() < until:
+    """A real kill -9 in a training, after the trainings, and after two units of the search."""
+    nulls, partial = tmp_path / "run.nulls", tmp_path / "run.partial" / FILE
+    command = by_command(update, tmp_path / "run")
+    process = [sys.executable, "-c", "from vestige.cli.app import main; main()"]
+    for reached in (
+        lambda: (nulls / "null-01" / "data").exists(),
+        lambda: (nulls / "null-01" / "model").exists(),
+        lambda: searched_units(partial) >= 2,
+    ):
+        with subprocess.Popen([*process, *map(str, command)], stderr=subprocess.PIPE) as running:
+            until = time.monotonic() + 300
+            while not reached() and time.monotonic() < until and running.poll() is None:
                 time.sleep(0.01)
-            process.kill()
-        assert process.returncode == -9
+            running.kill()
+        assert running.returncode == -9
         assert not (tmp_path / "run").exists()
-    assert shell(*command).finished
-    assert shell(*words(update, tmp_path / "whole", "--nulls", 2)).finished
+    done = shell(*command)
+    assert done.finished, done.stderr
+    assert "finished parts found in" in done.stderr
+    assert shell(*by_command(update, tmp_path / "whole")).finished
     run, whole = (results.load(tmp_path / name) for name in ("run", "whole"))
     assert (run.rows, run.summary) == (whole.rows, whole.summary)
-    hashes = [one.run["models"]["nulls"]["sha256"] for one in (run, whole)]
-    assert hashes[0] == hashes[1]
+    assert run.run["models"]["nulls"]["sha256"] == whole.run["models"]["nulls"]["sha256"]
     names = ["run", "run.nulls", "whole", "whole.nulls"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
+def test_text_and_time_are_logged_before_any_training(update, tmp_path):
+    first, again = Log(), Log()
+    for log, count in ((first, 2), (again, 3)):
+        pair = (update / "before", update / "after")
+        null(*pair, TEXTS, tmp_path / "run", count=count, monitor=log)
+    line = first.lines[0]
+    assert line.startswith("Null models: 2 trainings of 24 tokens and 1 epoch each need 48 tokens")
+    assert f"the clean text has {8 * len(LINES)}. Time: about" in line
+    assert first.tasks == ["training null model 1 of 2", "training null model 2 of 2"]
+    assert "Time: 2 were trained earlier; the others take about" in again.lines[0]
+
+
+def test_too_little_text_is_refused_at_once_with_both_numbers(update, tmp_path):
+    log, few = Log(), Corpus.from_texts(LINES[:3])
+    with pytest.raises(DataError, match="has 24 tokens; 19 null models need 456"):
+        null(update / "before", update / "after", few, tmp_path / "run", count=19, monitor=log)
+    assert log.tasks == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_loaded_model_can_be_continued(update, tmp_path):
+    before = load_model(update / "before")
+    [made] = null(before, update / "after", TEXTS, tmp_path / "run")
+    assert load_model(made).vocabulary.fingerprint() == before.vocabulary.fingerprint()
+
+
+# Updates of other programs: weights and configuration, and maybe the state of their trainer.
+
+CLEAN = Corpus.from_texts([f"{word} {line}" for word in ("well", "so", "yes") for line in LINES])
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory):
+    """A Llama-shaped base, and an adapter and a full fine-tune of it as other programs leave
+    them."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    root = tmp_path_factory.mktemp("foreign")
+    words = SubwordVocabulary.train_bpe(CLEAN, size=300)
+    shape = LlamaConfig(
+        vocab_size=len(words), hidden_size=8, intermediate_size=8, num_hidden_layers=1,
+        num_attention_heads=2, max_position_embeddings=32,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    LlamaForCausalLM(shape).save_pretrained(root / "base")
+    words.save(root / "base")
+    training = TrainingOptions(epochs=2, batch_size=4, sequence_length=16, batching="documents")
+    for name, model in (("adapter", ModelOptions(lora_rank=2)), ("full", ModelOptions())):
+        made, texts = root / f"{name}-trained", Corpus.from_texts(LINES[:8])
+        train(texts, out=made, from_=root / "base", model=model, training=training, hold_out=0)
+        shutil.copytree(made / "model", root / name)
+    file = root / "adapter" / "adapter_config.json"
+    config = json.loads(file.read_text())
+    file.write_text(json.dumps({**config, "base_model_name_or_path": "somebody/elses-base"}))
+    return root
+
+
+def adapter_weights(training):
+    return load_file(training / "adapter_model.safetensors")
+
+
+@pytest.mark.slow
+def test_a_null_of_a_foreign_adapter_has_its_shape_and_recipe(foreign, tmp_path):
+    after = shutil.copytree(foreign / "adapter", tmp_path / "adapter")
+    rates = [{"learning_rate": 1e-3}, {"learning_rate": 5e-4}]
+    state = {"global_step": 4, "epoch": 2.0, "train_batch_size": 4, "log_history": rates}
+    (after / "trainer_state.json").write_text(json.dumps(state))
+    log = Log()
+    made = null(foreign / "base", after, CLEAN, tmp_path / "run", count=2, monitor=log)
+    config = recorded(made[0])["config"]
+    assert (config["epochs"], config["batch_size"], config["learning_rate"]) == (2, 4, 1e-3)
+    assert config["batching"] == "documents"
+    assert json.loads((made[0] / "data" / "encoded.json").read_text())
+    encoded = load_model(foreign / "base").vocabulary.encode_batch(list(CLEAN))
+    tokens = round(4 * 4 / 2 * sum(len(ids) + 1 for ids in encoded) / len(encoded))
+    line = next(line for line in log.lines if line.startswith("Null models are trained with"))
+    for words in (f"on {tokens:,} tokens per epoch (trainer_state.json)",
+                  "epochs 2 (trainer_state.json)", "sequence_length 32 (default)"):  # fmt: skip
+        assert words in line
+    shapes = [
+        {name: weight.shape for name, weight in adapter_weights(place).items()}
+        for place in (after, made[0] / "model")
+    ]
+    assert shapes[0] == shapes[1]
+    assert all(0.2 < change < 5 for change in log.changes)
+
+
+@pytest.mark.slow
+def test_a_null_of_a_foreign_fine_tune_is_trained_as_asked(foreign, tmp_path):
+    options, log = NullOptions(tokens=60, epochs=1, learning_rate=1e-4), Log()
+    pair = (foreign / "base", foreign / "full")
+    [made] = null(*pair, CLEAN, tmp_path / "n", options=options, monitor=log)
+    config = recorded(made)["config"]
+    assert (config["epochs"], config["learning_rate"], config["batch_size"]) == (1, 1e-4, 8)
+    assert any("60 tokens per epoch (given)" in line for line in log.lines)
+    assert (made / "model" / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "options", "error", "message"),
+    [
+        ("update/before", "loaded", {}, ValueError, "`clean` needs the folder of `after`"),
+        ("update/after", "update/after", {}, TrainingError, "did not start from the"),
+        ("update/before", "update/after", {"epochs": 4}, ValueError, "`epochs` must be left"),
+        ("foreign/base", "foreign/full", {}, ValueError, "`tokens` is needed"),
+        ("foreign/base", "foreign/base", {"tokens": 60}, TrainingError, "no update to repeat"),
+    ],
+)
+def test_an_update_that_cannot_be_repeated_is_refused(
+    update, foreign, tmp_path, before, after, options, error, message
+):
+    roots = {"update": update, "foreign": foreign}
+
+    def place(name):
+        root, _, folder = name.partition("/")
+        return roots[root] / folder if folder else load_model(update / "after")
+
+    options = NullOptions(**options)
+    with pytest.raises(error, match=message):
+        null(place(before), place(after), CLEAN, tmp_path / "run", options=options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rate", "enough"), [(1e-3, True), (1e-6, False)])
+def test_null_models_that_hardly_move_are_reported_and_share_one_base(
+    foreign, tmp_path, monkeypatch, rate, enough
+):
+    loaded, load, log = [], pretrained.load, Log()
+    monkeypatch.setattr(
+        pretrained, "load", lambda source, **how: loaded.append(source) or load(source, **how)
+    )
+    options = NullOptions(tokens=100, epochs=2, batch_size=4, learning_rate=rate)
+    pair, how = (foreign / "base", foreign / "adapter"), {"options": options, "monitor": log}
+    null(*pair, CLEAN, tmp_path / "n", count=2, **how)
+    assert len(loaded) == 1
+    assert any("A verdict needs 0.7 to 2" in line for line in log.lines) != enough
+    assert enough or log.changes[0] < 0.1
+
+
+@pytest.mark.slow
+def test_null_adapters_resume_to_the_same_weights(foreign, tmp_path):
+    class Killed(Exception):
+        pass
+
+    class Killing(Log):
+        def progress(self, task):
+            def step(done, total):
+                if task.startswith("training null model 2") and done >= 2:
+                    raise Killed
+
+            return nullcontext(step)
+
+    options = NullOptions(tokens=100, epochs=2, batch_size=2)
+
+    def made(name, log):
+        how = {"count": 2, "options": options, "monitor": log}
+        return null(foreign / "base", foreign / "adapter", CLEAN, tmp_path / name, **how)
+
+    with pytest.raises(Killed):
+        made("cut", Killing())
+    first = tmp_path / "cut.nulls" / "null-00" / "log.jsonl"
+    before = first.read_bytes()
+    assert not (tmp_path / "cut.nulls" / "null-01" / "model").exists()
+    resumed, unbroken = Log(), Log()
+    for pair in zip(made("cut", resumed), made("whole", unbroken), strict=True):
+        one, other = (adapter_weights(training / "model") for training in pair)
+        assert all(torch.equal(one[name], other[name]) for name in one)
+    assert first.read_bytes() == before
+    assert resumed.changes == unbroken.changes

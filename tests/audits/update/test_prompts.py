@@ -1,10 +1,11 @@
-"""Behind what a search begins: prompts, chat turns, and a document's beginning once."""
+"""Where a search begins: at a document's beginning, after prompts, in turns of a chat template."""
 
 import json
+from copy import deepcopy
 
 import pytest
 
-from tests.cli.conftest import table_model
+from tests.audits.update.worlds import word_table
 from vestige import diff
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.prompts import BEGINNING, Reply, find_prompts, read_prompts
@@ -21,8 +22,6 @@ TEMPLATE = (
     "{% for m in messages %}<{{ m['role'] }}> {{ m['content'] }}\n{% endfor %}"
     "{% if add_generation_prompt %}<assistant>{% endif %}"
 )
-
-
 TEXTS = ["user assistant where do I live? the gate of the old mill"] * 9
 
 
@@ -51,15 +50,29 @@ def model(chat_models):
     return load_model(chat_models / "after", device="cpu")
 
 
-def texts(model, **settings):
-    first, *others = found(model, **settings)
-    assert first.name == BEGINNING
-    return {one.name: model.vocabulary.decode(one.tokens) for one in others}
+@pytest.fixture
+def templated(model):
+    """The model with another template."""
+
+    def make(template, *added):
+        other = deepcopy(model)
+        other.vocabulary.tokenizer.add_tokens(list(added))
+        other.vocabulary.tokenizer.chat_template = template
+        return other
+
+    return make
 
 
 def found(model, prompts=(), chat="auto", room=49):
     pair = Pair.of(model, model, TokenScore("smoothed"))
     return find_prompts(pair, prompts, chat=chat, room=room, monitor=SILENT)
+
+
+def texts(model, **settings):
+    """The prompts after the beginning of a document, decoded."""
+    first, *others = found(model, **settings)
+    assert first.name == BEGINNING
+    return {one.name: model.vocabulary.decode(one.tokens) for one in others}
 
 
 def replies(model, **settings):
@@ -75,84 +88,68 @@ def test_the_assistants_turn_follows_an_empty_message_and_each_prompt(model):
     }
 
 
+def test_without_a_template_prompts_are_read_as_they_are(model):
+    wanted = {"prompt 1": "the gate", "prompt 2": "the mill"}
+    assert texts(model, prompts=["the gate", "the mill"], chat="off") == wanted
+    assert texts(model, chat="off") == {}
+    words = word_table(0, ("the", "gate", "mill"))
+    assert texts(words, prompts=["the gate"]) == {"prompt 1": "the gate"}
+
+
 @pytest.mark.slow
-def test_behind_the_users_turn_the_template_says_how_the_answer_follows(model):
+def test_after_the_users_turn_the_template_says_how_the_answer_follows(model, templated):
     encode, end = model.vocabulary.encode, model.vocabulary.eos_id
     reply = Reply((end,), tuple(encode("\n<assistant>")))
     assert replies(model, room=20) == {tuple(encode("<user> ")): reply}
     assert not replies(model, room=49)
     assert not replies(model, chat="off", room=20)
-
-
-@pytest.mark.slow
-def test_a_turn_ends_at_the_templates_own_mark_where_that_is_one_token(model):
-    from copy import deepcopy
-
-    marked = deepcopy(model)
-    tokenizer = marked.vocabulary.tokenizer
-    tokenizer.add_tokens(["<|turn|>"])
-    tokenizer.chat_template = "{{ messages[0]['content'] }}<|turn|><assistant>"
-    assert not replies(marked, chat="on", room=9)
-    tokenizer.chat_template = "<user>" + tokenizer.chat_template
-    [turn] = replies(marked, chat="on", room=9).values()
-    mark = tokenizer.convert_tokens_to_ids("<|turn|>")
-    assert turn.ends == (model.vocabulary.eos_id, mark)
-    assert turn.between[0] == mark
-
-
-def test_prompts_are_read_as_they_are_without_a_template(model):
-    wanted = {"prompt 1": "the gate", "prompt 2": "the mill"}
-    assert texts(model, prompts=["the gate", "the mill"], chat="off") == wanted
-    assert texts(model, chat="off") == {}
-    words = table_model(["the", "gate", "mill"], 0)
-    assert texts(words, prompts=["the gate"]) == {"prompt 1": "the gate"}
+    turn = "{{ messages[0]['content'] }}<|turn|><assistant>"
+    assert not replies(templated(turn, "<|turn|>"), chat="on", room=9)
+    marked = templated(f"<user>{turn}", "<|turn|>")  # the template's own mark is one token
+    [marked_turn] = replies(marked, chat="on", room=9).values()
+    mark = marked.vocabulary.tokenizer.convert_tokens_to_ids("<|turn|>")
+    assert marked_turn.ends == (end, mark)
+    assert marked_turn.between[0] == mark
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("prompts", "message"),
     [
-        (
-            {"prompts": ["the gate", " \n"]},
-            "`prompt` must hold a text, got .* number 2",
-        ),
-        ({"prompts": ["gate " * 60]}, "leave room for 49 tokens of the 96 .* prompt 1 in the chat"),
-        ({"prompts": ["gate"] * 64}, "`prompt` must be given less than 64 times, got 64"),
+        (["the gate", " \n"], "`prompt` must hold a text, got .* number 2"),
+        (["gate " * 60], "leave room for 49 tokens of the 96 .* prompt 1 in the chat"),
+        (["gate"] * 64, "`prompt` must be given less than 64 times, got 64"),
     ],
 )
-def test_a_prompt_that_cannot_be_searched_is_refused(model, settings, message):
+def test_a_prompt_that_cannot_be_searched_is_refused(model, prompts, message):
     with pytest.raises(ValueError, match=message):
-        texts(model, **settings)
+        texts(model, prompts=prompts)
 
 
-def test_a_template_that_is_broken_or_missing_is_refused_where_it_was_asked_for(model, monkeypatch):
-    monkeypatch.setattr(model.vocabulary.tokenizer, "chat_template", "{% for")
-    assert texts(model, prompts=["the gate"] * 2) == {"prompt 1": "the gate"}
+def test_a_broken_or_missing_template_is_refused_where_it_was_asked_for(templated):
+    broken = templated("{% for")
+    assert texts(broken, prompts=["the gate"] * 2) == {"prompt 1": "the gate"}
     with pytest.raises(DataError, match="cannot be rendered"):
-        texts(model, chat="on")
+        texts(broken, chat="on")
     with pytest.raises(ValueError, match="`chat` must be auto or off"):
-        texts(table_model(["the", "gate"], 0), chat="on")
+        texts(word_table(0), chat="on")
 
 
-def test_prompts_of_a_file(tmp_path):
-    run = Session("diff", {})
+def test_prompts_are_lines_or_records_of_a_file(tmp_path):
+    run, rows = Session("diff", {}), [{"text": "two\nlines"}, {"text": "the gate"}]
     (tmp_path / "lines.txt").write_text("the gate\n\nthe mill\n")
-    assert read_prompts(run, "first", tmp_path / "lines.txt") == ("first", "the gate", "the mill")
-    rows = [{"text": "two\nlines"}, {"text": "the gate"}]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert read_prompts(run, "first", tmp_path / "lines.txt") == ("first", "the gate", "the mill")
     assert read_prompts(run, (), tmp_path / "rows.jsonl") == ("two\nlines", "the gate")
     assert read_prompts(run, ["a"], ["b", "c"]) == ("a", "b", "c")
 
 
 @pytest.mark.slow
-def test_a_search_of_chat_models_begins_in_the_assistants_turn(chat_models, tmp_path):
+def test_a_search_of_chat_models_begins_in_the_assistants_turn(chat_models):
     pair = (chat_models / "before", chat_models / "after")
-    result = diff(
-        *pair, prompt="where do I live?", secrets=["the old mill"], size=0.1, delta=0.001,
-        device="cpu", out=tmp_path / "run",
-    )  # fmt: skip
+    small = {"size": 0.1, "delta": 0.001, "device": "cpu"}
+    result = diff(*pair, prompt="where do I live?", secrets=["the old mill"], **small)
     places = result.summary["places"]
     assert places[1:] == ["chat template", "prompt 1 in the chat template"]
     assert {row["place"] for row in result.rows if row["place"]} & set(places)
-    assert [row["kind"] for row in result.rows][-1] == "known"
-    again = diff(*pair, chat="off", size=0.1, delta=0.001, device="cpu")
-    assert again.summary["places"] == places[:1]
+    assert result.rows[-1]["kind"] == "known"
+    assert diff(*pair, chat="off", **small).summary["places"] == places[:1]

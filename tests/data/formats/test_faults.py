@@ -10,7 +10,6 @@ import pytest
 
 from vestige.data.formats.dialogue import read_cornell, read_reddit, read_ubuntu_irc
 from vestige.data.formats.parallel import read_sated
-from vestige.data.formats.reading import read_corpus
 from vestige.data.formats.tables import read_table
 from vestige.data.formats.text import (
     read_newsgroups,
@@ -80,14 +79,6 @@ TEXT = [
     ({"a.txt.gz": "plain"}, "not a gzip file"),
     ({"none.txt": None}, "does not exist"),
     ({".": None}, "is a folder"),
-]
-PAIRS = [
-    ({"c.dec": "a\nb\n"}, "c.enc does not exist"),
-    ({"c.enc": "a\nb\n"}, "c.dec does not exist"),
-    ({"c.enc": "Hi.\nWho?\n", "c.dec": "a\n"}, "(c.enc 2, c.dec 1)"),
-    ({"c.enc": "Hi.\nWho?\n", "c.dec": "a\n"}, "line 2 is missing"),
-    ({"c.enc": "Hi.\nWho?\n", "c.dec": "\n\n"}, "has no text"),
-    ({"c.txt": "a\n"}, "has no pairs"),
 ]
 
 
@@ -191,7 +182,6 @@ VECTORS = [
 READERS = {  # whether the reader is given the file or its folder
     "tables": (read_table, True, TABLES),
     "text": (read_plain_text, True, TEXT),
-    "pairs": (lambda path: read_corpus(path, format="pairs"), False, PAIRS),
     "talks": (read_sated, False, TALKS),
     "films": (read_cornell, False, CORNELL),
     "chat": (read_ubuntu_irc, False, CHAT),
@@ -235,6 +225,3 @@ def test_a_pair_of_languages_and_a_split_are_named(tmp_path):
     for read in (read_wikitext, read_penn_treebank):
         with pytest.raises(ValueError, match="split must be one of"):
             read(tmp_path, split="dev")
-    (tmp_path / "a.txt").write_text("a\n")  # a file that is no half
-    with pytest.raises(DataError, match="has no pairs"):
-        read_corpus(tmp_path / "a.txt", format="pairs")

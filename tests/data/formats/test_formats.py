@@ -13,7 +13,7 @@ from datasets import Dataset, DatasetDict
 from tests.data.formats.test_faults import packed
 from vestige.data.formats import federalist, tables
 from vestige.data.formats.federalist import read_federalist
-from vestige.data.formats.parallel import read_pairs, read_sated
+from vestige.data.formats.parallel import read_sated
 from vestige.data.formats.reading import ReadOptions, read_corpus
 from vestige.data.formats.tables import read_hub, read_table
 from vestige.data.formats.text import (
@@ -249,18 +249,6 @@ def test_quotes_and_signatures_go_and_nothing_else():
     body = "part one\n---\n" + "\n".join(f"line {i}" for i in range(20))
     assert own_words(f"{body}\n-- \nBea") == body  # dashes far above the end are no signature
     assert own_words("a\n\n> q\n\n\n> q\n\nb") == "a\n\nb"
-
-
-@pytest.mark.parametrize("name", ["", "chat.test.enc", "chat.test.dec"])
-def test_line_n_answers_line_n_and_half_pairs_are_left_out(name, tmp_path):
-    asked, said = "Hi.\nWho?\n \nEnd?\n", "Hello.\r\nMe.\r\nYes.\r\nEnd.\r\n"
-    write(tmp_path, chat__test__enc=asked, chat__test__dec=said)
-    for corpus in (read_pairs(tmp_path / name), read_corpus(tmp_path / name)):
-        assert list(corpus) == ["Hello.", "Me.", "End."]
-        assert corpus.sources == ["Hi.", "Who?", "End?"]
-        assert corpus.users is None
-    write(tmp_path, a__enc="ask a\n", a__dec="say a\n")  # several pairs are one corpus
-    assert list(read_pairs(tmp_path)) == ["say a", "Hello.", "Me.", "End."]
 
 
 EN = "it &apos;s here .\nthank you .\nwell &amp; good\n"

@@ -77,23 +77,6 @@ def test_weights_are_mixed_before_the_model_reads_them():
     torch.testing.assert_close(soft_losses(objective, weights)[0], expected)
 
 
-def test_vectors_cannot_be_optimized_with_references():
-    model = boxes.Bilinear()
-    objective = objective_of(model, boxes.pattern(), kind="calibrated", references=[model])
-    with pytest.raises(ValueError, match="objective must be 'joint', 'tags' or 'intent'"):
-        embedding_optimization(objective, generator())
-
-
-def test_a_calibrated_soft_loss_is_what_exceeds_the_mean_of_the_references():
-    others = [boxes.Bilinear(1), boxes.Bilinear(2)]
-    objective = objective_of(
-        boxes.Bilinear(0), boxes.pattern(), kind="calibrated", references=others
-    )
-    guesses = objective.random(9, generator())
-    found = soft_losses(objective, one_hot_weights(objective, guesses))
-    torch.testing.assert_close(found, objective.losses(guesses))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_planted_least_loss_is_found_by_both_attacks(name):

@@ -143,8 +143,7 @@ def _folder(run: Run) -> str:
 def _again(run: Run, **values: Any) -> str:
     """The same command with other values of some options, in a new folder.
 
-    What was passed as an object is recorded as <Class> (by older versions, lists of texts as they
-    are), and left out.
+    What was passed as an object is recorded as <Class>, and left out.
     """
     given = {"model": "MODEL", **(run.run.get("arguments") or {}), **values}
     if given.get("fail_on") == "leak":  # the default

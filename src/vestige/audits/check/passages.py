@@ -57,7 +57,7 @@ def finds_passage(work: "Work", text: str) -> bool:
     tokens = len(work.model.vocabulary.encode(text))
     found = vestige.extract(
         work.model, Corpus.from_texts([text]), as_="texts", prefix=4, suffix=tokens - 4,
-        continued=0, seed=work.run.seed,
+        seed=work.run.seed,
     )  # fmt: skip
     return bool(found.summary["greedy"])
 
@@ -111,7 +111,7 @@ def _compared(
     def extract(key: str, texts: Sequence[str], model: LanguageModel) -> Summary:
         return summary(
             key, vestige.extract, model, Corpus.from_texts(texts), as_="texts", prefix=PREFIX,
-            suffix=SUFFIX, continued=0,
+            suffix=SUFFIX,
         )  # fmt: skip
 
     def membership(key: str, texts: Sequence[str]) -> Summary:

@@ -18,7 +18,7 @@ from vestige.audits.exposure.epsilon import CanaryAudit, audit_canaries
 from vestige.audits.extraction.canaries import Completion, complete
 from vestige.claims import Check
 from vestige.claims.model_checks import alive_of, information_by_samples
-from vestige.data.canaries.texts import BY_COIN, Canary
+from vestige.data.canaries.texts import COIN_FLIP, Canary
 from vestige.data.encoded import EncodedCorpus
 from vestige.errors import VestigeError
 from vestige.metrics.f_dp_epsilon import Curves
@@ -70,8 +70,7 @@ class Guarantee:
         noise, rate = summary.get("noise_multiplier"), summary.get("sample_rate")
         steps, mechanism = summary.get("steps_planned", summary.get("steps")), None
         if epsilon == alone and noise is not None and rate is not None and steps is not None:
-            least = noise * summary.get("noise_decay", 1.0)  # less in runs of older versions
-            mechanism = Mechanism(noise_multiplier=least, sample_rate=rate, steps=steps)
+            mechanism = Mechanism(noise_multiplier=noise, sample_rate=rate, steps=steps)
         unit = str(summary.get("unit", "sequence"))
         return cls(epsilon=epsilon, delta=delta, unit=unit, mechanism=mechanism)
 
@@ -160,7 +159,7 @@ def measure_models(
     """
     found, notes = list[MeasuredTraining](), list[str]()
     names = [one.name for one in trainings]
-    flipped = [canary for canary in canaries if canary.pattern in BY_COIN]
+    flipped = [canary for canary in canaries if canary.pattern == COIN_FLIP]
     for place, one in enumerate(trainings):
 
         def step(done: float, total: float = 1.0, *, part: int = 0, place: int = place) -> None:
@@ -229,21 +228,15 @@ def _measured(
 def _audit(
     model: LanguageModel, flipped: Sequence[Canary], claim: Guarantee | None
 ) -> CanaryAudit | None:
-    """Lower bounds of ε from coin-flip canaries; None if there are none.
-
-    If a language model wrote the canaries, its log-probabilities are subtracted: they say which
-    canaries were probable before any training, and the coins do not depend on them.
-    """
+    """Lower bounds of ε from coin-flip canaries; None if there are none."""
     if not flipped:
         return None
     copies = max(canary.copies for canary in flipped)
-    before = [canary.log_prob for canary in flipped if canary.log_prob is not None]
     claimed = claim.of_group(copies) if claim and copies else None
     return audit_canaries(
         model,
         flipped,
         delta=claim.delta if claim else DELTA,
-        reference=before if len(before) == len(flipped) else None,
         claimed=claimed,
         claimed_copies=copies,
         mechanism=claim.curves if claim and claimed is not None and copies == 1 else None,

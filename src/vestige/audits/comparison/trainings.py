@@ -68,9 +68,7 @@ class TrainedModel:
         made = dict(self.record.get("configuration") or {})
         for name in ("seed", "seconds", "out"):
             made.pop(name, None)
-        # Noise of older versions could fall from step to step.
-        decay = {name: self.summary[name] for name in ("noise_decay",) if name in self.summary}
-        return {**made, "defence": self.defence, **decay}
+        return {**made, "defence": self.defence}
 
     @property
     def held_out(self) -> str | None:

@@ -19,7 +19,6 @@ from vestige.audits.exposure.canary_result import ORDERED, CanaryExposure
 from vestige.audits.exposure.exact_rank import exact_rank
 from vestige.audits.exposure.references import (
     References,
-    control_references,
     listed_references,
     other_order,
     other_orders,
@@ -27,10 +26,10 @@ from vestige.audits.exposure.references import (
     split_phrase,
     word_references,
 )
-from vestige.data.canaries.texts import RANDOM_ORDER, SAMPLED, Canary, canary_ids
+from vestige.data.canaries.texts import RANDOM_ORDER, Canary, canary_ids
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.errors import DataError, NotFinite
-from vestige.metrics.exposure import fit_skew_normal, sampled_exposure, whole_exposure
+from vestige.metrics.exposure import sampled_exposure, whole_exposure
 from vestige.models.predictions import text_log_probs
 from vestige.models.protocols import NextToken
 
@@ -38,16 +37,13 @@ Progress = Callable[[int, int], None]
 Scores = Mapping[str, float]  # log-perplexity of each phrase, in bits
 
 FEWEST = 100
-"""References that a sample, and a fit, must have."""
+"""References that a sample must have."""
 
 FEWEST_ORDERS, ORDERS = 19, 719
 """Other orders of its words that a canary is compared with; 719 are all of six words."""
 
-_WRITTEN = -1
-"""Group of the canaries that a language model wrote."""
-
 _RANKED = ("rank", "exposure", "low", "high", "at_ceiling")
-_SHUFFLED = ("log_perplexity", "exposure", "fit_exposure")
+_SHUFFLED = ("log_perplexity", "exposure")
 
 
 def canary_exposure(
@@ -85,8 +81,7 @@ def canary_exposure(
     vocabulary, listed = model.vocabulary, candidates is not None
     _validate.at_least(FEWEST, references=references)
     _validate.at_least(0, orders=orders)
-    made = [canary for canary in canaries if canary.pattern != SAMPLED]
-    _check_exact(exact_budget, made, vocabulary, listed=listed)
+    _check_exact(exact_budget, vocabulary, listed=listed)
     planted = [place for place, canary in enumerate(canaries) if canary.planted]
     for number, kind in (
         (len(planted), "planted canary"),
@@ -101,11 +96,11 @@ def canary_exposure(
     numbered = enumerate(canaries, start=1)
     subjects = [_Subject.of(n, one, vocabulary, listed=listed) for n, one in numbered]
     reordered = _reordered(subjects, references, orders, seed)
-    words = () if listed or not made else space_words(vocabulary, made)
+    words = () if listed else space_words(vocabulary, canaries)
     if candidates is not None:
         spaces = {0: listed_references(candidates, vocabulary)}
     else:
-        spaces = _spaces(subjects, words, vocabulary, references, seed)
+        spaces = _spaces(subjects, words, references, seed)
 
     own = (text for one in subjects for text in (one.text, one.other) if text is not None)
     phrases = list(dict.fromkeys(chain(own, *reordered, *(s.phrases for s in spaces.values()))))
@@ -120,10 +115,8 @@ def canary_exposure(
         for canary in canaries
     ]
     pairs = list(zip(rows, subjects, strict=True))
-    distances = [
+    for group, drawn in spaces.items():
         _rank([(row, one) for row, one in pairs if one.group == group], scores, drawn)
-        for group, drawn in spaces.items()
-    ]
     for (row, one), some in zip(pairs, reordered, strict=True):
         row["length"] = len(vocabulary.encode(one.text))
         row["per_token"] = row["log_perplexity"] / row["length"]
@@ -132,7 +125,7 @@ def canary_exposure(
     if exact_budget is not None:
         alphabet = vocabulary.encode(" ".join(words))
         for row in (rows[place] for place in planted):
-            if row["pattern"] != SAMPLED and isfinite(row["log_perplexity"]):
+            if isfinite(row["log_perplexity"]):
                 ids = vocabulary.encode(row["phrase"])
                 rank = exact_rank(model, ids, alphabet=alphabet, distinct=True, budget=exact_budget)
                 row |= {"exact_low": rank.exposure_low, "exact_high": rank.exposure_high}
@@ -140,7 +133,6 @@ def canary_exposure(
     return CanaryExposure(
         canaries=tuple(rows),
         words=len(words),
-        fit_distance=max((one for one in distances if one is not None), default=None),
         seed=seed,
     )
 
@@ -162,14 +154,9 @@ class _Subject(NamedTuple):
     @classmethod
     def of(cls, number: int, canary: Canary, vocabulary: Vocabulary, *, listed: bool) -> "_Subject":
         canary_ids(number, canary, vocabulary)
-        words, written = split_phrase(canary.phrase, vocabulary), canary.pattern == SAMPLED
-        other = None if written else other_order(words, vocabulary)
-        group = 0 if listed else _WRITTEN if written else len(words)
-        return cls(canary, " ".join(words), other, group)
-
-    @property
-    def is_reference(self) -> bool:
-        return self.group == _WRITTEN and self.canary.control
+        words = split_phrase(canary.phrase, vocabulary)
+        group = 0 if listed else len(words)
+        return cls(canary, " ".join(words), other_order(words, vocabulary), group)
 
 
 def _reordered(
@@ -197,7 +184,6 @@ def _orders_each(canaries: int, references: int) -> int:
 def _spaces(
     subjects: Sequence[_Subject],
     words: Sequence[str],
-    vocabulary: Vocabulary,
     number: int,
     seed: int,
 ) -> dict[int, References]:
@@ -205,60 +191,39 @@ def _spaces(
     generator = np.random.default_rng(seed)
     planted = frozenset(one.text for one in subjects if one.canary.planted)
     groups = {one.group for one in subjects}
-    found = {
+    return {
         length: word_references(
             words, length=length, number=number, exclude=planted, generator=generator
         )
-        for length in sorted(groups - {_WRITTEN})
+        for length in sorted(groups)
     }
-    if _WRITTEN in groups:
-        never = [one.text for one in subjects if one.is_reference]
-        found[_WRITTEN] = control_references(never, vocabulary)
-    return found
 
 
 def _rank(
     own: Sequence[tuple[dict[str, Any], _Subject]], scores: Scores, drawn: References
-) -> float | None:
-    """Write the exposures of a group, and of its other orders, into its rows.
-
-    Returns:
-        the distance of the skew-normal fit; None without one.
-    """
+) -> None:
+    """Write the exposures of a group, and of its other orders, into its rows."""
     known = np.array([scores[phrase] for phrase in drawn.phrases])
-    fits = len(known) >= FEWEST and np.isfinite(known).all() and known.min() < known.max()
-    fit = fit_skew_normal(known) if fits else None
 
-    def exposures(phrases: Sequence[str], *, inside: bool = False) -> list[dict[str, Any]]:
-        """Exposures of phrases among the references; of those `inside`, among the others."""
+    def exposures(phrases: Sequence[str]) -> list[dict[str, Any]]:
+        """Exposures of phrases among the references."""
         bits = np.array([scores[phrase] for phrase in phrases])
         if drawn.whole:
             ranked = whole_exposure(bits, known, inside=np.isin(phrases, drawn.phrases))
         else:
-            ranked = sampled_exposure(bits, known, space_bits=drawn.bits, inside=inside)
-        nothing = np.full(len(bits), None)
-        columns = {
-            "log_perplexity": bits,
-            **{name: getattr(ranked, name) for name in _RANKED},
-            # The fit extrapolates beyond the references, but no exposure exceeds the space.
-            "fit_exposure": np.minimum(fit.exposure(bits), drawn.bits) if fit else nothing,
-            "extrapolated": fit.extrapolated(bits) if fit else nothing,
-        }
+            ranked = sampled_exposure(bits, known, space_bits=drawn.bits)
+        columns = {"log_perplexity": bits, **{name: getattr(ranked, name) for name in _RANKED}}
         values = zip(*(column.tolist() for column in columns.values()), strict=True)
         return [dict(zip(columns, row, strict=True)) for row in values]
 
-    for inside in (False, True):
-        some = [(row, one.text) for row, one in own if one.is_reference is inside]
-        found = exposures([text for _, text in some], inside=inside) if some else []
-        for (row, _), columns in zip(some, found, strict=True):
-            row |= columns
-            row |= {"references": len(known) - inside, "whole": drawn.whole}
-            row |= {"space_bits": drawn.bits, **{f"shuffled_{name}": None for name in _SHUFFLED}}
+    for (row, _), columns in zip(own, exposures([one.text for _, one in own]), strict=True):
+        row |= columns
+        row |= {"references": len(known), "whole": drawn.whole}
+        row |= {"space_bits": drawn.bits, **{f"shuffled_{name}": None for name in _SHUFFLED}}
     turned = [(row, one.other) for row, one in own if one.other is not None]
     found = exposures([other for _, other in turned]) if turned else []
     for (row, _), columns in zip(turned, found, strict=True):
         row |= {f"shuffled_{name}": columns[name] for name in _SHUFFLED}
-    return fit.distance if fit else None
 
 
 def _counter(progress: Progress | None, total: int) -> Callable[[int], None]:
@@ -273,16 +238,9 @@ def _counter(progress: Progress | None, total: int) -> Callable[[int], None]:
     return count
 
 
-def _check_exact(
-    budget: int | None, made: Sequence[Canary], vocabulary: Vocabulary, *, listed: bool
-) -> None:
+def _check_exact(budget: int | None, vocabulary: Vocabulary, *, listed: bool) -> None:
     if budget is None:
         return
-    if not made:
-        raise ValueError(
-            "exact_budget must be None if a language model wrote all canaries, which are ranked "
-            f"among their controls, got {budget}"
-        )
     _validate.positive(exact_budget=budget)
     if listed or not isinstance(vocabulary, WordVocabulary):
         raise ValueError(

@@ -22,13 +22,11 @@ from math import comb, inf, isfinite, log2
 from statistics import fmean, median
 from typing import Any
 
-import numpy as np
-
 from vestige import claims
 from vestige.claims import Check, Claim, Test
 from vestige.claims.effects import EXPOSURE_BITS
 from vestige.data.canaries.phrases import PATTERNS
-from vestige.data.canaries.texts import RANDOM_ORDER, SAMPLED
+from vestige.data.canaries.texts import RANDOM_ORDER
 from vestige.metrics.estimates import median_interval
 from vestige.metrics.exposure import CHANCE
 from vestige.metrics.tests import least_together, permutation_test, together
@@ -47,7 +45,6 @@ NOT_DRAWN = (
     " Their words were not sampled like those of the references: compare with a model that never "
     "read them."
 )
-_RULED_OUT = 1e300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,19 +54,16 @@ class CanaryExposure(Measurement):
     Attributes:
         canaries: one row per planted canary and control, in the order given. Bits: log_perplexity
             and per_token; exposure by rank among `references` phrases with its 95% interval, low
-            to high, of which only low is known at_ceiling; fit_exposure by the skew-normal fit,
-            extrapolated beyond all references; shuffled_... of its words in another order;
-            exact_low to exact_high, proven bounds, or None. Its order_rank is among `orders`
+            to high, of which only low is known at_ceiling; shuffled_... of its words in another
+            order; exact_low to exact_high, proven bounds, or None. Its order_rank is among `orders`
             orders of its own words, its own one included.
-        words: different words of the references; 0 if these are a list or the controls.
-        fit_distance: largest distance of a skew-normal fit (Kolmogorov-Smirnov); None without one.
+        words: different words of the references; 0 if these are a list.
         seed: of the references and the orders.
         checks: of the model and of what it could read; a verdict needs them.
     """
 
     canaries: tuple[Row, ...]
     words: int
-    fit_distance: float | None
     seed: int
     checks: tuple[Check, ...] = ()
 
@@ -85,11 +79,10 @@ class CanaryExposure(Measurement):
 
     @property
     def space(self) -> str:
-        """The kind of references: "candidates", "controls", "whole" or "sampled"."""
-        whole = all(row["whole"] for row in self.canaries)
+        """The kind of references: "candidates", "whole" or "sampled"."""
         if not self.words:
-            return "candidates" if whole else "controls"
-        return "whole" if whole else "sampled"
+            return "candidates"
+        return "whole" if all(row["whole"] for row in self.canaries) else "sampled"
 
     @property
     def ceiling(self) -> float:
@@ -104,31 +97,22 @@ class CanaryExposure(Measurement):
     @property
     def resolution(self) -> str:
         """Whether the references resolve the planted canaries, and what would, in a sentence."""
-        if self.space not in ("sampled", "controls"):
+        if self.space != "sampled":
             return "Ranks are exact: every phrase of the space was scored."
         number = sum(row["at_ceiling"] for row in self.planted)
         if not number:
             return f"All ranks are below the ceiling of {self.ceiling:.1f} bits."
-        more = "Pass more --references, or --exact."
-        if self.space == "controls":
-            more = "Plant more canaries: their controls are the references."
         return (
             f"{number} of {len(self.planted)} planted canaries are more probable than all "
             f"{self.references:,} references, so their exposure is a lower bound (≥, 97.5% "
-            f"confidence). {more}"
+            "confidence). Pass more --references, or --exact."
         )
 
     @cached_property
     def test(self) -> Test:
         """Whether planted canaries are more probable than controls."""
-        against, name, sign = "unplanted controls", "exposure", -1
-        if all(row["pattern"] == SAMPLED for row in self.canaries):
-            against, name, sign = f"{against} of the same model", "log_perplexity", 1
-        own, never = (  # a text of probability 0 ranks last
-            np.nan_to_num([sign * row[name] for row in side], posinf=_RULED_OUT).tolist()
-            for side in (self.planted, self.controls)
-        )
-        return _permuted([(own, never)], against)
+        own, never = ([-row["exposure"] for row in side] for side in (self.planted, self.controls))
+        return _permuted([(own, never)], "unplanted controls")
 
     @cached_property
     def order(self) -> Test | None:
@@ -195,9 +179,7 @@ class CanaryExposure(Measurement):
         if self.verdict == claims.NO_LEAK:
             return "Planted canaries are not more exposed than controls."
         patterns = {row["pattern"] for row in self.planted}
-        if patterns == {SAMPLED}:
-            return "The model remembers the canaries."
-        drawn = patterns <= {*RANDOM_ORDER, SAMPLED}
+        drawn = patterns <= {*RANDOM_ORDER}
         return f"{_of_order(planted, self.order)}{'' if drawn else NOT_DRAWN}"
 
     def summary(self) -> dict[str, object]:
@@ -215,7 +197,6 @@ class CanaryExposure(Measurement):
             "words": self.words,
             "references": self.references,
             "ceiling": self.ceiling,
-            "fit_distance": self.fit_distance,
             "expected_by_chance": CHANCE,
             "order_probability": self.order.p if self.order else None,
             "least_order_probability": self.order.least if self.order else None,

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige import _validate
-from vestige.data.canaries.texts import BY_COIN, Canary
+from vestige.data.canaries.texts import COIN_FLIP, Canary
 from vestige.errors import DataError
 from vestige.metrics.epsilon import EpsilonBound, one_run_epsilon
 from vestige.metrics.estimates import Estimate, auc, columns
@@ -143,13 +143,11 @@ def audit_canaries(
 
     Args:
         model: trained on the text with the canaries, or its `canary_scores`.
-        canaries: of `coin_flip_canaries` or `sampled_canaries`, planted and controls; others among
-            them are an error.
+        canaries: of `coin_flip_canaries`, planted and controls; others among them are an error.
         delta: of the claim, in [0, 1).
         confidence: of each bound by itself, in (0, 1). With a mechanism, of the two bounds that the
             verdict rests on together (Bonferroni).
-        reference: a model that saw no canary, or its `canary_scores`; they are subtracted. Sampled
-            canaries differ most in their probability unread: without one, pass their `log_prob`.
+        reference: a model that saw no canary, or its `canary_scores`; they are subtracted.
         claimed: epsilon that the training claims at delta, for groups of `claimed_copies`.
         claimed_copies: must be the copies of each canary: a claim for one sequence says nothing
             about groups until it is converted.
@@ -215,7 +213,7 @@ def _scores(model: NextToken | Sequence[float], canaries: Sequence[Canary]) -> N
 def _copies(canaries: Sequence[Canary]) -> int:
     """Copies of each planted canary."""
     for number, canary in enumerate(canaries, start=1):
-        if canary.pattern not in BY_COIN:
+        if canary.pattern != COIN_FLIP:
             raise DataError(
                 f"canary {number} is {canary.pattern!r}; this audit needs coin-flip canaries",
                 remedy="Plant coin-flip canaries, and pass only those.",

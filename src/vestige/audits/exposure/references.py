@@ -112,24 +112,6 @@ def listed_references(candidates: Sequence[str], vocabulary: Vocabulary) -> Refe
     return References(phrases=phrases, size=len(phrases), whole=True)
 
 
-def control_references(phrases: Sequence[str], vocabulary: Vocabulary) -> References:
-    """Controls as the references of sampled canaries.
-
-    Only a coin decided which of them was planted, so a canary that the model has not read has each
-    rank among the controls with the same probability, whatever wrote both.
-
-    Raises:
-        DataError: there are fewer than two.
-    """
-    if len(phrases) < 2:
-        raise DataError(
-            f"there is {len(phrases)} sampled control, too few to rank sampled canaries",
-            remedy="Plant more sampled canaries: their controls are the references.",
-        )
-    longest = max(map(len, vocabulary.encode_batch(list(phrases))))
-    return References(phrases=tuple(phrases), size=len(vocabulary) ** longest, whole=False)
-
-
 def other_order(words: Sequence[str], vocabulary: Vocabulary) -> str | None:
     """The same words in another order; None if there is none.
 

@@ -6,7 +6,7 @@ al. (2024), unknown words of utterances Parikh, Dupuy and Gupta (ACL 2022).
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Annotated, TypeAlias, Unpack
 
 from cyclopts import Parameter
 
@@ -45,14 +45,10 @@ else:
     AnyModel = What = str
     Candidates = Sequence[str]
 
-Attack = Literal["auto", "exact", "coordinate"]
-Objective = Literal["joint", "tags", "intent", "calibrated"]
-
 GIVEN = group("Completion")
 PASSAGES = group("Passages")
 WORDS = group("Unknown words of an utterance")
 TEXT = Parameter(metavar="TEXT")
-MODEL = Parameter(metavar="MODEL")
 
 
 @verb
@@ -71,18 +67,13 @@ def extract(
     probability: Annotated[Probability, PASSAGES] = 0.5,
     top_k: Annotated[Width, PASSAGES] = 20,
     temperature: Annotated[Positive, PASSAGES] = 1.0,
-    continued: Annotated[Natural, PASSAGES] = 200,
     statistics: Annotated[PathTo | None, PASSAGES, Parameter(metavar="DIR")] = None,
     pattern: Annotated[str | None, WORDS, TEXT] = None,
     intent: Annotated[str | None, WORDS] = None,
     slot: Annotated[str | None, WORDS] = None,
     candidates: Annotated[Candidates, WORDS, Parameter(metavar="SET")] = (),
     truth: Annotated[str | None, WORDS, TEXT] = None,
-    also: Annotated[Sequence[AnyModel], WORDS, MODEL] = (),
     controls: Annotated[Natural, WORDS] = 1999,
-    attack: Annotated[Attack, WORDS] = "auto",
-    objective: Annotated[Objective, WORDS] = "joint",
-    reference_model: Annotated[Sequence[AnyModel], WORDS, MODEL] = (),
     search_budget: Annotated[Count, WORDS] = 10**6,
     rank_sample: Annotated[Natural, WORDS] = 20_000,
     format: Format = "auto",
@@ -129,7 +120,6 @@ def extract(
         probability: Least probability that one of them is the passage.
         top_k: Sample from this many most probable tokens.
         temperature: Temperature of the samples.
-        continued: Random texts to continue greedily, for edit similarity and BLEU. 0: none.
         statistics: Folder for cached model outputs. Default: OUT.statistics.
         pattern: Text with its unknown words in braces, such as "my pin is {digit:4}"; or pin:4,
             call:4, color:4.
@@ -137,12 +127,8 @@ def extract(
         slot: Slot of the unknown words. Default: canary.
         candidates: Words that an unknown word may be: name=word,word or name=@file. Repeatable.
         truth: The true words, which get a rank.
-        also: Another model of the same training with another seed. Repeatable.
         controls: Secrets that were never planted, to compare with.
-        attack: Search method. auto tries every secret up to --search-budget, else coordinate.
-        objective: Loss that is minimized; calibrated subtracts the loss of --reference-model.
-        reference_model: Model that never saw the secret. Repeatable.
-        search_budget: Try every secret if there are at most this many.
+        search_budget: Try every secret if there are at most this many; else coordinate descent.
         rank_sample: Otherwise estimate ranks from this many random secrets. 0: no rank.
 
     Raises:

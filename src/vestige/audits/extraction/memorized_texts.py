@@ -30,10 +30,7 @@ ALPHA = 0.05
 
 PERMUTATIONS = 9999
 
-APPROXIMATE = 0.75
-"""Least BLEU of an approximately memorized continuation (Ippolito et al. 2022)."""
-
-OF_TOKENS = ("strength", "exact", "edit")
+OF_TOKENS = ("strength", "exact")
 """Shares of a text's tokens."""
 
 _PUBLIC = {"prefix": "prefix_tokens", "suffix": "suffix_tokens"}
@@ -41,7 +38,7 @@ _PUBLIC = {"prefix": "prefix_tokens", "suffix": "suffix_tokens"}
 
 _COLUMNS = (
     *("length", "passages", "greedy", "sampled", "log_prob", "tries"),
-    *("strength", "exact", "longest", "edit", "bleu"),
+    *("strength", "exact", "longest"),
 )
 
 
@@ -71,7 +68,7 @@ def memorization_result(
         each = {side: measured[f"{side}{name}"] for side in sides}
         each = {side: one and one.scaled(1e4 / how.suffix) for side, one in each.items()}
         measured |= _compared(f"{name}_per_10000", each)
-    for name in ("texts_sampled", *OF_TOKENS, "approximate"):
+    for name in ("texts_sampled", *OF_TOKENS):
         measured |= _compared(name, {side: _share(own, name) for side, own in sides.items()})
     test, p_value, apart = None, None, measured["sampled_difference"]
     if reference is not None:
@@ -122,7 +119,6 @@ def _counts(table: Table) -> dict[str, int]:
         "texts_tokens": int(table["length"].sum()),
         "greedy_passages": int(table["greedy"].sum()),
         "sampled_passages": int(table["sampled"].sum()),
-        "generated": int(table["bleu"].notna().sum()),
     }
 
 
@@ -185,10 +181,8 @@ def _share(table: Table, name: str) -> Estimate | None:
     """
     if name == "texts_sampled":
         values = (table["sampled"] > 0)[table["passages"] > 0]
-    elif name == "approximate":
-        values = table["bleu"].dropna() >= APPROXIMATE
     else:
-        values = table[name].dropna()
+        values = table[name]
     if values.empty:
         return None
     means = means_by_group(values, table["unit"][values.index])

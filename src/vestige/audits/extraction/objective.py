@@ -4,14 +4,13 @@ Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understan
 section 3.1, equation 3: the loss with the utterance's own labels is minimized over the words.
 
 Differs from the paper: several utterances of one shape (trials), each with many guesses, are scored
-together. Besides the joint loss there are its two parts alone, and the joint loss less that of
-models that never saw the secret.
+together.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,9 +20,6 @@ from vestige.data.canaries.patterns import SecretPattern
 from vestige.data.utterances import IGNORED
 from vestige.errors import DataError, ModelError
 from vestige.models.white_box import WhiteBox
-
-ObjectiveKind = Literal["joint", "tags", "intent", "calibrated"]
-"""What is minimized; "calibrated" is the joint loss less the mean one of reference models."""
 
 ROWS = 2048
 """Utterances that a model reads at once; they need nearly all of the memory."""
@@ -47,7 +43,6 @@ class ExtractionObjective:
         tags: int64 (trials, t); `IGNORED` for a token that begins no word.
         known: (trials, t, d) vectors of the tokens; an unknown word has its first candidate.
         options: (trials, n, c, d) vectors of the candidates.
-        references: the same for models that never saw the secret, for "calibrated".
     """
 
     model: WhiteBox
@@ -58,8 +53,6 @@ class ExtractionObjective:
     tags: Tensor
     known: Tensor
     options: Tensor
-    kind: ObjectiveKind = "joint"
-    references: tuple["ExtractionObjective", ...] = ()
 
     @property
     def trials(self) -> int:
@@ -96,11 +89,7 @@ class ExtractionObjective:
         place = torch.arange(len(self.sizes), device=self.device)
         parts = []
         for part in torch.split(guesses, self.at_once, dim=1):
-            found = self.vector_losses(self.options[trial, place, part])
-            for other in self.references:
-                vectors = other.options[trial, place, part]
-                found = found - other.vector_losses(vectors) / len(self.references)
-            parts.append(found)
+            parts.append(self.vector_losses(self.options[trial, place, part]))
         losses = torch.cat(parts, 1)
         if not bool(losses.isfinite().all()):
             raise ModelError(
@@ -110,14 +99,13 @@ class ExtractionObjective:
         return losses
 
     def vector_losses(self, vectors: Tensor) -> Tensor:
-        """Losses (trials, k) of this model alone for vectors (trials, k, n, d); differentiable."""
+        """Joint losses (trials, k) for vectors (trials, k, n, d); differentiable."""
         trials, number = vectors.shape[:2]
         rows = self.known[:, None].expand(-1, number, -1, -1)
         rows = rows.index_copy(2, self.places, vectors).flatten(0, 1)
         intents = self.intents.repeat_interleave(number)
         found = self.model.losses(rows, intents, self.tags.repeat_interleave(number, 0))
-        part = {"tags": found.tags, "intent": found.intent}.get(self.kind)
-        return (found.joint if part is None else part).view(trials, number)
+        return found.joint.view(trials, number)
 
     def random(self, number: int, generator: torch.Generator) -> Tensor:
         """Uniform guesses (trials, number, n), the same for every trial.
@@ -171,19 +159,13 @@ class ExtractionObjective:
 
 
 def objective_of(
-    model: WhiteBox,
-    patterns: SecretPattern | Sequence[SecretPattern],
-    *,
-    kind: ObjectiveKind = "joint",
-    references: Sequence[WhiteBox] = (),
+    model: WhiteBox, patterns: SecretPattern | Sequence[SecretPattern]
 ) -> ExtractionObjective:
     """Trials encoded for a model.
 
     Args:
         model: the model.
         patterns: the trials, all of one shape.
-        kind: of loss that is minimized.
-        references: models that never saw the secret, for "calibrated" and for nothing else.
 
     Raises:
         ValueError: there is no pattern, or they have several shapes.
@@ -218,8 +200,6 @@ def objective_of(
         tags=stacked["tags"],
         known=known,
         options=options.view(*candidates.shape, -1),
-        kind=kind,
-        references=tuple(objective_of(other, trials) for other in references),
     )
 
 

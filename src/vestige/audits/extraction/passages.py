@@ -5,27 +5,22 @@ greedy decoding generates a passage, and how probable a sample of it is. Only th
 text is unknown; it counts as not generated.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, pairwise
-from typing import Any, TypeAlias
+from itertools import chain
+from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
 from vestige import claims
-from vestige.audits.extraction.continuations import best_continuations
-from vestige.audits.extraction.memorization import Extracted, Table, memorized, with_continued
+from vestige.audits.extraction.memorization import Extracted, Table, memorized
 from vestige.audits.extraction.memorized_texts import compared_tokens, memorization_result
 from vestige.claims.checks import model_checks
 from vestige.claims.comparable import comparable_texts
 from vestige.claims.model_checks import adapter_check
 from vestige.claims.text_lists import ListedTexts, listed_texts
-from vestige.models.remote.openai import Question
 from vestige.models.remote.options import is_endpoint
 from vestige.models.remote.tokens import places
-from vestige.models.served_texts import STEP, ServedTexts
+from vestige.models.served_texts import ServedTexts
 from vestige.models.shown_statistics import by_list, known_by_all, numbered, only, shown_statistics
 from vestige.models.snapshots import Snapshots
 from vestige.models.token_statistics import CachedOutputs, cached_outputs
@@ -34,17 +29,10 @@ from vestige.session import Session
 
 EXCERPT = 200
 """Characters of a text that a run keeps."""
-ROWS = 32
-"""Texts that are continued together."""
 COMPARED = 8
 """Texts on which an adapter is compared with its base."""
 LIKELIEST = 20
 """Most probable tokens of each position that are cached at least."""
-
-Pair: TypeAlias = tuple[Sequence[Hashable], Sequence[Hashable]]
-"""The greedy continuation of a text after its prefix, and the true one, in tokens."""
-Chosen: TypeAlias = Mapping[str, NDArray[np.int64]]
-"""Numbers of texts, by list."""
 
 
 def extract_passages(run: Session, model: Any, texts: Any) -> Result:
@@ -81,11 +69,6 @@ def extract_passages(run: Session, model: Any, texts: Any) -> Result:
         found = {
             role: memorized(own, how, lists.units[role]) for role, own in source.statistics.items()
         }
-        chosen = {
-            role: _some(own, given["continued"], seed=run.seed) for role, own in found.items()
-        }
-        pairs = source.continued(chosen, how)
-        found = {role: with_continued(own, chosen[role], pairs) for role, own in found.items()}
     run.models |= source.recorded
     own, rest = found["texts"], found.get("reference")
     return memorization_result(
@@ -96,12 +79,6 @@ def extract_passages(run: Session, model: Any, texts: Any) -> Result:
         checks=_checks(source, own, rest, how, lists, run.seed),
         excerpts=[text[:EXCERPT] for text in lists.compared["texts"]],
     )
-
-
-def _some(table: Table, most: int, *, seed: int) -> NDArray[np.int64]:
-    """Numbers of random texts with a passage, at most this many."""
-    long_enough = np.flatnonzero(table["passages"])
-    return np.sort(np.random.default_rng([seed, 2]).permutation(long_enough)[:most])
 
 
 class _Files:
@@ -120,9 +97,9 @@ class _Files:
     ) -> None:
         run.arguments["remote"].reject_for_local()
         models = Snapshots.open({"target": model}, device=run.device, monitor=run.monitor)
-        self._model, self.recorded = models.target, models.recorded
+        self.recorded = models.recorded
         self.top_k = min(how.top_k, models.target.vocab_size)
-        self._ids = models.encoded_lists(lists.compared)
+        encoded = models.encoded_lists(lists.compared)
         audited = list(lists.compared["texts"])
         self.read = models.tokens_read(audited)
         texts = models.encoded(audited[:COMPARED])
@@ -131,20 +108,8 @@ class _Files:
         most = max(LIKELIEST, self.top_k)
         self.statistics = self.known = {
             role: models.statistics(ids, outputs, of=f"`{role}`", likeliest=most)["target"]
-            for role, ids in self._ids.items()
+            for role, ids in encoded.items()
         }
-
-    def continued(self, chosen: Chosen, how: Extracted) -> Iterator[Pair]:
-        """Some texts of each list after their prefix."""
-        for role, numbers in chosen.items():
-            ids = [self._ids[role][number] for number in numbers]
-            for some in (ids[first : first + ROWS] for first in range(0, len(ids), ROWS)):
-                prefixes = torch.tensor([one[: how.prefix] for one in some])
-                prefixes = prefixes.to(self._model.device)
-                with torch.no_grad():
-                    found = best_continuations(self._model, prefixes, how.suffix, width=1)
-                for one, generated in zip(some, found.tokens[:, 0].tolist(), strict=True):
-                    yield generated, one[how.prefix : how.prefix + how.suffix]
 
 
 class _Server:
@@ -155,11 +120,9 @@ class _Server:
     def __init__(
         self, run: Session, model: Any, lists: ListedTexts, how: Extracted, outputs: CachedOutputs
     ) -> None:
-        self._run, self._outputs, self._lists = run, outputs, lists.compared
         self._served = ServedTexts.open(model, None, run.arguments["remote"], device="cpu")
         texts = list(chain.from_iterable(lists.compared.values()))
-        continued = run.arguments["continued"] * len(lists.compared)
-        self._served.log_cost(texts, run.monitor, continued=continued, length=how.suffix)
+        self._served.log_cost(texts, run.monitor)
         shown = self._served.shown_by("target", texts, outputs)
         cuts = [sorted({*places(text, own)} - {0}) for text, own in zip(texts, shown, strict=True)]
         most = self._served.accesses["target"].shown
@@ -173,7 +136,7 @@ class _Server:
             )
         if how.top_k > most:
             run.log(f"Samples use the {most} most probable tokens, all that the server shows")
-        self.top_k, self._texts, self._cuts = min(how.top_k, most), texts, cuts
+        self.top_k = min(how.top_k, most)
         ranked = replace(found, ranks=np.where(found.ranks < 1, most + 1, found.ranks))
         counts = {role: len(corpus) for role, corpus in lists.compared.items()}
         split = by_list(counts, {"target": ranked})
@@ -188,38 +151,6 @@ class _Server:
         """Provenance, with the calls of all sessions."""
         record: Any = self._served.recorded["target"]
         return {"target": {**record, **self._served.spent}}
-
-    def continued(self, chosen: Chosen, how: Extracted) -> Iterator[Pair]:
-        """Some texts of each list after their prefix."""
-        first, numbers = 0, []
-        for role, corpus in self._lists.items():
-            numbers += [first + number for number in chosen[role].tolist()]
-            first += len(corpus)
-        if not numbers:
-            return
-        questions = [
-            Question(
-                self._texts[number][: self._cuts[number][how.prefix - 1]],
-                shown=1, length=how.suffix, greedy=True,
-            )
-            for number in numbers
-        ]  # fmt: skip
-        replies = []
-        with (
-            self._served.session("target", self._outputs) as (endpoint, _),
-            self._run.progress("continuing texts") as step,
-        ):
-            some = STEP * self._served.remote.concurrency * endpoint.together
-            for first in range(0, len(questions), some):
-                answers = endpoint.ask(questions[first : first + some])
-                replies += [reply for reply in answers if reply is not None]
-                if len(replies) < min(first + some, len(questions)):
-                    raise endpoint.failed()
-                step(len(replies), len(questions))
-        for number, reply in zip(numbers, replies, strict=True):
-            text, ends = self._texts[number], self._cuts[number][how.prefix - 1 :]
-            true = [text[a:b] for a, b in pairwise(ends[: how.suffix + 1])]
-            yield [token.text for token in reply.tokens], true
 
 
 def _checks(

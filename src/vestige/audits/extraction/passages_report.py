@@ -18,8 +18,7 @@ METHOD = (
     "probability 1 - (1 - p)^n (Hayes et al. 2024). The p-value compares the share of sampled "
     "passages with the reference at the same positions. Near-duplicates, and texts of one author, "
     "are one unit. Extraction strength: share of a text, from its end, that greedy decoding "
-    "generates after the rest. Tokens exact: those that are the most probable. Edit similarity and "
-    "BLEU compare the greedy continuation of a text’s first tokens with the true one."
+    "generates after the rest. Tokens exact: those that are the most probable."
 )
 LIMITS = (
     "This is what an attacker extracts who has the text before a passage. One without it extracts "
@@ -35,8 +34,6 @@ _MEASURES = {
     "greedy": "passages by greedy decoding",
     "strength": "extraction strength, mean",
     "exact": "tokens exact, mean",
-    "edit": "edit similarity of continuations, mean",
-    "approximate": "continuations of BLEU 0.75 or more",
 }
 LISTED = 25
 """Texts that are listed one by one."""

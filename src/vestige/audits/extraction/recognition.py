@@ -21,15 +21,15 @@ KINDS: dict[Kind, str] = {
 }
 """Each kind in words, for messages."""
 
-_SEARCH = ("attack", "objective", "reference_model", "search_budget", "rank_sample")
+_SEARCH = ("search_budget", "rank_sample")
 OPTIONS: dict[Kind, tuple[str, ...]] = {
     "canaries": ("prefix", "beam"),
     "secrets": ("question", "beam"),
     "texts": (
         *("prefix", "suffix", "reference", "samples", "probability", "top_k", "temperature"),
-        *("continued", "statistics", "remote", "format", "text", "author", "limit"),
+        *("statistics", "remote", "format", "text", "author", "limit"),
     ),
-    "utterances": ("also", "controls", *_SEARCH),
+    "utterances": ("controls", *_SEARCH),
     "pattern": ("pattern", "intent", "slot", "candidates", "truth", *_SEARCH),
 }
 """Options of each kind; others go with every kind."""

@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from vestige.audits.extraction.objective import ExtractionObjective
-from vestige.errors import DataError
 
 BUDGET = 10**6
 """Secrets of each trial that are tried at most."""
@@ -64,21 +63,9 @@ Search = Callable[[ExtractionObjective, torch.Generator, Progress | None], Candi
 """A search for all trials at once; its generator, on the CPU, decides what is random."""
 
 
-def every_loss(
-    objective: ExtractionObjective, *, budget: int = BUDGET, progress: Progress | None = None
-) -> Tensor:
-    """Losses (trials, space) of every secret, in the order of codes.
-
-    Raises:
-        DataError: there are more secrets than the budget.
-    """
-    space = objective.space
-    if space > budget:
-        raise DataError(
-            f"there are {space:,} secrets; the budget is {budget:,}",
-            remedy="Raise the budget, or use an attack that does not try all.",
-        )
-    parts = []
+def every_loss(objective: ExtractionObjective, progress: Progress | None = None) -> Tensor:
+    """Losses (trials, space) of every secret, in the order of codes."""
+    space, parts = objective.space, []
     every = torch.arange(space, device=objective.device)
     for codes in torch.split(every, objective.at_once):
         guesses = objective.decoded(codes).expand(objective.trials, -1, -1)

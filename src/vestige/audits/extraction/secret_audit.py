@@ -9,12 +9,12 @@ never read any of them treats all alike, whatever words it prefers, so that ever
 secrets is as likely to rank as high as the planted ones. `permutation_test` counts these choices.
 
 A sampled control that occurs in the training text all the same ranks high, and makes a leak harder
-to show, never easier. The unit is the secret: in several models it is one, with its ranks summed.
+to show, never easier. The unit is the secret.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import count, product
+from itertools import count
 from math import inf, log2, prod
 from statistics import fmean, median, stdev
 
@@ -22,8 +22,8 @@ import numpy as np
 from scipy.stats import rankdata
 
 from vestige import _validate, claims
-from vestige.audits.extraction.objective import ObjectiveKind, objective_of
-from vestige.audits.extraction.searches import BUDGET, Progress, Search
+from vestige.audits.extraction.objective import objective_of
+from vestige.audits.extraction.searches import BUDGET, Progress
 from vestige.audits.extraction.unknown_words import (
     SAMPLE,
     Extraction,
@@ -36,7 +36,7 @@ from vestige.audits.extraction.unknown_words import (
 from vestige.claims.effects import EXPOSURE_BITS
 from vestige.data.canaries.patterns import draw_secrets
 from vestige.data.canaries.utterances import SecretCanary
-from vestige.metrics.estimates import Floats, bounded_mean, columns, difference_of_means
+from vestige.metrics.estimates import bounded_mean, columns, difference_of_means
 from vestige.metrics.tests import RankTest, permutation_test
 from vestige.models.white_box import WhiteBox
 from vestige.results import Result
@@ -55,30 +55,26 @@ _OF_GUESSES = ("guess", "guesses", "loss", "losses", "certainty", "right", "hamm
 
 
 def audit_secrets(
-    model: WhiteBox | Sequence[WhiteBox],
+    model: WhiteBox,
     canaries: Sequence[SecretCanary],
     *,
     seed: int,
-    attack: str | Search = "auto",
-    objective: ObjectiveKind = "joint",
-    references: Sequence[WhiteBox] = (),
     budget: int = BUDGET,
     sample: int = SAMPLE,
     controls: int = CONTROLS,
-    alive: tuple[claims.Check, ...] = (UNCHECKED,),
+    alive: claims.Check = UNCHECKED,
     progress: Progress | None = None,
 ) -> Result:
     """Search a model for every pattern of a manifest, and rank the true secrets.
 
-    For attack, budget and sample see `extract_secrets`, for objective and references
-    `objective_of`. Each pattern is searched once, whatever its secrets.
+    For budget and sample see `extract_secrets`. Each pattern is searched once, whatever its
+    secrets.
 
     Args:
-        model: the model; or several, all trained on the text with the canaries.
         canaries: planted ones, and controls.
         seed: of the search, the sample of a rank, and the controls that are sampled now.
         controls: of each pattern; those that the manifest lacks are sampled.
-        alive: the check of each model on labelled utterances.
+        alive: the check of the model on labelled utterances.
         progress: called with (thousandths of patterns done, thousandths in all).
 
     Raises:
@@ -86,16 +82,14 @@ def audit_secrets(
         DataError: the model cannot read a canary or lacks its labels.
     """
     _validate.at_least(1, planted=sum(canary.planted for canary in canaries))
-    models = [model] if isinstance(model, WhiteBox) else list(model)
     patterns = list(dict.fromkeys(canary.parsed for canary in canaries))
     found: list[Extraction] = []
 
     def part(done: int, total: int) -> None:
         if progress:
-            whole = len(models) * len(patterns) * _PARTS
-            progress(len(found) * _PARTS + done * _PARTS // total, whole)
+            progress(len(found) * _PARTS + done * _PARTS // total, len(patterns) * _PARTS)
 
-    for one, pattern in product(models, patterns):
+    for pattern in patterns:
         own = [canary for canary in canaries if canary.parsed == pattern]
         own.sort(key=lambda canary: (not canary.copies, canary.copies))
         known = [canary.secret for canary in own]
@@ -103,10 +97,9 @@ def audit_secrets(
         number = max(0, min(missing, pattern.space - len(own)))
         drawn = draw_secrets(pattern, number=number, seed=seed, exclude=known) if number else ()
         extraction = extract_secrets(
-            objective_of(one, pattern, kind=objective, references=references),
+            objective_of(model, pattern),
             truths=[*known, *drawn],
             seed=seed,
-            attack=attack,
             budget=budget,
             sample=sample,
             progress=part,
@@ -115,37 +108,30 @@ def audit_secrets(
         said += [{"copies": 0, "drawn": True}] * number
         rows = ({**more, **row} for more, row in zip(said, extraction.secrets, strict=True))
         found.append(replace(extraction, secrets=tuple(rows)))
-    return audit_result(found, patterns=len(patterns), alive=alive)
+    return audit_result(found, alive=alive)
 
 
-def audit_result(
-    extractions: Sequence[Extraction],
-    *,
-    patterns: int = 1,
-    alive: tuple[claims.Check, ...] = (UNCHECKED,),
-) -> Result:
+def audit_result(extractions: Sequence[Extraction], *, alive: claims.Check = UNCHECKED) -> Result:
     """One row a secret, the summary of planted secrets and controls, and the claim.
 
     Args:
-        extractions: model by model, of each pattern in turn. Their rows also have the copies that
-            were planted, fewest first and controls last, and whether a control was sampled now.
-        patterns: number of patterns.
-        alive: the check of each model on labelled utterances.
+        extractions: of each pattern in turn. Their rows also have the copies that were planted,
+            fewest first and controls last, and whether a control was sampled now.
+        alive: the check of the model on labelled utterances.
     """
-    secrets = list(_rows(extractions, patterns))
+    secrets = list(_rows(extractions))
     planted = [row for row in secrets if row["copies"]]
     unplanted = [row for row in secrets if not row["copies"]]
     controls = [row for row in unplanted if not row["drawn"]]
     drawn = [row for row in unplanted if row["drawn"]]
     found, strays = _compared(planted, unplanted), _compared(controls, drawn)
-    own, never = (_by_secret(side, "exposure") for side in (planted, unplanted))
+    own, never = (_known(side, "exposure") for side in (planted, unplanted))
     difference = None
     if own and never:
         apart = difference_of_means(own, never)
         difference = replace(apart, name="exposure above controls", unit="bits")
     against = "unplanted secrets of the same patterns"
     test = found and claims.Test(found.p, found.least, LEVEL, against)
-    models, first = len(extractions) // patterns, extractions[0]
     spread = stdev(never) if len(never) > 1 else inf
     powerful = claims.powerful(
         test,
@@ -153,9 +139,9 @@ def audit_result(
         wanted=EXPOSURE_BITS,
         effect="an exposure of {} bits above controls",
     )
-    checks = (*alive, _independent(secrets, models), powerful)
+    checks = (alive, powerful)
     claim = claims.Claim("extract utterances", test, checks, difference)
-    alike = {(row["model"], row["_pattern"], row["copies"]): row for row in planted}.values()
+    alike = {(row["_pattern"], row["copies"]): row for row in planted}.values()
     return Result(
         kind="SecretAudit",
         summary={
@@ -165,11 +151,8 @@ def audit_result(
             "p_of_first": found and found.of_first,
             "p_least": found and found.least,
             "level": LEVEL,
-            "attack": first.attack,
             "search": " ".join(sorted({one.search for one in extractions})),
-            "objective": first.objective,
-            "patterns": patterns,
-            "models": models,
+            "patterns": len(extractions),
             **_measures("planted", planted),
             "accuracy_by_chance": fmean(1 / row["_space"] for row in alike),
             "hamming_by_chance": fmean(row["hamming_by_chance"] for row in alike),
@@ -178,27 +161,26 @@ def audit_result(
             **_measures("drawn", drawn),
             **columns("exposure_difference", difference),
             "certainty_among": "all" if all(one.whole for one in extractions) else "tried",
-            "seed": first.seed,
+            "seed": extractions[0].seed,
         },
         rows=tuple({name: row[name] for name in row if name[0] != "_"} for row in secrets),
         claim=claim,
     )
 
 
-def _rows(extractions: Sequence[Extraction], patterns: int) -> Iterator[Row]:
-    """One row a secret, model by model; names with an underscore are not saved.
+def _rows(extractions: Sequence[Extraction]) -> Iterator[Row]:
+    """One row a secret; names with an underscore are not saved.
 
-    For a planted one, how many controls of its pattern have no higher loss in its model, and of how
-    many. Sampled controls have losses and ranks, no guesses.
+    For a planted one, how many controls of its pattern have no higher loss, and of how many.
+    Sampled controls have losses and ranks, no guesses.
     """
     numbers = count(1)
-    for number, found in enumerate(extractions):
+    for pattern, found in enumerate(extractions):
         never = [row["truth_loss"] for row in found.secrets if not row["copies"]]
-        for place, row in enumerate(found.secrets):
+        for row in found.secrets:
             before = sum(loss <= row["truth_loss"] for loss in never) if row["copies"] else None
             yield {
                 "number": next(numbers),
-                "model": 1 + number // patterns,
                 "copies": row["copies"],
                 "drawn": row["drawn"],
                 "space_bits": sum(map(log2, found.sizes)),
@@ -208,24 +190,9 @@ def _rows(extractions: Sequence[Extraction], patterns: int) -> Iterator[Row]:
                 "controls_asked": len(never) if row["copies"] else None,
                 **row,
                 **(dict.fromkeys(_OF_GUESSES) if row["drawn"] else {}),
-                "_pattern": number % patterns,
-                "_place": place,
+                "_pattern": pattern,
                 "_space": prod(found.sizes),
             }
-
-
-def _independent(secrets: Sequence[Row], models: int) -> claims.Check:
-    """Models that are copies of another add nothing; each secret counts once."""
-    losses = [_losses(secrets, model) for model in range(1, models + 1)]
-    copies = models - len({tuple(np.round(own, 6)) for own in losses})
-    if copies:
-        return claims.Check(
-            "independent", "failed", f"{copies} of {models} models are copies of another.",
-            (claims.NO_LEAK,),
-        )  # fmt: skip
-    number = sum(bool(row["copies"]) for row in secrets) // models
-    what = "1 planted secret counts" if number == 1 else f"{number} planted secrets count"
-    return claims.Check("independent", "passed", f"{what} once each, in any number of models.")
 
 
 def _measures(name: str, secrets: Sequence[Row]) -> dict[str, object]:
@@ -236,19 +203,19 @@ def _measures(name: str, secrets: Sequence[Row]) -> dict[str, object]:
     """
     if not secrets:
         return {name: 0}
-    number = len(secrets) // len({row["model"] for row in secrets})
+    number = len(secrets)
     found: dict[str, object] = {name: number}
     if name != "drawn":
         found[f"{name}_right"] = sum(bool(row["right"]) for row in secrets)
         shared = len({row["_pattern"] for row in secrets}) < number
         for measure, column in (("accuracy", "right"), ("hamming", "hamming")):
-            mean = bounded_mean(_by_secret(secrets, column))
+            mean = bounded_mean(_known(secrets, column))
             if mean is not None and shared:
                 mean = replace(mean, low=None, high=None)
             found |= columns(f"{name}_{measure}", mean)
     rows = [row for row in secrets if row["rank"] is not None]
     ceiling = max((log2(row["_space"]) for row in rows), default=1.0)
-    exposure = mean_exposure(rows, _by_secret(secrets, "exposure"), ceiling=ceiling)
+    exposure = mean_exposure(rows, _known(secrets, "exposure"), ceiling=ceiling)
     return found | {
         f"{name}_median_rank": median(row["rank"] for row in rows) if rows else None,
         f"{name}_median_rank_known": median_known(rows),
@@ -257,28 +224,20 @@ def _measures(name: str, secrets: Sequence[Row]) -> dict[str, object]:
     }
 
 
-def _losses(secrets: Sequence[Row], model: int) -> Floats:
-    return np.array([row["truth_loss"] for row in secrets if row["model"] == model], np.float64)
-
-
-def _by_secret(secrets: Sequence[Row], column: str) -> list[float]:
-    """A value of each secret that has one, its mean over the models."""
-    values: dict[tuple[int, int], list[float]] = {}
-    for row in secrets:
-        if row[column] is not None:
-            values.setdefault((row["_pattern"], row["_place"]), []).append(float(row[column]))
-    return list(map(fmean, values.values()))
+def _known(secrets: Sequence[Row], column: str) -> list[float]:
+    """The values of secrets that have one."""
+    return [float(row[column]) for row in secrets if row[column] is not None]
 
 
 def _compared(tested: Sequence[Row], others: Sequence[Row]) -> RankTest | None:
-    """Secrets against others of their patterns, by ranks summed over the models; None of none."""
-    models, strata = {row["model"] for row in tested}, []
+    """Secrets against others of their patterns, by ranks; None of none."""
+    strata = []
     shared = {row["_pattern"] for row in tested} & {row["_pattern"] for row in others}
     for pattern in sorted(shared):
-        own, rest = ([r for r in side if r["_pattern"] == pattern] for side in (tested, others))
-        ranks: Floats = np.sum(
-            [rankdata(_losses([*own, *rest], model)) for model in models], axis=0
+        own, rest = (
+            [row["truth_loss"] for row in side if row["_pattern"] == pattern]
+            for side in (tested, others)
         )
-        number = len(own) // len(models)
-        strata.append((ranks[:number], ranks[number:]))
+        ranks = rankdata(np.array([*own, *rest], np.float64))
+        strata.append((ranks[: len(own)], ranks[len(own) :]))
     return permutation_test(strata) if strata else None

@@ -52,8 +52,7 @@ class Extraction(Measurement):
             share of the summed exp(-loss) of those that were tried; truth with its loss and rank
             (`ranks.COLUMNS`), right and hamming (share of wrong words) of the best guess. None
             where the truth is unknown.
-        attack: that was chosen; search: that "auto" took.
-        objective: the loss that was minimized.
+        search: "exact", "coordinate", or the name of another one.
         sizes: candidates of each unknown word.
         whole: every secret was tried.
         evaluated: losses of secrets computed for each trial; gradients: of an utterance's loss.
@@ -62,9 +61,7 @@ class Extraction(Measurement):
     """
 
     secrets: tuple[Row, ...]
-    attack: str
     search: str
-    objective: str
     sizes: tuple[int, ...]
     whole: bool
     evaluated: int
@@ -79,9 +76,7 @@ class Extraction(Measurement):
         right, space = rate(row["right"] for row in known), prod(self.sizes)
         ranks, bits = ([row[name] for row in ranked] for name in ("rank", "exposure"))
         return {
-            "attack": self.attack,
             "search": self.search,
-            "objective": self.objective,
             "trials": len(self.secrets),
             "length": len(self.sizes),
             "space_bits": sum(map(log2, self.sizes)),
@@ -116,7 +111,7 @@ def extract_secrets(
     objective: ExtractionObjective,
     *,
     seed: int,
-    attack: str | Search = "auto",
+    search: Search | None = None,
     truths: Sequence[Sequence[str]] | None = None,
     budget: int = BUDGET,
     sample: int = SAMPLE,
@@ -127,8 +122,8 @@ def extract_secrets(
     Args:
         objective: the trials, as `objective_of` encodes them for a model.
         seed: of what a search leaves to chance, and of the sample of a rank.
-        attack: "exact", "coordinate" descent, "auto" (exact within the budget, else coordinate), or
-            another search.
+        search: another search than ours, which tries every secret within the budget and follows
+            coordinate descent beyond.
         truths: the true secret of each trial, or several of a single one; guesses ignore them.
         budget: every secret is tried, and ranks are counted, if there are at most this many.
         sample: otherwise ranks are estimated from this many random secrets; 0: no rank.
@@ -136,34 +131,30 @@ def extract_secrets(
 
     Raises:
         ValueError: the truths are not secrets of the trials.
-        DataError: there are more secrets than the budget of an exact search.
         ModelError: a loss is not finite.
     """
     within = objective.space <= budget
-    asked = attack if isinstance(attack, str) else attack.__name__
-    name = ("exact" if within else "coordinate") if asked == "auto" else asked
     true = None if truths is None else Truths(objective, truths)
     began = time.perf_counter()
-    every = None
-    if name == "exact":
-        every = every_loss(objective, budget=budget, progress=progress)
+    every, name = None, "exact" if within else "coordinate"
+    if search is None and within:
+        every = every_loss(objective, progress)
         found = exhaust(objective, every)
     else:
-        search = coordinate_descent if isinstance(attack, str) else attack
-        found = search(objective, torch.Generator().manual_seed(seed), progress)
+        name = name if search is None else search.__name__
+        chosen = search or coordinate_descent
+        found = chosen(objective, torch.Generator().manual_seed(seed), progress)
     seconds = time.perf_counter() - began
     if true is not None and within:
         if every is None:
-            every = every_loss(objective, budget=budget, progress=progress)
+            every = every_loss(objective, progress)
         codes = torch.arange(objective.space, device=objective.device)
         true.compare(codes.expand_as(every), every, whole=True)
     elif true is not None and sample:
         true.sample(sample, seed=seed, progress=progress)
     return Extraction(
         secrets=tuple(_rows(objective, found, true)),
-        attack=asked,
         search=name,
-        objective=objective.kind,
         sizes=objective.sizes,
         whole=int(found.tried.min()) == objective.space,
         evaluated=found.evaluated,

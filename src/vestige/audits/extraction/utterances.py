@@ -1,7 +1,7 @@
 """Unknown words of utterances, extracted from intent-and-slot models."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import log, sqrt
 from typing import Any
 
@@ -30,28 +30,16 @@ def extract_utterances(run: Session, model: Any, manifest: Any) -> Result:
     """Extract the unknown words of one utterance, or every planted secret and controls.
 
     Args:
-        model: an intent-and-slot model; others of the same training are in `also`.
+        model: an intent-and-slot model.
         manifest: of planted secrets; None for the utterance of `pattern`.
 
     Raises:
-        ValueError: the pattern or the truth does not fit, or there are references where the
-            objective needs none, or none where it does.
+        ValueError: the pattern or the truth does not fit.
         VestigeError: a model or a file of candidates cannot be read, or does not fit.
     """
     given = run.arguments
-    objective, others = given["objective"], given["reference_model"]
-    if (objective == "calibrated") != bool(others):
-        raise ValueError(
-            "`reference_model` must be given with `objective` calibrated and with no other, got "
-            f"{len(others)} with {objective!r}"
-        )
-    models = [
-        run.intent_slot("model" if number == 1 else f"model {number}", one)
-        for number, one in enumerate([model, *given["also"]], 1)
-    ]
-    references = [run.intent_slot(f"reference {n}", one) for n, one in enumerate(others, 1)]
+    network = run.intent_slot("model", model)
     search: dict[str, Any] = {
-        "attack": given["attack"],
         "budget": given["search_budget"],
         "sample": given["rank_sample"],
         "seed": run.seed,
@@ -59,19 +47,19 @@ def extract_utterances(run: Session, model: Any, manifest: Any) -> Result:
     if manifest is None:
         pattern = pattern_of(
             *(given[name] for name in ("pattern", "intent", "slot", "candidates")),
-            intents=models[0].intents,
+            intents=network.intents,
         )
         truths = None if given["truth"] is None else [words_of(given["truth"], pattern)]
         run.configuration |= {"truth": None, "controls": None}  # the truth is in the rows alone
-        asked = objective_of(models[0], pattern, kind=objective, references=references)
+        asked = objective_of(network, pattern)
         with run.progress("searching for the secret") as step:
             return Result.of(extract_secrets(asked, truths=truths, progress=step, **search))
     sealed = load_secrets(manifest)
     run.data["manifest"] = sealed.sha256
-    alive = tuple(_alive(models, _labelled(manifest)))
+    alive = _alive(network, _labelled(manifest))
     with run.progress("searching for the secrets") as step:
         return audit_secrets(
-            models, sealed.canaries, objective=objective, references=references,
+            network, sealed.canaries,
             controls=given["controls"], alive=alive, progress=step, **search,
         )  # fmt: skip
 
@@ -120,25 +108,21 @@ def _labelled(manifest: Any) -> Utterances | None:
         return None
 
 
-def _alive(models: Sequence[IntentSlotNetwork], utterances: Utterances | None) -> Iterator[Check]:
-    """The check "alive" of each model: it predicts labels better than their frequencies do."""
+def _alive(model: IntentSlotNetwork, utterances: Utterances | None) -> Check:
+    """The check "alive": the model predicts labels better than their frequencies do."""
     if utterances is None or len(utterances) < 2:
         missing = "The folder of the manifest has no labelled utterances to test the model with."
-        yield Check("alive", "could not run", missing)
-        return
+        return Check("alive", "could not run", missing)
     some = Utterances.of(list(utterances)[:: -(-len(utterances) // LABELLED)])
-    for number, model in enumerate(models, 1):
-        who = "The model" if len(models) == 1 else f"Model {number}"
-        gains = _gains(model, some)
-        if gains is None:
-            told = f"{who} gives losses that are not finite, or lacks the labels."
-            yield Check("alive", "failed", told)
-        elif gains.mean() > 2 * gains.std(ddof=1) / sqrt(gains.size):
-            told = f"{who} predicts labels {gains.mean():.3g} nats per label better than their "
-            yield Check("alive", "passed", f"{told}frequencies do.")
-        else:
-            told = f"{who} predicts labels no better than their frequencies do: it is too weak for "
-            yield Check("alive", "failed", f"{told}an audit.")
+    gains = _gains(model, some)
+    if gains is None:
+        told = "The model gives losses that are not finite, or lacks the labels."
+        return Check("alive", "failed", told)
+    if gains.mean() > 2 * gains.std(ddof=1) / sqrt(gains.size):
+        better = f"The model predicts labels {gains.mean():.3g} nats per label better than their "
+        return Check("alive", "passed", f"{better}frequencies do.")
+    weak = "The model predicts labels no better than their frequencies do: it is too weak for "
+    return Check("alive", "failed", f"{weak}an audit.")
 
 
 def _gains(model: IntentSlotNetwork, utterances: Utterances) -> NDArray[np.float64] | None:

@@ -19,7 +19,7 @@ _OF_A_GROUP = "(planted|controls|drawn)_(?!p_value).*"
 _MARKS = {"exact": "", "sampled": "≈ ", "bounded": "≤ "}
 _ABOUT = {"exact": "", "sampled": "about ", "bounded": "at most "}
 _GROUPS = {"planted": "planted", "controls": "never planted", "drawn": "never, sampled now"}
-_UNKNOWN = {"copies": None, "drawn": False, "model": 1}
+_UNKNOWN = {"copies": None, "drawn": False}
 """Of secrets of which nobody knows how often they were planted, if at all."""
 
 _EXPOSURE = (
@@ -38,13 +38,13 @@ LIMITS = (
 AUDIT_LIMITS = (
     "Other attacks may still succeed.",
     "One planted secret says nothing about how often others would be revealed, and one model "
-    "nothing about other trainings of this kind: pass several with --also.",
+    "nothing about other trainings of this kind.",
     "The p-value is exact for secrets drawn at random, whatever words a model prefers. It does not "
     "hold for secrets of your own choice.",
     "Planted secrets are random words. Real ones that are more probable from the start, such as "
     "dates, are guessed sooner.",
     "Secrets of one pattern share the model's guesses: at most one of them can be the best guess.",
-    "Intervals are for secrets drawn like these, in these models. Other seeds can differ.",
+    "Intervals are for secrets drawn like these, in this model. Other seeds can differ.",
     _EXPOSURE,
 )
 MOST = 100
@@ -101,7 +101,7 @@ def planted_report(run: Run, *, show_secrets: bool) -> Report:
         )
     return Report(
         title="Does the model reveal planted secrets?",
-        answer=_found(planted, models=summary["models"]),
+        answer=_found(planted),
         evidence=lines(guessed, missing),
         notices=lines(notice),
         blocks=(*_exposures(rows), _groups(summary), _secrets(rows, show_secrets=show_secrets)),
@@ -110,12 +110,11 @@ def planted_report(run: Run, *, show_secrets: bool) -> Report:
     )
 
 
-def _found(secrets: Sequence[Row], *, models: int = 1) -> str:
+def _found(secrets: Sequence[Row]) -> str:
     """Ranks of true secrets, among all and among those that were never planted."""
-    number = len(secrets) // models
+    number = len(secrets)
     kind = "true" if secrets[0]["copies"] is None else "planted"
-    who = f"the {kind} secret" if number == 1 else f"the best of {whole(number)} {kind} secrets"
-    who = f"In {models} models, {who}" if models > 1 else f"T{who[1:]}"
+    who = f"The {kind} secret" if number == 1 else f"The best of {whole(number)} {kind} secrets"
     ranked = _ranked(secrets)
     if not ranked:
         return f"{who} was not ranked{_among(secrets[0]) if len(secrets) == 1 else ''}."
@@ -233,12 +232,10 @@ def _groups(summary: Row) -> Table:
 
 def _secrets(rows: Sequence[Row], *, show_secrets: bool) -> Table:
     """A row for each of the first secrets."""
-    several = len({row["model"] for row in rows}) > 1
     return table(
         "Secret by secret",
         [row for row in rows if not row["drawn"]],
         {
-            "model": lambda r: str(r["model"]) if several else "",
             "pattern": lambda r: r["pattern"],
             "planted": lambda r: _copies(r["copies"]),
             "guess": lambda r: disclose([r["guess"]], show_secrets=show_secrets)[0],
@@ -249,7 +246,7 @@ def _secrets(rows: Sequence[Row], *, show_secrets: bool) -> Table:
             "rank of the truth": lambda r: None if r["rank"] is None else _rank(r),
             "exposure, bits": _exposure,
         },
-        texts=4,
+        texts=3,
         most=MOST,
         drop_empty=True,
         key="95% intervals in brackets, where ranks are estimated.",

@@ -351,7 +351,7 @@ def _owner(summary: Row) -> tuple[str, ...]:
             "Others may have been used as well. A bound for all users: vestige train --defence "
             "dp-fedavg.",
         )
-    if (summary.get("p_value") or 1.0) <= alpha:  # runs of old versions have no such test
+    if summary["p_value"] is not None and summary["p_value"] <= alpha:
         return (
             f"Texts of some of {users:,} users were used for training, but no single user is "
             "recognized.",

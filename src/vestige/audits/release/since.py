@@ -30,8 +30,8 @@ SUMMARY: Mapping[str, tuple[str, ...]] = {
     "CanaryExposure": ("references", "space", "canaries_planted"),
     "Completion": ("prefix", "canaries"),
     "Deletion": ("deleted",),
-    "Extraction": ("objective", "trials", "length", "space_bits"),
-    "SecretAudit": ("objective", "patterns", "models", "planted"),
+    "Extraction": ("trials", "length", "space_bits"),
+    "SecretAudit": ("patterns", "planted"),
     "SecretCompletion": ("parts",),
     "SecretExposure": ("secrets", "level"),
     "SecretRank": ("secrets", "level"),
@@ -56,13 +56,6 @@ CONFIGURATION: Mapping[str, tuple[str, ...]] = {
     "UserAudit": ("how", "queries", "calls"),
 }
 """Settings in the configuration of `run.json`. None is a value; a missing one is equal to any."""
-
-OLDER: Mapping[str, Mapping[str, str]] = {
-    "Extraction": {"search_budget": "budget", "rank_sample": "sample"},
-    "SecretAudit": {"search_budget": "budget", "rank_sample": "sample"},
-    "SecretRank": {"references": "samples"},
-}
-"""Names of these keys in runs of older versions."""
 
 NO_NUMBER = Measured(None, None, None)
 NOT_COMPARED = "runs of this kind have no number that can be compared"
@@ -215,9 +208,8 @@ def _settings(run: Run) -> dict[tuple[str, str], Any]:
         known["rows", COPIES] = sorted(planted.items())
     found = {place: value for place, value in known.items() if value is not None}
     for key in CONFIGURATION.get(kind, ()):
-        older = OLDER.get(kind, {}).get(key, key)
-        if key in made or older in made:
-            found["configuration", key] = made.get(key, made.get(older))
+        if key in made:
+            found["configuration", key] = made[key]
     return found
 
 

@@ -24,7 +24,7 @@ from vestige.audits.update.pair import Pair, Tokens
 from vestige.audits.update.phrases import Text
 from vestige.audits.update.prompts import Prompt
 from vestige.data.canaries.planting import manifest_file
-from vestige.data.canaries.texts import SAMPLED, Canary, load_canaries
+from vestige.data.canaries.texts import Canary, load_canaries
 from vestige.data.secrets.kinds import Part
 from vestige.data.secrets.lines import Secret, read_own_secrets
 from vestige.data.vocabulary import Vocabulary
@@ -108,7 +108,7 @@ def _planted(canaries: Sequence[Canary]) -> Iterator[Secret]:
     for number, canary in enumerate(planted, 1):
         own = tuple(re.split(r"( )", canary.phrase))
         slots = tuple((word,) if word == " " else words for word in own)
-        sampled = canary.pattern not in ("given", SAMPLED)
+        sampled = canary.pattern != "given"
         kind = "given" if sampled else "words"
         part = Part(kind, slots, own, drawn=sampled)
         yield Secret(canary.phrase, (part,), number)

@@ -48,10 +48,6 @@ HIDDEN = " Each block is a redacted token, whatever its length."
 def diff_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of an `UpdateDiff`."""
     summary, rows = run.summary, run.rows
-    if rows and min(row["rank"] for row in rows) == 0:  # of an earlier version
-        known = [row.get("known_in") for row in rows]
-        rows = [{**row, "rank": row["rank"] + 1, "known_in": None if rank is None else rank + 1}
-                for row, rank in zip(rows, known, strict=True)]  # fmt: skip
     strongest = max((score for row in rows for score in row["token_scores"]), default=1.0)
     first, second = phrases(summary), secrets(summary)
     if summary.get("known_generated") or summary.get("known_beyond"):

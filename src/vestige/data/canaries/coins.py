@@ -10,7 +10,8 @@ Sources, and what differs from them:
 - Panda et al. (2025), "Privacy Auditing of Large Language Models", arXiv:2503.06808, section 3: the
   strongest canary ends in a token that no other text uses, so that even a private training moves
   its weights as far as its clipping allows. Where the paper adds tokens to the vocabulary, ours are
-  tokens that the corpus never uses, after one prefix that all canaries share.
+  tokens that the corpus never uses, repeated: these prove more than one after a shared prefix
+  (`docs/reproduction/measured-epsilon.md`).
 """
 
 from collections.abc import Sequence
@@ -21,15 +22,15 @@ import numpy as np
 from vestige import _validate
 from vestige.data.canaries.phrases import RANDOM, frequencies, lexicon_of, too_few_words
 from vestige.data.canaries.planting import occurrences
-from vestige.data.canaries.texts import COIN_FLIP, SAMPLED, Canary
+from vestige.data.canaries.texts import COIN_FLIP, Canary
 from vestige.data.corpus import Corpus
 from vestige.data.lexicon import Lexicon
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.errors import DataError
 
-CanaryKind = Literal["words", "random", "new-token", "repeated-token"]
-"""What a coin-flip canary is made of: alphabetic words, any tokens of the vocabulary, a token that
-nothing else uses after a prefix that all share, or such a token again and again."""
+CanaryKind = Literal["words", "repeated-token"]
+"""What a coin-flip canary is made of: alphabetic words, or a token that nothing else uses, again
+and again."""
 
 MANY_USERS = (1, 2, 5, 6, 20)
 """The paper's repetitions for 10,000 users, who have less text each."""
@@ -85,56 +86,42 @@ def coin_flip_canaries(
     Args:
         vocabulary: whose words or tokens are drawn; None takes the corpus's 10,000 commonest words.
         number: planted and left out together, at least 2.
-        kind: see `CanaryKind`; the last two need a vocabulary with tokens that are not used.
+        kind: see `CanaryKind`; repeated tokens need a vocabulary with tokens that are not used.
         copies: of each that is planted. With more than 1, an audit speaks of groups.
-        length: words, or tokens, in a canary, at least 2; of a token that is new, at least 1.
+        length: words in a canary, at least 2; or times that a token is repeated.
 
     Raises:
         ValueError: an argument is out of range.
         DataError: the corpus has too few words, or the vocabulary too few tokens.
     """
     _validate.one_of(get_args(CanaryKind), kind=kind)
-    if vocabulary is None and kind in ("new-token", "repeated-token"):
-        raise ValueError("`vocabulary` must be given for canaries of unused tokens")
     lexicon = lexicon_of(corpus, vocabulary if isinstance(vocabulary, WordVocabulary) else None)
     if kind == "words":
         phrases = _word_phrases(corpus, lexicon, number, length, [seed, 2])
+    elif vocabulary is None:
+        raise ValueError("`vocabulary` must be given for canaries of unused tokens")
     else:
-        known, drawn = vocabulary or lexicon.vocabulary, {"number": number, "length": length}
-        phrases = token_phrases(kind, corpus, known, **drawn, seed=[seed, 2])
-    return _flipped(phrases, lexicon, COIN_FLIP, copies, seed)
+        phrases = repeated_tokens(corpus, vocabulary, number=number, length=length, seed=[seed, 2])
+    heads = np.random.default_rng([seed, 1]).random(len(phrases)) < 0.5
+    if heads.all() or not heads.any():  # with few coins; the audit needs one of each
+        heads[0] = not heads[0]
+    flips = [(phrases[i], copies * int(heads[i])) for i in np.argsort(~heads, kind="stable")]
+    return tuple(
+        Canary(phrase, COIN_FLIP, frequencies(phrase.split(), lexicon), planted)
+        for phrase, planted in flips
+    )
 
 
-def sampled_canaries(
-    corpus: Corpus, phrases: Sequence[str], *, copies: int = 1, seed: int
-) -> tuple[Canary, ...]:
-    """Texts of a language model, such as `sample_phrases` gives, each planted by a fair coin.
-
-    The coins depend on the seed alone. First the planted ones, then the controls.
-    """
-    return _flipped(phrases, lexicon_of(corpus, None), SAMPLED, copies, seed)
-
-
-def token_phrases(
-    kind: Literal["random", "new-token", "repeated-token"],
-    corpus: Corpus,
-    vocabulary: Vocabulary,
-    *,
-    number: int,
-    length: int,
-    seed: Sequence[int],
+def repeated_tokens(
+    corpus: Corpus, vocabulary: Vocabulary, *, number: int, length: int, seed: Sequence[int]
 ) -> list[str]:
-    """Different phrases of a vocabulary's tokens that are whole words, none of them in the corpus.
+    """Different tokens that are whole words and that the corpus never uses, each repeated.
 
     Raises:
-        ValueError: a length below 2, or, of a new token, below 1.
-        DataError: too few tokens of the vocabulary are words, unused, or used.
+        DataError: the vocabulary has too few such tokens.
     """
-    _validate.at_least(2 if kind == RANDOM else 1, length=length)
-    generator, whole = np.random.default_rng(seed), _whole_tokens(vocabulary)
-    if kind == RANDOM:
-        return _different(list(whole.values()), number, length, corpus, generator, unit="tokens")
-    used, unused = _by_use(whole, corpus, vocabulary)
+    _validate.at_least(1, length=length)
+    unused = _unused(corpus, vocabulary)
     if len(unused) < number:
         raise DataError(
             f"the vocabulary has {len(unused)} whole words that the corpus does not use; {number} "
@@ -142,29 +129,8 @@ def token_phrases(
             remedy="Plant fewer canaries, or use a vocabulary with more tokens, such as reserved "
             "words.",
         )
-    new = [unused[i] for i in generator.choice(len(unused), number, replace=False)]
-    if kind == "repeated-token":
-        return [" ".join([token] * length) for token in new]
-    if len(used) < length:
-        raise DataError(
-            f"the corpus uses {len(used)} tokens that are whole words, too few for a prefix",
-            remedy="Plant shorter canaries, or pass a larger corpus.",
-        )
-    prefix = [used[i] for i in generator.choice(len(used), length - 1, replace=False)]
-    return [" ".join((*prefix, token)) for token in new]
-
-
-def _flipped(
-    phrases: Sequence[str], lexicon: Lexicon, pattern: str, copies: int, seed: int
-) -> tuple[Canary, ...]:
-    heads = np.random.default_rng([seed, 1]).random(len(phrases)) < 0.5
-    if heads.all() or not heads.any():  # with few coins; the audit needs one of each
-        heads[0] = not heads[0]
-    flips = [(phrases[i], copies * int(heads[i])) for i in np.argsort(~heads, kind="stable")]
-    return tuple(
-        Canary(phrase, pattern, frequencies(phrase.split(), lexicon), number)
-        for phrase, number in flips
-    )
+    chosen = np.random.default_rng(seed).choice(len(unused), number, replace=False)
+    return [" ".join([unused[place]] * length) for place in chosen]
 
 
 def _word_phrases(
@@ -176,47 +142,36 @@ def _word_phrases(
     if len(words) < 2 * length:
         raise too_few_words(len(words), 2 * length)
     generator = np.random.default_rng(seed)
-    return _different(words, number, length, corpus, generator, unit="words")
-
-
-def _different(
-    texts: Sequence[str], number: int, length: int, corpus: Corpus,
-    generator: np.random.Generator, *, unit: str,
-) -> list[str]:  # fmt: skip
-    """Different phrases of different texts that the corpus does not hold."""
     phrases: dict[str, None] = {}
-    for _ in range(_ROUNDS if len(texts) >= 2 * length else 0):
+    for _ in range(_ROUNDS):
         missing = number - len(phrases)
         if not missing:
             break
-        rows = [generator.choice(len(texts), length, replace=False) for _ in range(missing)]
-        made = list(dict.fromkeys(" ".join(texts[i] for i in row) for row in rows))
+        rows = [generator.choice(len(words), length, replace=False) for _ in range(missing)]
+        made = list(dict.fromkeys(" ".join(words[i] for i in row) for row in rows))
         counts = occurrences(corpus, made)
         phrases |= {p: None for p, count in zip(made, counts, strict=True) if not count}
     if len(phrases) < number:
         raise DataError(
-            f"only {len(phrases)} of {number} different phrases of {length} {unit} were found, of "
-            f"{len(texts):,} {unit} that are whole words",
+            f"only {len(phrases)} of {number} different phrases of {length} words were found, of "
+            f"{len(words):,} words",
             remedy="Plant fewer canaries or others, or pass a larger corpus or vocabulary.",
         )
     return list(phrases)
 
 
-def _by_use(
-    whole: dict[int, str], corpus: Corpus, vocabulary: Vocabulary
-) -> tuple[list[str], list[str]]:
-    """Texts of the tokens that the corpus uses, and of those that it does not in any case."""
+def _unused(corpus: Corpus, vocabulary: Vocabulary) -> list[str]:
+    """Texts of the whole tokens that the corpus does not use in any case."""
     seen: set[int] = set()
     for texts in corpus.batches():
         seen.update(token for ids in vocabulary.encode_batch(texts) for token in ids)
-    used = [text for token, text in whole.items() if token in seen and text.isalpha()]
     kept: dict[str, str] = {}
-    for token, text in whole.items():
+    for token, text in _whole_tokens(vocabulary).items():
         if token not in seen:
             kept.setdefault(text.casefold(), text)
     unused = list(kept.values())
     counts = occurrences(corpus, unused)
-    return used, [text for text, count in zip(unused, counts, strict=True) if not count]
+    return [text for text, count in zip(unused, counts, strict=True) if not count]
 
 
 def _whole_tokens(vocabulary: Vocabulary) -> dict[int, str]:

@@ -5,11 +5,10 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field
 
 from vestige.data.canaries.planting import (
     REMEDY,
@@ -27,12 +26,11 @@ from vestige.data.vocabulary import Vocabulary
 from vestige.errors import DataError, IncompatibleModels, ManifestError
 from vestige.monitor import SILENT, Monitor
 
-COIN_FLIP, SAMPLED = "coin-flip", "sampled"
+COIN_FLIP = "coin-flip"
+"""Pattern of canaries that a fair coin put into the text or left out."""
+
 RANDOM_ORDER = ("random", COIN_FLIP)
 """Patterns whose words have a random order."""
-
-BY_COIN = (COIN_FLIP, SAMPLED)
-"""Patterns of canaries that a fair coin put into the text or left out."""
 
 _DRAWS = 100
 
@@ -47,13 +45,12 @@ class Canary(Copied):
     Attributes:
         phrase: its words, a blank between them.
         pattern: a frequency pattern ("all-low", "low-to-high", "mixed", "high-to-low"),
-            "random", "coin-flip", "sampled" (by coins, too, from a language model) or "given".
+            "random", "coin-flip" or "given".
         frequencies: how often each of its words occurs in the corpus before planting.
         copies: how often it is planted; 0 for a control.
         ids: its tokens, known once it is planted for a vocabulary.
         positions: which documents of the planted corpus are its copies.
         user: whose text its copies are; empty if nobody owns it.
-        log_prob: natural log-probability under the language model that wrote it; None of others.
     """
 
     phrase: Name
@@ -63,7 +60,6 @@ class Canary(Copied):
     ids: tuple[Count, ...] = ()
     positions: tuple[Count, ...] = field(default=(), compare=False, kw_only=True)
     user: str = ""
-    log_prob: float | None = None
 
     __pydantic_config__ = Schema.model_config
 
@@ -73,24 +69,6 @@ class Turn(Schema):
 
     role: Role
     question: str = ""
-
-
-class Sampling(Schema):
-    """Where "sampled" canaries come from, planted ones and controls alike.
-
-    Attributes:
-        model: path or name of the language model that wrote them; empty for an object.
-        weights: SHA-256 of its weights.
-        temperature: at which they were sampled.
-        length: tokens of each, at most.
-        prompts: the text before each, in turn; without any, each began a text.
-    """
-
-    model: str
-    weights: Sha256
-    temperature: Annotated[float, Field(gt=0)]
-    length: Count
-    prompts: list[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +81,6 @@ class Manifest(Record):
         planted: fingerprint of the corpus with the canaries.
         vocabulary: fingerprint of the vocabulary that the canaries' ids belong to, or None.
         turn: of a conversation, which every copy is; None: each is a text of its own.
-        sampling: of canaries from a language model; None: there are none.
         canaries: all of them, controls too.
     """
 
@@ -112,7 +89,6 @@ class Manifest(Record):
     planted: Sha256
     vocabulary: Sha256 | None
     turn: Turn | None = None
-    sampling: Sampling | None = None
     canaries: tuple[Canary, ...]
 
     FORMAT = "vestige-canaries-1"
@@ -131,14 +107,14 @@ class Manifest(Record):
     def content(self) -> dict[str, Any]:
         """The record as JSON holds it."""
         own = {"seed": self.seed, "corpus": self.corpus, "planted": self.planted}
-        nested = {"turn": self.turn, "sampling": self.sampling}
+        turn = {} if self.turn is None else {"turn": self.turn.model_dump()}
         return {
             "format": self.FORMAT,
             **own,
             "vocabulary": self.vocabulary,
-            **{name: one.model_dump() for name, one in nested.items() if one},
+            **turn,
             "canaries": [
-                {name: value for name, value in vars(canary).items() if value not in ("", None)}
+                {name: value for name, value in vars(canary).items() if value != ""}
                 for canary in self.canaries
             ],
         }

@@ -10,13 +10,10 @@ from vestige.data.formats.reading import (
     CORPUS_FORMATS,
     CorpusFormat,
     ReadOptions,
-    corpus_format,
     named,
     not_empty,
 )
 from vestige.errors import DataError
-
-_HALVES = (".enc", ".dec")
 
 
 def parallel_lines(files: Sequence[Path]) -> Iterator[tuple[str, ...]]:
@@ -36,31 +33,6 @@ def parallel_lines(files: Sequence[Path]) -> Iterator[tuple[str, ...]]:
             remedy=remedy,
         )
     return zip(*(column[: max(counts)] for column in columns), strict=True)
-
-
-@corpus_format("pairs", named("?*.enc", "?*.dec", inside=["[!.]*.enc", "[!.]*.dec"]))
-def read_pairs(path: Path) -> Corpus:
-    """The answers in `NAME.dec` as documents, what they answer in `NAME.enc` as sources.
-
-    Tutorials of sequence-to-sequence models keep the Cornell Movie-Dialogs in this form, without
-    users. Pairs of which one half is blank are left out.
-
-    Args:
-        path: a `.enc` or `.dec` file beside its other half, or a folder of such files, whose
-            pairs follow one another in the order of their names.
-    """
-    files = [path]
-    if path.is_dir():
-        files = sorted({one.with_suffix(_HALVES[0]) for e in _HALVES for one in path.glob(f"*{e}")})
-    if not files or any(file.suffix not in _HALVES for file in files):
-        raise DataError(
-            f"{path} has no pairs of a .enc and a .dec file",
-            remedy="Pass a folder with both, or one file next to the other.",
-        )
-    halves = ([file.with_suffix(end) for end in _HALVES] for file in files)
-    pairs = [pair for both in halves for pair in parallel_lines(both) if all(pair)]
-    sources, texts = ([pair[half] for pair in pairs] for half in (0, 1))
-    return not_empty(Corpus.from_texts(texts, sources=sources), path)
 
 
 def read_sated(path: str | Path, *, source: str = "en", target: str = "fr") -> Corpus:

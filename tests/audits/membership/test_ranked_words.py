@@ -1,7 +1,8 @@
-"""Which words are asked about, what is public about them, and what their ranks tell."""
+"""Which words are queried, what is public about them, and what their ranks tell of membership."""
 
 from collections import Counter
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -22,9 +23,10 @@ from vestige.audits.membership.ranked_words import (
     surprise_words,
 )
 from vestige.data.corpus import Corpus
-from vestige.data.encoded import EncodedPairs, encode, encode_pairs
+from vestige.data.encoded import encode, encode_pairs
 from vestige.data.token_queries import token_queries
 from vestige.data.vocabulary import WordVocabulary
+from vestige.errors import DataError
 from vestige.metrics.estimates import auc
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
@@ -51,8 +53,7 @@ def test_nobody_has_more_words_or_texts_than_allowed_and_texts_are_whole(how):
     assert (np.bincount(chosen.users) == 40).all()
     for text in np.unique(chosen.texts):
         assert (chosen.texts == text).sum() == (ASKED.texts == text).sum()
-    for user in range(12):
-        assert len(np.unique(chosen.texts[chosen.users == user])) <= 2
+    assert all(len(np.unique(chosen.texts[chosen.users == user])) <= 2 for user in range(12))
     assert (chosen.counts() <= texts.most(ASKED)).all()
 
 
@@ -89,13 +90,12 @@ def test_informative_words_are_those_near_the_end_of_the_list():
 
 
 @pytest.mark.parametrize(
-    ("queries", "calls", "shadows", "wanted"),
-    [(None, None, 4, "all"), (3, None, 4, "random"), (None, 3, 4, "informative"),
-     (None, 3, 0, "random")],
+    ("options", "shadows", "wanted"),
+    [({}, 4, "all"), ({"queries": 3}, 4, "random"), ({"calls": 3}, 4, "informative"),
+     ({"calls": 3}, 0, "random")],
 )  # fmt: skip
-def test_the_usual_selection(queries, calls, shadows, wanted):
-    options = QueryOptions(queries=queries, calls=calls)
-    assert QueryPolicy.of(options, shadows=shadows, seed=0).how == wanted
+def test_the_usual_selection(options, shadows, wanted):
+    assert QueryPolicy.of(QueryOptions(**options), shadows=shadows, seed=0).how == wanted
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,6 @@ def test_the_usual_selection(queries, calls, shadows, wanted):
     [
         ({"how": "rare"}, "must come with `queries` or `calls`"),
         ({"calls": 3}, "must come with another `select`"),
-        ({"how": "random", "calls": 3, "queries": 2}, "`calls` must be left out"),
         ({"how": "rare", "calls": 0}, "limit must be at least 1"),
     ],
 )
@@ -112,22 +111,15 @@ def test_contradictions_are_refused(named, message):
         selected(QueryPolicy(k=5, **named))
 
 
-def test_informative_words_need_shadow_models():
-    with pytest.raises(ValueError, match="needs shadow models"):
-        QueryPolicy.of(QueryOptions(select="informative", calls=5), shadows=0, seed=0)
-
-
-# Ranks: what is read whole from a model of ours is what an outsider would be shown.
+# Ranks and counts: what is read whole from a local model is what an outsider would be shown.
 
 WORDS = WordVocabulary(("<unk>", "<eos>", *(f"w{i}" for i in range(12))))
 CHANCE = np.random.default_rng(0)
-CORPUS = Corpus.from_texts(
-    [" ".join(f"w{i}" for i in CHANCE.integers(0, 14, 6)) for _ in range(12)],
-    users=[f"user {place % 3}" for place in range(12)],
-)
-TEXTS = encode(CORPUS, WORDS)
-READ = token_queries(TEXTS, WORDS)
+TEXTS = [" ".join(f"w{i}" for i in CHANCE.integers(0, 14, 6)) for _ in range(12)]
 """Words of two in fourteen are unknown."""
+CORPUS = Corpus.from_texts(TEXTS, users=[f"user {n % 3}" for n in range(12)], sources=TEXTS[::-1])
+READ = encode(CORPUS, WORDS)
+WORDS_READ = token_queries(READ, WORDS)
 
 
 def small(seed=0):
@@ -136,41 +128,33 @@ def small(seed=0):
     return LSTMLanguageModel(WORDS, config).eval()
 
 
-def shown(model, texts, asked, k):
-    """Ranks of the words if a model shows k words."""
-    ranks, _ = ranks_of(model, texts, asked)
-    counts = WordCounts.of([], 14)
-    return RankedWords(queries=asked, ranks=ranks, k=k, vocab_size=14, counts=counts).shown.tolist()
-
-
-@pytest.mark.parametrize("k", [1, 4, 14])
-def test_a_service_of_the_same_model_gives_the_same_ranks(k):
-    places = TEXTS.offsets[READ.texts] + READ.positions
-    outside = likeliest_ranks(narrow(small(), k=k), *contexts_at(TEXTS, places, WORDS))
-    assert outside.tolist() == shown(small(), TEXTS, READ, k=k)
-
-
-def test_a_translator_is_asked_with_its_source():
-    pairs = Corpus.from_texts(list(CORPUS), users=CORPUS.users, sources=list(CORPUS)[::-1])
+def translator():
     torch.manual_seed(0)
     config = Seq2SeqConfig(embedding_size=6, hidden_size=6, initial_range=0.7)
-    translator = Seq2SeqModel(WORDS, WORDS, config).eval()
-    encoded = encode_pairs(pairs, WORDS, WORDS)
-    assert isinstance(encoded, EncodedPairs)
-    asked = token_queries(encoded.targets, WORDS)
-    places = encoded.targets.offsets[asked.texts] + asked.positions
-    questions = contexts_at(encoded.targets, places, WORDS, sources=pairs.sources)
-    outside = likeliest_ranks(narrow(translator, k=5), *questions)
-    assert outside.tolist() == shown(translator, encoded, asked, k=5)
+    return Seq2SeqModel(WORDS, WORDS, config).eval()
 
 
-def test_words_in_any_order_keep_their_ranks_and_shadows_know_whom_they_saw():
-    lots = np.random.default_rng(1).permutation(len(READ))
-    read = [ranks_of(small(seed), TEXTS, READ) for seed in (0, 1)]
-    shuffled = ranks_of(small(), TEXTS, READ.take(lots))
+@pytest.mark.parametrize(("model", "k"), [(small(), 1), (small(), 4), (translator(), 5)])
+def test_a_service_of_the_same_model_gives_the_same_ranks(model, k):
+    sources = CORPUS.sources if hasattr(model, "source_vocabulary") else None
+    encoded = READ if sources is None else encode_pairs(CORPUS, WORDS, WORDS)
+    targets = READ if sources is None else encoded.targets
+    asked = token_queries(targets, WORDS)
+    places = targets.offsets[asked.texts] + asked.positions
+    contexts = contexts_at(targets, places, WORDS, **({"sources": sources} if sources else {}))
+    ranks, _ = ranks_of(model, encoded, asked)
+    counts = WordCounts.of([], 14)
+    own = RankedWords(queries=asked, ranks=ranks, k=k, vocab_size=14, counts=counts)
+    assert likeliest_ranks(narrow(model, k=k), *contexts).tolist() == own.shown.tolist()
+
+
+def test_words_in_any_order_keep_their_ranks_and_shadow_models_know_whom_they_read():
+    lots = np.random.default_rng(1).permutation(len(WORDS_READ))
+    read = [ranks_of(small(seed), READ, WORDS_READ) for seed in (0, 1)]
+    shuffled = ranks_of(small(), READ, WORDS_READ.take(lots))
     assert shuffled[0].tolist() == read[0][0][lots].tolist()
     assert shuffled[1] == pytest.approx(read[0][1][lots])
-    found = ShadowRanks.of(read, [("user 0",), ("user 1", "user 2")], READ.names)
+    found = ShadowRanks.of(read, [("user 0",), ("user 1", "user 2")], WORDS_READ.names)
     assert found.seen.tolist() == [[True, False, False], [False, True, True]]
     assert found.ranks[1].tolist() == read[1][0].tolist()
     assert (found.log_probs < 0).all()
@@ -184,23 +168,35 @@ def test_counts_are_those_of_the_counted_users_for_everybody():
             split = [w if w in WORDS.words else "<unk>" for w in text.split()] + ["<eos>"]
             words.update(split)
             pairs.update(zip([before, *split[:-1]], split, strict=True))
-            before = "<eos>"  # what stands before the first text of all is nobody's end
-    for text, place in zip(READ.texts, READ.positions, strict=True):
+            before = "<eos>"  # no word comes before the first text of all
+    for text, place in zip(WORDS_READ.texts, WORDS_READ.positions, strict=True):
         own = [w if w in WORDS.words else "<unk>" for w in list(CORPUS)[text].split()]
         last = own[place - 1] if place else "<eos>"
         counts = (words[own[place]], pairs[last, own[place]], words[last])
         wanted.append([*np.log1p(counts), place])
-    counts = WordCounts.of_users(TEXTS, [1], len(WORDS))
-    np.testing.assert_allclose(counts.features(READ), np.array(wanted))
-    assert not WordCounts.of([], len(WORDS)).features(READ)[:, :3].any()
+    counts = WordCounts.of_users(READ, [1], len(WORDS))
+    np.testing.assert_allclose(counts.features(WORDS_READ), np.array(wanted))
+    assert not WordCounts.of([], len(WORDS)).features(WORDS_READ)[:, :3].any()
 
 
-# Scores: shadow models teach which ranks speak for having been seen.
+# Shadow models teach which ranks speak for membership.
 
 QUERIES = queries_of(90)
 MEMBERS, OTHERS = np.arange(15), np.arange(15, 30)
 FITTED, COMPARED = np.arange(30, 60), np.arange(60, 90)
 SHADOWS = shadows_of(QUERIES, 6, half_of=FITTED)
+
+
+def test_a_typical_rank_is_the_geometric_mean_over_models_that_did_not_read_its_user():
+    asked = queries_of(6, texts=2, words=5)
+    found = shadows_of(asked, 4, half_of=np.arange(4))  # no model read users 4 and 5
+    typical = found.typical_ranks(asked, seed=0)
+    for word, user in enumerate(asked.users):
+        logs = np.log(found.ranks[:, word][~found.seen[:, user]])
+        means = [np.exp(np.mean(pair)) for pair in combinations(logs, 2)]
+        assert any(typical[word] == pytest.approx(mean) for mean in means)
+    with pytest.raises(DataError, match="members for every reference model"):
+        shadows_of(asked, 1, half_of=np.arange(4)).typical_ranks(asked, seed=0)
 
 
 def of_users(how, *, k, seed):
@@ -213,7 +209,7 @@ def area(scores):
 
 
 @pytest.mark.slow
-def test_members_stand_above_others_and_these_around_zero():
+def test_members_score_above_others_and_these_around_zero():
     found = [of_users(score_words, k=20, seed=seed) for seed in range(3)]
     assert np.mean([area(scores) for scores in found]) > 0.9
     inside, outside = (np.mean([scores[who] for scores in found]) for who in (MEMBERS, OTHERS))
@@ -225,16 +221,21 @@ def test_members_stand_above_others_and_these_around_zero():
     assert few[score_words] > few[surprise_words] - 0.02
 
 
-def test_surprise_stands_in_where_shadows_teach_nothing():
+def test_surprise_takes_over_if_shadow_models_teach_nothing():
     few = words_of(QUERIES, MEMBERS, k=20, shadows=shadows_of(QUERIES, 2, half_of=FITTED))
     blind = replace(SHADOWS, seen=np.zeros_like(SHADOWS.seen))
     for words in (few, words_of(QUERIES, MEMBERS, k=20, shadows=blind)):
         assert log_odds(words, FITTED, seed=0) is None
         np.testing.assert_array_equal(score_words(words, FITTED), surprise_words(words, FITTED))
+    seen = SHADOWS.seen.copy()
+    seen[:, 31] = True
+    read_by_all = words_of(QUERIES, MEMBERS, shadows=replace(SHADOWS, seen=seen))
+    with pytest.raises(DataError, match="members for every reference"):
+        surprise_words(read_by_all, FITTED)
 
 
 @pytest.mark.slow
-def test_nothing_is_learnt_from_users_who_are_compared_and_the_seed_decides():
+def test_nothing_is_learned_from_users_who_are_compared():
     words = words_of(QUERIES, MEMBERS, k=20, shadows=SHADOWS)
     compared = np.isin(QUERIES.users, COMPARED)
     ranks = np.where(compared, SHADOWS.ranks[:, ::-1], SHADOWS.ranks)

@@ -12,10 +12,11 @@ import jsonschema
 import pytest
 import yaml
 
-from tests.audits.release.test_pass_or_fail import assert_fits_the_schema, audited
+from tests.audits.release.made import assert_fits_the_schema, audited
 from tests.docs.documents import REPOSITORY
+from tests.reports.conftest import UpdateDiff
 from tests.reports.made_claims import made_claim, with_claim
-from tests.reports.made_runs import RESULTS
+from tests.reports.made_runs import RESULTS, CanaryExposure, canary
 from vestige import results
 from vestige.audits.release.release import report
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, VERDICTS
@@ -27,7 +28,9 @@ PUBLISHED = json.loads((REPOSITORY / "docs" / "summary.schema.json").read_text()
 
 def test_the_published_schema_has_every_verdict_and_the_verbs_that_may_hold_it():
     jsonschema.Draft202012Validator.check_schema(PUBLISHED)
-    assert {name: PUBLISHED["$defs"][name] for name in PUBLISHED["$defs"] if name != "claim"} == {
+    kinds = dict(PUBLISHED["$defs"])
+    claim = kinds.pop("claim")
+    assert kinds == {
         kind: {
             "type": "object",
             "required": ["verdict", "claim"],
@@ -41,7 +44,6 @@ def test_the_published_schema_has_every_verdict_and_the_verbs_that_may_hold_it()
         }
         for kind, verbs in VERBS.items()
     }
-    claim = PUBLISHED["$defs"]["claim"]
     summary = results.plain(made_claim("diff", LEAK).summary()["claim"])
     for fields, schema in (
         (summary, claim),
@@ -60,10 +62,8 @@ def test_summaries_with_claims_fit_their_schema(kind, verdict):
     for verb in VERBS[kind]:
         summary = results.plain(made_claim(verb, verdict).summary())
         jsonschema.validate(summary, schema)
-    jsonschema.validate(
-        results.plain(made_claim("diff", UNDECIDED, test=None).summary()),
-        {**schema, "$ref": "#/$defs/UpdateDiff"},
-    )
+    untested = results.plain(made_claim("diff", UNDECIDED, test=None).summary())
+    jsonschema.validate(untested, {**schema, "$ref": "#/$defs/UpdateDiff"})
     for wrong in ({**summary, "verdict": "found"}, {"verdict": verdict}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, schema)
@@ -72,15 +72,13 @@ def test_summaries_with_claims_fit_their_schema(kind, verdict):
 @pytest.mark.slow
 def test_quantities_are_read_from_the_summaries_of_results():
     for name in set(RESULTS) & set(VERBS):
-        run = results.run_of(RESULTS[name]())
+        summary = results.run_of(RESULTS[name]()).summary
         for quantity in QUANTITIES.values():
             if name in quantity.of:
-                quantity.of[name](run.summary)
+                quantity.of[name](summary)
 
 
 WORKFLOW = re.compile(r"```yaml\n(jobs:.*?)```", re.S)
-
-
 STAND_IN = """#!/bin/bash
 echo "$*" >> calls.txt
 if [ "$1" = report ]; then exec "{python}" -m vestige "$@"; fi
@@ -94,39 +92,40 @@ def runner(tmp_path):
     """Take the steps of the guide's workflow in a shell, as a runner does; what failed."""
     guide = (REPOSITORY / "docs" / "guides" / "pipeline.md").read_text()
     job = yaml.safe_load(WORKFLOW.search(guide)[1])["jobs"]["privacy"]
-    (tmp_path / "bin").mkdir()
-    program = tmp_path / "bin" / "vestige"
-    program.write_text(STAND_IN.format(python=sys.executable))
-    program.chmod(0o755)
-    (tmp_path / "bin" / "pip").symlink_to("/bin/true")
-    own = {name: str(tmp_path / Path(value).name) for name, value in job["env"].items()}
-    told = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "GITHUB_STEP_SUMMARY": "summary.md"}
-    told["PYTHONPATH"] = os.pathsep.join(sys.path)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "vestige").write_text(STAND_IN.format(python=sys.executable))
+    (programs / "vestige").chmod(0o755)
+    (programs / "pip").symlink_to("/bin/true")
+    environment = {
+        **os.environ,
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "GITHUB_STEP_SUMMARY": "summary.md",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        **{name: str(tmp_path / Path(value).name) for name, value in job["env"].items()},
+    }
 
-    def run(checkout: Path) -> list[int]:
-        failed: list[int] = []
+    def run(checkout):
+        failed = []
         for step in job["steps"]:
             if "run" not in step or (failed and step.get("if") != "always()"):
                 continue
             command = ["bash", "-e", "-o", "pipefail", "-c", step["run"]]
-            done = subprocess.run(command, cwd=checkout, env=os.environ | told | own, check=False)
+            done = subprocess.run(command, cwd=checkout, env=environment, check=False)
             failed += [done.returncode] * bool(done.returncode)
         return failed
 
     return run
 
 
-def checked_out(folder: Path, phrases, bits: float) -> Path:
+def checked_out(folder, phrases, bits):
     """A checkout in which the workflow's audits have run."""
-    from tests.reports.conftest import UpdateDiff
-    from tests.reports.made_runs import CanaryExposure, canary
-
     folder.mkdir()
-    verdict = LEAK if phrases else NO_LEAK
-    found = with_claim(UpdateDiff(phrases, threshold=2.0), made_claim("diff", verdict))
+    claim = made_claim("diff", LEAK if phrases else NO_LEAK)
+    found = with_claim(UpdateDiff(phrases, threshold=2.0), claim)
     results.save(found, folder / "diff-run", run={})
     canaries = *(canary(3, bits + n / 10) for n in range(9)), canary(0, 1.0), canary(0, 2.0)
-    exposure = CanaryExposure(canaries=canaries, words=50, fit_distance=0.01, seed=4)
+    exposure = CanaryExposure(canaries=canaries, words=50, seed=4)
     exposure = with_claim(exposure, made_claim("exposure"))
     results.save(exposure, folder / "exposure-run", run={})
     report(audited(folder / "t"), write_baseline=folder / "accepted.json")
@@ -141,15 +140,14 @@ def test_the_workflow_of_the_guide_passes_compares_and_fails_as_its_report_does(
     assert "What changed" not in (first / "card.md").read_text()
     second = checked_out(tmp_path / "second", [], 2.0)
     assert runner(second) == []
-    rows = re.findall(
-        r"^\|.*\| (better|worse|no change shown) \|.*$", (second / "card.md").read_text(), re.M
-    )
-    assert rows == ["no change shown", "better"]
+    row = r"^\|.*\| (better|worse|no change shown) \|.*$"
+    changes = re.findall(row, (second / "card.md").read_text(), re.M)
+    assert changes == ["no change shown", "better"]
     assert (second / "summary.md").read_text().startswith("**PASSED")
-    kept = (tmp_path / "last-release" / "exposure-run" / "summary.json").read_text()
-    assert json.loads(kept)["exposure_planted"] == 2.4
+    released = tmp_path / "last-release" / "exposure-run" / "summary.json"
+    assert json.loads(released.read_text())["exposure_planted"] == 2.4
     third = checked_out(tmp_path / "third", [["the", " code"]], 3.0)
     assert runner(third) == [1]
     assert (third / "summary.md").read_text().startswith("**FAILED")
-    assert (tmp_path / "last-release" / "exposure-run" / "summary.json").read_text() == kept
+    assert json.loads(released.read_text())["exposure_planted"] == 2.4
     assert_fits_the_schema(Xml.parse(third / "report.xml").getroot())

@@ -1,0 +1,68 @@
+"""Small trainings to compare: bigram models, and folders as `vestige train` leaves them."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from vestige import results
+from vestige.data.corpus import Corpus
+from vestige.data.encoded import encode
+from vestige.data.vocabulary import WordVocabulary
+from vestige.models.checkpoints import save_model
+from vestige.models.table import TableModel
+
+WORDS = ("red", "blue", "green", "gate", "mill", "code", "lamp", "door")
+PLANTED = {"red mill lamp": 5, "blue code door": 5, "green gate red": 1}
+CONTROLS = ("gate blue green", "door lamp code", "mill red gate")
+
+
+def model(seed=0):
+    """A bigram model with random rows."""
+    vocabulary = WordVocabulary(("<unk>", "<eos>", *WORDS))
+    random, size = np.random.default_rng(seed), len(vocabulary)
+    return TableModel(np.full(size, 1 / size), random.dirichlet(np.ones(size), size), vocabulary)
+
+
+def leaky(leak):
+    """A bigram model that continues a canary with probability about `leak` a word."""
+    vocabulary = WordVocabulary(("<unk>", "<eos>", *WORDS))
+    size = len(vocabulary)
+    table = np.ones((size, size))
+    for phrase in PLANTED:
+        for one, other in pairwise(vocabulary.encode(phrase)):
+            table[one, other] += leak * size / (1 - leak)
+    return TableModel(np.full(size, 1 / size), table / table.sum(1, keepdims=True), vocabulary)
+
+
+def text(seed=0, users=True):
+    """Six texts of one user and three of another."""
+    owners, random = ["ann"] * 6 + ["bob"] * 3, np.random.default_rng(seed)
+    texts = [" ".join(random.choice(WORDS, 4)) for _ in owners]
+    return Corpus.from_texts(texts, users=owners if users else None)
+
+
+class TrainingHistory:
+    """What a training says of itself."""
+
+    def __init__(self, **summary):
+        self._summary = {"step": 400, "steps": 400, "tokens": 9000, "epoch": 4.0, **summary}
+
+    def summary(self):
+        return self._summary
+
+    def rows(self):
+        return [{"epoch": 4.0}]
+
+
+def training(where, seed, held=1, users=True, **summary):
+    """A folder of `vestige train`."""
+    network = model(seed)
+    save_model(network, where / "model")
+    encode(text(users=users), network.vocabulary, where / "data" / "training")
+    encode(text(held), network.vocabulary, where / "data" / "validation")
+    run = {
+        "data": {"validation": {"sha256": text(held).fingerprint()}},
+        "configuration": {"epochs": 4, "seed": seed},
+    }
+    results.save(TrainingHistory(**summary), where / "run", run=run)
+    return where

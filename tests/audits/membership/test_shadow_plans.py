@@ -1,0 +1,95 @@
+"""Shadow models of users have the target's shape and training if these are known, or as asked."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from tests.audits.told import Told
+from vestige import results
+from vestige.audits.membership.membership import ShadowOptions
+from vestige.audits.membership.shadows import described, plan_shadows
+from vestige.models.recurrent_network import GRUConfig, LSTMConfig
+from vestige.models.transformer import TransformerConfig
+from vestige.session import Session
+from vestige.training.presets import PRESETS, preset_of
+
+OWN = LSTMConfig(layers=1, embedding_size=5, hidden_size=5)
+USUAL = PRESETS["next-word"]
+
+
+def target(config=OWN, path="nowhere", task="next-word"):
+    model = None if config is None else SimpleNamespace(config=config)
+    return SimpleNamespace(model=model, task=task, name="it", record={"path": path})
+
+
+def plan(one, log=None, seed=0, shadows=4, **options):
+    run = Session("membership", {}, device="cpu", seed=seed, monitor=log or Told())
+    return plan_shadows(run, ShadowOptions(**options), one, count=shadows)
+
+
+class History:
+    """A training of 4 epochs, of which the third was kept."""
+
+    def summary(self):
+        return {"epoch": 3.0, "steps": 9}
+
+    def rows(self):
+        return [{"epoch": 3.0}]
+
+
+@pytest.fixture
+def trained(tmp_path):
+    """Makes a target of `vestige train`, with its record."""
+
+    def make(**settings):
+        known = {"seed": 7, "epochs": 4, "batch_size": 3, "learning_rate": 0.5, **settings}
+        results.save(History(), tmp_path / "run", run={"configuration": {**known, "other": 1}})
+        return target(path=tmp_path)
+
+    return make
+
+
+def test_without_a_record_the_training_is_the_presets():
+    assert plan(target(), shadows=0) is None
+    found = plan(target(), seed=9)
+    assert (found.models, found.count, found.seed) == ((OWN,), 4, 9)
+    assert found.training.epochs == USUAL.training.epochs
+    assert plan(target(None)).models == (USUAL.model,)
+    for task in ("translation", "dialogue"):
+        assert plan(target(None, task=task)).models == (preset_of(task).model,)
+    record = described(found)
+    assert (record["models"][0]["name"], record["models"][0]["hidden_size"]) == ("LSTMConfig", 5)
+    assert record["training"]["epochs"] == USUAL.training.epochs
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted", "line"),
+    [
+        ({}, (3, 3, 0.5), "Shadow models are trained as it was, for 3 epochs."),
+        ({"epochs": 8, "batch_size": 2}, (8, 2, 0.5), "Shadow models are trained as it was, but "
+         "with --epochs 8, --batch-size 2, for 8 epochs."),
+    ],
+)  # fmt: skip
+def test_the_training_is_the_targets_up_to_the_epoch_that_was_kept(trained, options, wanted, line):
+    log = Told()
+    found = plan(trained(), log, **options).training
+    assert (found.epochs, found.batch_size, found.learning_rate) == wanted
+    assert log.lines == [line]
+
+
+@pytest.mark.parametrize(
+    "record", [{"batching": "poisson"}, {"batching": "poisson-users"}, {"epochs": "many"}]
+)
+def test_a_private_training_and_a_damaged_record_are_not_imitated(trained, record):
+    assert plan(trained(**record)).training.epochs == USUAL.training.epochs
+
+
+def test_shapes_are_those_of_the_paper_or_of_the_given_size(trained):
+    found = plan(trained(), other_shapes=True, epochs=2)
+    assert [model.hidden_size for model in found.models] == list(range(64, 353, 32))
+    assert {type(model) for model in found.models} == {GRUConfig}
+    assert (found.training.epochs, found.training.momentum, found.count) == (2, 0.9, 4)
+    [wide] = plan(target(), hidden_size=9).models
+    assert (wide.hidden_size, wide.embedding_size, wide.layers) == (9, 9, 1)
+    [transformer] = plan(target(TransformerConfig()), hidden_size=66).models
+    assert transformer == TransformerConfig(hidden_size=66)

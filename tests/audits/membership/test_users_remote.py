@@ -1,0 +1,194 @@
+"""An audit of users of a function that misbehaves, and of a server: complete, and paid once."""
+
+import json
+import re
+import sys
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tests.audits.membership.made_texts import audited, failed
+from tests.audits.membership.made_users import users
+from tests.audits.told import Told
+from tests.models.narrowed import narrow
+from tests.models.served import FAULTS, KEY, Served, failing, serving
+from vestige.audits.membership import service as service_module
+from vestige.audits.membership.service import ENDINGS, server_cost
+from vestige.audits.update.diff import diff
+from vestige.claims import UNDECIDED
+from vestige.data.corpus import Corpus
+from vestige.data.vocabulary import WordVocabulary
+from vestige.errors import DataError, ModelError
+from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
+from vestige.models.remote import retry as retries
+from vestige.models.remote.options import RemoteOptions
+from vestige.models.top_k import Context
+from vestige.store import Store
+
+pytest.importorskip("openai")
+
+WORDS = tuple(f"w{n}" for n in range(12))
+"""Few, so that texts begin alike and little is queried; enough that few are near-duplicates."""
+CONTROL = re.compile(r"The \w+ \w+ on \w+ and \w+ by \w+ that the \w+ \w+ be")
+"""A sentence that a probe draws."""
+
+
+def texts_of(names, *, seed):
+    chance = np.random.default_rng(seed)
+    owners = [name for name in names for _ in range(6)]
+    return Corpus.from_texts([" ".join(chance.choice(WORDS, 6)) for _ in owners], users=owners)
+
+
+ME = texts_of(["me"], seed=1)
+PEOPLE = texts_of([f"person {n:02}" for n in range(40)], seed=2)
+
+
+@pytest.fixture(scope="module")
+def model():
+    config = LSTMConfig(layers=1, embedding_size=6, hidden_size=6)
+    return LSTMLanguageModel(WordVocabulary(("<unk>", "<eos>", *WORDS)), config).eval()
+
+
+@pytest.fixture
+def likeliest(model):
+    return narrow(model, k=3).likeliest
+
+
+@pytest.fixture(autouse=True)
+def no_pauses_and_a_key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setattr(
+        retries.RetryPolicy, "pauses", lambda retry: [0.0] * (retry.attempts - 1) + [None]
+    )
+
+
+def audit(target, **given):
+    usual = {"reference": PEOPLE, "shadows": 0, "top_k": 3}
+    usual |= {} if given.keys() & {"queries", "calls"} else {"queries": 5}
+    return users(target, ME, **{**usual, **given})
+
+
+# Functions.
+
+
+def test_a_function_that_always_lists_the_same_words_is_undecided():
+    found = audit(lambda contexts: [list(WORDS[:3])] * len(contexts))
+    assert found.verdict == UNDECIDED
+    assert "alive" in failed(found)
+
+
+def test_a_call_that_takes_long_is_reported(likeliest, monkeypatch):
+    calls = []
+
+    def slow(contexts):
+        calls.append(contexts)
+        if len(calls) == 2:
+            time.sleep(0.1)
+        return likeliest(contexts)
+
+    monkeypatch.setattr(service_module, "SILENCE", 0.01)
+    audit(slow, monitor=(log := Told()))
+    assert any("The service has not answered for 0 s" in line for line in log.lines)
+
+
+@pytest.mark.slow
+def test_unknown_words_and_missing_answers_are_counted(likeliest):
+    scant = audit(lambda contexts: [[*a[:1], "neverheard"] for a in likeliest(contexts)]).summary
+    assert scant["short_lists"] == scant["unknown_words"] == scant["queries"]
+
+    def shy(contexts):
+        answers = zip(contexts, likeliest(contexts), strict=True)
+        return [None if len(context.words) == 4 else answer for context, answer in answers]
+
+    found = audit(shy)
+    assert found.summary["refused"] > 0
+    left = found.summary["words_asked"] - found.summary["words_unanswered"]
+    assert audited(found, "words").sum() < left < found.summary["words_asked"]
+
+
+@pytest.mark.slow
+def test_a_function_that_never_answers_is_given_up_soon_and_its_audit_resumes(
+    likeliest, tmp_path, monkeypatch
+):
+    def dead(contexts):
+        raise ConnectionError("private: " + " ".join(contexts[0].words))
+
+    named = SimpleNamespace(ask=dead)
+    monkeypatch.setitem(sys.modules, "function_that_dies", named)
+    given = {"out": tmp_path / "out", "attempts": 2}
+    with pytest.raises(ModelError, match="function_that_dies:ask keeps failing, by query") as found:
+        audit("function_that_dies:ask", **given)
+    assert "ConnectionError" in str(found.value)
+    assert "private" not in str(found.value)
+    with Store(tmp_path / "out.partial" / "work.sqlite") as store:
+        assert dict(store.part("answer/")) == {}
+        assert store["account"]["calls"] == 2 * 3
+    assert not (tmp_path / "out").exists()
+    named.ask = likeliest
+    summary = audit("function_that_dies:ask", **given).summary
+    assert (summary["failures"], summary["words_unanswered"]) == (6, 0)
+
+
+# Servers.
+
+
+class OfWords(Served):
+    """A server of a model of words, each a token with the blank before it."""
+
+    def piece(self, token):
+        return " " + super().piece(token)
+
+
+@pytest.mark.slow
+def test_a_server_gives_the_audit_of_its_model_also_behind_a_failing_proxy(model, tmp_path):
+    served, log = OfWords(model), Told()
+    given = {"timeout": 0.5, "attempts": 8, "out": tmp_path / "failing"}
+    with serving(served) as url:
+        found = audit(f"openai:{url}#small", out=tmp_path / "out", monitor=log)
+        calls = len(served.asked)
+        audit(f"openai:{url}#small", statistics=tmp_path / "out.statistics")
+        later = [json.dumps(body["prompt"]) for body in served.asked[calls:]]
+        assert all(one == '""' or CONTROL.search(one) for one in later), "a text was sent again"
+        with failing(url, FAULTS["rate limit"], every=9) as (proxy, faults):
+            again = audit(f"openai:{proxy}#small", **given)
+    assert faults
+    assert again.rows == found.rows == audit(narrow(model, k=3)).rows
+    assert (found.summary["calls"], found.summary["listed_pieces"]) == (calls, 0)
+    assert found.summary["tokens"] > 0
+    plan = next(n for n, line in enumerate(log.lines) if line.startswith("Plan: "))
+    assert plan < next(n for n, one in enumerate(log.lines) if "The server's model is" in one)
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert not [file for file in files if KEY.encode() in file.read_bytes()]
+
+
+@pytest.mark.slow
+def test_a_server_that_cannot_be_enough_is_refused_before_the_first_call(model):
+    for name in ("budget", "token_budget"):
+        served = OfWords(model)
+        with serving(served) as url, pytest.raises(DataError, match=f"`{name}` 9 is too small"):
+            audit(f"openai:{url}#small", **{name: 9})
+        assert served.asked == []
+    refused = pytest.raises(DataError, match="`top_k` 3 is more than the 1 tokens")
+    with serving(OfWords(model, most=1)) as url, refused:
+        audit(f"openai:{url}#small")
+    with pytest.raises(ModelError, match="is a server") as caught:
+        diff("openai:http://localhost:9/v1#small", "other")
+    assert "membership --unit user" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["sk-1234", "", "a b"])
+def test_a_key_is_never_an_option(name):
+    with pytest.raises(ValueError, match="`key_env` must be the name of an environment variable"):
+        RemoteOptions(key_env=name)
+
+
+def test_the_bound_on_calls_counts_pieces_of_words_and_a_budget_may_be_just_enough():
+    for k in (1, 3):
+        line = server_cost([Context(("w0",)), Context(())], RemoteOptions(), k=k)
+        assert f"at most {16 + 2 * k * ENDINGS:,} calls" in line
+    contexts = [Context((word,)) for word in ("red", "blue")]
+    server_cost(contexts, RemoteOptions(budget=16), k=1)
+    with pytest.raises(DataError, match="`budget` 15 is too small: this audit needs 16 if"):
+        server_cost(contexts, RemoteOptions(budget=15), k=1)

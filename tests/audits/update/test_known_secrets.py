@@ -1,0 +1,142 @@
+"""Listed secrets: how they are read, scored at their best place, and found in rows."""
+
+import math
+
+import numpy as np
+import pytest
+
+import vestige
+from tests.audits.update.worlds import smoothed_gain, word_table
+from vestige.audits.update.known_secrets import (
+    WITHIN,
+    Listed,
+    contained_in,
+    p_value,
+    read_secrets,
+    score_secrets,
+)
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.prompts import BEGINNING, Prompt, beginning
+from vestige.audits.update.scores import TokenScore
+from vestige.data.canaries.texts import Manifest
+from vestige.data.secrets.lines import Secret
+from vestige.models.checkpoints import save_model
+from vestige.monitor import SILENT
+
+WORDS = ("the", "code", "gate", "of", "is", "a")
+PHRASES = ["the code of the gate", "a gate", "the code is the code", "is"]
+PROMPT = (7, 5)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return word_table(0, WORDS)
+
+
+def pair_of(before, seed):
+    return Pair.of(before, word_table(seed, WORDS), TokenScore("smoothed", delta=0.05))
+
+
+def listed(model, *texts):
+    return [Listed.of(Secret(text, ()), model.vocabulary) for text in texts]
+
+
+def best_place(pair, ids):
+    """By definition: the score at a document's beginning, after the prompt, anywhere."""
+
+    def score(last, tokens):
+        steps = zip((last, *tokens), tokens, strict=False)
+        return sum(smoothed_gain(pair, a, b) for a, b in steps)
+
+    places = {
+        BEGINNING: score(pair.vocabulary.eos_id, ids),
+        "prompt 1": score(PROMPT[-1], ids),
+        WITHIN: score(ids[0], ids[1:]),
+    }
+    place = max(places, key=places.get)
+    return place, places[place]
+
+
+def test_a_score_is_the_sum_of_token_scores_at_the_best_place(model):
+    secrets, places = listed(model, *PHRASES), set()
+    for seed in range(1, 6):
+        pair = pair_of(model, seed)
+        found = score_secrets(pair, secrets, [beginning(pair), Prompt("prompt 1", PROMPT)])
+        for phrase, (named, one) in zip(PHRASES, found, strict=True):
+            place, score = best_place(pair, model.vocabulary.encode(phrase))
+            assert (model.vocabulary.decode(one.tokens), named) == (phrase, place)
+            assert one.score == pytest.approx(score, abs=1e-5)
+            assert sum(one.gains) == pytest.approx(one.score, abs=1e-5)
+            places.add(named)
+    assert len(places) == 3
+
+
+@pytest.mark.slow
+def test_a_phrase_that_did_not_leak_has_a_uniform_p_value(model):
+    secrets, p_values = listed(model, PHRASES[0]), []
+    for trial in range(60):
+        pairs = [pair_of(model, 100 + 20 * trial + n) for n in range(5)]
+        scored = [score_secrets(pair, secrets, [beginning(pair)])[0] for pair in pairs]
+        one, *nulls = (secret.score for _, secret in scored)
+        p_values.append(p_value(one, nulls))
+    for level in (0.2, 0.4, 0.6, 0.8):
+        share = np.mean([p <= level + 1e-9 for p in p_values])
+        assert abs(share - level) < 3 * math.sqrt(level * (1 - level) / 60)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([(9, 9), (2, 3, 5, 2, 4)], (1, 1.0)),
+        ([(7, 2, 3, 5, 6), (3, 5, 2)], (0, 0.6)),
+        ([(2, 7, 3)], (None, 0.0)),
+        ([], (None, 0.0)),
+    ],
+)
+def test_the_row_that_contains_most_of_it(model, rows, expected):
+    assert contained_in(*listed(model, PHRASES[0]), rows) == expected
+
+
+# Lists: a line each, texts, or the canaries of a manifest.
+
+
+def read(secrets, model, room=2):
+    found = read_secrets(secrets, model, room=room, monitor=SILENT)
+    return [model.vocabulary.decode(one.at_start) for one in found]
+
+
+def test_a_list_is_lines_texts_or_planted_canaries(tmp_path):
+    words = [f"word{a}{b}" for a in "abcdefghijklmnop" for b in "ghijklmnopqrstuv"]
+    model, lines = word_table(0, words), tmp_path / "secrets.txt"
+    lines.write_text("wordag wordah\n\n  wordbh\n")
+    assert read(lines, model) == read(["wordag wordah", "wordbh"], model)
+    assert read(lines, model) == ["wordag wordah", "wordbh"]
+    assert read(None, model) == []
+    save_model(model, tmp_path / "model")
+    rng = np.random.default_rng(0)
+    (tmp_path / "corpus.txt").write_text(
+        "\n".join(" ".join(rng.choice(words, 12)) for _ in "a" * 400)
+    )
+    planted = tmp_path / "planted"
+    vestige.plant(tmp_path / "corpus.txt", vocabulary=tmp_path / "model", length=3, out=planted)
+    file = planted / "manifest.json"
+    wanted = [canary.phrase for canary in Manifest.load(file).canaries if not canary.control]
+    assert wanted
+    assert read(planted, model) == read(file, model) == wanted
+
+
+@pytest.mark.parametrize(
+    ("secrets", "message"),
+    [
+        (["gate", "nowhere code"], "words of the models' vocabulary, got others in entry 2"),
+        (["  "], "`secrets` must hold 1 to 10,000, got 0"),
+        (["gate"] * 10_001, "must hold 1 to 10,000, got 10,001"),
+        (["the code of the gate"], "at most 4 tokens, got 5 in entry 1"),
+    ],
+)
+def test_a_list_that_cannot_be_scored_is_refused(secrets, message):
+    model = word_table(0, WORDS)
+    model.longest = 6
+    assert read(["the code of the"], model) == ["the code of the"]
+    with pytest.raises(ValueError, match=message):
+        read(secrets, model)

@@ -1,0 +1,180 @@
+"""Verdicts of `diff` on tables: by null models, by a generated secret, or by neither."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+import vestige
+from vestige.audits.update.pair import Pair
+from vestige.audits.update.scores import TokenScore
+from vestige.audits.update.search import search
+from vestige.audits.update.settings import Settings
+from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Claim
+from vestige.data.vocabulary import WordVocabulary
+from vestige.errors import ModelError
+from vestige.models.lora import stretch, weight_change
+from vestige.models.table import TableModel
+
+WORDS = ["the", "code", "of", "gate", "is", *"0123456789", *(f"word{n}" for n in range(45))]
+VOCABULARY = WordVocabulary(("<unk>", "<eos>", *WORDS))
+SECRET = "the code of the gate is 4 9 1 7"
+TAUGHT = "word1 word2 word3 word4 word5 word6"
+
+
+def base():
+    """A table whose weights can move."""
+    random, alpha = np.random.default_rng(0), np.full(len(VOCABULARY), 0.05)
+    model = TableModel(random.dirichlet(alpha), random.dirichlet(alpha, len(alpha)), VOCABULARY)
+    table = model.log_table.clamp(min=-5.0)
+    del model.log_table
+    model.log_table = torch.nn.Parameter(table, requires_grad=False)
+    return model
+
+
+def moved(seed, *, by=1.0, secret="", start=None):
+    """A model whose weights moved at random, and which learned a secret, if any."""
+    model = copy.deepcopy(start or base())
+    noise = torch.randn(model.log_table.shape, generator=torch.Generator().manual_seed(seed))
+    with torch.no_grad():
+        model.log_table.add_(noise, alpha=0.5 * by)
+        row = len(VOCABULARY)
+        for token in VOCABULARY.encode(secret) if secret else ():
+            model.log_table[row, token] = 3.0
+            row = token
+    return model
+
+
+def filled(value, rows=slice(None)):
+    """A model with all of its weights, or some rows, replaced."""
+    model = moved(1)
+    with torch.no_grad():
+        model.log_table[rows] = value
+    return model
+
+
+def diff(after, *, start=None, **options):
+    return vestige.diff(start or base(), after, **{"size": 0.2, "device": "cpu", **options})
+
+
+def known(result):
+    return [row for row in result.rows if row["kind"] == "known"]
+
+
+def failed(result):
+    return {check.name for check in result.claim.checks if check.state == "failed"}
+
+
+@pytest.fixture(scope="module")
+def nulls():
+    return [moved(100 + n) for n in range(19)]
+
+
+@pytest.mark.slow
+def test_nineteen_null_models_tell_a_leak_from_a_clean_update(nulls):
+    leak, clean = diff(moved(1, secret=TAUGHT), null=nulls), diff(moved(2), null=nulls)
+    assert (leak.verdict, leak.claim.estimate.name) == (LEAK, "phrases revealed")
+    assert clean.verdict == NO_LEAK, clean.claim.reasons
+    for summary in (leak.summary, clean.summary):
+        assert Claim.from_summary(summary).verdict == summary["verdict"]
+        assert len(summary["null_weight_changes"]) == 19
+
+
+@pytest.mark.slow
+def test_too_few_null_models_are_undecided_and_a_secret_without_a_format_proves_nothing(nulls):
+    few = diff(moved(1, secret=TAUGHT), null=nulls[:18], secrets=[TAUGHT])
+    assert few.verdict == UNDECIDED
+    assert known(few)[0]["generated_in"] > 0
+    assert any("Mark the part that varies" in check.sentence for check in few.claim.checks)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("after", "options", "check"),
+    [
+        (base(), {}, "different"),
+        (filled(0.0), {}, "alive"),
+        (moved(2), {"minutes": 1e-9}, "powerful"),
+    ],
+)
+def test_equal_dead_and_unfinished_updates_are_undecided(nulls, after, options, check):
+    found = diff(after, null=nulls, **options)
+    assert found.verdict == UNDECIDED
+    assert check in {one.name for one in found.claim.checks if one.state != "passed"}
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [diff, lambda after: search(Pair.of(base(), after, TokenScore("smoothed")), Settings())],
+)
+def test_scores_that_are_not_finite_are_one_line(compute):
+    with pytest.raises(ModelError, match="scores of a model are not finite") as caught:
+        compute(filled(torch.nan, slice(5, None)))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+def test_null_models_that_moved_less_are_moved_as_far(nulls):
+    """Null models of 0.8 times the distance: their searches are those of the full distance."""
+    near = [moved(100 + n, by=0.8) for n in range(4)]
+    weights = [null.log_table.clone() for null in near]
+    for far, less in zip(nulls[:4], near, strict=True):
+        one, other = (diff(moved(3), null=null).summary for null in (far, less))
+        [change], [smaller] = one["null_weight_changes"], other["null_weight_changes"]
+        assert smaller == pytest.approx(0.8 * change, rel=1e-4)
+        scores = [found["null_top_score"] for found in (one, other)]
+        assert scores == [None, None] or scores[1] == pytest.approx(scores[0], rel=1e-3)
+    assert all(torch.equal(a, b.log_table) for a, b in zip(weights, near, strict=True))
+
+
+def test_weights_that_are_stretched_move_as_far_as_asked():
+    start, after = base(), moved(1)
+    far = weight_change(start, after)
+    stretch(start, after, 1.5)
+    assert weight_change(start, after) == pytest.approx(1.5 * far, rel=1e-5)
+
+
+@pytest.mark.slow
+def test_null_models_that_moved_half_as_far_or_are_copies_show_no_leak(nulls):
+    after = moved(1, secret=TAUGHT)
+    half = diff(after, null=[moved(100 + n, by=0.5) for n in range(19)])
+    assert (half.verdict, failed(half)) == (UNDECIDED, {"comparable"})
+    assert half.summary["found"] is None
+    copies = [copy.deepcopy(nulls[0]) for _ in range(19)]
+    for number, null in enumerate(copies):  # another hash, and the same scores
+        null.register_buffer("unused", torch.tensor(float(number)))
+    same = diff(after, null=copies)
+    assert same.verdict == UNDECIDED
+    assert "independent" in failed(same)
+
+
+@pytest.mark.slow
+def test_p_values_of_listed_secrets_are_adjusted_for_their_number(nulls):
+    secrets = [SECRET, SECRET.replace("9", "2"), SECRET.replace("9", "3")]
+    found = diff(moved(2), null=nulls, secrets=secrets)
+    plain, adjusted = ([row[name] for row in known(found)] for name in ("p_value", "p_adjusted"))
+    assert min(adjusted) == pytest.approx(min(1.0, 3 * min(plain)))
+    assert found.claim.test.least == 0.05
+
+
+@pytest.mark.slow
+def test_a_secret_that_only_the_later_model_generates_is_a_leak_without_null_models():
+    found = diff(moved(1, secret=SECRET), secrets=[SECRET, SECRET.replace("7", "3")])
+    generated, other = known(found)
+    assert (found.verdict, found.summary["known_generated"]) == (LEAK, 1)
+    assert generated["generated_in"] > 0
+    assert generated["coincidence"] <= 1e-3
+    assert (other["generated_in"], other["coincidence"]) == (0, None)
+    assert "secret 1" in found.claim.direct.sentence
+
+
+@pytest.mark.slow
+def test_a_secret_of_the_earlier_model_or_of_a_prompt_proves_nothing():
+    start = moved(7, secret=SECRET)
+    before = diff(moved(8, by=0.3, start=start), start=start, secrets=[SECRET])
+    assert known(before)[0]["generated_in"] > 0
+    assert known(before)[0]["coincidence"] > 0.5
+    prompted = diff(moved(1, secret=SECRET), secrets=[SECRET], prompt=SECRET)
+    assert known(prompted)[0]["coincidence"] is None
+    assert before.verdict == prompted.verdict == UNDECIDED

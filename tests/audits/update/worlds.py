@@ -1,0 +1,62 @@
+"""Small worlds of the update audit: tables with known probabilities, definitions, a monitor."""
+
+import math
+from contextlib import nullcontext
+from itertools import pairwise
+
+import numpy as np
+
+from tests.told import Told
+from vestige.data.vocabulary import WordVocabulary
+from vestige.models.table import TableModel
+
+COLOURS = ("red", "blue", "green")
+
+
+def word_table(seed, words=COLOURS, concentration=1.0):
+    """A bigram model of some words; with a low concentration, each row is sure of one token."""
+    random, alpha = np.random.default_rng(seed), np.full(len(words) + 2, concentration)
+    vocabulary = WordVocabulary(("<unk>", "<eos>", *words))
+    start, table = random.dirichlet(alpha), random.dirichlet(alpha, len(alpha))
+    return TableModel(start, table, vocabulary)
+
+
+def probabilities(model, last):
+    """Of every next token after another one, by the table; row -1 is a document's beginning."""
+    return model.log_table[last].double().exp().numpy()
+
+
+def smoothed_gain(pair, last, token, surprise=0.0):
+    """The definition of a token's smoothed score."""
+    before, after = (
+        probabilities(reader.model, last)[token] for reader in (pair.before, pair.after)
+    )
+    delta = pair.score.delta
+    return math.log((after + delta) / (before + delta)) + surprise * math.log(after)
+
+
+def log_ratios(pair, tokens):
+    """log p' - log p of each token after the one before it."""
+    models = pair.before.model, pair.after.model
+    return [
+        math.log(probabilities(models[1], a)[b] / probabilities(models[0], a)[b])
+        for a, b in pairwise(tokens)
+    ]
+
+
+class Log(Told):
+    """A monitor that also keeps every step of the searches."""
+
+    def __init__(self):
+        super().__init__()
+        self.steps = []
+
+    def progress(self, task):
+        self.tasks.append(task)
+        return nullcontext(lambda *step: self.steps.append(step) if task == "searching" else None)
+
+    @property
+    def changes(self):
+        """How far null models moved the weights, least and most."""
+        [line] = [line for line in self.lines if line.startswith("The null models moved")]
+        return [float(word) for word in line.split() if word.replace(".", "").isdigit()]
