@@ -51,7 +51,7 @@ def main() -> None:
         eval_dataset=data["test"],
         peft_config=LoraConfig(r=16, target_modules="all-linear", task_type="CAUSAL_LM"),
     )
-    watch = LeakageCallback(out / "canaries", trainer, texts=32, out=out / "leakage")  # vestige
+    watch = LeakageCallback(out / "canaries", trainer, out=out / "leakage")  # vestige
     trainer.add_callback(watch)  # vestige
     trainer.train()
     trainer.save_model(out / "adapter")

@@ -58,7 +58,7 @@ def main() -> None:
         data_collator=DataCollatorForLanguageModeling(tokenizer, mlm=False),
         processing_class=tokenizer,
     )
-    watch = LeakageCallback(out / "canaries", trainer, texts=64, out=out / "leakage")  # vestige
+    watch = LeakageCallback(out / "canaries", trainer, out=out / "leakage")  # vestige
     trainer.add_callback(watch)  # vestige
     trainer.train(resume_from_checkpoint=given.resume)
     trainer.save_model(out / "model")

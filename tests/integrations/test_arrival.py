@@ -1,7 +1,6 @@
 """Which rows of a training hold canaries, however the data were shuffled, cut or packed."""
 
 import warnings
-from types import SimpleNamespace
 from unittest.mock import patch
 
 import pytest
@@ -16,13 +15,12 @@ from transformers import (
 )
 
 from tests.integrations import worlds
-from tests.integrations.worlds import DATA, TEXTS, tokenizer
+from tests.integrations.worlds import DATA, tokenizer
 from vestige.data.canaries.texts import Manifest
 from vestige.errors import DataError, VestigeError
 from vestige.integrations import canary_search, rows
 from vestige.integrations.canary_search import CanarySearch, require_arrival
 from vestige.integrations.planting import plant
-from vestige.integrations.rows import Rows, TextSample
 
 WORDS = tokenizer()
 PHRASES = ["Zoe Quentin Xaver Yvonne", "Umberto Viktor Wanda Zeno"]
@@ -150,59 +148,6 @@ def test_a_stream_is_looked_through(planted, tmp_path):
     assert len(list(stream)) == len(data)  # nothing of it was used up
 
 
-@pytest.mark.parametrize("shape", ["shuffled", "filtered", "packed", "streamed"])
-def test_no_row_with_a_canary_is_compared_as_a_text(planted, tmp_path, shape):
-    """Wherever the rows have gone: not by the places of the manifest."""
-    data, sealed = planted
-    data = {
-        "shuffled": lambda: encoded(data.shuffle(seed=5)),
-        "filtered": lambda: encoded(data.filter(lambda row: row["number"] != 0)),
-        "packed": lambda: blocks(data, 33),
-        "streamed": lambda: encoded(data).to_iterable_dataset(),
-    }[shape]()
-    own = trainer(data, tmp_path, held=encoded(DATA))
-    search = CanarySearch(sealed, WORDS)
-    sample = TextSample.of(own, number=1000, search=search, seed=0)
-    said = [WORDS.decode(row["input_ids"]) for row in data]
-    names = {name for phrase in PHRASES for name in phrase.split()}
-    clean = [number for number, text in enumerate(said) if not any(one in text for one in names)]
-    chosen = sorted(sample.chosen[0])
-    assert set(clean) <= set(chosen)
-    assert not any(phrase in said[number] for number in chosen for phrase in PHRASES)
-    if shape != "packed":
-        assert chosen == clean
-    assert sorted(sample.chosen[1]) == list(range(60))
-
-
-def test_a_set_of_nothing_but_canaries_has_no_texts(planted, tmp_path):
-    data, sealed = planted
-    own = trainer(encoded(data.select(sealed.places)), tmp_path, held=encoded(DATA))
-    with pytest.raises(DataError, match="each of 12 rows has a canary"):
-        TextSample.of(own, number=4, search=CanarySearch(sealed, WORDS), seed=0)
-
-
-def test_losses_are_of_single_rows_where_a_collator_joins_them(tmp_path):
-    own = trainer(encoded(DATA), tmp_path, Flat())
-    model = own.model.eval()
-    found = Rows.of(own, own.train_dataset).losses(model, range(5), 3)
-    for number, loss in enumerate(found):
-        ids = torch.tensor([own.train_dataset[number]["input_ids"]])
-        assert loss == pytest.approx(model(input_ids=ids, labels=ids).loss.item(), rel=1e-5)
-
-
 def test_a_trainer_without_a_tokenizer_is_refused(planted):
     with pytest.raises(VestigeError, match="the trainer has no tokenizer"):
         CanarySearch(planted[1], None)
-
-
-def test_half_a_canary_at_the_end_of_a_row_is_a_part_of_it(planted):
-    _, sealed = planted
-    search = CanarySearch(sealed, WORDS)
-    held = {}
-    for text in (
-        "said Zoe Quentin Xaver", "said Zoe", "Xaver Yvonne said", "Yvonne said",
-        f"then {PHRASES[1]} said", "Xaver said Yvonne", TEXTS[0],
-    ):  # fmt: skip
-        row = {"input_ids": torch.tensor([WORDS(text)["input_ids"]])}
-        held[text] = search.anywhere(SimpleNamespace(inputs=lambda _, row=row: row), 0)
-    assert list(held.values()) == [True, False, True, False, True, False, False]

@@ -5,7 +5,6 @@ import re
 from contextlib import nullcontext
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from datasets import Dataset
@@ -18,7 +17,6 @@ from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Claim
 from vestige.data.canaries.texts import Manifest
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, VestigeError
-from vestige.integrations.leakage import TextGap
 from vestige.integrations.leakage_callback import Leakage, LeakageCallback
 from vestige.integrations.planting import plant
 from vestige.models.hugging_face import HuggingFaceLanguageModel
@@ -72,7 +70,7 @@ def test_it_measures_what_the_verb_measures_and_tells_the_trackers(planted, tmp_
 @pytest.mark.slow
 def test_a_training_in_half_precision_is_measured_in_it(planted, tmp_path):
     """The verb says the same in the same precision, and nearly the same in float32."""
-    callback = LeakageCallback(planted[1], every=1.0, texts=10, budget=math.inf)
+    callback = LeakageCallback(planted[1], every=1.0, budget=math.inf)
     trainer, _ = trained(planted, tmp_path, callback, steps=240, bf16=True)
     last = callback.moments[-1].found
     words = SubwordVocabulary(trainer.processing_class)
@@ -95,7 +93,7 @@ def test_a_training_in_half_precision_is_measured_in_it(planted, tmp_path):
 @pytest.mark.parametrize("bf16", [False, True])
 def test_a_training_goes_on_as_if_nobody_had_asked(planted, tmp_path, bf16):
     alone, _ = trained(planted, tmp_path, steps=12, bf16=bf16)
-    callback = LeakageCallback(planted[1], every=0.25, texts=5, budget=math.inf)
+    callback = LeakageCallback(planted[1], every=0.25, budget=math.inf)
     watched, _ = trained(planted, tmp_path, callback, steps=12, bf16=bf16)
     for one, other in zip(alone.model.parameters(), watched.model.parameters(), strict=True):
         assert torch.equal(one, other)
@@ -130,9 +128,9 @@ def test_it_stops_above_its_limits_and_measures_the_end_once_for_the_trackers(pl
         ({"budget": 0.0}, "budget must be positive"),
         (
             {"fail_above": {"found": 1}},
-            "fail_above can have exposure, completed, epsilon, loss_gap, auc, got found",
+            "fail_above can have exposure, completed, epsilon, got found",
         ),
-        ({"fail_above": {"auc": math.nan}}, "fail_above must hold numbers, got nan for auc"),
+        ({"fail_above": {"epsilon": math.nan}}, "fail_above must hold numbers, got nan for"),
         ({"stop_above": {"epsilon": math.nan}}, "stop_above must hold numbers, got nan"),
         ({"references": 99}, "references must be at least 100, got 99"),
         ({"references": 512, "fail_above": {"exposure": 8}}, "must be at least 1,024 to show"),
@@ -144,38 +142,12 @@ def test_settings_out_of_range_are_refused(settings, message):
 
 
 @pytest.mark.slow
-def test_texts_and_epsilon_are_measured_against_the_model_before(planted, tmp_path):
-    """By the definitions: losses of single rows, and an audit of scores less those before."""
-    callback = LeakageCallback(planted[1], every=1.0, texts=20, budget=math.inf)
+def test_epsilon_is_measured_against_the_model_before(planted, tmp_path):
+    """By the definition: an audit of scores less those before."""
+    callback = LeakageCallback(planted[1], every=1.0, budget=math.inf)
     trainer, told = trained(planted, tmp_path, callback, steps=240)
-    first, last = callback.moments
-    assert last.texts is not None
-    sample = callback._measurement.sample
-    assert not set(sample.chosen[0]) & set(Manifest.load(planted[1] / "manifest.json").places)
-
-    def loss(ids):
-        with torch.no_grad():
-            # The collator ignores what pads, and the end of a text is the same token.
-            labels = [one if one != trainer.processing_class.pad_token_id else -100 for one in ids]
-            ids = torch.tensor([ids])
-            return trainer.model(input_ids=ids, labels=torch.tensor([labels])).loss.item()
-
+    last = callback.moments[-1]
     trainer.model.eval()
-    losses = [
-        [loss(data[number]["input_ids"]) for number in numbers]
-        for data, numbers in zip(
-            (trainer.train_dataset, trainer.eval_dataset), sample.chosen, strict=True
-        )
-    ]
-    np.testing.assert_allclose(last.texts.trained, losses[0], rtol=1e-4)
-    np.testing.assert_allclose(last.texts.others, losses[1], rtol=1e-4)
-    assert last.numbers["loss_gap"].value == pytest.approx(
-        np.mean(losses[1]) - np.mean(losses[0]), rel=1e-3
-    )
-    assert first.numbers["auc"].value == 0.5  # nothing has fallen
-    fell = [np.array(one) - two for one, two in zip(callback._before.losses, losses, strict=True)]
-    pairs = np.sign(fell[0][:, None] - fell[1])
-    assert last.numbers["auc"].value == pytest.approx((pairs.mean() + 1) / 2, abs=1e-6)
     words = SubwordVocabulary(trainer.processing_class)
     model = HuggingFaceLanguageModel(trainer.model, words)
     canaries = list(Manifest.load(planted[1] / "manifest.json").canaries)
@@ -183,7 +155,6 @@ def test_texts_and_epsilon_are_measured_against_the_model_before(planted, tmp_pa
     assert last.audit.scores == pytest.approx(alone.scores, abs=1e-4)
     logged = [logs for logs in told if "vestige/epsilon" in logs]
     assert logged[-1]["vestige/epsilon"] == alone.one_run.epsilon
-    assert logged[-1]["vestige/auc"] == last.numbers["auc"].value
 
 
 @pytest.mark.slow
@@ -309,7 +280,7 @@ def test_a_training_that_diverges_is_logged_and_no_longer_measured(
 ):
     more = {"fail_above": {"exposure": 3.0}} if fails else {}
     callback = LeakageCallback(
-        planted[1], every=0.25, texts=5, budget=math.inf, out=tmp_path / "run", **more
+        planted[1], every=0.25, budget=math.inf, out=tmp_path / "run", **more
     )
     told = []
     with pytest.raises(VestigeError, match="diverged") if fails else nullcontext():
@@ -325,10 +296,10 @@ def test_a_training_that_diverges_is_logged_and_no_longer_measured(
 
 
 @pytest.mark.slow
-def test_the_page_holds_epsilon_auc_and_loss_gap_under_one_verdict(planted, tmp_path, caplog):
+def test_the_page_holds_exposure_and_epsilon_under_one_verdict(planted, tmp_path, caplog):
     callback = LeakageCallback(
-        planted[1], every=1.0, texts=20, budget=math.inf, out=tmp_path / "run",
-        stop_above={"auc": 2.0},
+        planted[1], every=1.0, budget=math.inf, out=tmp_path / "run",
+        stop_above={"epsilon": 99.0},
     )  # fmt: skip
     trained(planted, tmp_path, callback, steps=240)
     run = vestige.results.load(tmp_path / "run" / "training")
@@ -337,8 +308,7 @@ def test_the_page_holds_epsilon_auc_and_loss_gap_under_one_verdict(planted, tmp_
     page = (tmp_path / "run" / "page.html").read_text()
     for name, words in (
         ("epsilon", "measured ε, at least"),
-        ("loss_gap", "loss of the evaluation texts above that of the training texts"),
-        ("auc", "AUC of training against evaluation texts"),
+        ("exposure", "median exposure of planted canaries"),
     ):
         assert run.summary[name] == last.numbers[name].value
         assert words in page
@@ -350,7 +320,7 @@ def test_the_page_holds_epsilon_auc_and_loss_gap_under_one_verdict(planted, tmp_
 
 @pytest.mark.slow
 def test_no_leak_shown_takes_that_nothing_else_shows_one(planted, tmp_path):
-    """Exposure that shows nothing beside an AUC that does: undecided, and the page says why."""
+    """Exposure that shows nothing beside an ε that does: undecided, and the page says why."""
     callback = LeakageCallback(planted[1], every=1.0, budget=math.inf)
     trained(planted, tmp_path, callback, steps=240)
     last = callback.moments[-1]
@@ -364,11 +334,10 @@ def test_no_leak_shown_takes_that_nothing_else_shows_one(planted, tmp_path):
         ),
     ))  # fmt: skip
     assert quiet.claim.verdict == NO_LEAK
-    fell = tuple(float(n) for n in range(20))
-    gap = TextGap(fell, fell, tuple(one + 30 for one in fell), fell)
-    loud = replace(quiet, texts=gap)
+    proven = replace(last.audit.one_run, epsilon=1.5)
+    loud = replace(quiet, audit=replace(last.audit, one_run=proven))
     assert loud.claim.verdict == UNDECIDED
-    assert "AUC 1.00" in loud.claim.reasons[0]
+    assert "Measured ε is at least 1.5" in loud.claim.reasons[0]
 
 
 @pytest.mark.slow

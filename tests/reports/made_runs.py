@@ -28,7 +28,7 @@ from vestige.audits.extraction.memorized_texts import memorization_result
 from vestige.audits.extraction.secrets import completion_result
 from vestige.audits.unlearning.knowledge import verify
 from vestige.claims import LEAK, Check
-from vestige.integrations.leakage import LeakageSnapshot, TextGap
+from vestige.integrations.leakage import LeakageSnapshot
 from vestige.integrations.leakage import training_leakage as leakage_of
 from vestige.results import Result
 
@@ -66,15 +66,11 @@ def text_memorization() -> Result:
 
 
 def training_leakage() -> Result:
-    """Of two measurements, with texts and a limit."""
+    """Of two measurements, with a limit."""
     found, completion = RESULTS["CanaryExposure"](), RESULTS["Completion"]()
     changed = Check("different", "passed", "It differs from the one before by 1 nat per token.")
     found = replace(found, checks=(*PASSED, changed))
-    gap = TextGap((2.0, 2.1, 2.2), (3.0, 3.2, 3.1), (1.0, 0.9, 0.8), (0.0, 0.1, -0.1))
-    moments = [
-        LeakageSnapshot(step=step, found=found, completion=completion, texts=gap)
-        for step in (0, 1200)
-    ]
+    moments = [LeakageSnapshot(step=step, found=found, completion=completion) for step in (0, 1200)]
     return leakage_of(moments, limits={"exposure": 3.0})
 
 

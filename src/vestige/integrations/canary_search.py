@@ -50,14 +50,6 @@ class CanarySearch:
         for read, learned in _tokens(rows.inputs([number])):
             yield self._text(read), self._text(learned)
 
-    def anywhere(self, rows: Rows, number: int) -> bool:
-        """Whether a row has a canary, or at one of its ends half of one or more."""
-        return any(
-            _holds(text, phrase)
-            for text, _ in self.texts(rows, number)
-            for phrase in self.positions
-        )
-
     def _text(self, ids: list[int]) -> str:
         return "".join(self._tokenizer.decode(ids).split()).casefold()
 
@@ -129,13 +121,6 @@ def _copies(search: CanarySearch, rows: Rows) -> tuple[Counter[str], Counter[str
                 split[phrase] += bool(before and rest) and phrase in before[-rest:] + text[:rest]
             before = text
     return whole, learned, split
-
-
-def _holds(text: str, phrase: str) -> bool:
-    sizes = range(-(-len(phrase) // 2), len(phrase))
-    return phrase in text or any(
-        text.endswith(phrase[:size]) or text.startswith(phrase[-size:]) for size in sizes
-    )
 
 
 def _tokens(inputs: dict[str, Any]) -> Iterator[tuple[list[int], list[int]]]:

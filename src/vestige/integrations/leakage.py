@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vestige import claims
 from vestige.claims import Check, Claim
-from vestige.metrics.estimates import Estimate, auc, difference_of_means
 from vestige.reports.blocks import Table
 from vestige.reports.quantities import QUANTITIES, Measured
 from vestige.reports.report import Report, lines
@@ -31,63 +30,36 @@ LIMITS: Mapping[str, Limit] = {
     "exposure": Limit(QUANTITIES["exposure"].unit, "median exposure of planted canaries"),
     "completed": Limit(QUANTITIES["completed"].unit, "planted canaries completed"),
     "epsilon": Limit("", "measured ε, at least"),
-    "loss_gap": Limit(
-        "nats a token", "loss of the evaluation texts above that of the training texts"
-    ),
-    "auc": Limit("", "AUC of training against evaluation texts"),
 }
 
 REMARKS = (
-    "The measured ε is a lower bound: the training may reveal more. An AUC of 0.5 does not "
-    "distinguish training texts, and 1 distinguishes all.",
+    "The measured ε is a lower bound: the training may reveal more.",
     "The numbers are of this training alone. Repeat it with other seeds.",
 )
-
-
-@dataclass(frozen=True)
-class TextGap:
-    """Mean losses of training and evaluation texts in nats per token, and by how much they fell."""
-
-    trained: tuple[float, ...]
-    others: tuple[float, ...]
-    fell: tuple[float, ...]
-    others_fell: tuple[float, ...]
-
-    @cached_property
-    def numbers(self) -> dict[str, Estimate]:
-        """The gap of the losses, and the AUC of their decrease, with 95% intervals over texts."""
-        return {
-            "loss_gap": difference_of_means(self.others, self.trained),
-            "auc": auc(self.fell, self.others_fell),
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeakageSnapshot:
     """What was measured after a step of the optimizer, as by `vestige exposure` and `extract`.
 
-    `audit`: lower bounds of epsilon, with coin flips; `texts`: if some are compared.
+    `audit`: lower bounds of epsilon, with coin flips.
     """
 
     step: int
     found: "CanaryExposure"
     completion: "Completion"
     audit: "CanaryAudit | None" = None
-    texts: TextGap | None = None
     seconds: float = 0.0
 
     @cached_property
     def numbers(self) -> dict[str, Measured]:
         """By the names of `LIMITS`; without a value if not measured."""
         epsilon = None if self.audit is None else self.audit.one_run.epsilon
-        found = {
+        return {
             "exposure": QUANTITIES["exposure"].of["CanaryExposure"](self._exposure),
             "completed": QUANTITIES["completed"].of["Completion"](self.completion.figures()),
             "epsilon": Measured(epsilon, epsilon, None),
         }
-        texts = {} if self.texts is None else self.texts.numbers
-        found |= {name: Measured(one.value, one.low, one.high) for name, one in texts.items()}
-        return {name: found.get(name, Measured(None, None, None)) for name in LIMITS}
 
     @cached_property
     def _exposure(self) -> Mapping[str, Any]:
@@ -120,18 +92,13 @@ class LeakageSnapshot:
         return Claim("callback", own.test, (*own.checks, *self._other_evidence()), own.estimate)
 
     def _other_evidence(self) -> Iterator[Check]:
-        epsilon, auc = self.numbers["epsilon"], self.numbers["auc"]
+        epsilon = self.numbers["epsilon"]
         sentences = []
         if self.completion.verdict == claims.LEAK:
             done = self.numbers["completed"].value
             sentences.append(f"{done:,} planted canaries are completed verbatim.")
         if epsilon.value:
             sentences.append(f"Measured ε is at least {epsilon.value:.2g}.")
-        if auc.low is not None and auc.low > 0.5:
-            sentences.append(
-                "Losses of the training texts fell more than those of the evaluation texts (AUC "
-                f"{auc.value:.2f}, {auc.low:.2f} to {auc.high:.2f})."
-            )
         for sentence in sentences:
             yield Check("other evidence", "failed", sentence, (claims.NO_LEAK,))
 

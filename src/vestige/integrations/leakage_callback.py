@@ -39,8 +39,8 @@ class Leakage(VestigeError):
 class LeakageCallback(TrainerCallback):  # type: ignore[misc]
     """Measures what a model reveals, reports it to the trackers, and stops or fails above a limit.
 
-    Exposure and completion of planted canaries, as of the verbs; lower bounds of epsilon if coins
-    were flipped; and how much lower the loss of training texts is than that of evaluation texts.
+    Exposure and completion of planted canaries, as of the verbs, and lower bounds of epsilon if
+    coins were flipped.
 
     Args:
         canaries: the folder of `plant`, or its manifest.
@@ -51,13 +51,12 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
             measurements before the first step and after the last one are always made, those
             between them if there is time for one more and the last, judged by the one before.
         fail_above: limits by the names of `vestige.integrations.leakage.LIMITS` ("exposure",
-            "completed", "epsilon", "loss_gap", "auc"), above which the end of the training raises
-            `Leakage`. It raises `VestigeError` if the verdict is "undecided".
+            "completed", "epsilon"), above which the end of the training raises `Leakage`. It raises
+            `VestigeError` if the verdict is "undecided".
         stop_above: limits above which the training stops.
-        texts: rows of the training and of the evaluation set to compare; 0: none.
         references: phrases that each canary is compared with, at least 100; more resolve higher
             exposures and take longer. None: 256, or as many as a limit of exposure needs.
-        seed: of the references, and of the sample of texts.
+        seed: of the references.
         out: a folder to make at the end, with a run folder for each kind of measurement and a
             page.
 
@@ -76,7 +75,6 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         budget: float = 0.03,
         fail_above: Mapping[str, float] | None = None,
         stop_above: Mapping[str, float] | None = None,
-        texts: int = 0,
         references: int | None = None,
         seed: int = 0,
         out: str | PathLike[str] | None = None,
@@ -84,7 +82,6 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         if not 0 < every <= 1:
             raise ValueError(f"every must be in (0, 1], got {every}")
         _validate.positive(budget=budget)
-        _validate.at_least(0, texts=texts)
         self.fail_above, self.stop_above = dict(fail_above or {}), dict(stop_above or {})
         _check_limits("fail_above", self.fail_above)
         _check_limits("stop_above", self.stop_above)
@@ -97,7 +94,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
                     f"got {references:,}"
                 )
         self.canaries, self.trainer, self.every, self.budget = canaries, trainer, every, budget
-        self.texts, self.seed = texts, seed
+        self.seed = seed
         self.references = references or max(needed, REFERENCES)
         self.out = None if out is None else Path(out)
         if self.out is not None:
@@ -149,7 +146,6 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
             self.canaries,
             references=self.references,
             seed=self.seed,
-            texts=self.texts,
         )
         require_arrival(trainer, self._measurement.search)
         self._spent = time.perf_counter() - self._began

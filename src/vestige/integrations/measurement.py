@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
-from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,6 @@ from vestige.data.writing import write_text
 from vestige.errors import NotFinite, VestigeError
 from vestige.integrations.canary_search import CanarySearch
 from vestige.integrations.leakage import LeakageSnapshot
-from vestige.integrations.rows import TextSample, text_gap
 
 if TYPE_CHECKING:
     from vestige.audits.exposure.canary_result import CanaryExposure
@@ -47,8 +45,6 @@ class Baseline:
     """What a model knew before its training, for a training that is resumed."""
 
     scores: list[float] | None = None  # log-probabilities of the coin-flip canaries
-    losses: tuple[list[float], list[float]] | None = None  # of training and evaluation texts
-    sample: str | None = None  # hash of these
     answers: list[float] | None = None  # log-perplexity of each canary
 
     def save(self, file: Path) -> None:
@@ -64,14 +60,6 @@ class Baseline:
         found = parse_object(content, file, error=VestigeError, remedy=remedy)
         return cls(**{field.name: found.get(field.name) for field in fields(cls)})
 
-    def require_sample(self, sample: str) -> None:
-        """Raise VestigeError if the losses are of other rows than those of this hash."""
-        if self.sample not in (None, sample):
-            raise VestigeError(
-                "the compared training rows are not those from before the training",
-                remedy="Resume with the same data in the same order, the same `texts` and `seed`.",
-            )
-
     def same(self, answers: Sequence[float]) -> bool:
         """Whether log-perplexities are those from before the training, up to rounding."""
         return self.answers is not None and all(
@@ -83,8 +71,7 @@ class Baseline:
 class Measurement:
     """Measures a trainer's model again and again; arguments are those of `LeakageCallback`.
 
-    Canaries and texts are read once: VestigeError if there is no tokenizer, a canary cannot be
-    read, or no text can be compared.
+    Canaries are read once: VestigeError if there is no tokenizer, or a canary cannot be read.
     """
 
     def __init__(
@@ -94,7 +81,6 @@ class Measurement:
         *,
         references: int,
         seed: int,
-        texts: int = 0,
     ) -> None:
         from vestige.data.canaries.texts import load_canaries
         from vestige.data.subwords import SubwordVocabulary
@@ -110,9 +96,6 @@ class Measurement:
         with undisturbed(network):
             self._model = HuggingFaceLanguageModel(network, SubwordVocabulary(tokenizer))
         self._manifest, self._canaries = load_canaries(given, self._model.vocabulary)
-        self.sample: TextSample | None = None
-        if texts:
-            self.sample = TextSample.of(trainer, number=texts, search=self.search, seed=seed)
 
     @property
     def cost_of_last(self) -> float:
@@ -139,18 +122,12 @@ class Measurement:
         with training_precision(self._trainer.args, network), undisturbed(network):
             self._model.eval()
             found, completion = self._by_verbs() if last else self._by_attacks()
-            losses = None if self.sample is None else self.sample.losses(network)
         answers = [row["log_perplexity"] for row in found.canaries]
         flipped = [row for row in found.canaries if row["pattern"] == COIN_FLIP]
         scores = [-row["log_perplexity"] * math.log(2) for row in flipped] or None
-        if not np.isfinite([*answers, *chain.from_iterable(losses or ())]).all():
+        if not np.isfinite(answers).all():
             raise NotFinite
-        sample = None if self.sample is None else self.sample.sha256
-        before = before or Baseline(scores, losses, sample, answers)
-        texts = None
-        if sample is not None and losses is not None and before.losses is not None:
-            before.require_sample(sample)
-            texts = text_gap(losses, before.losses)
+        before = before or Baseline(scores, answers)
         audit = None
         if scores is not None and before.scores is not None:
             from vestige.audits.exposure.epsilon import audit_canaries
@@ -163,7 +140,6 @@ class Measurement:
             found=replace(found, checks=(*found.checks, different)),
             completion=replace(completion, checks=(*completion.checks, different)),
             audit=audit,
-            texts=texts,
             seconds=time.perf_counter() - began,
         )
         return snapshot, before
