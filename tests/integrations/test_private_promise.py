@@ -183,19 +183,21 @@ def test_a_model_that_something_else_has_trained_has_no_guarantee(tmp_path, lora
     GPT2LMHeadModel(dropping().config).save_pretrained(tmp_path / "model")
     privacy = vestige.DPSGD(epsilon=8.0, accountant="rdp")
 
-    def begun():
-        base = GPT2LMHeadModel.from_pretrained(tmp_path / "model")
+    def read():
+        return GPT2LMHeadModel.from_pretrained(tmp_path / "model")
+
+    def begun(base):
         return private(tmp_path / "run", privacy, base=base, lora=lora)
 
-    def trained_plainly(own, model):
+    def train_plainly(model):
         data = {"train_dataset": own.train_dataset, "data_collator": own.data_collator}
         Trainer(model, own.args, **data).train()
 
-    own, later = begun(), begun()
+    own, before = begun(read()), read()
     own.train()
     assert own.privacy_statement[0].startswith("ε = ")
-    trained_plainly(own, own.model)
-    trained_plainly(own, later.model if lora is False else later.model.get_base_model())
-    for one in (own, later):
+    train_plainly(own.model)
+    train_plainly(before)
+    for one in (own, begun(before)):
         one.train()
         assert one.privacy_statement[0].startswith("No guarantee: the model was trained after")

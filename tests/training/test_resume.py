@@ -27,7 +27,7 @@ from vestige.training.steps import plain_step
 from vestige.training.tasks import PairTask
 
 CONFIG = TrainingConfig(
-    seed=3, epochs=2, batch_size=4, sequence_length=9, learning_rate=0.01, checkpoint_every=4
+    seed=3, epochs=2, batch_size=4, sequence_length=5, learning_rate=0.01, checkpoint_every=4
 )
 ROOT = Path(__file__).parents[2]
 LSTM = worlds.of_words("lstm")
@@ -81,7 +81,6 @@ TRAININGS = {
 @pytest.mark.parametrize(("world", "changes"), TRAININGS.values(), ids=TRAININGS)
 def test_interrupted_at_any_step_it_ends_in_the_same_bits(world, changes, gpt2, tmp_path):
     world = gpt2(world) if isinstance(world, str) else world
-    changes = {"sequence_length": 5} | changes
     model, history = run(tmp_path / "whole", world=world, **changes)
     steps = history.epochs[-1].step
     assert steps >= 12
@@ -128,16 +127,16 @@ def test_interrupted_at_any_write_it_ends_in_the_same_bits(tmp_path, monkeypatch
 
 
 def test_interrupted_inside_a_file_it_ends_in_the_same_bits(tmp_path):
-    run(tmp_path / "whole", sequence_length=5)
+    run(tmp_path / "whole")
     directory = tmp_path / "cut"
     with pytest.raises(Killed):
-        run(directory, die_at=9, sequence_length=5)
+        run(directory, die_at=9)
     for name in ("checkpoint.safetensors", "history.json", "training.json"):
         half = (directory / name).read_bytes()
         (directory / f".{name}").write_bytes(half[: len(half) // 2])
     with (directory / "log.jsonl").open("a") as log:
         log.write('{"step": 8, "lo')
-    run(directory, sequence_length=5)
+    run(directory)
     assert left_behind(directory) == left_behind(tmp_path / "whole")
     log = (directory / "log.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in log] == [6, 10, 12]
@@ -294,7 +293,7 @@ def test_resume_needs_a_directory():
 
 def test_checkpoints_hold_chance(tmp_path):
     with pytest.raises(Killed):
-        run(tmp_path, die_at=5, sequence_length=5)
+        run(tmp_path, die_at=5)
     held = load_file(tmp_path / "checkpoint.safetensors")
     assert held["chance.cpu"].dtype == torch.uint8
     assert {"state.hidden", "state.cell", "optimizer.0.exp_avg", "loss"} <= held.keys()
