@@ -188,15 +188,6 @@ def test_a_lost_model_is_written_again_and_a_training_never_overwritten(tmp_path
             run(tmp_path, resume=resume)
 
 
-def test_a_directory_from_before_configurations_were_recorded_is_resumed(tmp_path):
-    run(tmp_path)
-    file = tmp_path / "training.json"
-    identity = json.loads(file.read_text())
-    del identity["model configuration"]
-    file.write_text(json.dumps(identity))
-    run(tmp_path)
-
-
 OTHERS = {
     "weights": ({"fresh": lambda: language_model(seed=9)}, "model weights at the start"),
     "shape": ({"fresh": lambda: language_model("tied lstm")}, "model weights at the start"),
