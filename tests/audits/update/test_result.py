@@ -16,7 +16,7 @@ from vestige.audits.update.search import search, search_update
 from vestige.audits.update.settings import Settings
 from vestige.claims import UNDECIDED
 from vestige.claims.model_checks import pair_checks
-from vestige.results import Run
+from vestige.results import Run, run_of
 
 QUICK = Settings(
     sampling=None, openings=100, pairs=30, pair_vocabulary=None, repaired=0, token_penalty=0.1
@@ -136,6 +136,16 @@ def test_without_a_phrase_a_less_strict_search_lists_fragments(random_table):
     assert [row["tokens"] for row in result.rows] == [row["tokens"] for row in expected]
     assert result.summary["phrases"] == 0
     assert {(row["kind"], row["e_value"]) for row in result.rows} == {("fragment", None)}
+
+
+def test_the_chart_has_every_score_and_the_best_score_of_null_models(random_table):
+    before, after, null = (random_table(seed, 8) for seed in range(3))
+    for nulls in (None, null_scores(before, [null], QUICK)):
+        result = result_of(before, after, QUICK, nulls=nulls)
+        [figure] = diff_report(run_of(result), show_secrets=False).figures
+        assert figure.points == len(scores_of(result)) > 0
+        assert len(figure.draw(700).to_dict()["layer"]) == (1 if nulls is None else 2)
+        assert ("dashed" in figure.caption) == (nulls is not None)
 
 
 # Wording.
