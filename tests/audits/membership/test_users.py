@@ -215,14 +215,15 @@ def test_paths_and_objects_give_the_same_audit_and_leave_nothing(model, tmp_path
     for name, corpus in (("mine", MINE), ("others", OTHERS)):
         rows = [{"text": t, "who": u} for t, u in zip(corpus, corpus.users, strict=True)]
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     loaded = audit(model)
     files = {"reference": tmp_path / "others.jsonl", "user": "who", "device": "cpu"}
     paths = audit(str(tmp_path / "model"), tmp_path / "mine.jsonl", **files)
     assert loaded.rows == paths.rows
     assert loaded.record["arguments"]["model"] == "<LSTMLanguageModel>"
     assert paths.record["models"]["target"]["sha256"]
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    assert audit(model).rows == paths.rows
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
