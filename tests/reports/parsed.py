@@ -56,6 +56,8 @@ class Parsed(HTMLParser):
             texts.append(data)
 
     def handle_endtag(self, tag):
+        if tag in VOID:  # as a browser writes it
+            return
         opened, kind, texts = self._open.pop()
         assert opened == tag, f"{opened} is closed by {tag}"
         text = " ".join("".join(texts).split())
