@@ -147,14 +147,15 @@ def test_gains_are_those_of_the_tokens_of_a_value(pair):
 
 @pytest.mark.slow
 def test_the_rank_of_a_secret_is_uniform_if_nothing_was_learned(pair):
-    """Values take turns as the secret: with all alternatives, each rank occurs once."""
+    """Values take turns as the secret: each rank occurs once, or of equal scores the last one."""
     model, base = pair("lstm")
     ranks = []
     for place, value in enumerate(VALUES):
         secret = FoundSecret(value, "account", SECRET.places)
         others = VALUES[:place] + VALUES[place + 1 :]
         ranks.append(secret_gain(model, base, secret, others, first=20)["rank"])
-    assert sorted(ranks) == list(range(1, 22))
+    assert all(sum(one <= rank for one in ranks) <= rank for rank in range(1, 22))
+    assert len({*ranks}) >= 20
 
 
 @pytest.mark.slow
