@@ -1,7 +1,6 @@
 """A check that is killed at many places in turn ends in the same verdict, numbers and rows."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -33,14 +32,8 @@ def killed(world, clean, tmp_path_factory):
         "--secrets", listed, "--minutes", 600, "--all", "--device", "cpu",
     ]  # fmt: skip
     script = Path(__file__).with_name("killed.py")
-    done = subprocess.run(
-        [sys.executable, script, json.dumps([*map(str, words)]), *PLACES],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )
+    command = [sys.executable, script, json.dumps([*map(str, words)]), *PLACES]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=root)
     assert done.returncode == 0, done.stderr
     return root, json.loads(done.stdout)
 
