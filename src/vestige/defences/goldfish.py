@@ -11,7 +11,7 @@ is hashed piece by piece.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,8 +33,6 @@ class GoldfishStep:
         max_grad_norm: the norm that the gradient is cut to; None leaves it.
         precision: of the forward pass.
     """
-
-    identity: ClassVar[str] = "Goldfish"
 
     k: int = 4
     context: int = 13

@@ -26,7 +26,7 @@ A low accuracy of the discriminator proves nothing by itself: see
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -129,8 +129,6 @@ class AdversarialStep(RegularizedStep):
         device: where the model is.
     """
 
-    identity: ClassVar[str] = "Adversarial"
-
     def __init__(
         self,
         *,
@@ -199,8 +197,6 @@ class TripletStep(RegularizedStep):
     Args, besides those of `RegularizedStep`:
         auxiliary: where auxiliary batches are drawn from; None pairs within the batch.
     """
-
-    identity: ClassVar[str] = "Triplet"
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ projects them back after every local step; a user's text is not cut to a number 
 whole update is clipped together, never layer by layer.
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,8 +44,6 @@ class DPFedAvgStep(NoisyStep):
     Raises:
         ValueError: a value is out of range.
     """
-
-    identity: ClassVar[str] = "DPFedAvg"
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -247,8 +247,6 @@ class DPSGDStep(NoisyStep):
     Raises:
         ValueError: a value is out of range.
     """
-
-    identity: ClassVar[str] = "DPSGD"
 
     def __init__(
         self,

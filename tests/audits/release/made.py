@@ -9,7 +9,7 @@ VERBS_OF = {
     "CanaryExposure": "exposure",
     "TextAudit": "membership",
     "Deletion": "unlearning",
-    "SecretExposure": "exposure --secrets",
+    "SecretExposure": "exposure secrets",
     "UserAudit": "membership",
 }
 
