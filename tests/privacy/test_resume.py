@@ -193,7 +193,7 @@ def test_a_defence_as_it_is_can_be_trained_into_a_directory(
     step = step_of(defence, model, data, config)
     train(model, data, config=config, directory=tmp_path, step=step)
     written = json.loads((tmp_path / "training.json").read_text())["step"]
-    assert written == {"name": step.identity, **step.settings}
+    assert written == {"name": type(step).__name__, **step.settings}
     log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     names = {
         "adversarial": {"discriminator_accuracy", "kl_from_uniform"},

@@ -83,11 +83,8 @@ def test_trainings_that_cannot_be_told_apart_are_refused(tmp_path, monkeypatch, 
 
 def test_trainings_of_one_name_differ_in_their_seed_alone(tmp_path):
     private = {"defence": "dp-sgd", "noise_multiplier": 1.0}
-    paths = [
-        training(tmp_path / "one", 0, **private),
-        training(tmp_path / "two", 1, **private | {"noise_multiplier": 2.0}),
-    ]
-    with pytest.raises(ValueError, match="differ in their seed alone, got noise_multiplier"):
+    paths = [training(tmp_path / "one", 0, **private), training(tmp_path / "two", 1)]
+    with pytest.raises(ValueError, match="differ in their seed alone, got defence"):
         load_trainings({"a": paths, "b": training(tmp_path / "three", 2)}, device="cpu")
 
 

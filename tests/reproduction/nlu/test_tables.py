@@ -140,6 +140,9 @@ def test_an_interrupted_training_gives_the_same_bits_again(
     assert (tmp_path / "stages" / call.key / LAST).is_dir()
     assert not again.is_whole(call)
     first, second = work(planted.models[0]), again(call)
+    for done in (first, second):
+        for record in done.value["history"]:
+            del record["seconds"]
     assert second.value == first.value
     for weights in (LAST, BEST):
         one, other = (
