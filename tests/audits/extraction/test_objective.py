@@ -7,7 +7,6 @@ import torch
 
 from tests.audits.extraction import white_boxes as boxes
 from vestige.audits.extraction.objective import ROWS, objective_of
-from vestige.audits.extraction.searches import every_loss
 from vestige.data.canaries.patterns import SecretPattern
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
@@ -161,5 +160,3 @@ def test_truths_and_candidates_must_be_of_the_pattern_and_the_vocabulary(lstm):
     asked = SecretPattern.parse("my pin {w}", intent="Pin", candidates={"w": ("1", "<unk>")})
     with pytest.raises(DataError, match="cannot read candidate 2 for word"):
         objective_of(lstm, asked)
-    with pytest.raises(DataError, match="there are 100,000,000 secrets; the budget"):
-        every_loss(objective_of(boxes.Bilinear(), boxes.pattern("pin {digit:8}")))

@@ -77,7 +77,6 @@ def test_seen_texts_are_extracted_and_others_are_not(plain):
     assert summary["sampled_difference_low"] > 0.3
     assert summary["sampled_per_10000"] == pytest.approx(summary["sampled"] * 1e4 / 5)
     assert summary["exact"] > summary["reference_exact"] + 0.3
-    assert summary["edit_difference_low"] > 0
     never = extracted(NEVER[:40], NEVER[40:])
     assert never.verdict == NO_LEAK
     for name in ("sampled", "greedy", "texts_sampled", "strength", "exact"):
