@@ -6,23 +6,13 @@ import pytest
 import torch
 
 from tests.training import worlds
-from tests.training.worlds import CPU, language_model, listener, numbers, stream
+from tests.training.worlds import CONFIG, CPU, language_model, listener, numbers, stream
 from vestige.training.config import TrainingConfig
 from vestige.training.evaluate import evaluate, score_pairs
 from vestige.training.loop import learn, train
 from vestige.training.steps import autocast, choose_precision, settled
 from vestige.training.tasks import PairTask
 from vestige.training.utterances import evaluate_utterances
-
-CONFIG = TrainingConfig(
-    seed=3,
-    epochs=2,
-    batch_size=4,
-    sequence_length=5,
-    learning_rate=0.01,
-    checkpoint_every=4,
-    precision="float32",
-)
 
 
 @pytest.mark.slow

@@ -13,26 +13,15 @@ from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
 from tests.training import worlds
-from tests.training.worlds import language_model, listener, stream, weights
+from tests.training.worlds import CONFIG, language_model, listener, stream, weights
 from vestige.errors import TrainingError
 from vestige.models.checkpoints import load_model
-from vestige.training.config import TrainingConfig
 from vestige.training.evaluate import evaluate
 from vestige.training.history import StopAtPerplexity
 from vestige.training.loop import learn, train
 from vestige.training.steps import plain_step
 from vestige.training.tasks import PairTask
 from vestige.training.utterances import UtteranceTask
-
-CONFIG = TrainingConfig(
-    seed=3,
-    epochs=2,
-    batch_size=4,
-    sequence_length=5,
-    learning_rate=0.01,
-    checkpoint_every=4,
-    precision="float32",
-)
 
 
 def altered(change):

@@ -19,12 +19,22 @@ from vestige.models.checkpoints import load_intent_slot, load_model, load_seq2se
 from vestige.models.recurrent_network import GRUConfig, LSTMConfig
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.transformer import TransformerConfig
+from vestige.training.config import TrainingConfig
 from vestige.training.new_models import new_model
 from vestige.training.steps import choose_precision
 from vestige.training.tasks import PairTask, TextTask
 from vestige.training.utterances import UtteranceTask
 
 CPU = torch.device("cpu")
+CONFIG = TrainingConfig(
+    seed=3,
+    epochs=2,
+    batch_size=4,
+    sequence_length=5,
+    learning_rate=0.01,
+    checkpoint_every=4,
+    precision="float32",
+)
 
 
 class Killed(BaseException):

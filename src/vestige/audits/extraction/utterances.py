@@ -51,9 +51,9 @@ def extract_utterances(run: Session, model: Any, manifest: Any) -> Result:
         )
         truths = None if given["truth"] is None else [words_of(given["truth"], pattern)]
         run.configuration |= {"truth": None, "controls": None}  # the truth is in the rows alone
-        asked = objective_of(network, pattern)
+        objective = objective_of(network, pattern)
         with run.progress("searching for the secret") as step:
-            return Result.of(extract_secrets(asked, truths=truths, progress=step, **search))
+            return Result.of(extract_secrets(objective, truths=truths, progress=step, **search))
     sealed = load_secrets(manifest)
     run.data["manifest"] = sealed.sha256
     alive = _alive(network, _labelled(manifest))
@@ -116,8 +116,8 @@ def _alive(model: IntentSlotNetwork, utterances: Utterances | None) -> Check:
     some = Utterances.of(list(utterances)[:: -(-len(utterances) // LABELLED)])
     gains = _gains(model, some)
     if gains is None:
-        told = "The model gives losses that are not finite, or lacks the labels."
-        return Check("alive", "failed", told)
+        broken = "The model gives losses that are not finite, or lacks the labels."
+        return Check("alive", "failed", broken)
     if gains.mean() > 2 * gains.std(ddof=1) / sqrt(gains.size):
         better = f"The model predicts labels {gains.mean():.3g} nats per label better than their "
         return Check("alive", "passed", f"{better}frequencies do.")
