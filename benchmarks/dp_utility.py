@@ -38,8 +38,8 @@ from vestige.data.formats.dialogue import read_reddit
 from vestige.data.subwords import SubwordVocabulary, read_tokenizer
 from vestige.defences.methods.private import DPSGD
 from vestige.integrations.planting import plant
-from vestige.models.behind import canary_scores
 from vestige.models.hugging_face import HuggingFaceLanguageModel
+from vestige.models.prefix import canary_scores
 from vestige.privacy.ledger import from_json
 from vestige.training.evaluate import score_documents
 

@@ -22,7 +22,6 @@ from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import AccessDenied
 from vestige.models import predictions as module
 from vestige.models.ablation import linear_head, random_maskings, silenced_ranks
-from vestige.models.behind import Behind
 from vestige.models.predictions import (
     log_prob,
     log_probs_of,
@@ -31,6 +30,7 @@ from vestige.models.predictions import (
     text_log_probs,
     word_ranks,
 )
+from vestige.models.prefix import PrefixedModel
 from vestige.models.ranks import LinearRanks
 from vestige.models.reading import word_places
 from vestige.models.seq2seq import Seq2SeqModel
@@ -89,7 +89,7 @@ def test_batches_give_what_single_words_give(model):
 def test_texts_after_a_prefix_are_too(model, prefix):
     data = random_texts([3, 0, 7, 25])  # the last is longer than what is read at once
     for anywhere in (False, True):
-        behind = Behind(model, prefix, anywhere=anywhere)
+        behind = PrefixedModel(model, prefix, anywhere=anywhere)
         ranks, log_probs = one_by_one(behind, data)
         found = word_ranks(behind, data, np.arange(len(data.tokens)))
         assert found.ranks.tolist() == ranks
@@ -265,7 +265,7 @@ def test_what_is_no_text_of_a_model_is_refused(shared, name, ids, says):
 def test_a_prefix_leaves_less_room_for_a_text(shared):
     assert np.isfinite(text_log_probs(shared["transformer"], [[2] * 12])).all()
     with pytest.raises(ValueError, match="at most 10 tokens"):
-        log_probs_of(Behind(shared["transformer"], [3, 4]), [[2] * 11])
+        log_probs_of(PrefixedModel(shared["transformer"], [3, 4]), [[2] * 11])
 
 
 @pytest.mark.parametrize("name", NETWORKS)

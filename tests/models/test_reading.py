@@ -8,9 +8,9 @@ import torch
 
 from tests.models.conftest import random_texts
 from vestige.data.encoded import EncodedCorpus
-from vestige.models.behind import Behind, Context
 from vestige.models.key_value_cache import KeysAndValues
 from vestige.models.predictions import log_prob, measure, rank, text_log_probs, word_ranks
+from vestige.models.prefix import Context, PrefixedModel
 from vestige.models.reading import NO_CONTEXT, pack, read, word_places
 
 TEXTS = [[5, 9, 3, 7, 4], [5, 9, 3, 2], [8, 1, 1, 6], [7, 7], [3]]
@@ -37,9 +37,9 @@ def test_every_token_is_predicted_as_by_transformers(model):
     assert model.separate_head == (model.settings.model_type != "gemma2")
     for reader, before in (
         (model, [first]),
-        (Behind(model, [4, 2, 9]), [first, 4, 2, 9]),
-        (Behind(model, [4, 2, 9], anywhere=True), [4, 2, 9]),
-        (Behind(model, [4], anywhere=True), [4]),
+        (PrefixedModel(model, [4, 2, 9]), [first, 4, 2, 9]),
+        (PrefixedModel(model, [4, 2, 9], anywhere=True), [4, 2, 9]),
+        (PrefixedModel(model, [4], anywhere=True), [4]),
     ):
         for batch_tokens in (8192, 10):
             found = measure(reader, pack(TEXTS), [log_prob], batch_tokens=batch_tokens)
@@ -55,7 +55,7 @@ def test_a_prefix_is_read_once(model, monkeypatch):
         return forward(self, ids)
 
     monkeypatch.setattr(torch.nn.Embedding, "forward", counted)
-    behind = Behind(model, [4, 2, 9])
+    behind = PrefixedModel(model, [4, 2, 9])
     measure(behind, pack(TEXTS), [log_prob])
     assert passes == [(1, 1), (1, 2), (5, 5)]
     text_log_probs(behind, TEXTS)

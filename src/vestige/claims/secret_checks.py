@@ -11,8 +11,8 @@ from vestige.claims.claim import NO_LEAK, Check
 from vestige.claims.model_checks import adapter_check, alive_by_samples, pair_checks
 from vestige.data.secrets.lines import Secret, SecretList, log_left_out, numbered
 from vestige.errors import DataError
-from vestige.models.behind import Behind
 from vestige.models.predictions import text_log_probs
+from vestige.models.prefix import PrefixedModel
 from vestige.models.protocols import NextToken, length_limit
 from vestige.monitor import SILENT, Monitor
 
@@ -59,7 +59,7 @@ def _model_checks(models: Sequence[NextToken], *, seed: int) -> tuple[Check, ...
         return pair_checks(before, after, seed=seed)
     (model,) = models
     alive = alive_by_samples(model, seed=seed)
-    adapter = adapter_check(model.model if isinstance(model, Behind) else model, seed=seed)
+    adapter = adapter_check(model.model if isinstance(model, PrefixedModel) else model, seed=seed)
     return (alive,) if adapter is None else (alive, adapter)
 
 

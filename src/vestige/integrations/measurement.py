@@ -159,9 +159,9 @@ class Measurement:
     def _by_attacks(self) -> "tuple[CanaryExposure, Completion]":
         from vestige.audits.exposure.canaries import canary_exposure
         from vestige.audits.extraction.canaries import complete
-        from vestige.models.behind import asked_as_learnt
+        from vestige.models.prefix import in_learned_context
 
-        model, canaries = asked_as_learnt(self._model, self._manifest), self._canaries
+        model, canaries = in_learned_context(self._model, self._manifest), self._canaries
         found = canary_exposure(
             model, canaries, seed=self._seed, references=self._references, orders=0
         )

@@ -23,8 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from vestige.data.encoded import EncodedCorpus, EncodedPairs
-from vestige.models.behind import Context
 from vestige.models.largest import largest
+from vestige.models.prefix import Context
 from vestige.models.ranks import LinearRanks, not_finite
 from vestige.models.reading import (
     ON_GPU,

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from vestige.data.encoded import EncodedCorpus
-from vestige.models.behind import Behind, Context
+from vestige.models.prefix import Context, PrefixedModel
 from vestige.models.protocols import TwoParts, require_evaluation
 
 Ids = NDArray[np.int64]
@@ -71,7 +71,7 @@ def read(
         model: any model of next tokens; one with dropout in evaluation mode.
         texts: ids of the model's own vocabulary.
         positions: of the wanted tokens, see `places_of`.
-        context: read before each text; None: the beginning of a text, or a `Behind`'s prefix.
+        context: read before each text; None: the beginning of a text, or a `PrefixedModel`'s prefix.
         max_length: tokens of a piece, if fewer than the model's limit.
         batch_tokens: tokens read together, which bounds memory; None: by device.
 
@@ -85,7 +85,7 @@ def read(
     if not len(places):
         return
     require_ids(model.vocab_size, texts=texts)
-    if isinstance(model, Behind) and context is None and isinstance(model.model, TwoParts):
+    if isinstance(model, PrefixedModel) and context is None and isinstance(model.model, TwoParts):
         max_length = _least(max_length, model.longest)
         context, model = model.context, model.model
     if isinstance(model, TwoParts) or context is not None:
@@ -131,7 +131,7 @@ def beginning(model: Any) -> tuple[Context | None, Tensor]:
 
 
 def unprefixed(model: Any) -> Any:
-    return model.model if isinstance(model, Behind) else model
+    return model.model if isinstance(model, PrefixedModel) else model
 
 
 def pack(texts: Sequence[Sequence[int] | NDArray[np.int32]]) -> EncodedCorpus:

@@ -22,7 +22,7 @@ from torch.nn import functional
 from vestige import _validate
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import Vocabulary
-from vestige.models.behind import Context, Ids
+from vestige.models.prefix import Context, Ids
 from vestige.models.protocols import BodyAndHead, Network, require_evaluation
 from vestige.models.recurrent_network import Layers, RecurrentState, check_widths, read_on
 

@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vestige.errors import RunError
-from vestige.models.behind import Context
 from vestige.models.predictions import Progress, log_prob, measure, moments, rank, top
+from vestige.models.prefix import Context
 from vestige.models.protocols import LanguageModel, choose_device
 from vestige.models.reading import pack, require_uncut
 from vestige.monitor import Monitor

@@ -25,8 +25,8 @@ from vestige.data.encoded import EncodedCorpus, EncodedPairs
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.errors import TrainingError
 from vestige.metrics.estimates import Estimate, columns, ratio_of_sums
-from vestige.models.behind import Context
 from vestige.models.predictions import correct, log_prob, measure
+from vestige.models.prefix import Context
 from vestige.models.protocols import LanguageModel
 from vestige.models.reading import (
     NO_CONTEXT,

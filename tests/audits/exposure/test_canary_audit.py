@@ -12,7 +12,7 @@ from vestige.data.canaries.texts import Canary
 from vestige.errors import DataError, IncompatibleModels, VestigeError
 from vestige.metrics.epsilon import one_run_epsilon
 from vestige.metrics.f_dp_epsilon import Curves, threshold_epsilon
-from vestige.models.behind import canary_scores
+from vestige.models.prefix import canary_scores
 from vestige.models.table import TableModel
 
 WORDS = 42

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vestige.data.secrets.alternatives import FoundSecret
-from vestige.models.behind import Behind
 from vestige.models.predictions import text_log_probs
+from vestige.models.prefix import PrefixedModel
 from vestige.models.protocols import LanguageModel, NextToken
 
 CONTEXT_TOKENS = 64  # tokens of a context at most
@@ -154,7 +154,7 @@ def _gains(
     """(contexts, n) gains of some values; what precedes them is read once."""
 
     def log_probs(reader: NextToken, prefix: list[int], rest: list[list[int]]) -> Floats:
-        after = Behind(reader, prefix) if prefix else reader
+        after = PrefixedModel(reader, prefix) if prefix else reader
         return np.maximum(text_log_probs(after, rest[chosen]), _LEAST_LOG_PROB)
 
     return np.stack([log_probs(model, *text) - log_probs(base, *text) for text in texts])

@@ -17,9 +17,9 @@ from vestige.data.formats.reading import table_files
 from vestige.data.formats.tables import first_rows
 from vestige.data.sources import MANIFEST
 from vestige.errors import AccessDenied, DataError, ModelError
-from vestige.models.behind import template_of
 from vestige.models.folders import of_corpus
 from vestige.models.lora import weight_change
+from vestige.models.prefix import template_of
 from vestige.models.protocols import LanguageModel
 from vestige.models.remote.options import is_endpoint
 from vestige.models.snapshots import base_of_adapter

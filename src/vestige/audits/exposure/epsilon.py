@@ -25,8 +25,8 @@ from vestige.errors import DataError
 from vestige.metrics.epsilon import EpsilonBound, one_run_epsilon
 from vestige.metrics.estimates import Estimate, auc, columns
 from vestige.metrics.f_dp_epsilon import GAUSSIAN, Curves, f_dp_epsilon, threshold_epsilon
-from vestige.models.behind import canary_scores
 from vestige.models.checkpoints import check_compatible
+from vestige.models.prefix import canary_scores
 from vestige.models.protocols import NextToken
 from vestige.results import Measurement
 

@@ -117,7 +117,7 @@ def of_canaries(
     from vestige.audits.exposure.canaries import canary_exposure
     from vestige.claims.model_checks import canary_checks
     from vestige.data.canaries.texts import load_canaries
-    from vestige.models.behind import asked_as_learnt
+    from vestige.models.prefix import in_learned_context
     from vestige.training.word_frequencies import useless_model
 
     warning = useless_model(model)
@@ -130,7 +130,7 @@ def of_canaries(
     run.data |= {"manifest": manifest.sha256, "planted": manifest.planted}
     with run.progress("scoring") as step, in_file(secrets, candidates):
         found = canary_exposure(
-            asked_as_learnt(loaded, manifest),
+            in_learned_context(loaded, manifest),
             canaries,
             seed=run.seed,
             references=run.chosen(references=references or REFERENCES),
@@ -155,7 +155,7 @@ def _of_secrets(
     """Exposure of secrets, or how much an update changed it."""
     from vestige.audits.exposure.secrets import secret_exposure
     from vestige.data.secrets.lines import read_own_secrets
-    from vestige.models.behind import in_turn
+    from vestige.models.prefix import in_turn
     from vestige.training.word_frequencies import useless_model
 
     warning = useless_model(model)

@@ -38,9 +38,9 @@ from vestige.data.secrets.lines import Secret, SecretList
 from vestige.errors import ModelError
 from vestige.metrics.exposure import sampled_exposure, whole_exposure
 from vestige.metrics.tests import holm
-from vestige.models.behind import Behind
 from vestige.models.checkpoints import check_compatible
 from vestige.models.predictions import text_log_probs
+from vestige.models.prefix import PrefixedModel
 from vestige.models.protocols import NextToken
 from vestige.monitor import SILENT, Monitor
 from vestige.results import Result
@@ -313,7 +313,7 @@ def _scored(models: Models, texts: Sequence[str]) -> NDArray[np.float64]:
         same += 1
     found = []
     for model in models:
-        reader: NextToken = Behind(model, ids[0][:same]) if same else model
+        reader: NextToken = PrefixedModel(model, ids[0][:same]) if same else model
         found.append(text_log_probs(reader, [one[same:] for one in ids]) / -np.log(2))
         if not np.isfinite(found[-1]).all():
             raise ModelError("the model's scores are not finite", remedy="Save the model again.")

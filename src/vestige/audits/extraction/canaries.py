@@ -32,7 +32,7 @@ from vestige.claims.model_checks import canary_checks
 from vestige.data.canaries.texts import RANDOM_ORDER, Canary, canary_ids, load_canaries, shuffled
 from vestige.metrics.estimates import Estimate, rate, rates_by
 from vestige.metrics.tests import at_least
-from vestige.models.behind import asked_as_learnt
+from vestige.models.prefix import in_learned_context
 from vestige.models.protocols import NextToken
 from vestige.results import Measurement
 from vestige.session import Session
@@ -165,7 +165,7 @@ def complete_canaries(
     prefix = run.chosen(prefix=prefix or 1)
     with run.progress("completing canaries") as step:
         found = complete(
-            asked_as_learnt(loaded, sealed), canaries, prefix=prefix, beam=beam, progress=step
+            in_learned_context(loaded, sealed), canaries, prefix=prefix, beam=beam, progress=step
         )
     checks = canary_checks(loaded, manifest, sealed, readable=len(canaries), useless=warning)
     return replace(found, checks=checks)

@@ -24,7 +24,7 @@ from vestige.data.secrets.kinds import Part
 from vestige.data.secrets.lines import Secret, SecretList, read_own_secrets
 from vestige.metrics.estimates import rate
 from vestige.metrics.tests import at_least
-from vestige.models.behind import in_turn
+from vestige.models.prefix import in_turn
 from vestige.models.protocols import NextToken
 from vestige.monitor import SILENT, Monitor
 from vestige.results import Result

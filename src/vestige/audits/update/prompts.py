@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from vestige.audits.update.pair import Pair, Tokens
 from vestige.errors import DataError
-from vestige.models.behind import template_of
+from vestige.models.prefix import template_of
 from vestige.monitor import Monitor
 from vestige.session import Session
 

@@ -37,7 +37,7 @@ class Context:
     groups: Ids | None = None
 
 
-class Behind:
+class PrefixedModel:
     """A `NextToken` whose texts begin after a prefix of ids.
 
     `anywhere`: the prefix is all that is read; otherwise it follows the beginning of a text.
@@ -115,7 +115,7 @@ def canary_scores(model: NextToken, canaries: "Sequence[Canary]") -> NDArray[np.
     return text_log_probs(model, [canary_ids(n, one, model.vocabulary) for n, one in numbered])
 
 
-def asked_as_learnt(model: NextToken, manifest: "Manifest") -> NextToken:
+def in_learned_context(model: NextToken, manifest: "Manifest") -> NextToken:
     """The model after what its chat template puts before the turn that the canaries were."""
     turn = manifest.turn
     return model if turn is None else in_turn(model, turn.role, turn.question)
@@ -147,7 +147,7 @@ def in_turn(model: NextToken, role: "Role", question: str) -> NextToken:
         before = around[0]
     ids = list(model.vocabulary.encode(before))
     begun = ids[:1] == [getattr(model, "first_token", None)]  # which every text begins with
-    return Behind(model, ids[begun:] if len(ids) > 1 else ids, anywhere=not begun)
+    return PrefixedModel(model, ids[begun:] if len(ids) > 1 else ids, anywhere=not begun)
 
 
 def template_of(model: NextToken) -> tuple[str, dict[str, str]] | None:
