@@ -71,7 +71,7 @@ def read(
         model: any model of next tokens; one with dropout in evaluation mode.
         texts: ids of the model's own vocabulary.
         positions: of the wanted tokens, see `places_of`.
-        context: read before each text; None: the beginning of a text, or a `PrefixedModel`'s prefix.
+        context: read before each text. None: nothing, or the prefix of a `PrefixedModel`.
         max_length: tokens of a piece, if fewer than the model's limit.
         batch_tokens: tokens read together, which bounds memory; None: by device.
 
