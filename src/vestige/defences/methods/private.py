@@ -161,8 +161,8 @@ class PrivateDefence(ABC):
             VestigeError: no noise keeps within epsilon, or there are too few sequences or users.
         """
         batches, epochs = self.batches(data, config), config.epochs
-        units, rate = batches.units, batches.sample_rate
-        return self.plan(batches.unit, units, rate, epochs * len(batches), progress)
+        units, sample_rate = batches.units, batches.sample_rate
+        return self.plan(batches.unit, units, sample_rate, epochs * len(batches), progress)
 
     def plan(
         self,
@@ -257,19 +257,19 @@ class DPSGD(PrivateDefence):
 
     def suited(self, config: "TrainingConfig", given: Given | None = None) -> "TrainingConfig":
         """See `Defence`: Adam in place of sgd, whose long steps carry more noise than text."""
-        usual: Batching = "poisson-users" if self.unit == "user" else "poisson"
+        default: Batching = "poisson-users" if self.unit == "user" else "poisson"
         chosen = given is not None and given.get("batching") is not None
         if self.unit == "user" and given is not None and not chosen:
-            config = replace(config, batching=usual)
-        config = with_batches(self, config, given, usual)
+            config = replace(config, batching=default)
+        config = with_batches(self, config, given, default)
         self._check(config)
         if given is None:
             return config
-        drawn = "user" if config.batching == "poisson-users" else "sequence"
-        if drawn != self.protected:
+        sampled = "user" if config.batching == "poisson-users" else "sequence"
+        if sampled != self.protected:
             raise ValueError(
                 f"`unit` {self.protected} must not come with `batching` "
-                f"{config.batching}, which samples a {drawn} at a time"
+                f"{config.batching}, which samples a {sampled} at a time"
             )
         if config.optimizer == "adam" or given.get("optimizer") is not None:
             return config
