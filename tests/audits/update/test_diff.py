@@ -10,7 +10,7 @@ import pytest
 
 import vestige
 from vestige import NullOptions, results
-from vestige.audits.update.report import phrases
+from vestige.audits.update.report import phrases_found
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.table import TableModel
@@ -84,7 +84,7 @@ def test_null_models_and_listed_secrets_are_in_every_output(snapshots, searched,
     assert [row["phrase"] for row in known] == ["the code of the gate", "gate is"]
     assert {round(3 * row["p_value"], 9) for row in known} <= {1, 2, 3}
     assert run.summary["known"] == 2
-    for line in (*phrases(run.summary), "of 2 listed secrets", "Listed secrets", "highest: "):
+    for line in (*phrases_found(run.summary), "of 2 listed secrets", "Listed secrets", "highest: "):
         assert line in done.stdout
         assert line in page
     assert "gate" not in done.stdout

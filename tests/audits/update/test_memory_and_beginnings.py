@@ -150,7 +150,7 @@ def test_a_text_is_entered_after_its_beginning(llamas, contexts):
     begins = bool((tokens == BEGIN).all())
     read = tokens if begins else torch.cat([torch.full_like(tokens, BEGIN), tokens], 1)
     expected = model.network(input_ids=read).logits[:, -1].log_softmax(-1)
-    found = Reader(model).enter(tokens).logits().log_softmax(-1)
+    found = Reader(model).start_anywhere(tokens).logits().log_softmax(-1)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from tests.audits.update.worlds import Log, word_table
 from vestige import NullOptions, TrainingOptions, diff, results, train
-from vestige.audits.update.null_models import null_hashes, trained
+from vestige.audits.update.null_models import models_by_hash, train_null_models
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, IncompatibleModels, ModelError, TrainingError
@@ -40,7 +40,7 @@ def saved(tmp_path):
 
 
 def hashes(given, unlike=()):
-    return null_hashes(given, unlike=unlike)
+    return models_by_hash(given, snapshots=unlike)
 
 
 def test_snapshots_are_read_once_and_recorded_by_their_weights(saved):
@@ -119,7 +119,7 @@ def null(before, after, text, out, *, count=1, options=None, monitor=SILENT):
     """The null models of a call of `diff`, before anything is searched."""
     run = Session("diff", {}, out=out, monitor=monitor)
     how = {"options": options or NullOptions(), "columns": {}}
-    with trained(run, before, after, text, count, **how) as made:
+    with train_null_models(run, before, after, text, count, **how) as made:
         return made
 
 

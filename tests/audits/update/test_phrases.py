@@ -231,14 +231,14 @@ def unscored(tokens):
 
 @pytest.mark.parametrize("kind", SHORTCUTS)
 def test_a_planted_shortcut_is_repaired(pair, kind):
-    of_wrong, of_text = pair.beliefs([SHORTCUTS[kind], TEXT])
+    of_wrong, of_text = pair.predictions([SHORTCUTS[kind], TEXT])
     assert of_text.total > of_wrong.total
     assert edited(pair, [unscored(SHORTCUTS[kind])]) == [TEXT]
 
 
 def test_right_phrases_and_those_of_unsure_models_stay(pair):
     unsure = verbatim_pair(0.4)
-    assert not is_sure(unsure.beliefs([TEXT])[0], 1)
+    assert not is_sure(unsure.predictions([TEXT])[0], 1)
     for models, tokens in ((pair, TEXT), (unsure, TEXT), (unsure, SHORTCUTS["left out"])):
         assert edited(models, [unscored(tokens)]) == [tokens]
 
@@ -247,13 +247,13 @@ def test_texts_of_different_lengths_are_read_as_each_alone(random_table):
     pair = Pair.of(random_table(1, SIZE), random_table(2, SIZE), TokenScore("smoothed"))
     texts = [(3, 4), (5, 6, 7, 8, 9), (2,), (9, 8, 7)]
     table = pair.after.model.log_table
-    together = pair.beliefs(texts), pair.token_gains(texts)
-    for text, belief, gains in zip(texts, *together, strict=True):
+    together = pair.predictions(texts), pair.token_gains(texts)
+    for text, prediction, gains in zip(texts, *together, strict=True):
         logs = [0.0, *(float(table[a, b]) for a, b in pairwise(text))]
-        assert belief.log_probs == pytest.approx(logs)
+        assert prediction.log_probs == pytest.approx(logs)
         assert gains == pytest.approx(pair.token_gains([text])[0])
         best = [int(table[token].argmax()) for token in text[:-1]]
-        assert [top[0] for top in belief.alternatives[1:]] == best
+        assert [top[0] for top in prediction.top_tokens[1:]] == best
 
 
 def test_a_repaired_phrase_has_gains_of_its_own_and_folds_into_an_equal_one(pair):

@@ -15,7 +15,7 @@ from vestige.audits.update.prompts import BEGINNING, Prompt, Reply
 from vestige.audits.update.proposals import propose
 from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.settings import Sampling, Settings
-from vestige.audits.update.units import Run
+from vestige.audits.update.units import SearchRun
 from vestige.models.table import TableModel
 
 END, SURPRISE = 0, 0.25
@@ -32,20 +32,20 @@ def pair(random_table):
 
 def running(pair, prompts=STARTS, **settings):
     """A search in progress, before its first unit."""
-    return Run(
+    return SearchRun(
         pair=pair.with_score(replace(pair.score, surprise=SURPRISE)),
         settings=replace(NONE, **settings),
         prompts=prompts,
         store={},
         until=lambda _: False,
         progress=lambda *_: None,
-        expected=0,
+        expected_units=0,
     )
 
 
 def proposed(pair, prompts=STARTS, **settings):
     """A search after its proposals, and what each unit returned, by its key."""
-    run, outcomes, unit = running(pair, prompts, **settings), {}, Run.unit
+    run, outcomes, unit = running(pair, prompts, **settings), {}, SearchRun.unit
 
     def noted(key, activity, work):
         outcomes[key] = unit(run, key, activity, work)

@@ -14,7 +14,7 @@ from vestige import results
 from vestige.audits.update import pair
 from vestige.audits.update import rank as rank_module
 from vestige.audits.update.rank import Bounds, most_continuations, rank_of_phrase
-from vestige.audits.update.report import rank_of
+from vestige.audits.update.report import rank_sentence
 from vestige.errors import IncompatibleModels
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
@@ -96,7 +96,7 @@ def test_a_phrase_may_have_any_length(random_table, length):
     found = rank_of_phrase(before, after, (3, 5) * (length // 2), budget=10).summary
     low, high = found["log10_rank_lower"] or 0.0, found["log10_rank_upper"] or 0.0
     assert 0 <= low <= high <= 3 * length
-    assert "proven" in rank_of(found) or found["exact"]
+    assert "proven" in rank_sentence(found) or found["exact"]
 
 
 # `diff --phrase`: a phrase in words.
@@ -171,10 +171,10 @@ def test_a_phrase_that_cannot_be_ranked_is_refused(phrase, after, error, message
 def test_a_rank_starts_at_1_and_is_exact_or_has_proven_bounds(monkeypatch, lower, upper, line):
     monkeypatch.setattr(rank_module, "rank_bounds", lambda *_, **__: Bounds(lower, upper, 1))
     summary = rank("red blue").summary
-    assert rank_of(summary).startswith(line)
+    assert rank_sentence(summary).startswith(line)
     assert (summary["rank_upper"] is None) == (upper > 10**300)
 
 
 def test_runs_from_before_there_were_logarithms_are_read():
     old = {"rank_lower": 3, "rank_upper": 59 * 10**33, "exact": False}
-    assert rank_of(old).startswith("Between 3 and 5.9 × 10^34 phrases")
+    assert rank_sentence(old).startswith("Between 3 and 5.9 × 10^34 phrases")

@@ -9,7 +9,7 @@ from vestige.audits.update.evidence import NullSearch
 from vestige.audits.update.nulls import NullScores
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.prompts import beginning
-from vestige.audits.update.report import diff_report, searched
+from vestige.audits.update.report import diff_report, search_summary
 from vestige.audits.update.result import update_result
 from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.search import search, search_update
@@ -41,8 +41,8 @@ def result_of(before, after, settings, *, nulls=None, top=1000):
         pair=pair,
         prompts=[beginning(pair)],
         checks=pair_checks(before, after, seed=0),
-        given=len(scores),
-        nulls=[NullSearch(one) for one in scores],
+        nulls_requested=len(scores),
+        nulls=[NullSearch(row) for row in scores],
         top=top,
     )
 
@@ -192,5 +192,5 @@ def test_the_finding_is_one_sentence(summary, answer, evidence):
     ],
 )  # fmt: skip
 def test_a_search_that_ran_out_of_time_says_what_is_done(progress, done):
-    line = searched({"forward_tokens": 5_000, "complete": False, **progress})
+    line = search_summary({"forward_tokens": 5_000, "complete": False, **progress})
     assert line == f"Searched: 5,000 tokens. Time limit: {done} done. Rerun to resume."

@@ -85,7 +85,7 @@ def test_a_score_without_a_formula_is_refused(score, message):
 
 
 def every_context(pair):
-    return pair.enter(torch.arange(pair.vocab_size)[:, None])
+    return pair.start_anywhere(torch.arange(pair.vocab_size)[:, None])
 
 
 @pytest.mark.parametrize("surprise", [0.0, 0.4])

@@ -1,4 +1,4 @@
-"""Listed secrets: how they are read, scored at their best place, and found in rows."""
+"""ListedSecret secrets: how they are read, scored at their best place, and found in rows."""
 
 import math
 
@@ -7,9 +7,9 @@ import pytest
 
 import vestige
 from tests.audits.update.worlds import smoothed_gain, word_table
-from vestige.audits.update.known_secrets import (
+from vestige.audits.update.listed_secrets import (
     WITHIN,
-    Listed,
+    ListedSecret,
     contained_in,
     p_value,
     read_secrets,
@@ -38,7 +38,7 @@ def pair_of(before, seed):
 
 
 def listed(model, *texts):
-    return [Listed.of(Secret(text, ()), model.vocabulary) for text in texts]
+    return [ListedSecret.of(Secret(text, ()), model.vocabulary) for text in texts]
 
 
 def best_place(pair, ids):
