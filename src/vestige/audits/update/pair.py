@@ -131,7 +131,7 @@ class PairState:
         return self.read() if small else self
 
     def follow(self, rows: Tensor, tokens: Tensor) -> None:
-        """Continue with some rows, in place; each model frees its old state before the next reads."""
+        """Continue with some rows, in place; a model frees its old state before the next reads."""
         self.before.follow(rows, tokens)
         self.after.follow(rows, tokens)
 
