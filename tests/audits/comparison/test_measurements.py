@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.audits.comparison.worlds import WORDS, model, text, training
-from vestige.audits.comparison.groups import Group
+from vestige.audits.comparison.groups import SeedGroup
 from vestige.audits.comparison.measurements import measure_models
 from vestige.audits.comparison.trainings import TrainedModel, load_trainings
 from vestige.data.canaries.texts import Canary
@@ -52,7 +52,9 @@ def test_the_perplexity_of_the_test_text_is_its_definition():
     several = trainings("a", "b")
     found, notes = measure(several, test=encode(TEXT, several[0].model.vocabulary))
     for one, measured in zip(several, found, strict=True):
-        assert Group((measured,)).perplexity == pytest.approx(naive_perplexity(one.model), rel=1e-4)
+        assert SeedGroup((measured,)).perplexity == pytest.approx(
+            naive_perplexity(one.model), rel=1e-4
+        )
         assert measured.frequency_perplexity is None
     assert [note.split(":")[0] for note in notes] == ["Cost of a", "Cost of b"]
 

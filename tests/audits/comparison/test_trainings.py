@@ -7,12 +7,12 @@ import pytest
 from tests.audits.comparison.worlds import leaky, model, text, training
 from vestige.audits.comparison.trainings import (
     TrainedModel,
-    listed,
+    as_arguments,
     load_trainings,
     named,
-    shared_text,
     undefended,
     user_samples,
+    utility_text,
 )
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
@@ -54,12 +54,12 @@ def test_names_come_from_folders_or_before_the_equals_sign(tmp_path, monkeypatch
     ],
 )
 def test_the_form_that_is_recorded_names_the_same_trainings(runs):
-    assert named(listed(runs)) == named(runs) == [("a", "x"), ("b", "y"), ("b", "z")]
+    assert named(as_arguments(runs)) == named(runs) == [("a", "x"), ("b", "y"), ("b", "z")]
 
 
 @pytest.mark.parametrize("runs", [{"a=b": "x", "c": "y"}, {"": "x", "c": "y"}])
 def test_names_that_a_command_line_cannot_give_stay_a_mapping(runs):
-    assert listed(runs) is runs
+    assert as_arguments(runs) is runs
 
 
 SAME = model()
@@ -95,9 +95,13 @@ def test_a_run_says_defence_and_settings_and_a_loaded_model_nothing(trained):
     plain, gold = trained
     assert (plain.defence, gold.defence) == ("none", "goldfish")
     assert plain.settings() == {"epochs": 4, "defence": "none"}
-    assert plain.held_out == text(1).fingerprint()
+    assert plain.validation_sha256 == text(1).fingerprint()
     loaded = TrainedModel("a", model(), model())
-    assert (loaded.encoded("training"), loaded.summary, loaded.held_out) == (None, {}, None)
+    assert (loaded.encoded("training"), loaded.summary, loaded.validation_sha256) == (
+        None,
+        {},
+        None,
+    )
     assert (loaded.where, loaded.settings()) == ("<TableModel>", {"defence": "none"})
 
 
@@ -116,9 +120,9 @@ def test_the_undefended_is_the_only_name_without_a_defence_or_is_given(trained, 
 
 def test_the_text_that_all_held_out_or_the_given_one_is_shared(trained, tmp_path):
     notes = []
-    assert len(shared_text(trained, None, notes)) == len(text())
+    assert len(utility_text(trained, None, notes)) == len(text())
     assert "also decided which weights were kept" in notes[0]
-    assert len(shared_text(trained, Corpus.from_texts(["red mill", "blue"]), notes)) == 2
+    assert len(utility_text(trained, Corpus.from_texts(["red mill", "blue"]), notes)) == 2
     assert len(notes) == 1
 
 
@@ -132,7 +136,7 @@ def test_texts_that_differ_or_are_gone_are_not_shared(trained, tmp_path, why):
             file.rename(tmp_path / "gone")
         assert trained[0].encoded("validation") is None
     notes = []
-    assert shared_text(trained, None, notes) is None
+    assert utility_text(trained, None, notes) is None
     assert "give --test" in notes[0]
 
 
