@@ -6,7 +6,7 @@ from scipy import stats
 
 from tests.audits.passed import passed
 from vestige.audits.unlearning import knowledge
-from vestige.audits.unlearning.knowledge import Knowledge, differences, share_left
+from vestige.audits.unlearning.knowledge import Knowledge, different_models, remaining_share
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.models.token_statistics import TokenStatistics
 
@@ -52,7 +52,7 @@ def test_the_interval_of_what_is_left_holds_the_truth_as_often_as_stated():
     chance, held, known = np.random.default_rng(2), 0, 0
     for _ in range(800):
         before, after = drawn(chance, gains=(0.8, 0.2))
-        found = share_left(before, after)
+        found = remaining_share(before, after)
         if found is not None:
             known += 1
             held += found.low <= 0.25 <= found.high
@@ -62,7 +62,7 @@ def test_the_interval_of_what_is_left_holds_the_truth_as_often_as_stated():
 
 def test_fiellers_ends_solve_its_equation():
     before, after = seeded(3, 1.5, 0.5)
-    for share in share_left(before, after).interval:
+    for share in remaining_share(before, after).interval:
         rest = Knowledge(
             deleted=after.deleted - share * before.deleted,
             reference=after.reference - share * before.reference,
@@ -73,8 +73,8 @@ def test_fiellers_ends_solve_its_equation():
 
 def test_a_share_needs_two_texts_a_side():
     one, two = (seeded(3, 50.0, 20.0, count=(n, 60), hardness=0.1) for n in (1, 2))
-    assert share_left(*one) is None
-    found = share_left(*two)
+    assert remaining_share(*one) is None
+    found = remaining_share(*two)
     assert found.low < found.value < found.high
 
 
@@ -141,7 +141,7 @@ def test_only_an_after_that_is_before_is_a_finding(alike, blocks):
     chance = np.random.default_rng(0)
     scores = {role: chance.normal(size=50) for role in ("before", "after", "retrained")}
     scores[alike[1]] = scores[alike[0]]
-    [failed] = [check for check in differences(scores) if check.state == "failed"]
+    [failed] = [check for check in different_models(scores) if check.state == "failed"]
     assert failed.blocks == blocks
 
 
