@@ -12,7 +12,7 @@ import torch
 
 import vestige.audits.anatomy.anatomy as module
 from vestige.audits.anatomy.anatomy import CELLS, anatomy
-from vestige.audits.anatomy.findings import Numbers
+from vestige.audits.anatomy.findings import RowIndex
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.vocabulary import WordVocabulary
@@ -68,7 +68,7 @@ def plain(model, *texts, **options):
 
 def find(found, *key, start=None):
     """The row of figure, text, words, measure and perhaps start."""
-    return SimpleNamespace(**Numbers(found.rows)[*key, *([] if start is None else [start])])
+    return SimpleNamespace(**RowIndex(found.rows)[*key, *([] if start is None else [start])])
 
 
 def rows_of(found, figure, **fields):

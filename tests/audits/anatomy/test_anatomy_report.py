@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from vestige.audits.anatomy.findings import Numbers, sentences_of, unit_findings, word_findings
+from vestige.audits.anatomy.findings import RowIndex, sentences_of, unit_findings, word_findings
 from vestige.audits.anatomy.report import RANKS, SILENCED, WORDS, accuracy, log_probabilities, ranks
 from vestige.errors import RunError
 from vestige.reports.charts import svg_of
@@ -63,11 +63,11 @@ def anatomy(*, frequent=0.1, rest=0.7, reach=0.05, ablation=True):
             "table_words": 100,
             "counted": "seen text",
             "frequent": 0.2,
-            **word_findings(Numbers(found)),
+            **word_findings(RowIndex(found)),
             "orders": 5 if ablation else 0,
             "hidden_units": 128 if ablation else None,
             "ablated_frequent": 0.1,
-            **unit_findings(Numbers(found)),
+            **unit_findings(RowIndex(found)),
             "confidence": 0.95,
         },
     )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vestige.audits.anatomy import resampling
-from vestige.audits.anatomy.resampling import drawn_counts, percentiles, ratio, resampled_sums
+from vestige.audits.anatomy.resampling import draw_counts, percentiles, ratio, resampled_sums
 
 
 def resampled(sums, resamples, seed=0):
@@ -22,7 +22,7 @@ def test_means_of_resamples_spread_as_those_of_a_sample():
 
 def test_a_resampled_sum_is_the_sum_of_one_unit_less_than_there_are():
     sums = np.random.default_rng(2).normal(size=(5, 2, 3))
-    counts = drawn_counts(5, 6, np.random.default_rng(3))
+    counts = draw_counts(5, 6, np.random.default_rng(3))
     assert counts.shape == (6, 5)
     assert set(counts.sum(1)) == {4.0}
     found = resampled(sums, 6, seed=3)

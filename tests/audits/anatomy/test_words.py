@@ -9,11 +9,11 @@ import torch
 from vestige.audits.anatomy.words import (
     Group,
     ScoredWords,
-    encoded,
+    encode_texts,
     equal_bins,
     frequent_and_rest,
     group_weights,
-    known,
+    is_known,
     positions_by_frequency,
     read_words,
 )
@@ -39,8 +39,8 @@ def test_known_words_are_read_and_ends_and_unknown_words_are_not():
     assert words.tokens.tolist() == WORDS.encode("a b c b b a")
     assert words.ranks.tolist() == [3, 2, 2, 1, 2, 1]
     np.testing.assert_allclose(np.exp(words.log_probs), [0.2, 0.3, 0.3, 0.3, 0.3, 0.4], rtol=1e-5)
-    assert DATA.tokens[words.places].tolist() == words.tokens.tolist()
-    counted = np.bincount(DATA.tokens[known(DATA, WORDS)], minlength=6)
+    assert DATA.tokens[words.indices].tolist() == words.tokens.tolist()
+    counted = np.bincount(DATA.tokens[is_known(DATA, WORDS)], minlength=6)
     assert counted.tolist() == [0, 0, 2, 3, 1, 0]
 
 
@@ -59,7 +59,7 @@ def test_halves_divide_units_and_some_words_are_whole_texts():
         assert not {*words.units[first]} & {*words.units[second]}
         assert words.take(first).n == 1
     for wanted in (1, 3, 5, 100):
-        drawn = words.some(wanted, np.random.default_rng(wanted))
+        drawn = words.sample_texts(wanted, np.random.default_rng(wanted))
         assert len(drawn) >= min(wanted, len(words))
         for text in set(drawn.texts):
             assert (drawn.texts == text).sum() == (words.texts == text).sum()
@@ -70,13 +70,13 @@ def test_halves_divide_units_and_some_words_are_whole_texts():
 def test_pairs_are_read_by_their_targets():
     model = Seq2SeqModel(WORDS, WORDS, Seq2SeqConfig(hidden_size=4, embedding_size=4)).eval()
     corpus = Corpus.from_texts(["a b", "c"], sources=["c", "a"], users=["ann", "bob"])
-    words = read_words(model, encoded(model, corpus), by_user=True)
+    words = read_words(model, encode_texts(model, corpus), by_user=True)
     assert words.tokens.tolist() == WORDS.encode("a b c")
     first = model.given("c")
     state = first.advance(first.start(1), torch.tensor(WORDS.encode("a")))
     assert np.isclose(words.log_probs[1], first.log_probs(state)[0, WORDS.encode("b")[0]])
     with pytest.raises(DataError, match="no source"):
-        encoded(model, Corpus.from_texts(["a"]))
+        encode_texts(model, Corpus.from_texts(["a"]))
 
 
 def test_the_table_puts_common_words_first_and_others_last():
@@ -97,7 +97,7 @@ def test_groups_divide_the_table_and_leave_nothing_out(size):
 def scored(tokens):
     ids, places = np.array(tokens), np.arange(len(tokens))
     return ScoredWords(tokens=ids, ranks=ids + 1, log_probs=-1.0 * ids, units=places,
-                       places=places, texts=places)  # fmt: skip
+                       indices=places, texts=places)  # fmt: skip
 
 
 def test_the_same_words_count_as_often_in_one_text_as_in_the_other():
