@@ -25,10 +25,10 @@ def test_a_resampled_sum_is_the_sum_of_one_unit_less_than_there_are():
     counts = draw_counts(5, 6, np.random.default_rng(3))
     assert counts.shape == (6, 5)
     assert set(counts.sum(1)) == {4.0}
-    found = resampled(sums, 6, seed=3)
+    result = resampled(sums, 6, seed=3)
     for row, drawn in enumerate(counts, start=1):
         naive = sum(n * unit for n, unit in zip(drawn, sums, strict=True))
-        np.testing.assert_allclose(found[row], naive)
+        np.testing.assert_allclose(result[row], naive)
 
 
 def test_many_units_are_drawn_in_blocks(monkeypatch):

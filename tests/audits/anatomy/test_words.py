@@ -90,22 +90,22 @@ def test_groups_divide_the_table_and_leave_nothing_out(size):
     bins = equal_bins(size, 10)
     assert (frequent.start, rest.start) == (1, frequent.stop + 1)
     assert frequent.stop == math.ceil(size / 5)
-    assert [one.start for one in bins[1:]] == [one.stop + 1 for one in bins[:-1]]
+    assert [group.start for group in bins[1:]] == [group.stop + 1 for group in bins[:-1]]
     assert (bins[0].start, bins[-1].stop) == (1, size)
 
 
 def scored(tokens):
-    ids, places = np.array(tokens), np.arange(len(tokens))
-    return ScoredWords(tokens=ids, ranks=ids + 1, log_probs=-1.0 * ids, units=places,
-                       indices=places, texts=places)  # fmt: skip
+    ids, index = np.array(tokens), np.arange(len(tokens))
+    return ScoredWords(tokens=ids, ranks=ids + 1, log_probs=-1.0 * ids, units=index,
+                       indices=index, texts=index)  # fmt: skip
 
 
 def test_the_same_words_count_as_often_in_one_text_as_in_the_other():
     seen, unseen = scored([0, 0, 0, 1, 2]), scored([0, 2, 2, 3])
     positions = positions_by_frequency(seen.tokens, np.array([3]), 4)
     groups = [Group("same words", 1, 4, matched=True)]
-    for own, other, weights in (
+    for words, other, weights in (
         (seen, unseen, [1 / 3, 1 / 3, 1 / 3, 0, 1]),
         (unseen, seen, [1, 1 / 2, 1 / 2, 0]),
     ):
-        np.testing.assert_allclose(group_weights(groups, own, other, positions)[0], weights)
+        np.testing.assert_allclose(group_weights(groups, words, other, positions)[0], weights)

@@ -35,10 +35,10 @@ def encoded(corpus):
 def test_names_come_from_folders_or_before_the_equals_sign(tmp_path, monkeypatch):
     plain = str(tmp_path / "plain")
     assert named(["gold=x", plain, "gold=y"]) == [("gold", "x"), ("gold", "y"), ("plain", plain)]
-    seeds = [tmp_path / "runs" / f"seed-{seed}" for seed in (0, 2, 10)]
-    for place in seeds:
-        place.mkdir(parents=True)
-    expected = [("plain", str(place)) for place in seeds]
+    folders = [tmp_path / "runs" / f"seed-{seed}" for seed in (0, 2, 10)]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    expected = [("plain", str(folder)) for folder in folders]
     assert named({"plain": tmp_path / "runs", "b": "x"}) == [*expected, ("b", "x")]
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a=b").mkdir()  # a path, although it has an equals sign
@@ -154,6 +154,6 @@ def test_documents_of_users_are_counted_in_the_training_text(trained):
 
 def test_trainings_that_recorded_no_users_have_no_counts(tmp_path):
     paths = {name: training(tmp_path / name, n, users=False) for n, name in enumerate("ab")}
-    found, notes = load_trainings(paths, device="cpu"), []
-    assert user_samples(found, "a", encoded(text(3)), notes) is None
+    trainings, notes = load_trainings(paths, device="cpu"), []
+    assert user_samples(trainings, "a", encoded(text(3)), notes) is None
     assert "no training recorded users" in notes[0]

@@ -45,14 +45,14 @@ def judged(exposure, ratio, **other):
     ],
 )
 def test_the_verdict_and_its_words_follow_from_the_intervals(exposure, ratio, kind):
-    found = judged(exposure, ratio)
-    assert found.kind == kind
+    verdict = judged(exposure, ratio)
+    assert verdict.kind == kind
     if exposure is SAME:
-        assert "No measurable difference in leakage: -0.5 bits (-1.5 to 0.5)" in found.sentence
-        assert " bits less" not in found.sentence
-        assert " bits more" not in found.sentence
+        assert "No measurable difference in leakage: -0.5 bits (-1.5 to 0.5)" in verdict.sentence
+        assert " bits less" not in verdict.sentence
+        assert " bits more" not in verdict.sentence
     if ratio is not EQUAL:
-        assert "at the same test perplexity" not in found.sentence
+        assert "at the same test perplexity" not in verdict.sentence
 
 
 @pytest.mark.parametrize(
@@ -104,18 +104,18 @@ def test_the_verdict_and_its_words_follow_from_the_intervals(exposure, ratio, ki
     ],
 )  # fmt: skip
 def test_sentences_have_the_numbers_prices_and_caveats(exposure, ratio, more, short, sentence):
-    found = judged(exposure, ratio, **more)
-    assert found.short == short
-    assert found.sentence.endswith(sentence)
+    verdict = judged(exposure, ratio, **more)
+    assert verdict.short == short
+    assert verdict.sentence.endswith(sentence)
 
 
 @pytest.mark.parametrize("trainings", [(1, 1), (2, 4), (4, 2)])
 def test_too_few_trainings_get_numbers_and_no_verdict(trainings):
     pair = measured("x", Estimate("", -3.0), Estimate("", 1.01), trainings=trainings)
-    found, needed = pair[1], "erdict needs 3 trainings of each, with different seeds"
-    assert (found.kind, found.short) == ("too few", "no verdict: too few trainings")
-    assert "exposure -3.0 bits and test perplexity +1.0%" in found.sentence
-    assert needed in found.sentence
+    verdict, needed = pair[1], "erdict needs 3 trainings of each, with different seeds"
+    assert (verdict.kind, verdict.short) == ("too few", "no verdict: too few trainings")
+    assert "exposure -3.0 bits and test perplexity +1.0%" in verdict.sentence
+    assert needed in verdict.sentence
     [line] = answer([pair], best=None, leaks=True)
     assert line == f"No defence can be judged: a v{needed} (train --seeds)."
 
@@ -165,6 +165,6 @@ def test_too_few_trainings_get_numbers_and_no_verdict(trainings):
     ],
 )  # fmt: skip
 def test_the_answer_begins_with_the_finding(pairs, options, first, last):
-    found = " ".join(answer(pairs, **{"best": None, "leaks": True, **options}))
-    assert found.startswith(first)
-    assert found.endswith(last)
+    text = " ".join(answer(pairs, **{"best": None, "leaks": True, **options}))
+    assert text.startswith(first)
+    assert text.endswith(last)

@@ -36,8 +36,8 @@ def key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
 
-def column(found, name):
-    return np.array([row[name] for row in found.rows if row["kind"] == "deleted"])
+def column(result, name):
+    return np.array([row[name] for row in result.rows if row["kind"] == "deleted"])
 
 
 @pytest.mark.slow
@@ -49,13 +49,13 @@ def test_servers_are_compared_as_folders_but_for_first_tokens(trained, tmp_path,
     with serving(Served(before)) as one, serving(Served(after)) as other:
         urls = {"before": f"openai:{one}#small", "after": f"openai:{other}#small"}
         models = {"before": before, "after": after, **{role: urls[role] for role in served}}
-        found = unlearning(**models, **lists, statistics=tmp_path / "kept")
-    assert found.verdict == folders.verdict
-    assert all(one.summary["before_p_value"] < 0.01 for one in (found, folders))
-    assert found.summary["left"] == pytest.approx(folders.summary["left"], abs=0.1)
-    assert (column(found, "length") == column(folders, "length") - 1).all()
+        result = unlearning(**models, **lists, statistics=tmp_path / "cache")
+    assert result.verdict == folders.verdict
+    assert all(r.summary["before_p_value"] < 0.01 for r in (result, folders))
+    assert result.summary["left"] == pytest.approx(folders.summary["left"], abs=0.1)
+    assert (column(result, "length") == column(folders, "length") - 1).all()
     for role in urls:
-        assert np.corrcoef(column(found, role), column(folders, role))[0, 1] > 0.9
+        assert np.corrcoef(column(result, role), column(folders, role))[0, 1] > 0.9
 
 
 @pytest.mark.parametrize(

@@ -42,11 +42,11 @@ def test_the_verb_saves_what_the_library_finds_and_how_it_was_called(shell, snap
     done = shell("diff", *pair, *words, "--out", out, "--json")
     assert done.finished, (done.stderr, done.exception)
     options = {"size": 0.2, "length": 12, "min_length": 2, "score": "differential"}
-    found = vestige.diff(*map(load_model, pair), **options)
+    result = vestige.diff(*map(load_model, pair), **options)
     run = results.load(out)
-    assert found.rows
-    assert (run.result, run.rows) == ("UpdateDiff", list(results.plain(found.rows)))
-    assert json.loads(done.stdout) == run.summary == results.plain(found.summary)
+    assert result.rows
+    assert (run.result, run.rows) == ("UpdateDiff", list(results.plain(result.rows)))
+    assert json.loads(done.stdout) == run.summary == results.plain(result.summary)
     assert [row["rank"] for row in run.rows] == list(range(1, len(run.rows) + 1))
     configuration, models = (run.run[name] for name in ("configuration", "models"))
     assert run.run["command"][:2] == ["vestige", "diff"]
@@ -55,7 +55,7 @@ def test_the_verb_saves_what_the_library_finds_and_how_it_was_called(shell, snap
     assert configuration["score"]["name"] == "differential"
     assert models["before"]["sha256"] != models["after"]["sha256"]
     swapped = vestige.diff(*reversed(pair), **options, removed=True)
-    assert (swapped.rows, swapped.record["configuration"]["removed"]) == (found.rows, True)
+    assert (swapped.rows, swapped.record["configuration"]["removed"]) == (result.rows, True)
 
 
 @pytest.mark.slow
@@ -80,9 +80,9 @@ def test_null_models_and_listed_secrets_are_in_every_output(snapshots, searched,
     )  # fmt: skip
     assert run.summary["null_searches"] == 2
     assert len(set(run.run["models"]["nulls"]["sha256"])) == 2
-    known = [row for row in run.rows if row["kind"] == "known"]
-    assert [row["phrase"] for row in known] == ["the code of the gate", "gate is"]
-    assert {round(3 * row["p_value"], 9) for row in known} <= {1, 2, 3}
+    secret_rows = [row for row in run.rows if row["kind"] == "known"]
+    assert [row["phrase"] for row in secret_rows] == ["the code of the gate", "gate is"]
+    assert {round(3 * row["p_value"], 9) for row in secret_rows} <= {1, 2, 3}
     assert run.summary["known"] == 2
     for line in (*phrases_found(run.summary), "of 2 listed secrets", "Listed secrets", "highest: "):
         assert line in done.stdout
@@ -138,13 +138,13 @@ def test_models_and_paths_give_the_same_and_the_record_says_which(snapshots):
 
 @pytest.mark.slow
 def test_texts_given_in_python_are_redacted_on_the_page(snapshots):
-    found = vestige.diff(
+    result = vestige.diff(
         snapshots / "before", snapshots / "after", size=0.1, prompt="the code",
         prompts=["the gate of"], secrets=["the code of the gate"],
     )  # fmt: skip
-    assert list(found.record["models"]) == ["before", "after"]
+    assert list(result.record["models"]) == ["before", "after"]
     for show_secrets in (False, True):
-        facts = repr(report_of(run_of(found), show_secrets=show_secrets).settings)
+        facts = repr(report_of(run_of(result), show_secrets=show_secrets).settings)
         assert ("the gate of" in facts) == ("the code" in facts) == show_secrets
 
 

@@ -48,27 +48,27 @@ def best_place(pair, ids):
         steps = zip((last, *tokens), tokens, strict=False)
         return sum(smoothed_gain(pair, a, b) for a, b in steps)
 
-    places = {
+    contexts = {
         BEGINNING: score(pair.vocabulary.eos_id, ids),
         "prompt 1": score(PROMPT[-1], ids),
         WITHIN: score(ids[0], ids[1:]),
     }
-    place = max(places, key=places.get)
-    return place, places[place]
+    context = max(contexts, key=contexts.get)
+    return context, contexts[context]
 
 
 def test_a_score_is_the_sum_of_token_scores_at_the_best_place(model):
-    secrets, places = listed(model, *PHRASES), set()
+    secrets, contexts = listed(model, *PHRASES), set()
     for seed in range(1, 6):
         pair = pair_of(model, seed)
-        found = score_secrets(pair, secrets, [beginning(pair), Prompt("prompt 1", PROMPT)])
-        for phrase, (named, one) in zip(PHRASES, found, strict=True):
-            place, score = best_place(pair, model.vocabulary.encode(phrase))
-            assert (model.vocabulary.decode(one.tokens), named) == (phrase, place)
-            assert one.score == pytest.approx(score, abs=1e-5)
-            assert sum(one.gains) == pytest.approx(one.score, abs=1e-5)
-            places.add(named)
-    assert len(places) == 3
+        scored = score_secrets(pair, secrets, [beginning(pair), Prompt("prompt 1", PROMPT)])
+        for phrase, (name, text) in zip(PHRASES, scored, strict=True):
+            context, score = best_place(pair, model.vocabulary.encode(phrase))
+            assert (model.vocabulary.decode(text.tokens), name) == (phrase, context)
+            assert text.score == pytest.approx(score, abs=1e-5)
+            assert sum(text.gains) == pytest.approx(text.score, abs=1e-5)
+            contexts.add(name)
+    assert len(contexts) == 3
 
 
 @pytest.mark.slow
@@ -77,8 +77,8 @@ def test_a_phrase_that_did_not_leak_has_a_uniform_p_value(model):
     for trial in range(60):
         pairs = [pair_of(model, 100 + 20 * trial + n) for n in range(5)]
         scored = [score_secrets(pair, secrets, [beginning(pair)])[0] for pair in pairs]
-        one, *nulls = (secret.score for _, secret in scored)
-        p_values.append(p_value(one, nulls))
+        text, *nulls = (secret.score for _, secret in scored)
+        p_values.append(p_value(text, nulls))
     for level in (0.2, 0.4, 0.6, 0.8):
         share = np.mean([p <= level + 1e-9 for p in p_values])
         assert abs(share - level) < 3 * math.sqrt(level * (1 - level) / 60)
@@ -101,8 +101,8 @@ def test_the_row_that_contains_most_of_it(model, rows, expected):
 
 
 def read(secrets, model, room=2):
-    found = read_secrets(secrets, model, room=room, monitor=SILENT)
-    return [model.vocabulary.decode(one.at_start) for one in found]
+    scored = read_secrets(secrets, model, room=room, monitor=SILENT)
+    return [model.vocabulary.decode(text.at_start) for text in scored]
 
 
 def test_a_list_is_lines_texts_or_planted_canaries(tmp_path):

@@ -68,9 +68,9 @@ def test_no_more_rows_are_held_than_fit(pairs, monkeypatch):
     monkeypatch.setattr(module, "CELLS_PER_SLICE", 8 * SIZE)
     monkeypatch.setattr(module, "LEAST_ROWS", 1)
     monkeypatch.setattr(module, "HELD_BYTES", 16 * 2 * ROW)
-    found = beam_search(heavy, widths)
-    assert torch.equal(found.tokens, beam.tokens)
-    assert torch.equal(found.score, beam.score)
+    result = beam_search(heavy, widths)
+    assert torch.equal(result.tokens, beam.tokens)
+    assert torch.equal(result.score, beam.score)
     assert rank_bounds(heavy, tokens, budget=30) == bounds
     for reader in (heavy.before, heavy.after):
         assert max(reader.model.advanced) <= 16, "60 rows were advanced side by side"
@@ -150,15 +150,15 @@ def test_a_text_is_entered_after_its_beginning(llamas, contexts):
     begins = bool((tokens == BEGIN).all())
     read = tokens if begins else torch.cat([torch.full_like(tokens, BEGIN), tokens], 1)
     expected = model.network(input_ids=read).logits[:, -1].log_softmax(-1)
-    found = Reader(model).start_anywhere(tokens).logits().log_softmax(-1)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    result = Reader(model).start_anywhere(tokens).logits().log_softmax(-1)
+    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_secret_is_read_from_the_beginning_of_its_document(llamas):
     settings = Settings(
         sampling=None, pairs=1, openings=10, token_penalty=0.3, max_tokens=1 + len(SECRET)
     )
-    found = search(Pair.of(*llamas, TokenScore("smoothed")), settings)
-    phrases = [phrase.phrase for phrase, _ in found.phrases]
+    result = search(Pair.of(*llamas, TokenScore("smoothed")), settings)
+    phrases = [phrase.phrase for phrase, _ in result.phrases]
     assert (BEGIN, *SECRET) in phrases
     assert not any({BEGIN, END} & set(tokens[1:]) for tokens in phrases)

@@ -56,11 +56,11 @@ def test_no_search_and_no_number_are_refused(searches, message):
 @given(st.lists(SEARCH, min_size=20, max_size=41))
 def test_of_exchangeable_searches_at_most_one_in_twenty_finds_anything(searches):
     """Each in turn is the update and the others are its nulls: no draw can break the level."""
-    found = 0
-    for place, update in enumerate(searches):
-        nulls = NullScores.of(searches[:place] + searches[place + 1 :])
-        found += any(nulls.found(score) for score in update)
-    assert found <= LEVEL * len(searches)
+    rejected = 0
+    for index, update in enumerate(searches):
+        nulls = NullScores.of(searches[:index] + searches[index + 1 :])
+        rejected += any(nulls.found(score) for score in update)
+    assert rejected <= LEVEL * len(searches)
 
 
 @pytest.mark.slow
@@ -69,13 +69,13 @@ def test_of_exchangeable_searches_at_most_one_in_twenty_finds_anything(searches)
 @pytest.mark.parametrize("phrases", [20, 100])
 def test_another_search_is_best_as_often_as_is_stated(tail, nulls, phrases):
     random, trials = np.random.default_rng([nulls, phrases]), 400
-    best = found = 0
+    best = rejected = 0
     for _ in range(trials):
         *others, update = (TAILS[tail](random, phrases) for _ in range(nulls + 1))
         scores = NullScores.of(others)
         best += any(scores.e_value(score) <= scores.least for score in update)
-        found += any(bool(scores.found(score)) for score in update)
-    for number, level in ((best, 1 / (nulls + 1)), (found, LEVEL)):
+        rejected += any(bool(scores.found(score)) for score in update)
+    for number, level in ((best, 1 / (nulls + 1)), (rejected, LEVEL)):
         assert number / trials < level + 4 * math.sqrt(level * (1 - level) / trials)
 
 
@@ -87,8 +87,8 @@ def test_a_joint_p_value_holds_its_level_however_many_scores_there_are(scores):
     for _ in range(40):
         common = random.standard_normal((20, 1))
         table = (common + random.standard_t(3, (20, scores))) * random.lognormal(size=scores)
-        for place in range(20):
-            p_values.append(joint_p_value(table[place], np.delete(table, place, axis=0)))
+        for index in range(20):
+            p_values.append(joint_p_value(table[index], np.delete(table, index, axis=0)))
     assert np.mean([p <= LEVEL for p in p_values]) <= LEVEL
     table[0, -1] += 100 * table[:, -1].std()
     assert joint_p_value(table[0], table[1:]) == LEVEL

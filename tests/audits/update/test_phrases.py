@@ -32,7 +32,7 @@ def sample(*tokens, ratio=3.0, prompt=()):
 
 
 def fragments(*samples, longest=48):
-    return [one.tokens for one in agreed(samples, longest=longest)]
+    return [phrase.tokens for phrase in agreed(samples, longest=longest)]
 
 
 OFTEN = [sample(1, 2, 3, 4)] * 7
@@ -59,13 +59,13 @@ def test_trigrams_that_samples_share_are_joined_and_rare_variants_are_errors(sam
 
 
 def test_a_fragment_has_its_score_its_prompt_and_a_longest_length():
-    [one] = agreed([sample(1, 2, 3, 4)] * 3 + [sample(2, 3, 4)] * 2, longest=48)
-    assert one.tokens == (1, 2, 3, 4)
-    assert one.score == pytest.approx(math.log(3) + math.log(5))
-    assert one.gains == pytest.approx((0.0, 0.0, math.log(3), math.log(5)))
-    assert [len(one) for one in fragments(*[sample(*SECRET)] * 2, longest=5)] == [5, 5]
+    [phrase] = agreed([sample(1, 2, 3, 4)] * 3 + [sample(2, 3, 4)] * 2, longest=48)
+    assert phrase.tokens == (1, 2, 3, 4)
+    assert phrase.score == pytest.approx(math.log(3) + math.log(5))
+    assert phrase.gains == pytest.approx((0.0, 0.0, math.log(3), math.log(5)))
+    assert [len(phrase) for phrase in fragments(*[sample(*SECRET)] * 2, longest=5)] == [5, 5]
     after = [sample(1, 2, 3, prompt=(5,)), sample(1, 2, 3), sample(7, 8, 9), sample(7, 8, 9)]
-    prompts = {one.tokens: one.prompt for one in agreed(after, longest=48)}
+    prompts = {phrase.tokens: phrase.prompt for phrase in agreed(after, longest=48)}
     assert prompts == {(1, 2, 3): (5,), (7, 8, 9): ()}
 
 
@@ -89,7 +89,8 @@ def test_every_trigram_that_is_no_error_is_listed_once(seed):
     ]
     listed = fragments(*samples)
     assert listed == fragments(*draw.sample(samples, len(samples)))
-    assert sorted(one[i : i + 3] for one in listed for i in range(len(one) - 2)) == sorted(expected)
+    trigrams = sorted(phrase[i : i + 3] for phrase in listed for i in range(len(phrase) - 2))
+    assert trigrams == sorted(expected)
 
 
 # Folding: near-copies fold into better phrases, and leave what those do not contain.
@@ -116,7 +117,7 @@ def test_a_near_copy_leaves_what_no_better_phrase_contains():
     assert (best, copies, none) == (WHOLE, 1, 0)
     assert (part.phrase, part.score) == ((21, 22, 23), phrase(21, 22, 23, gain=1.3).score)
     other = phrase(30, 31, 32, 33, gain=1.25)
-    order = [one.phrase for one, _ in fold([WHOLE, COPY, other], rest=rest)]
+    order = [phrase.phrase for phrase, _ in fold([WHOLE, COPY, other], rest=rest)]
     assert order == [WHOLE.tokens, other.tokens, (21, 22, 23)]  # its rest competes by score
 
 
@@ -139,20 +140,20 @@ def test_short_phrases_come_last_and_copies_of_earlier_ones_are_dropped():
 
 
 @pytest.mark.parametrize(
-    ("tokens", "sampled", "kept"),
+    ("tokens", "sampled", "length"),
     [
         ((1, 7, 8, 7, 8, 7, 8), False, 7),  # grown texts have paid for their loops
         ((1, 7, 8, 7, 8, 7, 8), True, 6),  # the sixth token repeats four
         ((1, 0, 9, 0, 7, 0, 7, 0, 4), True, 9),  # digits with spaces between them are no loop
     ],
 )
-def test_a_loop_in_a_sample_costs_as_much_as_one_that_grows(tokens, sampled, kept):
+def test_a_loop_in_a_sample_costs_as_much_as_one_that_grows(tokens, sampled, length):
     settings = replace(GROWTH, split_threshold=9.0, loop_penalty=1.25)
     gains = (0.0,) + (1.5,) * (len(tokens) - 1)
     ratios = (1.0,) * (len(tokens) - 1) if sampled else ()
-    [one] = Text(tokens, gains, log_ratios=ratios).cut(settings)
-    assert one.tokens == tokens[:kept]
-    assert (one.gains, one.score) == (gains[:kept], kept - 1.0)
+    [phrase] = Text(tokens, gains, log_ratios=ratios).cut(settings)
+    assert phrase.tokens == tokens[:length]
+    assert (phrase.gains, phrase.score) == (gains[:length], length - 1.0)
 
 
 # Repair: a model that knows one text verbatim, of which a phrase may take a shortcut.
@@ -210,9 +211,9 @@ class Verbatim:
         return out
 
     def following(self, row):
-        known = (*TEXT, END)
-        places = [(i, n) for n in (2, 1) for i in range(len(known) - n)]
-        return next((known[i + n] for i, n in places if row[-n:] == known[i : i + n]), None)
+        text = (*TEXT, END)
+        starts = [(i, n) for n in (2, 1) for i in range(len(text) - n)]
+        return next((text[i + n] for i, n in starts if row[-n:] == text[i : i + n]), None)
 
 
 def verbatim_pair(sure):
@@ -265,8 +266,9 @@ def test_a_repaired_phrase_has_gains_of_its_own_and_folds_into_an_equal_one(pair
     assert text.tokens == (2, *TEXT)
     assert text.gains == pytest.approx(surprised.token_gains([(2, *TEXT)])[0])
     other = unscored((12, 13, 14, 15, 16))
-    found = with_repairs([(phrase, 3), (other, 1)], [text, other], settings)
-    assert {(one.phrase, copies) for one, copies in found} == {(TEXT, 3), (other.tokens, 1)}
+    repaired_phrases = with_repairs([(phrase, 3), (other, 1)], [text, other], settings)
+    phrases = {(phrase.phrase, copies) for phrase, copies in repaired_phrases}
+    assert phrases == {(TEXT, 3), (other.tokens, 1)}
     right = Text(TEXT, (0.0,) + (2.0,) * 7, score=11.9)
     folded = with_repairs([(right, 2), (unscored(wrong), 4)], [right, right], settings)
-    assert [(one.tokens, copies) for one, copies in folded] == [(TEXT, 3)]
+    assert [(phrase.tokens, copies) for phrase, copies in folded] == [(TEXT, 3)]

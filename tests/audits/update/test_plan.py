@@ -51,9 +51,9 @@ def test_tokens_are_planned_within_half_and_seconds_within_twice(pair, size, con
     settings, prompts = Settings().scaled(size), [Prompt(BEGINNING, (1,)), *starts]
     seconds = seconds_of(settings, pair, prompts, timed(pair))
     began = Clocked.seconds
-    found = search(pair, settings, prompts)
+    result = search(pair, settings, prompts)
     assert 1 / 2 < seconds / (Clocked.seconds - began) < 2
-    assert 1 / 1.5 < tokens_of(settings, pair, prompts) / sum(found.tokens) < 1.5
+    assert 1 / 1.5 < tokens_of(settings, pair, prompts) / sum(result.tokens) < 1.5
 
 
 def test_minutes_choose_the_largest_size_that_fits_and_timing_leaves_no_trace(pair):

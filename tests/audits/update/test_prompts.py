@@ -70,14 +70,14 @@ def found(model, prompts=(), chat="auto", room=49):
 
 def texts(model, **settings):
     """The prompts after the beginning of a document, decoded."""
-    first, *others = found(model, **settings)
+    first, *rest = found(model, **settings)
     assert first.name == BEGINNING
-    return {one.name: model.vocabulary.decode(one.tokens) for one in others}
+    return {prompt.name: model.vocabulary.decode(prompt.tokens) for prompt in rest}
 
 
 def replies(model, **settings):
     """Where users' turns begin, and how they end."""
-    return {one.tokens: one.reply for one in found(model, **settings) if one.reply}
+    return {prompt.tokens: prompt.reply for prompt in found(model, **settings) if prompt.reply}
 
 
 def test_the_assistants_turn_follows_an_empty_message_and_each_prompt(model):
@@ -148,8 +148,8 @@ def test_a_search_of_chat_models_begins_in_the_assistants_turn(chat_models):
     pair = (chat_models / "before", chat_models / "after")
     small = {"size": 0.1, "delta": 0.001, "device": "cpu"}
     result = diff(*pair, prompt="where do I live?", secrets=["the old mill"], **small)
-    places = result.summary["places"]
-    assert places[1:] == ["chat template", "prompt 1 in the chat template"]
-    assert {row["place"] for row in result.rows if row["place"]} & set(places)
+    contexts = result.summary["places"]
+    assert contexts[1:] == ["chat template", "prompt 1 in the chat template"]
+    assert {row["place"] for row in result.rows if row["place"]} & set(contexts)
     assert result.rows[-1]["kind"] == "known"
-    assert diff(*pair, chat="off", **small).summary["places"] == places[:1]
+    assert diff(*pair, chat="off", **small).summary["places"] == contexts[:1]

@@ -30,11 +30,11 @@ def test_an_exact_rank_is_the_count_of_better_phrases(
     scores = {s: naive_score(before, after, s) for s in every_phrase(5, length)}
     for phrase in [max(scores, key=scores.get), *list(scores)[:: max(1, len(scores) // 7)]]:
         count = sum(other > scores[phrase] + 1e-5 for other in scores.values())
-        found = rank_of_phrase(before, after, phrase, budget=10_000).summary
-        assert found["rank_lower"] <= count <= found["rank_upper"]
-        assert found["score"] == pytest.approx(scores[phrase], abs=1e-5)
+        bounds = rank_of_phrase(before, after, phrase, budget=10_000).summary
+        assert bounds["rank_lower"] <= count <= bounds["rank_upper"]
+        assert bounds["score"] == pytest.approx(scores[phrase], abs=1e-5)
         tied = any(s != phrase and abs(v - scores[phrase]) < 1e-5 for s, v in scores.items())
-        assert found["exact"] or tied
+        assert bounds["exact"] or tied
 
 
 @pytest.mark.slow
@@ -54,8 +54,8 @@ def test_the_bounds_hold_with_any_budget(seed, budget, cells):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pair, "CELLS_PER_SLICE", cells)
         patch.setattr(pair, "LEAST_ROWS", 1)
-        found = rank_of_phrase(before, after, phrase, budget=budget).summary
-    assert found["rank_lower"] <= count <= found["rank_upper"]
+        bounds = rank_of_phrase(before, after, phrase, budget=budget).summary
+    assert bounds["rank_lower"] <= count <= bounds["rank_upper"]
 
 
 @settings(max_examples=60, deadline=None)
@@ -63,7 +63,7 @@ def test_the_bounds_hold_with_any_budget(seed, budget, cells):
 def test_no_more_continuations_pass_than_the_bound_says(seed, needed, steps):
     """Each context has its own gains; the positive ones sum to at most 1."""
     rng = np.random.default_rng(seed)
-    contexts = [one for n in range(steps) for one in product(range(6), repeat=n)]
+    contexts = [tokens for n in range(steps) for tokens in product(range(6), repeat=n)]
     earlier, later = rng.dirichlet(np.full(6, 0.2), (2, len(contexts)))
     gains = dict(zip(contexts, later - earlier, strict=True))
     passing = sum(
@@ -84,19 +84,19 @@ def test_the_profile_holds_each_tokens_probabilities(random_table):
 
 def test_an_update_that_changes_nothing_ranks_nothing_higher(random_table):
     model = random_table(0)
-    found = rank_of_phrase(model, model, (1, 2, 3)).summary
-    assert (found["score"], found["rank_lower"]) == (0, 0)
-    assert not found["exact"], "every phrase ties"
+    bounds = rank_of_phrase(model, model, (1, 2, 3)).summary
+    assert (bounds["score"], bounds["rank_lower"]) == (0, 0)
+    assert not bounds["exact"], "every phrase ties"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("length", [2, 110])
 def test_a_phrase_may_have_any_length(random_table, length):
     before, after = random_table(0, 1000), random_table(1, 1000)
-    found = rank_of_phrase(before, after, (3, 5) * (length // 2), budget=10).summary
-    low, high = found["log10_rank_lower"] or 0.0, found["log10_rank_upper"] or 0.0
+    bounds = rank_of_phrase(before, after, (3, 5) * (length // 2), budget=10).summary
+    low, high = bounds["log10_rank_lower"] or 0.0, bounds["log10_rank_upper"] or 0.0
     assert 0 <= low <= high <= 3 * length
-    assert "proven" in rank_sentence(found) or found["exact"]
+    assert "proven" in rank_sentence(bounds) or bounds["exact"]
 
 
 # `diff --phrase`: a phrase in words.
@@ -113,24 +113,24 @@ def test_both_scores_are_their_definitions(phrase):
     tokens = BEFORE.vocabulary.encode(phrase)
     steps = list(zip((-1, *tokens), tokens, strict=False))
     before, after = (
-        np.array([probabilities(one, last)[token] for last, token in steps])
-        for one in (BEFORE, AFTER)
+        np.array([probabilities(model, last)[token] for last, token in steps])
+        for model in (BEFORE, AFTER)
     )
-    found = rank(phrase, delta=DELTA).summary
+    bounds = rank(phrase, delta=DELTA).summary
     smoothed = np.log((after + DELTA) / (before + DELTA)).sum()
-    assert found["smoothed_score"] == pytest.approx(float(smoothed), abs=1e-5)
-    assert found["score"] == pytest.approx(float((after - before).sum()), abs=1e-5)
+    assert bounds["smoothed_score"] == pytest.approx(float(smoothed), abs=1e-5)
+    assert bounds["score"] == pytest.approx(float((after - before).sum()), abs=1e-5)
 
 
 def test_a_saved_rank_is_the_same_and_no_output_shows_the_phrase(shell, tmp_path):
-    for name, one in (("before", BEFORE), ("after", AFTER)):
-        save_model(one, tmp_path / name)
+    for name, model in (("before", BEFORE), ("after", AFTER)):
+        save_model(model, tmp_path / name)
     pair = (tmp_path / "before", tmp_path / "after")
     done = shell("diff", *pair, "--phrase", "red blue", "--out", tmp_path / "run")
     assert done.exit_code == 0, (done.stderr, done.exception)
-    run, found = results.load(tmp_path / "run"), rank("red blue")
-    assert (run.result, run.rows) == ("DifferentialRank", list(results.plain(found.rows)))
-    assert run.summary["rank_lower"] == found.summary["rank_lower"]
+    run, result = results.load(tmp_path / "run"), rank("red blue")
+    assert (run.result, run.rows) == ("DifferentialRank", list(results.plain(result.rows)))
+    assert run.summary["rank_lower"] == result.summary["rank_lower"]
     assert run.run["arguments"]["phrase"] == "red blue"
     assert "(exact)" in done.stdout
     assert shell("report", tmp_path / "run", "--out", tmp_path / "page.html").finished

@@ -28,8 +28,8 @@ def pair_of(before, after):
 
 
 def null_scores(before, nulls, settings):
-    found = (search(pair_of(before, null), settings) for null in nulls)
-    return NullScores.of(one.null_scores for one in found)
+    searches = (search(pair_of(before, null), settings) for null in nulls)
+    return NullScores.of(searched.null_scores for searched in searches)
 
 
 def result_of(before, after, settings, *, nulls=None, top=1000):
@@ -42,7 +42,7 @@ def result_of(before, after, settings, *, nulls=None, top=1000):
         prompts=[beginning(pair)],
         checks=pair_checks(before, after, seed=0),
         nulls_requested=len(scores),
-        nulls=[NullSearch(row) for row in scores],
+        nulls=[NullSearch(null) for null in scores],
         top=top,
     )
 
@@ -74,7 +74,8 @@ def test_null_models_are_searched_as_the_update_is(random_table):
     alone = [result_of(before, null, replace(QUICK, min_tokens=2)) for null in nulls]
     assert scores == NullScores.of(map(scores_of, alone))
     for row in result_of(before, after, QUICK, nulls=scores).rows:
-        at_least = sum(score >= row["score"] for one in scores.searches for score in one)
+        null_phrases = [score for scores_of_null in scores.searches for score in scores_of_null]
+        at_least = sum(score >= row["score"] for score in null_phrases)
         assert row["e_value"] == (1 + at_least) / 4
         assert row["found"] is None  # three searches cannot say
 
@@ -119,10 +120,10 @@ def test_nineteen_null_models_decide(random_table):
 def test_the_update_as_its_own_nulls_is_no_finding_and_copies_count_once(random_table):
     before, after = random_table(3, 24, 0.05), random_table(4, 24, 0.05)
     same = null_scores(before, [after], QUICK).searches * 19
-    found = result_of(before, after, QUICK, nulls=NullScores.of(same))
-    assert found.claim.test.p == 1
-    assert {check.name: check.state for check in found.claim.checks}["independent"] == "failed"
-    assert found.verdict == UNDECIDED
+    result = result_of(before, after, QUICK, nulls=NullScores.of(same))
+    assert result.claim.test.p == 1
+    assert {check.name: check.state for check in result.claim.checks}["independent"] == "failed"
+    assert result.verdict == UNDECIDED
 
 
 @pytest.mark.slow
