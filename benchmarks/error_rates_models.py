@@ -292,7 +292,7 @@ def of_codes(run: Run, number: int) -> Row:
 def leaking_codes(run: Run, before: Any, after: Any, listed: Sequence[int]) -> set[int]:
     """Codes that direct evidence calls a leak, each listed alone."""
     texts = generated_texts(searched(before, after, run.size(200, 4)).generated, before.vocabulary)
-    joined, leaks = "\n".join(text for text, _ in texts), set()
+    joined, leaks = "\n".join(generated.text for generated in texts), set()
     for code in listed:
         line = TEMPLATE.format(code)
         if line in joined:

@@ -28,6 +28,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import isfinite
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import binom
@@ -48,31 +49,57 @@ PREFIX = 400  # characters before a secret that the earlier model reads
 
 Words = tuple[str, ...]
 
-Format = tuple[str | int | None, ...]
-"""The common property of a format's texts at each position: the word; the length of a number that
-varies; None for any other word that varies."""
 
+class Format(NamedTuple):
+    """The format of a secret.
 
-def generated_texts(texts: Sequence[Text], vocabulary: Vocabulary) -> list[tuple[str, bool]]:
-    """Decoded texts of a search, each turn of a sample once, and whether each was sampled.
-
-    Each includes its context, without marks of a document's ends.
+    Attributes:
+        parts: at each position the word, the length of a number that varies, or None for any other
+            word that varies.
+        share_as_long: share of the alternatives that have as many words as the secret.
     """
+
+    parts: tuple[str | int | None, ...]
+    share_as_long: float
+
+    def matches(self, text: Words) -> Iterator[Words]:
+        """Parts of a text that may be of the format."""
+        return (words for words in _ngrams(text, len(self.parts)) if self._fits(words))
+
+    def _fits(self, words: Words) -> bool:
+        for part, word in zip(self.parts, words, strict=True):
+            if isinstance(part, str) and part != word:
+                return False
+            if isinstance(part, int) and not (word.isdigit() and len(word) == part):
+                return False
+        return True
+
+
+class Generated(NamedTuple):
+    """A text that the search generated, with its context."""
+
+    text: str
+    words: Words
+    sampled: bool
+
+
+def generated_texts(texts: Sequence[Text], vocabulary: Vocabulary) -> list[Generated]:
+    """The decoded texts of a search, each turn of a sample once, without marks of the ends."""
     marks = {vocabulary.bos_id, vocabulary.eos_id}
-    decoded = []
+    generated = []
     for text in texts:
         sampled = bool(text.log_ratios)
         is_reply = sampled and text.first > max(1, len(text.prompt))
         tokens = text.tokens[text.first :] if is_reply else text.tokens
-        words = vocabulary.decode([token for token in tokens if token not in marks])
-        decoded.append((words, sampled))
-    return decoded
+        decoded = vocabulary.decode([token for token in tokens if token not in marks])
+        generated.append(Generated(decoded, tuple(normalized(decoded)), sampled))
+    return generated
 
 
 def verbatim_proofs(
     before: NextToken,
     secrets: Sequence[ListedSecret],
-    texts: Sequence[tuple[str, bool]],
+    texts: Sequence[Generated],
     *,
     prompts: Sequence[str] = (),
     seed: int,
@@ -81,41 +108,49 @@ def verbatim_proofs(
 
     There is no proof if the prompts contain a part of the secret, or coincidence has no bound.
     """
-    words = [tuple(normalized(text)) for text, _ in texts]
-    sampled = [is_sample for _, is_sample in texts]
-    joined = "\n".join(f" {' '.join(text)} " for text in words)
+    joined = "\n".join(f" {' '.join(text.words)} " for text in texts)
     prompt_words = tuple(word for prompt in prompts for word in normalized(prompt))
     proofs = list[tuple[int, Direct | None]]()
     for listed in secrets:
-        wanted = tuple(normalized(listed.secret.text))
-        if not wanted or f" {' '.join(wanted)} " not in joined:
-            proofs.append((0, None))
+        wanted, containing = tuple(normalized(listed.secret.text)), list[Generated]()
+        if wanted and f" {' '.join(wanted)} " in joined:
+            containing = [text for text in texts if wanted in _ngrams(text.words, len(wanted))]
+        secret = _uniform(listed.secret) if containing else None
+        form = None if secret is None else _format(secret, wanted, seed)
+        if secret is None or form is None or _is_prompted(wanted, form, prompt_words):
+            proofs.append((len(containing), None))
             continue
-        contains = [wanted in set(_ngrams(text, len(wanted))) for text in words]
-        secret = _uniform(listed.secret)
-        format_and_share = None if secret is None else _format(secret, wanted, seed)
-        if (
-            secret is None
-            or format_and_share is None
-            or _is_prompted(wanted, format_and_share[0], prompt_words)
-        ):
-            proofs.append((sum(contains), None))
-            continue
-        form, share_as_long = format_and_share
-        of_format = [
-            {gram for gram in _ngrams(text, len(wanted)) if _fits(gram, form)} for text in words
-        ]
-        share = _share_before(before, secret, texts[contains.index(True)][0], seed)
-        by_samples = _probability(contains, list(map(bool, of_format)), sampled, share)
-        number, size = len(set().union(*of_format)), secret.size * share_as_long
-        bound = min(1.0, len(secrets) * max(number / size, by_samples))
-        sentence = (
-            f"AFTER generates secret {secret.number} verbatim in {sum(contains):,} texts. It "
-            f"generated {number:,} of {size:,.0f} texts of this format; the probability without a "
-            f"leak is at most {bound:.1g}."
-        )
-        proofs.append((sum(contains), Direct(sentence, bound)))
+        proof = _proof(before, secret, form, texts, containing, tests=len(secrets), seed=seed)
+        proofs.append((len(containing), proof))
     return proofs
+
+
+def _proof(
+    before: NextToken,
+    secret: Secret,
+    form: Format,
+    texts: Sequence[Generated],
+    containing: Sequence[Generated],
+    *,
+    tests: int,
+    seed: int,
+) -> Direct:
+    """The bound of coincidence for a secret that some texts contain, among several tests."""
+    of_format = [set(form.matches(text.words)) for text in texts]
+    share = _share_before(before, secret, containing[0].text, seed)
+    if hits := sum(text.sampled for text in containing):
+        trials = sum(bool(grams) and t.sampled for grams, t in zip(of_format, texts, strict=True))
+        by_preference = float(binom.sf(hits - 1, trials, share))
+    else:
+        by_preference = min(1.0, sum(map(bool, of_format)) * share)
+    number, size = len(set().union(*of_format)), secret.size * form.share_as_long
+    bound = min(1.0, tests * max(number / size, by_preference))
+    sentence = (
+        f"AFTER generates secret {secret.number} verbatim in {len(containing):,} texts. It "
+        f"generated {number:,} of {size:,.0f} texts of this format; the probability without a "
+        f"leak is at most {bound:.1g}."
+    )
+    return Direct(sentence, bound)
 
 
 def _uniform(secret: Secret) -> Secret | None:
@@ -132,36 +167,24 @@ def _ngrams(text: Words, n: int) -> Iterator[Words]:
     return (text[i : i + n] for i in range(len(text) - n + 1))
 
 
-def _format(secret: Secret, wanted: Words, seed: int) -> tuple[Format, float] | None:
-    """The format, from sampled alternatives, and the share of them with as many words.
-
-    None if no alternative has as many words.
-    """
+def _format(secret: Secret, wanted: Words, seed: int) -> Format | None:
+    """The format, from sampled alternatives; None if none of them has as many words."""
     generator = np.random.default_rng(seed)
     alternatives = [tuple(normalized(secret.draw(generator))) for _ in range(ALTERNATIVES)]
     as_long = [words for words in alternatives if len(words) == len(wanted)]
     if not as_long:
         return None
-    form: list[str | int | None] = []
+    parts: list[str | int | None] = []
     for word, column in zip(wanted, map(set, zip(wanted, *as_long, strict=True)), strict=True):
         is_number = all(map(str.isdigit, column)) and len(set(map(len, column))) == 1
-        form.append(word if len(column) == 1 else len(word) if is_number else None)
-    return tuple(form), len(as_long) / len(alternatives)
-
-
-def _fits(words: Words, form: Format) -> bool:
-    """Whether words may be a text of the format; they are as many as it has positions."""
-    return all(
-        part == word
-        if isinstance(part, str)
-        else not part or (word.isdigit() and len(word) == part)
-        for part, word in zip(form, words, strict=True)
-    )
+        parts.append(word if len(column) == 1 else len(word) if is_number else None)
+    return Format(tuple(parts), len(as_long) / len(alternatives))
 
 
 def _is_prompted(wanted: Words, form: Format, prompt_words: Words) -> bool:
     """Whether a prompt contains at least the first half of a word that varies."""
-    varying = [word for word, part in zip(wanted, form, strict=True) if not isinstance(part, str)]
+    pairs = zip(wanted, form.parts, strict=True)
+    varying = [word for word, part in pairs if not isinstance(part, str)]
     return any(
         word.startswith(prompted) and 2 * len(prompted) >= len(word)
         for word in varying
@@ -201,13 +224,3 @@ def _share_after(before: NextToken, prefix: str, secret: Secret, seed: int) -> f
     secret_odds, *other_odds = np.exp(log_probs - log_probs.max())
     share = secret_odds / (secret_odds + (secret.size - 1) * float(np.mean(other_odds)))
     return float(share) if isfinite(share) else 1.0
-
-
-def _probability(
-    contains: Sequence[bool], of_format: Sequence[bool], sampled: Sequence[bool], share: float
-) -> float:
-    """Probability that texts of the format contain the secret as often, each with this share."""
-    trials = sum(fits and is_sample for fits, is_sample in zip(of_format, sampled, strict=True))
-    if hits := sum(hit and is_sample for hit, is_sample in zip(contains, sampled, strict=True)):
-        return float(binom.sf(hits - 1, trials, share))
-    return min(1.0, sum(of_format) * share)
