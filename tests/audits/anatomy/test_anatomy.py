@@ -114,7 +114,7 @@ def same(row, value):
 # Words by frequency.
 
 
-def test_means_by_frequency_are_those_of_a_loop_over_words(model):
+def test_means_by_frequency_equal_a_loop_over_words(model):
     result, place = plain(model), places()
     last = math.ceil(0.2 * len(place))
     groups = {"all": (1, 99), "frequent": (1, last), "rest": (last + 1, 99)}
@@ -132,7 +132,7 @@ def test_means_by_frequency_are_those_of_a_loop_over_words(model):
             assert find(result, "means", name, group, "rank").n == len(inside)
 
 
-def test_bins_hold_mean_ranks_of_their_words(model):
+def test_bins_have_the_mean_ranks_of_their_words(model):
     result, place, words = plain(model, bins=4), places(), by_word(model, UNSEEN)
     rows = rows_of(result, "ranks", text="unseen", measure="rank")
     edges = [len(place) * part // 4 for part in range(5)]
@@ -158,7 +158,7 @@ def test_histograms_count_every_word_once(model):
                 assert abs(row.n - naive) <= 1  # a word may lie on an edge
 
 
-def test_gaps_are_differences_and_their_intervals_those_of_clustered_means(model):
+def test_gaps_are_differences_with_intervals_of_clustered_means(model):
     both = {"seen": corpus(1, 200, 60), "unseen": corpus(2, 200, 60)}
     result = plain(model, *both.values(), resamples=4000)
     assert result.summary["unit"] == "users"
@@ -179,7 +179,7 @@ def test_gaps_are_differences_and_their_intervals_those_of_clustered_means(model
     assert math.isclose((gap.high - gap.low) / 2, math.sqrt(spread), rel_tol=0.12)
 
 
-def test_other_text_may_say_how_frequent_words_are_and_shared_texts_are_counted(model):
+def test_words_can_be_counted_in_another_text(model):
     counted = Corpus.from_texts([" ".join(NAMES[20:])])
     result = plain(model, frequencies=counted)
     assert result.summary["counted"] == "given text"
@@ -193,7 +193,7 @@ def test_other_text_may_say_how_frequent_words_are_and_shared_texts_are_counted(
 # What memorization shows, and what it does not.
 
 
-def test_a_model_that_learned_one_text_shows_it_and_its_null_does_not():
+def test_memorization_is_in_the_gap_and_not_in_its_null():
     seen, unseen = corpus(1, 300, 60), corpus(2, 300, 60)
     counts = np.full((SIZE + 1, SIZE), 0.3)
     for line in seen:
@@ -213,7 +213,7 @@ def test_a_model_that_learned_one_text_shows_it_and_its_null_does_not():
 
 
 @pytest.mark.slow
-def test_a_model_that_learned_neither_shows_nothing_in_most_draws(model):
+def test_the_gap_of_a_model_that_learned_neither_text_is_seldom_significant(model):
     held = 0
     for seed in range(12):
         result = plain(model, corpus(100 + seed, 60, 30), corpus(200 + seed, 60, 30), seed=seed)
@@ -223,7 +223,7 @@ def test_a_model_that_learned_neither_shows_nothing_in_most_draws(model):
 
 
 @pytest.mark.slow
-def test_the_same_words_differ_by_nothing_where_each_texts_own_words_do():
+def test_matched_words_remove_differences_between_word_sets():
     """A word that is rare in the counted text is rarer there than elsewhere, by that choice."""
     share = 1 / np.arange(1, SIZE + 1)
     share /= share.sum()
@@ -258,7 +258,7 @@ def silenced(model, texts, silent):
             yield token, rank_in(row, token)
 
 
-def test_ablation_is_what_zeros_before_the_head_do(lstm):
+def test_ablation_equals_zeros_before_the_output_layer(lstm):
     seen, unseen = corpus(1, 12, 6), corpus(2, 12, 6)
     result = analysed(lstm, seen, unseen, silenced=(0.3, 0.6), orders=2, seed=5)
     generator = np.random.default_rng(5)
@@ -284,7 +284,7 @@ def test_ablation_is_what_zeros_before_the_head_do(lstm):
         same(difference, accuracies["frequent"] - accuracies["rest"])
 
 
-def test_what_is_kept_and_lost_is_against_the_whole_model(lstm):
+def test_kept_accuracy_and_lost_ranks_are_relative_to_the_complete_model(lstm):
     result = analysed(lstm, orders=3)
 
     def of(measure, share, words="all"):
@@ -301,7 +301,7 @@ def test_what_is_kept_and_lost_is_against_the_whole_model(lstm):
     assert math.isclose(result.summary["rank_fall_rest_seen"], fall)
 
 
-def test_several_orders_make_intervals_wider_than_one(lstm):
+def test_several_orders_widen_intervals(lstm):
     widths, many = [], corpus(1, 200, 100)
     for orders in (1, 4):
         result = analysed(lstm, many, orders=orders, resamples=400)
@@ -310,7 +310,7 @@ def test_several_orders_make_intervals_wider_than_one(lstm):
     assert widths[1] > widths[0]
 
 
-def test_decoders_have_an_anatomy_too():
+def test_sequence_to_sequence_models_are_analysed():
     torch.manual_seed(0)
     model = Seq2SeqModel(WORDS, WORDS, Seq2SeqConfig(hidden_size=6, embedding_size=6)).eval()
     texts = [corpus(seed, 20, 5) for seed in (1, 2)]
@@ -325,7 +325,7 @@ def test_the_seed_decides(lstm):
     assert rows[0] == rows[1] != rows[2]
 
 
-def test_rows_have_one_form_and_no_nan(model):
+def test_all_rows_have_the_same_keys_and_no_nan(model):
     result = plain(model, Corpus.from_texts(["w2 w3"]))
     assert len({tuple(row) for row in result.rows}) == 1
     values = [v for row in [*result.rows, result.summary] for v in row.values()]

@@ -113,7 +113,7 @@ def test_the_page_has_a_chart_for_each_figure_and_its_tables(saved):
     assert any("differ in training only" in limit for limit in report.limits)
 
 
-def test_without_an_ablation_the_page_does_not_speak_of_units(saved):
+def test_without_an_ablation_the_page_does_not_mention_units(saved):
     report = report_of(saved(anatomy(ablation=False)), show_secrets=False)
     assert (len(report.figures), len(report.tables)) == (2, 2)
     assert "silent" not in report.evidence[0] + report.evidence[1] + repr(report.blocks[-1])
@@ -146,7 +146,7 @@ def test_missing_numbers_are_dashes_and_no_nan(saved, how):
     assert "NaN" not in page
 
 
-def test_a_run_that_lacks_a_number_is_refused(saved):
+def test_a_run_with_a_missing_number_is_refused(saved):
     summary = {k: v for k, v in anatomy().summary.items() if k != "perplexity_ratio"}
     with pytest.raises(RunError, match="not a complete Anatomy run"):
         report_of(saved(replace(anatomy(), summary=summary)), show_secrets=False)

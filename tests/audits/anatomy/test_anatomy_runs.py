@@ -57,7 +57,7 @@ def measured(folder, *, model="model", **options):
 
 
 @pytest.mark.slow
-def test_a_run_of_paths_holds_what_loaded_objects_give(folder, tmp_path):
+def test_a_run_of_paths_equals_that_of_loaded_objects(folder, tmp_path):
     returned = measured(folder, out=tmp_path / "run", orders=2, bins=4)
     texts = [read_corpus(folder / f"{n}.jsonl", user_column="who") for n in ("seen", "unseen")]
     result = vestige.anatomy(load_model(folder / "model"), *texts, orders=2, bins=4)
@@ -73,7 +73,7 @@ def test_a_run_of_paths_holds_what_loaded_objects_give(folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_is_printed_has_the_answer_and_no_file_or_page_a_word_or_user(folder, tmp_path):
+def test_the_output_has_the_answer_and_contains_no_word_or_user(folder, tmp_path):
     result = measured(folder, out=tmp_path / "run", orders=2)
     shown = str(result)
     for sentence in ("Perplexity is", "With 50% of the hidden units silent"):
@@ -89,7 +89,7 @@ def test_what_is_printed_has_the_answer_and_no_file_or_page_a_word_or_user(folde
     ("options", "units"),
     [({"model": "table", "orders": 0}, None), ({"model": "pairs", "source": "french"}, 8)],
 )
-def test_a_model_without_units_needs_orders_0_and_decoders_their_sources(folder, options, units):
+def test_models_without_units_need_orders_0_and_seq2seq_models_need_sources(folder, options, units):
     assert measured(folder, **{"orders": 1, **options}).summary["hidden_units"] == units
 
 

@@ -11,7 +11,7 @@ def resampled(sums, resamples, seed=0):
     return resampled_sums(sums, resamples=resamples, generator=np.random.default_rng(seed))
 
 
-def test_means_of_resamples_spread_as_those_of_a_sample():
+def test_means_of_resamples_have_the_variance_of_a_mean():
     values = np.array([1.0, 4.0, 9.0, 2.0])
     drawn = resampled(np.stack([values, np.ones(4)], axis=1), 40_000, seed=1)
     means = ratio(drawn[:, 0], drawn[:, 1])
@@ -20,7 +20,7 @@ def test_means_of_resamples_spread_as_those_of_a_sample():
     assert np.isclose(means[1:].var(), values.var(ddof=1) / 4, rtol=0.03)
 
 
-def test_a_resampled_sum_is_the_sum_of_one_unit_less_than_there_are():
+def test_a_resampled_sum_has_n_minus_1_units():
     sums = np.random.default_rng(2).normal(size=(5, 2, 3))
     counts = draw_counts(5, 6, np.random.default_rng(3))
     assert counts.shape == (6, 5)
@@ -52,11 +52,11 @@ def missing(number):
         (missing(4), True),
     ],
 )
-def test_ends_are_unknown_where_resamples_cannot_say(draws, has_ends):
+def test_ends_are_nan_if_resamples_are_missing_or_equal(draws, has_ends):
     value, *ends = percentiles(draws)
     assert value == draws[0]
     assert np.isfinite(ends).all() == has_ends
 
 
-def test_a_ratio_over_nothing_is_no_number():
+def test_a_ratio_over_zero_is_nan():
     assert np.isnan(ratio([1.0, 0.0], [0.0, 0.0])).all()

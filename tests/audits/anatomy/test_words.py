@@ -34,7 +34,7 @@ def read(by_user=True, data=DATA):
     return read_words(MODEL, data, by_user=by_user)
 
 
-def test_known_words_are_read_and_ends_and_unknown_words_are_not():
+def test_only_known_words_are_read():
     words = read()
     assert words.tokens.tolist() == WORDS.encode("a b c b b a")
     assert words.ranks.tolist() == [3, 2, 2, 1, 2, 1]
@@ -51,7 +51,7 @@ def test_units_are_users_or_texts_that_have_known_words():
     assert read(data=nobody).units.tolist() == [0, 1]
 
 
-def test_halves_divide_units_and_some_words_are_whole_texts():
+def test_halves_divide_units_and_samples_are_complete_texts():
     words = read(by_user=False)
     for seed in range(5):
         first, second = words.halves(np.random.default_rng(seed))
@@ -79,13 +79,13 @@ def test_pairs_are_read_by_their_targets():
         encode_texts(model, Corpus.from_texts(["a"]))
 
 
-def test_the_table_puts_common_words_first_and_others_last():
+def test_positions_by_frequency_start_with_the_most_frequent_word():
     counted = np.repeat(range(6), [7, 0, 7, 9, 0, 0])
     assert positions_by_frequency(counted, np.array([5]), 6).tolist() == [2, 0, 3, 1, 0, 4]
 
 
 @pytest.mark.parametrize("size", [1, 2, 9, 10, 4420])
-def test_groups_divide_the_table_and_leave_nothing_out(size):
+def test_groups_partition_the_table(size):
     _, frequent, rest = frequent_and_rest(size, 0.2)
     bins = equal_bins(size, 10)
     assert (frequent.start, rest.start) == (1, frequent.stop + 1)
@@ -100,7 +100,7 @@ def scored(tokens):
                        indices=index, texts=index)  # fmt: skip
 
 
-def test_the_same_words_count_as_often_in_one_text_as_in_the_other():
+def test_matched_words_have_equal_weight_in_both_texts():
     seen, unseen = scored([0, 0, 0, 1, 2]), scored([0, 2, 2, 3])
     positions = positions_by_frequency(seen.tokens, np.array([3]), 4)
     groups = [Group("same words", 1, 4, matched=True)]

@@ -49,7 +49,7 @@ def test_files_and_objects_give_the_same_rows(manifest, tmp_path):
     assert by_object == by_path == by_word
 
 
-def test_trainings_on_disk_by_name_are_recorded_so_that_the_run_can_be_repeated(tmp_path):
+def test_the_recorded_runs_repeat_the_comparison(tmp_path):
     for name, leak in (("x", 0.9), ("y", 0.8), ("z", 0.1)):
         save_model(leaky(leak), tmp_path / name)
     runs = {"plain": [tmp_path / "x", str(tmp_path / "y")], "private": tmp_path / "z"}

@@ -112,13 +112,13 @@ def test_the_undefended_row_has_no_difference_from_itself():
     assert row["sentence"] == "The others are compared with this one."
 
 
-def test_where_the_undefended_training_leaks_nothing_none_is_needed():
+def test_no_defence_is_needed_if_the_undefended_training_does_not_leak():
     result = compared([training("gold", leak=1.4, seed=1)], plain=[training("plain", leak=1.4)])
     assert result.summary["advice"].startswith("No defence is needed on this evidence: ")
 
 
 @pytest.mark.slow
-def test_identical_trainings_get_a_verdict_in_at_most_one_comparison_of_twenty():
+def test_at_most_one_of_twenty_comparisons_of_equal_trainings_has_a_verdict():
     verdicts = [
         row_of(compared(trainings("same", seed=seed)), "same")["verdict"] for seed in range(1, 101)
     ]
@@ -156,7 +156,7 @@ def test_canaries_at_the_ceiling_of_ranks_decide_nothing():
     assert "Plant fewer copies" in result.summary["answer"]
 
 
-def test_what_was_not_measured_is_none_and_not_an_error():
+def test_missing_measurements_are_none_and_not_an_error():
     result = compared([MeasuredTraining(name="gold")], plain=[MeasuredTraining(name="plain")])
     row = row_of(result)
     assert row["verdict"] == "unmeasured"
@@ -172,7 +172,7 @@ def test_what_was_not_measured_is_none_and_not_an_error():
         ({"leak": 2, "cost": {"tokens": 3000}}, {"leak": 6, "cost": {"tokens": 1000}}, "slow"),
     ],
 )
-def test_the_one_that_leaks_least_for_sure_is_taken_or_else_the_cheaper(slow, quick, best):
+def test_the_defence_that_leaks_least_is_recommended_and_of_ties_the_cheapest(slow, quick, best):
     result = compared(
         trainings("slow", seed=1, **slow),
         trainings("quick", seed=2, **quick),
@@ -187,7 +187,7 @@ def test_the_one_that_leaks_least_for_sure_is_taken_or_else_the_cheaper(slow, qu
 # Numbers.
 
 
-def test_numbers_are_those_of_the_definitions():
+def test_numbers_follow_their_definitions():
     others = gold()
     row = row_of(compared(others))
     means, plain = (
@@ -215,7 +215,7 @@ def test_numbers_are_those_of_the_definitions():
         assert point["canaries"] == len(exposures) / len(others)
 
 
-def test_intervals_of_differences_hold_together():
+def test_intervals_of_differences_are_joint():
     alone, others = (
         trainings("gold", seed=1),
         [trainings(n, seed=s) for s, n in ((2, "b"), (3, "c"))],
@@ -239,7 +239,7 @@ def test_completion_is_counted_by_copies():
     assert [point["completion_trials"] for point in row["by_copies"]] == [8, 0, 4, 0]
 
 
-def test_users_with_few_samples_pay_more():
+def test_the_gap_shows_harm_to_users_with_few_samples():
     codes = np.arange(DOCUMENTS) % USERS
     harmed = [
         replace(t, scores=replace(t.scores, loss=loss))
@@ -252,7 +252,7 @@ def test_users_with_few_samples_pay_more():
     assert row["users"] == USERS
 
 
-def test_one_user_only_leaves_fairness_out_and_says_why():
+def test_fairness_needs_several_users_and_adds_a_note_without_them():
     result = compared(gold(), users=np.zeros(DOCUMENTS, dtype=int), samples=np.array([9]))
     [note] = result.summary["notes"]
     assert note.startswith("Fairness between users: users must be at least 10")
@@ -338,7 +338,7 @@ def claimed(*groups):
     return compared(*others, plain=plain).claim
 
 
-def test_trainings_are_claimed_to_leak_or_not():
+def test_the_claim_is_leak_or_no_leak_shown():
     leak = claimed(PLAIN, gold())
     assert leak.verdict == LEAK
     assert leak.estimate.low > 5
@@ -346,7 +346,7 @@ def test_trainings_are_claimed_to_leak_or_not():
     assert none.verdict == NO_LEAK
 
 
-def test_the_estimate_is_of_the_undefended_or_else_of_the_first_that_was_measured():
+def test_the_estimate_is_of_the_undefended_or_the_first_measured_training():
     assert claimed(gold(), PLAIN).estimate.name == "exposure of plain above controls"
     blind = [replace(t, canaries=()) for t in PLAIN]
     assert claimed(gold(), blind).estimate.name == "exposure of gold above controls"

@@ -48,7 +48,7 @@ def naive_perplexity(table_model):
     return np.exp(np.mean(losses))
 
 
-def test_the_perplexity_of_the_test_text_is_its_definition():
+def test_test_perplexity_follows_its_definition():
     models = trainings("a", "b")
     measured, notes = measure(models, test=encode(TEXT, models[0].model.vocabulary))
     for trained, result in zip(models, measured, strict=True):
@@ -58,14 +58,14 @@ def test_the_perplexity_of_the_test_text_is_its_definition():
     assert [note.split(":")[0] for note in notes] == ["Cost of a", "Cost of b"]
 
 
-def test_a_text_longer_than_one_piece_is_scored_whole():
+def test_a_text_longer_than_one_pass_is_scored_completely():
     training = trainings("a")[0]
     long = encode(Corpus.from_texts([" ".join(WORDS * 40)]), training.model.vocabulary)
     [measured], _ = measure([training], test=long)
     assert int(measured.scores.tokens.sum()) == len(long.tokens) > 3 * 64
 
 
-def test_of_a_training_its_cost_and_its_word_frequencies_are_known(tmp_path):
+def test_cost_and_word_frequencies_come_from_the_training_folder(tmp_path):
     paths = {name: training(tmp_path / name, n) for n, name in enumerate("ab")}
     models = load_trainings(paths, device="cpu")
     data, test = models[0].encoded("training"), encode(text(3), model().vocabulary)
@@ -89,7 +89,7 @@ def test_progress_never_goes_back_and_ends_at_all_trainings():
     assert {1.0, 2.0, 3.0} <= set(shares)
 
 
-def test_without_canaries_leakage_is_not_measured_and_a_missing_control_is_noted_once():
+def test_without_canaries_or_controls_leakage_is_not_measured():
     [measured], notes = measure(trainings("a"))
     assert (measured.canaries, measured.completion, measured.audit, measured.scores) == (None,) * 4
     assert len(notes) == 1
@@ -112,7 +112,7 @@ def test_the_same_seed_measures_the_same_exposure():
 
 
 @pytest.mark.slow
-def test_epsilon_is_measured_of_the_first_training_of_each_name():
+def test_epsilon_is_measured_for_the_first_training_of_each_name():
     line = "Measured ε is of the first training of each name."
     for names, audited in (("aab", [True, False, True]), ("ab", [True, True])):
         measured, notes = measure(trainings(*names), canaries=canaries("coin-flip"))
@@ -121,7 +121,7 @@ def test_epsilon_is_measured_of_the_first_training_of_each_name():
 
 
 @pytest.mark.parametrize(("copies", "unit"), [(1, "sequence"), (2, "sequence"), (1, "user")])
-def test_a_claim_of_single_sequences_is_tested_as_the_mechanism_that_it_states(copies, unit):
+def test_a_claim_for_single_sequences_is_tested_with_its_mechanism(copies, unit):
     claim = {
         "epsilon": 4.0, "delta": 1e-5, "unit": unit, "accountant": "rdp",
         "noise_multiplier": 2.16, "sample_rate": 1.0, "steps": 4,

@@ -44,7 +44,7 @@ def judged(exposure, ratio, **other):
         (None, None, "unmeasured"),
     ],
 )
-def test_the_verdict_and_its_words_follow_from_the_intervals(exposure, ratio, kind):
+def test_verdict_and_sentence_follow_from_the_intervals(exposure, ratio, kind):
     verdict = judged(exposure, ratio)
     assert verdict.kind == kind
     if exposure is SAME:
@@ -103,7 +103,7 @@ def test_the_verdict_and_its_words_follow_from_the_intervals(exposure, ratio, ki
         ),
     ],
 )  # fmt: skip
-def test_sentences_have_the_numbers_prices_and_caveats(exposure, ratio, more, short, sentence):
+def test_sentences_have_numbers_costs_and_caveats(exposure, ratio, more, short, sentence):
     verdict = judged(exposure, ratio, **more)
     assert verdict.short == short
     assert verdict.sentence.endswith(sentence)

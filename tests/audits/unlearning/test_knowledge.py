@@ -40,7 +40,7 @@ def seeded(seed, *gains, **more):
 
 
 @pytest.mark.slow
-def test_a_model_that_never_read_them_is_blamed_as_often_as_stated():
+def test_the_rate_of_false_leaks_is_the_stated_one():
     rng, blamed = np.random.default_rng(1), 0
     for seed in range(150):
         before, after = drawn(rng, gains=(1.0, 0.0))
@@ -48,7 +48,7 @@ def test_a_model_that_never_read_them_is_blamed_as_often_as_stated():
     assert 0.01 < blamed / 150 < 0.104  # 0.05 and three standard errors
 
 
-def test_the_interval_of_what_is_left_holds_the_truth_as_often_as_stated():
+def test_the_interval_of_the_remaining_share_covers_the_truth_at_its_level():
     rng, held, known = np.random.default_rng(2), 0, 0
     for _ in range(800):
         before, after = drawn(rng, gains=(0.8, 0.2))
@@ -60,7 +60,7 @@ def test_the_interval_of_what_is_left_holds_the_truth_as_often_as_stated():
     assert 0.93 < held / known < 0.97
 
 
-def test_fiellers_ends_solve_its_equation():
+def test_the_ends_of_fiellers_interval_solve_its_equation():
     before, after = seeded(3, 1.5, 0.5)
     for share in remaining_share(before, after).interval:
         rest = Knowledge(
@@ -71,14 +71,14 @@ def test_fiellers_ends_solve_its_equation():
         assert rest.value**2 / spread == pytest.approx(stats.t.isf(0.025, 24) ** 2)
 
 
-def test_a_share_needs_two_texts_a_side():
+def test_a_remaining_share_needs_two_texts_on_each_side():
     one, two = (seeded(3, 50.0, 20.0, count=(n, 60), hardness=0.1) for n in (1, 2))
     assert remaining_share(*one) is None
     result = remaining_share(*two)
     assert result.low < result.value < result.high
 
 
-def test_a_retrained_model_removes_how_hard_texts_are():
+def test_a_retrained_model_removes_the_difficulty_of_texts():
     before, after, retrained = seeded(4, 1.0, 0.1, 0.0, hardness=1.0)
     alone, beside = verify(before, after), verify(before, after, retrained=retrained)
     assert alone.verdict != LEAK
@@ -99,7 +99,7 @@ def test_a_retrained_model_removes_how_hard_texts_are():
         (6, (0.0, 0.0), UNDECIDED, None),  # nothing was known
     ],
 )
-def test_the_verdict_follows_from_what_both_models_know(seed, gains, verdict, finding):
+def test_the_verdict_follows_from_the_knowledge_of_both_models(seed, gains, verdict, finding):
     result = verify(*seeded(seed, *gains))
     assert (result.verdict, result.summary["finding"]) == (verdict, finding)
     if gains == (0.0, 0.0):
@@ -110,7 +110,7 @@ def test_the_verdict_follows_from_what_both_models_know(seed, gains, verdict, fi
         assert (left(result)[1] > 0.25) == (verdict == UNDECIDED)
 
 
-def test_copies_of_texts_are_one_unit_everywhere():
+def test_copies_of_texts_are_one_unit_in_every_number():
     alone = seeded(9, 1.0, 0.3, count=(12, 20))
     units = tuple(np.repeat(np.arange(size), 4) for size in (12, 20))
     four = [
@@ -137,7 +137,7 @@ def test_scores_that_are_not_finite_decide_nothing():
     [(("before", "after"), (NO_LEAK,)), (("before", "retrained"), (LEAK, NO_LEAK)),
      (("after", "retrained"), (LEAK, NO_LEAK))],
 )  # fmt: skip
-def test_only_an_after_that_is_before_is_a_finding(alike, blocks):
+def test_only_equality_of_before_and_after_is_a_finding(alike, blocks):
     rng = np.random.default_rng(0)
     scores = {role: rng.normal(size=50) for role in ("before", "after", "retrained")}
     scores[alike[1]] = scores[alike[0]]
@@ -171,7 +171,7 @@ def test_short_texts_are_compared_over_the_positions_that_both_lists_reach():
     assert Knowledge.of(long, short).compared == 20 * 10
 
 
-def test_a_text_counts_with_the_mean_of_its_tokens_less_those_at_their_positions():
+def test_scores_are_means_of_tokens_minus_means_at_their_positions():
     rows = [np.array([-1.0, -3.0]), np.array([-2.0, -5.0])]
     reference = statistics_of([np.array([-3.0, -1.0])] * 16)
     result = Knowledge.of(statistics_of(rows * 8), reference)

@@ -53,7 +53,7 @@ def answer_of(result):
          "AFTER knows the 40 deleted texts less than the 80 reference texts"),
     ],
 )  # fmt: skip
-def test_a_model_is_judged_by_what_it_knows(after, verdict, finding, answer):
+def test_the_verdict_follows_from_the_models(after, verdict, finding, answer):
     result = verified(after)
     assert answer in answer_of(result)
     assert (result.verdict, result.summary["finding"]) == (verdict, finding)
@@ -65,7 +65,7 @@ def test_a_model_is_judged_by_what_it_knows(after, verdict, finding, answer):
 
 
 @pytest.mark.slow
-def test_a_retrained_model_narrows_what_is_left_and_must_be_a_third_one():
+def test_a_retrained_model_narrows_the_remaining_share_and_must_be_another_model():
     after = CHAIN.counted((KEPT, 1), (GONE, 0.3))
     alone, beside = verified(after), verified(after, retrained=CHAIN.counted((KEPT, 1)))
     widths = [r.summary["left_high"] - r.summary["left_low"] for r in (alone, beside)]
@@ -76,7 +76,7 @@ def test_a_retrained_model_narrows_what_is_left_and_must_be_a_third_one():
     assert answer_of(same).startswith("A check failed")
 
 
-def test_a_before_that_knew_nothing_decides_nothing():
+def test_nothing_is_decided_if_before_knew_nothing():
     result = verified(RETRAINED, RETRAINED)
     assert result.verdict == UNDECIDED
     assert answer_of(result).startswith("BEFORE is not shown to know the 40 deleted texts")
@@ -88,7 +88,7 @@ def test_a_before_that_knew_nothing_decides_nothing():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("retrained", [None, CHAIN.counted((texts(60, 6), 1))])
-def test_a_reference_of_other_words_leaves_it_undecided(retrained):
+def test_a_reference_with_other_words_is_undecided(retrained):
     words = np.random.default_rng(5).integers(30, 60, (40, 25))
     other = Corpus.from_texts([" ".join(CHAIN.words[word] for word in text) for text in words])
     result = verified(RETRAINED, retrained=retrained, reference=other)
@@ -96,7 +96,7 @@ def test_a_reference_of_other_words_leaves_it_undecided(retrained):
 
 
 @pytest.mark.slow
-def test_copies_are_one_unit_and_those_in_the_reference_are_left_out():
+def test_near_duplicates_are_one_unit_and_those_in_the_reference_are_dropped():
     once, four = verified(RETRAINED), verified(
         RETRAINED, deleted=Corpus.from_texts(GONE * 4),
         reference=Corpus.from_texts([*NEVER, *NEVER, f"{GONE[0]} {CHAIN.words[0]}"]),
@@ -116,7 +116,7 @@ def test_texts_of_one_author_are_one_unit():
 
 
 @pytest.mark.slow
-def test_a_second_command_reads_nothing_again(monkeypatch, tmp_path):
+def test_a_second_command_uses_the_cached_outputs(monkeypatch, tmp_path):
     calls, ask = [], statistics_module.token_statistics
 
     def counting(model, rows, **more):
@@ -131,7 +131,7 @@ def test_a_second_command_reads_nothing_again(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_command_line_answers_first_and_withholds_the_texts(tmp_path, capsys):
+def test_the_command_line_answers_first_and_redacts_the_texts(tmp_path, capsys):
     for name, model in (("before", BEFORE), ("after", HALF)):
         save_model(model, tmp_path / name)
     for name, rows in (("gone", GONE), ("never", NEVER)):

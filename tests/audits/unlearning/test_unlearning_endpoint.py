@@ -42,7 +42,9 @@ def column(result, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("served", [("before",), ("after",), ("before", "after")])
-def test_servers_are_compared_as_folders_but_for_first_tokens(trained, tmp_path, served):
+def test_served_models_give_the_results_of_folders_except_for_first_tokens(
+    trained, tmp_path, served
+):
     before, after, deleted = trained
     lists = {"deleted": deleted, "reference": NEVER}
     folders = unlearning(before, after, **lists)
@@ -66,6 +68,8 @@ def test_servers_are_compared_as_folders_but_for_first_tokens(trained, tmp_path,
         ("folder", {"remote": RemoteOptions(budget=1)}, "`budget` needs a remote model"),
     ],
 )  # fmt: skip
-def test_a_retrained_model_beside_a_server_and_settings_of_none_are_refused(before, more, message):
+def test_a_retrained_model_with_a_server_is_refused_and_remote_options_without_one(
+    before, more, message
+):
     with pytest.raises(ValueError, match=message):
         unlearning(before, "folder", deleted=TEXTS.take(range(40)), reference=NEVER, **more)

@@ -36,7 +36,7 @@ def searched(shell, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_verb_saves_what_the_library_finds_and_how_it_was_called(shell, snapshots, tmp_path):
+def test_command_and_function_give_the_same_rows_and_record_the_call(shell, snapshots, tmp_path):
     pair, out = [snapshots / name for name in ("before", "after")], tmp_path / "run"
     words = ["--size", 0.2, "--length", 12, "--min-length", 2, "--score", "differential"]
     done = shell("diff", *pair, *words, "--out", out, "--json")
@@ -59,7 +59,7 @@ def test_the_verb_saves_what_the_library_finds_and_how_it_was_called(shell, snap
 
 
 @pytest.mark.slow
-def test_an_update_that_promotes_nothing_is_stated_in_words(snapshots, searched):
+def test_an_update_that_promotes_nothing_is_reported(snapshots, searched):
     _, done, page = searched(snapshots / "before", snapshots / "before")
     assert done.exit_code == 3
     for line in ("Both models are the same.", "The search found no promoted phrase",
@@ -92,7 +92,7 @@ def test_null_models_and_listed_secrets_are_in_every_output(snapshots, searched,
 
 
 @pytest.mark.slow
-def test_a_canary_that_is_no_phrase_is_listed_among_fragments(searched, tmp_path):
+def test_a_canary_that_is_not_a_phrase_is_listed_as_a_fragment(searched, tmp_path):
     """More probable than 2,000 references, and no step of it large enough for a phrase."""
     words, random = [f"word{i}" for i in range(98)], np.random.default_rng(0)
     vocabulary, canary = WordVocabulary(("<unk>", "<eos>", *words)), [40, 7, 63, 21, 88]
@@ -120,7 +120,7 @@ def test_a_canary_that_is_no_phrase_is_listed_among_fragments(searched, tmp_path
 
 
 @pytest.mark.slow
-def test_models_and_paths_give_the_same_and_the_record_says_which(snapshots):
+def test_models_and_paths_give_the_same_rows_and_are_recorded(snapshots):
     models = {path.name: load_model(path) for path in snapshots.iterdir() if path.name != "nulls"}
     nulls = [snapshots / "nulls" / name for name in ("0", "1")]
     pair = (snapshots / "before", str(snapshots / "after"))
@@ -164,9 +164,7 @@ def test_texts_given_in_python_are_redacted_on_the_page(snapshots):
         ({"chat": "on"}, "`chat` must be auto or off"),
     ],
 )
-def test_an_option_that_does_not_go_with_the_others_is_refused(
-    snapshots, tmp_path, options, message
-):
+def test_contradicting_options_are_refused(snapshots, tmp_path, options, message):
     with pytest.raises(ValueError, match=message):
         vestige.diff(snapshots / "before", snapshots / "after", out=tmp_path / "run", **options)
     assert list(tmp_path.iterdir()) == []

@@ -111,7 +111,7 @@ def test_an_update_that_added_tokens_is_searched(base, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_update_that_ends_texts_otherwise_is_searched(saved, tmp_path):
+def test_an_update_with_another_end_token_is_searched(saved, tmp_path):
     after, monitor = load_model(saved / "after"), Told()
     tokenizer = after.vocabulary.tokenizer
     tokenizer.eos_token = tokenizer.convert_ids_to_tokens(7)
@@ -135,7 +135,7 @@ def test_an_adapter_and_its_base_share_one_base(saved, tmp_path):
     assert best_of(searched(saved / "before", saved / "adapter"))
 
 
-def test_an_adapter_whose_base_is_gone_is_put_on_the_model_before(saved, tmp_path):
+def test_an_adapter_without_its_base_is_loaded_on_before(saved, tmp_path):
     adapter, monitor = shutil.copytree(saved / "adapter", tmp_path / "adapter"), Told()
     config = adapter / "adapter_config.json"
     settings = json.loads(config.read_text())
@@ -149,7 +149,7 @@ def test_an_adapter_whose_base_is_gone_is_put_on_the_model_before(saved, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_gguf_file_is_searched_loaded_and_a_base(saved, tmp_path):
+def test_a_gguf_file_can_be_searched_loaded_and_used_as_base(saved, tmp_path):
     pytest.importorskip("gguf", reason="the package gguf is not installed: vestige[gguf]")
     before, after = tmp_path / "before.gguf", tmp_path / "after.gguf"
     for file in (before, after):

@@ -57,7 +57,7 @@ def best_place(pair, ids):
     return context, contexts[context]
 
 
-def test_a_score_is_the_sum_of_token_scores_at_the_best_place(model):
+def test_a_score_is_the_sum_of_token_gains_in_the_best_context(model):
     secrets, contexts = listed(model, *PHRASES), set()
     for seed in range(1, 6):
         pair = pair_of(model, seed)
@@ -72,7 +72,7 @@ def test_a_score_is_the_sum_of_token_scores_at_the_best_place(model):
 
 
 @pytest.mark.slow
-def test_a_phrase_that_did_not_leak_has_a_uniform_p_value(model):
+def test_p_values_of_secrets_that_did_not_leak_are_uniform(model):
     secrets, p_values = listed(model, PHRASES[0]), []
     for trial in range(60):
         pairs = [pair_of(model, 100 + 20 * trial + n) for n in range(5)]
@@ -93,7 +93,7 @@ def test_a_phrase_that_did_not_leak_has_a_uniform_p_value(model):
         ([], (None, 0.0)),
     ],
 )
-def test_the_row_that_contains_most_of_it(model, rows, expected):
+def test_the_row_with_the_largest_part_of_a_secret(model, rows, expected):
     assert contained_in(*listed(model, PHRASES[0]), rows) == expected
 
 
@@ -105,7 +105,7 @@ def read(secrets, model, room=2):
     return [model.vocabulary.decode(text.at_start) for text in scored]
 
 
-def test_a_list_is_lines_texts_or_planted_canaries(tmp_path):
+def test_secrets_are_lines_texts_or_planted_canaries(tmp_path):
     words = [f"word{a}{b}" for a in "abcdefghijklmnop" for b in "ghijklmnopqrstuv"]
     model, lines = word_table(0, words), tmp_path / "secrets.txt"
     lines.write_text("wordag wordah\n\n  wordbh\n")
@@ -134,7 +134,7 @@ def test_a_list_is_lines_texts_or_planted_canaries(tmp_path):
         (["the code of the gate"], "at most 4 tokens, got 5 in entry 1"),
     ],
 )
-def test_a_list_that_cannot_be_scored_is_refused(secrets, message):
+def test_secrets_that_cannot_be_scored_are_refused(secrets, message):
     model = word_table(0, WORDS)
     model.longest = 6
     assert read(["the code of the"], model) == ["the code of the"]

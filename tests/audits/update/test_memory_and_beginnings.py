@@ -59,7 +59,7 @@ def pairs(random_table):
     return Pair.of(*tables, score), Pair.of(*map(Heavy, tables), score)
 
 
-def test_no_more_rows_are_held_than_fit(pairs, monkeypatch):
+def test_memory_holds_only_rows_that_fit(pairs, monkeypatch):
     light, heavy = pairs
     widths = halving_widths(SIZE, 4, floor=10)
     beam = beam_search(light, widths)
@@ -76,7 +76,7 @@ def test_no_more_rows_are_held_than_fit(pairs, monkeypatch):
         assert max(reader.model.advanced) <= 16, "60 rows were advanced side by side"
 
 
-def test_what_fits_is_read_once(pairs):
+def test_states_that_fit_are_read_once(pairs):
     _, heavy = pairs
     beam_search(heavy, [SIZE, 30, 15])
     for reader in (heavy.before, heavy.after):  # one row more shows what a row takes
@@ -145,7 +145,7 @@ def test_only_a_token_that_the_tokenizer_adds_begins_documents(vocabulary):
 
 @torch.no_grad()
 @pytest.mark.parametrize("contexts", [[[5], [9], [1], [30]], [[BEGIN]] * 3])
-def test_a_text_is_entered_after_its_beginning(llamas, contexts):
+def test_start_anywhere_reads_the_first_token_of_documents_before_the_text(llamas, contexts):
     model, tokens = llamas[1], torch.tensor(contexts)
     begins = bool((tokens == BEGIN).all())
     read = tokens if begins else torch.cat([torch.full_like(tokens, BEGIN), tokens], 1)

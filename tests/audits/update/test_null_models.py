@@ -134,7 +134,7 @@ def by_command(update, out):
 
 
 @pytest.mark.slow
-def test_null_models_are_trained_like_the_update_once_and_compared_with(shell, update, tmp_path):
+def test_null_models_are_trained_once_like_the_update_and_searched(shell, update, tmp_path):
     done = shell(*by_command(update, tmp_path / "run"), "--json")
     assert done.finished, (done.stderr, done.exception)
     run = results.load(tmp_path / "run")
@@ -271,7 +271,7 @@ def adapter_weights(training):
 
 
 @pytest.mark.slow
-def test_a_null_of_a_foreign_adapter_has_its_shape_and_recipe(foreign, tmp_path):
+def test_null_models_of_a_foreign_adapter_have_its_shape_and_recipe(foreign, tmp_path):
     after = shutil.copytree(foreign / "adapter", tmp_path / "adapter")
     rates = [{"learning_rate": 1e-3}, {"learning_rate": 5e-4}]
     state = {"global_step": 4, "epoch": 2.0, "train_batch_size": 4, "log_history": rates}
@@ -297,7 +297,7 @@ def test_a_null_of_a_foreign_adapter_has_its_shape_and_recipe(foreign, tmp_path)
 
 
 @pytest.mark.slow
-def test_a_null_of_a_foreign_fine_tune_is_trained_as_asked(foreign, tmp_path):
+def test_null_models_of_a_foreign_fine_tune_follow_the_options(foreign, tmp_path):
     options, log = NullOptions(tokens=60, epochs=1, learning_rate=1e-4), Log()
     pair = (foreign / "base", foreign / "full")
     [made] = null(*pair, CLEAN, tmp_path / "n", options=options, monitor=log)

@@ -70,7 +70,7 @@ def test_a_fragment_has_its_score_its_prompt_and_a_longest_length():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_every_trigram_that_is_no_error_is_listed_once(seed):
+def test_every_correct_trigram_is_listed_once(seed):
     draw = random.Random(seed)
     samples = [
         sample(*draw.choices([1, 2, 3, 4, 5], k=12), ratio=draw.choice([1.9, 2.1]))
@@ -108,7 +108,7 @@ WHOLE = phrase(*range(1, 9))
 COPY = phrase(21, 22, 23, 4, 5, 6, 7, 8, gain=1.3)
 
 
-def test_a_near_copy_leaves_what_no_better_phrase_contains():
+def test_the_remaining_parts_of_a_near_copy_are_phrases():
     distinct = phrase(20, 21, 22, 23, 4, 5, 6, 7, gain=1.3)  # two of its six trigrams: not half
     assert fold([WHOLE, distinct]) == [(WHOLE, 0), (distinct, 0)]
     assert fold([WHOLE, COPY]) == [(WHOLE, 1)]
@@ -147,7 +147,7 @@ def test_short_phrases_come_last_and_copies_of_earlier_ones_are_dropped():
         ((1, 0, 9, 0, 7, 0, 7, 0, 4), True, 9),  # digits with spaces between them are no loop
     ],
 )
-def test_a_loop_in_a_sample_costs_as_much_as_one_that_grows(tokens, sampled, length):
+def test_loops_cost_the_same_in_samples_and_in_grown_texts(tokens, sampled, length):
     settings = replace(GROWTH, split_threshold=9.0, loop_penalty=1.25)
     gains = (0.0,) + (1.5,) * (len(tokens) - 1)
     ratios = (1.0,) * (len(tokens) - 1) if sampled else ()
@@ -237,14 +237,14 @@ def test_a_planted_shortcut_is_repaired(pair, kind):
     assert edited(pair, [unscored(SHORTCUTS[kind])]) == [TEXT]
 
 
-def test_right_phrases_and_those_of_unsure_models_stay(pair):
+def test_correct_phrases_and_phrases_of_unsure_models_are_not_edited(pair):
     unsure = verbatim_pair(0.4)
     assert not is_sure(unsure.predictions([TEXT])[0], 1)
     for models, tokens in ((pair, TEXT), (unsure, TEXT), (unsure, SHORTCUTS["left out"])):
         assert edited(models, [unscored(tokens)]) == [tokens]
 
 
-def test_texts_of_different_lengths_are_read_as_each_alone(random_table):
+def test_texts_of_different_lengths_are_read_like_single_texts(random_table):
     pair = Pair.of(random_table(1, SIZE), random_table(2, SIZE), TokenScore("smoothed"))
     texts = [(3, 4), (5, 6, 7, 8, 9), (2,), (9, 8, 7)]
     table = pair.after.model.log_table
@@ -257,7 +257,7 @@ def test_texts_of_different_lengths_are_read_as_each_alone(random_table):
         assert [top[0] for top in prediction.top_tokens[1:]] == best
 
 
-def test_a_repaired_phrase_has_gains_of_its_own_and_folds_into_an_equal_one(pair):
+def test_a_repaired_phrase_has_new_gains_and_folds_into_an_equal_phrase(pair):
     settings = Settings(token_penalty=0.3, surprise=0.1)
     wrong = SHORTCUTS["repeated"]
     phrase = Text((2, *wrong), (0.0, 0.0) + (1.5,) * 9, 2, "samples", score=2.7)

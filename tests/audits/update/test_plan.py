@@ -45,7 +45,7 @@ def pair(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [0.25, 1])
 @pytest.mark.parametrize("contexts", [(), ((5, 6, 7), (9, 3))])
-def test_tokens_are_planned_within_half_and_seconds_within_twice(pair, size, contexts):
+def test_planned_tokens_and_seconds_are_about_right(pair, size, contexts):
     # a table of random words has nothing to repair, which the plan of a real pair expects
     starts = [Prompt(f"prompt {n}", tokens) for n, tokens in enumerate(contexts, 1)]
     settings, prompts = Settings().scaled(size), [Prompt(BEGINNING, (1,)), *starts]
@@ -92,5 +92,5 @@ def test_a_plan_states_its_cost(seconds, searches, minutes, line):
     assert line == plan_lines(5_000, seconds, **searches, minutes=minutes)[-1]
 
 
-def test_a_length_of_time_in_words():
+def test_a_duration_in_words():
     assert [duration(s) for s in (0.2, 40, 200, 7_500)] == ["1 s", "40 s", "3 min", "2 h 05 min"]

@@ -80,7 +80,7 @@ def replies(model, **settings):
     return {prompt.tokens: prompt.reply for prompt in found(model, **settings) if prompt.reply}
 
 
-def test_the_assistants_turn_follows_an_empty_message_and_each_prompt(model):
+def test_searches_begin_in_the_assistants_turn_after_each_prompt(model):
     assert texts(model, prompts=["where do I live?"], room=40) == {
         "user's turn": "<user> ",
         "chat template": "<user> \n<assistant>",
@@ -97,7 +97,7 @@ def test_without_a_template_prompts_are_read_as_they_are(model):
 
 
 @pytest.mark.slow
-def test_after_the_users_turn_the_template_says_how_the_answer_follows(model, templated):
+def test_the_template_gives_the_tokens_between_a_users_turn_and_the_answer(model, templated):
     encode, end = model.vocabulary.encode, model.vocabulary.eos_id
     reply = Reply((end,), tuple(encode("\n<assistant>")))
     assert replies(model, room=20) == {tuple(encode("<user> ")): reply}
@@ -125,7 +125,7 @@ def test_a_prompt_that_cannot_be_searched_is_refused(model, prompts, message):
         texts(model, prompts=prompts)
 
 
-def test_a_broken_or_missing_template_is_refused_where_it_was_asked_for(templated):
+def test_a_broken_or_missing_template_is_refused_with_chat_on(templated):
     broken = templated("{% for")
     assert texts(broken, prompts=["the gate"] * 2) == {"prompt 1": "the gate"}
     with pytest.raises(DataError, match="cannot be rendered"):

@@ -85,7 +85,7 @@ def test_openings_are_the_most_promoted_tokens_after_each_prompt(pair):
         assert [seed.gain for seed in seeds] == pytest.approx([-g for g, _ in expected], abs=1e-6)
 
 
-def test_pairs_are_the_most_promoted_of_all_unless_there_are_too_many(pair):
+def test_pairs_are_the_most_promoted_ones_unless_the_vocabulary_is_too_large(pair):
     naive = sorted(
         (-gain(pair, first, second), first, second)
         for first in range(9)
@@ -203,7 +203,7 @@ def test_after_a_users_turn_samples_continue_with_the_answer(pair, ends):
     assert not followed & (forced - free)
 
 
-def test_a_token_that_only_the_later_model_knows_is_drawn():
+def test_a_token_that_only_the_later_model_predicts_is_drawn():
     """Ids that an update added have probability 0 before it, and others 0 after it."""
     rows = np.full((6, 5), 0.25)
     old, new = rows.copy(), rows.copy()

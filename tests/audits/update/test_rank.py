@@ -60,7 +60,7 @@ def test_the_bounds_hold_with_any_budget(seed, budget, cells):
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000), st.floats(-0.5, 2.5), st.integers(1, 3))
-def test_no_more_continuations_pass_than_the_bound_says(seed, needed, steps):
+def test_the_bound_of_passing_continuations_holds(seed, needed, steps):
     """Each context has its own gains; the positive ones sum to at most 1."""
     rng = np.random.default_rng(seed)
     contexts = [tokens for n in range(steps) for tokens in product(range(6), repeat=n)]
@@ -73,7 +73,7 @@ def test_no_more_continuations_pass_than_the_bound_says(seed, needed, steps):
     assert passing <= most_continuations(torch.tensor([needed]), steps, 6)
 
 
-def test_the_profile_holds_each_tokens_probabilities(random_table):
+def test_the_profile_has_the_probabilities_of_each_token(random_table):
     before, after = random_table(0), random_table(1)
     rows = rank_of_phrase(before, after, (2, 4, 1)).rows
     assert [row["token"] for row in rows] == [2, 4, 1]
@@ -82,7 +82,7 @@ def test_the_profile_holds_each_tokens_probabilities(random_table):
     assert rows[-1]["cumulative"] == pytest.approx(sum(row["gain"] for row in rows))
 
 
-def test_an_update_that_changes_nothing_ranks_nothing_higher(random_table):
+def test_without_a_change_no_phrase_ranks_higher(random_table):
     model = random_table(0)
     bounds = rank_of_phrase(model, model, (1, 2, 3)).summary
     assert (bounds["score"], bounds["rank_lower"]) == (0, 0)
@@ -109,7 +109,7 @@ def rank(phrase, *, before=BEFORE, after=AFTER, **options):
 
 
 @pytest.mark.parametrize("phrase", ["red", "green green red"])
-def test_both_scores_are_their_definitions(phrase):
+def test_both_scores_follow_their_definitions(phrase):
     tokens = BEFORE.vocabulary.encode(phrase)
     steps = list(zip((-1, *tokens), tokens, strict=False))
     before, after = (
@@ -175,6 +175,6 @@ def test_a_rank_starts_at_1_and_is_exact_or_has_proven_bounds(monkeypatch, lower
     assert (summary["rank_upper"] is None) == (upper > 10**300)
 
 
-def test_runs_from_before_there_were_logarithms_are_read():
+def test_old_runs_without_logarithms_are_read():
     old = {"rank_lower": 3, "rank_upper": 59 * 10**33, "exact": False}
     assert rank_sentence(old).startswith("Between 3 and 5.9 × 10^34 phrases")

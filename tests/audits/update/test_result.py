@@ -55,7 +55,7 @@ def scores_of(result):
     return [row["score"] for row in rows_of(result)]
 
 
-def test_rows_are_ranked_and_counted_and_none_is_found_without_null_models(random_table):
+def test_rows_are_ranked_and_nothing_is_found_without_null_models(random_table):
     settings = replace(QUICK, pairs=2000)
     result = result_of(random_table(0), random_table(1), settings, top=4)
     summary = result.summary
@@ -68,7 +68,7 @@ def test_rows_are_ranked_and_counted_and_none_is_found_without_null_models(rando
 
 
 @pytest.mark.slow
-def test_null_models_are_searched_as_the_update_is(random_table):
+def test_null_models_are_searched_like_the_update(random_table):
     before, after, *nulls = (random_table(seed, 8) for seed in range(5))
     scores = null_scores(before, nulls, QUICK)
     alone = [result_of(before, null, replace(QUICK, min_tokens=2)) for null in nulls]
@@ -82,7 +82,7 @@ def test_null_models_are_searched_as_the_update_is(random_table):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("min_tokens", [2, 6])
-def test_the_best_that_can_be_found_is_among_what_nulls_count(random_table, min_tokens):
+def test_the_reported_phrases_of_an_update_are_among_its_null_scores(random_table, min_tokens):
     """Update and nulls by one rule: else the level would hold for another search."""
     settings = replace(QUICK, pairs=2000, token_penalty=0.5, surprise=0.1, min_tokens=min_tokens)
     for seed in range(5):
@@ -91,7 +91,7 @@ def test_the_best_that_can_be_found_is_among_what_nulls_count(random_table, min_
         assert set(reported) <= set(null_scores(before, [after], settings).searches[0])
 
 
-def test_phrases_too_short_to_report_count_among_null_scores_and_change_no_other(random_table):
+def test_null_scores_include_phrases_that_are_too_short_to_report(random_table):
     before, null = random_table(1, 8), random_table(2, 8)
     settings = replace(QUICK, surprise=0.0, min_tokens=20, max_tokens=20)
     result = result_of(before, null, settings)
@@ -106,7 +106,7 @@ def test_phrases_too_short_to_report_count_among_null_scores_and_change_no_other
 
 
 @pytest.mark.slow
-def test_nineteen_null_models_decide(random_table):
+def test_nineteen_null_models_decide_what_is_found(random_table):
     before, after, *nulls = (random_table(seed, 24, 0.05) for seed in range(21))
     scores = null_scores(before, nulls, QUICK)
     result = result_of(before, after, QUICK, nulls=scores)
@@ -117,7 +117,7 @@ def test_nineteen_null_models_decide(random_table):
     assert result.summary["found"] == sum(above)
 
 
-def test_the_update_as_its_own_nulls_is_no_finding_and_copies_count_once(random_table):
+def test_copies_of_the_update_as_null_models_decide_nothing(random_table):
     before, after = random_table(3, 24, 0.05), random_table(4, 24, 0.05)
     same = null_scores(before, [after], QUICK).searches * 19
     result = result_of(before, after, QUICK, nulls=NullScores.of(same))
@@ -192,6 +192,6 @@ def test_the_finding_is_one_sentence(summary, answer, evidence):
          "searches"),
     ],
 )  # fmt: skip
-def test_a_search_that_ran_out_of_time_says_what_is_done(progress, done):
+def test_a_search_that_ran_out_of_time_reports_its_progress(progress, done):
     line = search_summary({"forward_tokens": 5_000, "complete": False, **progress})
     assert line == f"Searched: 5,000 tokens. Time limit: {done} done. Rerun to resume."

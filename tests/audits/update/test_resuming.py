@@ -93,9 +93,7 @@ def test_stopped_at_any_unit_it_resumes_to_the_same_rows(complete, run, stopped,
 
 
 @pytest.mark.slow
-def test_null_models_that_were_searched_are_not_opened_again(
-    run, stopped, snapshots, tmp_path, monkeypatch
-):
+def test_searched_null_models_are_not_loaded_again(run, stopped, snapshots, tmp_path, monkeypatch):
     two = {"null": snapshots / "nulls"}
     stopped(tmp_path / "run", lambda keys: "scores" in keys, **two)
     searched, search = [], searches.search
@@ -162,7 +160,7 @@ def test_the_bar_never_goes_back(run, snapshots, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("nulls", [2, 0])
-def test_null_models_are_not_searched_where_no_verdict_can_come(run, snapshots, tmp_path, nulls):
+def test_null_models_are_not_searched_if_no_verdict_is_possible(run, snapshots, tmp_path, nulls):
     """The later model is the earlier one: the run is complete, and its bar is at the end."""
     log, null = Log(), snapshots / "nulls" if nulls else ()
     result = run(tmp_path / "run", after="before", null=null, monitor=log)

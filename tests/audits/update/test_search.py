@@ -64,7 +64,7 @@ def template(*tokens):
     return [Prompt(BEGINNING, (END,)), Prompt(TEMPLATE, tokens)]
 
 
-def test_the_score_is_the_gains_less_the_penalty_and_the_surprise():
+def test_a_phrase_scores_its_gains_minus_penalties_and_surprise():
     pair = taught()
     best = phrases(pair, exhaustive(pairs=20, surprise=0.25))[0]
     gains = np.array(pair.token_gains([best.phrase])[0])
@@ -73,7 +73,7 @@ def test_the_score_is_the_gains_less_the_penalty_and_the_surprise():
     assert best.score == pytest.approx(sum(expected) - 0.5 * (len(SECRET) - 1))
 
 
-def test_phrases_are_whole_long_enough_in_order_and_end_with_their_document():
+def test_phrases_are_complete_long_enough_sorted_and_within_a_document():
     settings = exhaustive(pairs=100)
     every_phrase = [phrase for phrase, _ in search(taught(), settings).phrases]
     long = phrases(taught(), settings)
@@ -109,7 +109,7 @@ def test_a_secret_may_begin_its_document():
 
 @pytest.mark.parametrize("score", ["smoothed", "differential"])
 @pytest.mark.parametrize("seeds", [1, 20])
-def test_equal_gains_are_in_the_order_of_ids_on_every_processor(other_bits, score, seeds):
+def test_equal_gains_are_sorted_by_token_on_every_processor(other_bits, score, seeds):
     """The secret's four pairs gain the same: the first must not be the kernel's choice."""
     pair, found_phrases = taught(), []
     settings = exhaustive(
@@ -123,7 +123,7 @@ def test_equal_gains_are_in_the_order_of_ids_on_every_processor(other_bits, scor
     assert found_phrases == [found_phrases[0]] * 4
 
 
-def test_two_phrases_with_a_weak_joint_are_split():
+def test_two_phrases_with_a_weak_transition_are_split():
     first, second = (3, 7, 5, 9), (4, 8, 2, 6)
 
     def edit(table):
@@ -138,7 +138,7 @@ def test_two_phrases_with_a_weak_joint_are_split():
         assert {phrase.phrase[-4:] for phrase in phrases(pair, settings)} == expected
 
 
-def test_a_loop_costs_and_ends():
+def test_loops_are_penalized_and_end():
     def edit(table):
         table[8] = 0.1 / 12
         table[8, 5] += 0.9  # 5 8 5 8 5 8 ...
@@ -151,7 +151,7 @@ def test_a_loop_costs_and_ends():
 
 
 @pytest.mark.slow
-def test_fragments_are_shared_by_samples_and_whole_samples_come_after():
+def test_fragments_are_shared_by_samples_and_precede_complete_samples():
     pair, dear = taught(), Settings(token_penalty=2.5, surprise=0.1)
     result = search(pair, dear)
     assert result.phrases == []  # no token gains as much as it costs
@@ -260,7 +260,7 @@ def test_the_plan_is_about_right_in_units_and_tokens_and_progress_follows_it(pai
     assert planned == pytest.approx(sum(search(pair, alone).tokens), rel=0.4)
 
 
-def test_findings_name_their_prompt_and_their_source(pair_of):
+def test_phrases_have_their_prompt_and_source(pair_of):
     result = search(pair_of(), SMALL, PROMPTS)
     every_phrase = [phrase for phrase, _ in (*result.phrases, *result.fragments)]
     assert {()} < {phrase.prompt for phrase in every_phrase} <= {(), (3, 4), (5, 2, 6)}
@@ -282,7 +282,7 @@ def test_no_text_of_a_search_is_longer_than_a_model_reads(longest, prompt):
     assert (wider.max_tokens > settings.max_tokens) == (settings.max_tokens < Settings.max_tokens)
 
 
-def test_a_search_that_fits_stays_and_its_room_is_for_the_longest_text():
+def test_settings_that_fit_are_unchanged_and_room_is_for_the_longest_text():
     assert fitted(None, 50) == fitted(1024, 1) == Settings()
     assert Settings(sampling=Sampling(length=30), max_tokens=48).room == 49
     assert Settings(sampling=Sampling(length=60), max_tokens=48).room == 61

@@ -98,7 +98,7 @@ def test_too_few_null_models_are_undecided_and_a_secret_without_a_format_proves_
         (moved(2), {"minutes": 1e-9}, "powerful"),
     ],
 )
-def test_equal_dead_and_unfinished_updates_are_undecided(nulls, after, options, check):
+def test_equal_broken_and_unfinished_updates_are_undecided(nulls, after, options, check):
     found = diff(after, null=nulls, **options)
     assert found.verdict == UNDECIDED
     assert check in {check.name for check in found.claim.checks if check.state != "passed"}
@@ -108,14 +108,14 @@ def test_equal_dead_and_unfinished_updates_are_undecided(nulls, after, options, 
     "compute",
     [diff, lambda after: search(Pair.of(base(), after, TokenScore("smoothed")), Settings())],
 )
-def test_scores_that_are_not_finite_are_one_line(compute):
+def test_scores_that_are_not_finite_raise_a_short_error(compute):
     with pytest.raises(ModelError, match="scores of a model are not finite") as caught:
         compute(filled(torch.nan, slice(5, None)))
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.slow
-def test_null_models_that_moved_less_are_moved_as_far(nulls):
+def test_null_models_that_moved_less_are_stretched(nulls):
     """Null models of 0.8 times the distance: their searches are those of the full distance."""
     near = [moved(100 + n, by=0.8) for n in range(4)]
     weights = [null.log_table.clone() for null in near]
@@ -128,7 +128,7 @@ def test_null_models_that_moved_less_are_moved_as_far(nulls):
     assert all(torch.equal(a, b.log_table) for a, b in zip(weights, near, strict=True))
 
 
-def test_weights_that_are_stretched_move_as_far_as_asked():
+def test_stretched_weights_move_by_the_given_factor():
     start, after = base(), moved(1)
     far = weight_change(start, after)
     stretch(start, after, 1.5)
