@@ -1,4 +1,4 @@
-"""Every number of an anatomy as a loop over single words finds it, and none where none is."""
+"""Every number of an anatomy against a loop over single words; no gap without memorization."""
 
 import math
 from collections import Counter
@@ -29,7 +29,7 @@ ZIPF = 1 / np.arange(1, len(NAMES) + 1)
 
 
 def corpus(seed, texts=60, users=12):
-    """Texts of words that fall off as 1 / rank."""
+    """Texts whose word frequencies are proportional to 1 / rank."""
     random, shares = np.random.default_rng(seed), ZIPF / ZIPF.sum()
     lines = [" ".join(random.choice(NAMES, random.integers(3, 9), p=shares)) for _ in range(texts)]
     return Corpus.from_texts(lines, users=[f"user{seed}-{i % users}" for i in range(texts)])
@@ -41,7 +41,7 @@ BOTH = {"seen": SEEN, "unseen": UNSEEN}
 
 @pytest.fixture(scope="module")
 def model():
-    """A table that gives any words any probabilities."""
+    """A table with random probabilities."""
     random, alpha = np.random.default_rng(9), np.ones(SIZE)
     return TableModel(random.dirichlet(alpha), random.dirichlet(alpha, SIZE), WORDS)
 
@@ -54,7 +54,7 @@ def lstm():
 
 
 def analysed(model, seen=SEEN, unseen=UNSEEN, *, resamples=50, silenced=(0.5,), **options):
-    """An anatomy with fewer resamples and other shares of silent units than usual."""
+    """An anatomy with fewer resamples and other shares of silent units."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "RESAMPLES", resamples)
         patch.setattr(module, "SILENCED", silenced)
@@ -224,7 +224,7 @@ def test_the_gap_of_a_model_that_learned_neither_text_is_seldom_significant(mode
 
 @pytest.mark.slow
 def test_matched_words_remove_differences_between_word_sets():
-    """A word that is rare in the counted text is rarer there than elsewhere, by that choice."""
+    """Words that are rare in the counted text are on average more frequent elsewhere."""
     share = 1 / np.arange(1, SIZE + 1)
     share /= share.sum()
     common = TableModel(share, np.tile(share, (SIZE, 1)), WORDS)

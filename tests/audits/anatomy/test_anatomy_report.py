@@ -1,4 +1,4 @@
-"""The page of an anatomy answers first, by the same words, and draws what was measured."""
+"""The page of an anatomy: the answer first, then charts and tables."""
 
 import math
 import re
@@ -20,7 +20,7 @@ SILENT = (0.0, 0.5)
 
 
 def anatomy(*, frequent=0.1, rest=0.7, reach=0.05, ablation=True):
-    """Gaps of log ranks as given, at the same words; everything else is made up."""
+    """A result with these gaps of log ranks at the same words; other numbers are synthetic."""
     rows = []
 
     def add(cell, span, value, around=reach):

@@ -1,4 +1,4 @@
-"""`anatomy` saves what it finds, names no word, and refuses bad input."""
+"""`anatomy` saves its result, reveals no word, and refuses bad input."""
 
 import json
 
@@ -22,7 +22,7 @@ USERS = ("rosalind", "orlando", "celia", "silvius")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Models that know the words of two texts, and files that do not fit."""
+    """Models with the vocabulary of two texts, and bad files."""
     root, words = tmp_path_factory.mktemp("anatomy"), WordVocabulary(("<unk>", "<eos>", *NAMES))
     torch.manual_seed(0)
     config = LSTMConfig(layers=1, embedding_size=6, hidden_size=8, initial_range=0.8)

@@ -1,4 +1,4 @@
-"""Resampled units spread as the mean of a sample does, and one unit says nothing of spread."""
+"""Means of resampled units have the variance of a mean; one unit has none."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def test_many_units_are_drawn_in_blocks(monkeypatch):
 
 
 def missing(number):
-    """200 resamples of which so many have nothing to count."""
+    """200 resamples, `number` of them without a value."""
     draws = np.arange(200.0)[:, None]
     draws[1 : 1 + number] = np.nan
     return draws

@@ -1,4 +1,4 @@
-"""`compare` takes trainings by name, on disk and in memory, and records how they were given."""
+"""`compare` takes trainings by name, on disk and in memory, and records the call."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Defences compared by made measurements: verdicts, numbers, fairness, guarantees, the claim."""
+"""Defences compared by synthetic measurements: verdicts, numbers, fairness, guarantees, claim."""
 
 import json
 import math
@@ -24,7 +24,7 @@ CANARIES, DOCUMENTS, USERS = 40, 120, 12
 
 
 def canary_rows(exposure, copies, shuffled):
-    """Rows of canaries, as an exposure has them."""
+    """Rows of canaries, like those of an exposure."""
     columns = zip(exposure.tolist(), copies, shuffled.tolist(), strict=True)
     return tuple(
         {"phrase": f"canary {i}", "copies": n, "exposure": e, "shuffled_exposure": s,
@@ -34,7 +34,7 @@ def canary_rows(exposure, copies, shuffled):
 
 
 def training(name, *, leak=9.0, worse=0.0, seed=0, **other):
-    """A training whose canaries have `leak` bits and whose losses are `worse` nats a token more."""
+    """A training with canaries of `leak` bits and losses `worse` nats higher per token."""
     shared, rng = np.random.default_rng(0), np.random.default_rng(seed + 1)
     tokens = shared.integers(5, 30, DOCUMENTS)
     loss = tokens * (4 + shared.normal(0, 0.3, DOCUMENTS) + worse)

@@ -1,4 +1,4 @@
-"""What is measured of each training: as defined, and what the data do not allow is a note."""
+"""Measurements of each training follow their definitions; missing ones are notes."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ def measure(models, **options):
 
 
 def naive_perplexity(table_model):
-    """Of the test text, its ends included, from the table itself."""
+    """Perplexity of the test text with its ends, from the table."""
     table, eos = table_model.log_table.double().numpy(), table_model.vocabulary.eos_id
     losses = []
     for line in TEXT:

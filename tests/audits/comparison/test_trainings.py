@@ -1,4 +1,4 @@
-"""Trainings by name, what their runs say of them, and what all of them share."""
+"""Trainings by name, their runs, and the text and users that they share."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Verdicts on defences follow from intervals, and sentences claim no more."""
+"""Verdicts and sentences on defences follow from intervals."""
 
 import pytest
 

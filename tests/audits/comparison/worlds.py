@@ -42,7 +42,7 @@ def text(seed=0, users=True):
 
 
 class TrainingHistory:
-    """What a training says of itself."""
+    """The history of a training."""
 
     def __init__(self, **summary):
         self._summary = {"step": 400, "steps": 400, "tokens": 9000, "epoch": 4.0, **summary}

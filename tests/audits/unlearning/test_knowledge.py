@@ -1,4 +1,4 @@
-"""What is left of deleted texts, by simulation with a known truth."""
+"""Knowledge of deleted texts, by simulation with a known truth."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from vestige.models.token_statistics import TokenStatistics
 
 
 def verify(*known, **more):
-    """As the verb, where all checks of lists and models passed."""
+    """The result of the verb if all checks of lists and models passed."""
     return knowledge.verify(*known, checks=passed("unlearning"), **more)
 
 
@@ -22,7 +22,7 @@ def left(result, name="left"):
 
 
 def drawn(rng, *, gains, count=(25, 60), hardness=0.5):
-    """What models know of the same texts: each text's hardness, a gain of each, and noise."""
+    """Knowledge of models with the same texts: difficulty of each text, gain of each model, noise."""
     sides = {}
     for side, n in zip(("deleted", "reference"), count, strict=True):
         hard = rng.normal(-4, hardness, n)

@@ -1,4 +1,4 @@
-"""Deleted texts of served models, compared as those of folders but for first tokens."""
+"""Deleted texts of served models: the results of folders, except for first tokens."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""`diff` end to end, by command and in Python: rows, records, what is shown and refused."""
+"""`diff` end to end, by command and in Python: rows, records, pages and refusals."""
 
 import html
 import json

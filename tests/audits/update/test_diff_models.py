@@ -1,4 +1,4 @@
-"""`diff` on models that people ship: more tokens, another end, an adapter, a GGUF file."""
+"""`diff` on real model formats: more tokens, another end, an adapter, a GGUF file."""
 
 import copy
 import json

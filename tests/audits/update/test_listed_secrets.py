@@ -1,4 +1,4 @@
-"""ListedSecret secrets: how they are read, scored at their best place, and found in rows."""
+"""Listed secrets: how they are read, scored in their best context, and found in rows."""
 
 import math
 
@@ -42,7 +42,7 @@ def listed(model, *texts):
 
 
 def best_place(pair, ids):
-    """By definition: the score at a document's beginning, after the prompt, anywhere."""
+    """The best context and its score, by definition."""
 
     def score(last, tokens):
         steps = zip((last, *tokens), tokens, strict=False)

@@ -1,4 +1,4 @@
-"""States bounded in memory, and documents that begin with a token of their own."""
+"""States bounded in memory, and documents that begin with a special token."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ class HeavyState(TableState):
 
 
 class Heavy:
-    """A table with heavy states, which notes how many rows are advanced side by side."""
+    """A table with heavy states, which records how many rows are advanced in one batch."""
 
     def __init__(self, table):
         self.table, self.advanced = table, []

@@ -1,4 +1,4 @@
-"""Null models are trainings of their own: given, or trained as the update was from clean text."""
+"""Null models: passed by the user, or trained like the update on clean text."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ from vestige.session import Session
 
 @pytest.fixture
 def saved(tmp_path):
-    """Models on disk by name, all different."""
+    """Different models on disk."""
     for seed, name in enumerate(("before", "after", "nulls/2", "nulls/10", "nulls/1")):
         save_model(word_table(seed), tmp_path / name)
     return tmp_path

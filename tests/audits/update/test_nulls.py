@@ -1,4 +1,4 @@
-"""What null searches say of a score: by counting, and against chance itself."""
+"""E-values and p-values of null searches, by counting and by simulation."""
 
 import math
 
@@ -55,7 +55,7 @@ def test_missing_searches_and_nan_scores_are_refused(searches, message):
 @pytest.mark.slow
 @given(st.lists(SEARCH, min_size=20, max_size=41))
 def test_at_most_one_of_twenty_exchangeable_searches_finds_a_phrase(searches):
-    """Each in turn is the update and the others are its nulls: no draw can break the level."""
+    """Each search in turn is the update, the others are its nulls: the level holds exactly."""
     rejected = 0
     for index, update in enumerate(searches):
         nulls = NullScores.of(searches[:index] + searches[index + 1 :])

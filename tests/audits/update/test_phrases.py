@@ -1,4 +1,4 @@
-"""Fragments that samples agree on, near-copies that fold, and shortcuts that are repaired."""
+"""Fragments that samples share, near-copies that are folded, and shortcuts that are repaired."""
 
 import math
 import random
@@ -26,7 +26,7 @@ SECRET = (11, 12, 13, 14, 15, 16, 17, 18)
 
 
 def sample(*tokens, ratio=3.0, prompt=()):
-    """A sample of which every token became more probable by as much."""
+    """A sample whose tokens all became equally more probable."""
     gains = (0.0,) * (1 + len(tokens))
     return Text((0, *tokens), gains, 1, "samples", prompt, (ratio,) * len(tokens))
 
@@ -185,7 +185,7 @@ class Rows:
 
 
 class Verbatim:
-    """Knows one text: after two tokens of it, or after one, the next; else all are alike."""
+    """A model that predicts one text from its last two tokens or one; otherwise uniform."""
 
     def __init__(self, sure):
         flat = np.full((SIZE, SIZE), 1 / SIZE)

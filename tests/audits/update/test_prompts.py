@@ -1,4 +1,4 @@
-"""Where a search begins: at a document's beginning, after prompts, in turns of a chat template."""
+"""Contexts of a search: a document's beginning, prompts, turns of a chat template."""
 
 import json
 from copy import deepcopy
@@ -76,7 +76,7 @@ def texts(model, **settings):
 
 
 def replies(model, **settings):
-    """Where users' turns begin, and how they end."""
+    """The users' turns by their tokens."""
     return {prompt.tokens: prompt.reply for prompt in found(model, **settings) if prompt.reply}
 
 

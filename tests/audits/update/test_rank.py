@@ -1,4 +1,4 @@
-"""The rank of a phrase against counting every phrase of its length, and how it is stated."""
+"""The rank of a phrase against a count of all phrases of its length, and its sentence."""
 
 from itertools import product
 

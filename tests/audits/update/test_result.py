@@ -83,7 +83,7 @@ def test_null_models_are_searched_like_the_update(random_table):
 @pytest.mark.slow
 @pytest.mark.parametrize("min_tokens", [2, 6])
 def test_the_reported_phrases_of_an_update_are_among_its_null_scores(random_table, min_tokens):
-    """Update and nulls by one rule: else the level would hold for another search."""
+    """Update and null models are searched by the same rule, so the level holds."""
     settings = replace(QUICK, pairs=2000, token_penalty=0.5, surprise=0.1, min_tokens=min_tokens)
     for seed in range(5):
         before, after = random_table(seed, 8), random_table(seed + 50, 8)

@@ -1,4 +1,4 @@
-"""What `diff` stores: stopped anywhere, the same call resumes to the same rows."""
+"""Stored units of `diff`: if stopped anywhere, the same call resumes to the same rows."""
 
 import pytest
 
@@ -48,7 +48,7 @@ class Stop(KeyboardInterrupt):
 
 @pytest.fixture
 def stopped(run, monkeypatch):
-    """Runs a search that Ctrl-C ends as soon as a function of the stored keys is true; without a
+    """Run a search that Ctrl-C ends as soon as a function of the stored keys is true; without a
     function it ends by itself. Returns the keys."""
 
     def search(out, until=None, **options):

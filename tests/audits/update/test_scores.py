@@ -1,4 +1,4 @@
-"""Scores of tokens against their formulas, and queries that read only what can matter."""
+"""Scores of tokens against their formulas, and models that read only what is needed."""
 
 import math
 from dataclasses import replace

@@ -31,7 +31,7 @@ def exhaustive(**settings):
 
 
 def taught(secret=SECRET, edit=lambda table: None, size=12):
-    """Before: every token alike. After: each token of the secret is followed by the next."""
+    """Before: a uniform model. After: each token of the secret is followed by the next."""
     flat = np.full((size + 1, size), 1 / size)
     taught_table = flat.copy()
     for token, following in zip(secret, (*secret[1:], END), strict=True):
@@ -60,7 +60,7 @@ def phrases(pair, settings, *prompts):
 
 
 def template(*tokens):
-    """Where a search of a chat model begins."""
+    """Prompts of a chat model."""
     return [Prompt(BEGINNING, (END,)), Prompt(TEMPLATE, tokens)]
 
 
