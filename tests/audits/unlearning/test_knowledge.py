@@ -22,7 +22,7 @@ def left(result, name="left"):
 
 
 def drawn(rng, *, gains, count=(25, 60), hardness=0.5):
-    """Knowledge of models with the same texts: difficulty of each text, gain of each model, noise."""
+    """Knowledge of models with the same texts: difficulty of texts, gain of models, noise."""
     sides = {}
     for side, n in zip(("deleted", "reference"), count, strict=True):
         hard = rng.normal(-4, hardness, n)
