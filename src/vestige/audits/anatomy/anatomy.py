@@ -284,8 +284,8 @@ def _ablation_rows(words: Pair, positions: Ids, *, seed: int) -> Rows:
     orders, shares = len(words[0].ranks), (0.0, *SILENCED)
     order_weights = np.full((1 + RESAMPLES, orders), 1 / orders)
     if orders > 1:
-        counts = draw_counts(orders, RESAMPLES, np.random.default_rng([seed, 0]))
-        order_weights[1:] = counts / (orders - 1)
+        draws = draw_counts(orders, RESAMPLES, np.random.default_rng([seed, 0]))
+        order_weights[1:] = draws / (orders - 1)
     groups = frequent_and_rest(int(positions.max()), ABLATED_FREQUENT)
 
     def curves(scored: ScoredWords, weights: Floats, generator: np.random.Generator) -> Floats:

@@ -216,8 +216,7 @@ def _row(defence: _Defence, recommended: str | None) -> Columns:
     cost, claim, audit = group.cost, group.guarantee, group.first.audit
     undefended = judged is UNDEFENDED
     gap = defence.gap.summary() if defence.gap else {}
-    gap_columns = ("users", *FAIRNESS, "p_value")
-    gap_columns += tuple(f"{name}_{end}" for name in FAIRNESS for end in ("low", "high"))
+    gap_ends = [f"{name}_{end}" for name in FAIRNESS for end in ("low", "high")]
     return {
         "name": group.name,
         "defence": group.first.defence,
@@ -239,7 +238,7 @@ def _row(defence: _Defence, recommended: str | None) -> Columns:
         **_rate_columns("completion_control", group.completed("control")),
         **_rate_columns("completion_shuffled", group.completed("shuffled")),
         "by_copies": _by_copies(group),
-        **{name: gap.get(name) for name in gap_columns},
+        **{name: gap.get(name) for name in ("users", *FAIRNESS, "p_value", *gap_ends)},
         "epsilon": claim.epsilon if claim else None,
         "delta": claim.delta if claim else None,
         "unit": claim.unit if claim else None,

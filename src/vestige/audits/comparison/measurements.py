@@ -69,7 +69,7 @@ class Guarantee:
             return None
         noise, rate = summary.get("noise_multiplier"), summary.get("sample_rate")
         steps, mechanism = summary.get("steps_planned", summary.get("steps")), None
-        if epsilon == own_epsilon and None not in (noise, rate, steps):
+        if epsilon == own_epsilon and noise is not None and rate is not None and steps is not None:
             mechanism = Mechanism(noise_multiplier=noise, sample_rate=rate, steps=steps)
         unit = str(summary.get("unit", "sequence"))
         return cls(epsilon=epsilon, delta=delta, unit=unit, mechanism=mechanism)

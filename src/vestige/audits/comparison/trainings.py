@@ -142,7 +142,7 @@ def _pairs(runs: "Trainings") -> "list[tuple[str, Any]]":
             for source in (sources if isinstance(sources, list | tuple) else [sources])
         ]
     pairs: list[tuple[str, Any]] = []
-    for run in map(fspath, runs):
+    for run in (fspath(folder) for folder in runs):
         name, equals, path = run.partition("=")
         if not (equals and name) or Path(run).exists():
             name, path = Path(run).resolve().name, run
